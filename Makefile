@@ -1,0 +1,37 @@
+# Every target works on a machine that has only Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/
+
+.PHONY: install demo test quick lint format clean
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "attnlab needs Python 3.11 or newer; name one with: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: install  ## train, capture, fit and report on the embedded corpus
+	$(RUN)attnlab demo
+
+test: install  ## every test, with coverage
+	$(RUN)python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+quick: install  ## the tests that take a moment
+	$(RUN)python -m pytest --numprocesses 2 -m 'not slow'
+
+lint: install
+	$(RUN)ruff format --check .
+	$(RUN)ruff check .
+	$(RUN)mypy
+
+format: install
+	$(RUN)ruff format .
+	$(RUN)ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage runs
+	find attnlab tests experiments -name __pycache__ -type d -prune -exec rm -rf {} +

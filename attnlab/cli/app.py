@@ -1,0 +1,63 @@
+"""The program `attnlab`: gathers the commands and turns errors into one sentence."""
+
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from attnlab import __version__
+from attnlab.errors import AttnlabError
+
+app = typer.Typer(
+    name="attnlab",
+    help="Train small translation models, see what every attention head does, "
+    "and find out what could replace it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"attnlab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error (before the command).")
+    ] = False,
+) -> None:
+    """Train small translation models and study their attention heads."""
+
+
+def main() -> None:
+    """Runs the command line; an error a user can mend is one sentence, anything else too unless --debug."""
+    debug = "--debug" in sys.argv
+    if debug:
+        sys.argv = ["attnlab", "--debug", *(word for word in sys.argv[1:] if word != "--debug")]
+    try:
+        app()
+    except AttnlabError as error:
+        if debug:
+            traceback.print_exc()
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(error.exit_status)
+    except Exception as error:  # noqa: BLE001 - the last door before the user
+        if debug:
+            traceback.print_exc()
+        typer.echo(
+            f"Error: attnlab failed in a way it should not ({type(error).__name__}: {error}); "
+            "run again with --debug to see where.",
+            err=True,
+        )
+        sys.exit(1)

@@ -1,0 +1,16 @@
+"""Errors that a user can cause and mend; the command line prints them as one sentence."""
+
+
+class AttnlabError(Exception):
+    """Something that was asked for cannot be done; the message says what, where, and what to do.
+
+    The command line prints the message without a traceback and ends with `exit_status`.
+    """
+
+    exit_status = 1
+
+
+class InputError(AttnlabError):
+    """An option, a file or a text that was handed in cannot be used."""
+
+    exit_status = 2

@@ -1,0 +1,72 @@
+"""Writing files so that what existed is never damaged: a temporary file beside the target, then a rename."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.errors import AttnlabError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; when the block ends well the temporary file takes its place.
+
+    If the block raises, `path` is as it was and the temporary file is gone.
+
+    Raises:
+        AttnlabError: the disk is full or the folder cannot be written.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        temporary.chmod(0o644)
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        msg = f"Could not write {path}: {error.strerror or error}; what was there before is unchanged."
+        raise AttnlabError(msg) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes `text` as UTF-8 with line feeds as line ends, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as indented JSON, atomically."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_table(path: Path, table: "pd.DataFrame") -> None:
+    """Writes a tidy table as CSV without its index, atomically."""
+    with replacing(path) as temporary:
+        table.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def write_tensors(
+    path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str] | None = None
+) -> None:
+    """Writes named tensors as safetensors, atomically; `metadata` holds strings only."""
+    from safetensors.torch import save_file
+
+    with replacing(path) as temporary:
+        save_file(
+            {name: tensor.contiguous() for name, tensor in tensors.items()},
+            temporary,
+            metadata=dict(metadata or {}),
+        )

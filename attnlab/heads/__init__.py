@@ -1,0 +1,1 @@
+"""Capture of attention heads, what they do, how much they matter."""

@@ -1,0 +1,1 @@
+"""The mathematics of structured matrices: distances, supports, exact fits."""

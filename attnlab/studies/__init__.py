@@ -1,0 +1,1 @@
+"""Each question as a function from runs or matrices to tidy tables."""

@@ -1,0 +1,1 @@
+"""Corpora, tokenizers, the encoder-decoder model, training, translating."""

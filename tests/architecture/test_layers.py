@@ -1,0 +1,135 @@
+"""The rules of the code base that a machine can hold (design.md, style.md)."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "attnlab"
+LAYERS = ["matrices", "attention", "translation", "heads", "studies", "reporting", "cli"]
+FOUNDATION = {"attnlab", "attnlab.errors", "attnlab.files"}
+LIGHT = {"attnlab", "typer", "rich", "typing", "pathlib", "sys", "traceback", "enum", "collections"}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_by(path: Path, top_only: bool = False) -> set[str]:
+    """Names of modules that a file imports, inside functions too unless `top_only`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = tree.body if top_only else list(ast.walk(tree))
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def layer_of(module: str) -> int | None:
+    parts = module.split(".")
+    if len(parts) < 2 or parts[0] != "attnlab" or parts[1] not in LAYERS:
+        return None
+    return LAYERS.index(parts[1])
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_go_one_way(path: Path) -> None:
+    mine = layer_of(name_of(path))
+    for module in imported_by(path):
+        theirs = layer_of(module)
+        if mine is not None and theirs is not None:
+            assert theirs <= mine, f"{path} imports {module}, which stands above it"
+        if name_of(path) in FOUNDATION - {"attnlab"}:
+            assert theirs is None, f"{path} is the foundation and imports {module}"
+
+
+def test_packages_are_the_ones_of_the_design() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert folders == set(LAYERS)
+
+
+def test_no_circle() -> None:
+    names = {name_of(path) for path in MODULES}
+    edges = {
+        name_of(path): {name for name in imported_by(path, top_only=True) if name in names}
+        for path in MODULES
+    }
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, f"import circle: {' -> '.join((*trail, module))}"
+        if module in done:
+            return
+        for other in edges[module] - {module}:
+            visit(other, (*trail, module))
+        done.add(module)
+
+    for module in edges:
+        visit(module, ())
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.name != "__init__.py"], ids=name_of)
+def test_inside_the_package_imports_name_the_defining_module(path: Path) -> None:
+    for module in imported_by(path):
+        parts = module.split(".")
+        if parts[0] == "attnlab" and len(parts) == 2 and parts[1] in LAYERS:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            packages = [
+                node.module
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ImportFrom)
+                and node.module == module
+                and any(not (PACKAGE / parts[1] / f"{a.name}.py").exists() for a in node.names)
+            ]
+            assert not packages, f"{path} imports from the package {module}, not from its module"
+
+
+@pytest.mark.parametrize(
+    "path", [*MODULES, *sorted((ROOT / "experiments").rglob("*.py"))], ids=lambda p: p.stem
+)
+def test_files_are_small(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= 350, f"{path} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "cli").glob("*.py")), ids=lambda p: p.stem)
+def test_command_line_imports_nothing_heavy_at_the_top(path: Path) -> None:
+    allowed_layers = {"cli"}
+    for module in imported_by(path, top_only=True):
+        parts = module.split(".")
+        assert parts[0] in LIGHT, f"{path} imports {module} at the top"
+        if parts[0] == "attnlab" and len(parts) > 1 and parts[1] in LAYERS:
+            assert parts[1] in allowed_layers, f"{path} imports {module} at the top"
+
+
+@pytest.mark.parametrize("statement", ["import attnlab", "import attnlab.cli.app"])
+def test_light_import(statement: str) -> None:
+    code = (
+        f"import sys; {statement}; "
+        "heavy = {'torch', 'transformers', 'pandas', 'matplotlib', 'numpy'} & set(sys.modules); "
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_pickle() -> None:
+    for path in MODULES:
+        assert not {"pickle", "dill", "joblib"} & imported_by(path), path
+
+
+@pytest.mark.parametrize("name", ["utils", "helpers", "common", "misc"])
+def test_no_drawer_for_odds_and_ends(name: str) -> None:
+    assert not list(PACKAGE.rglob(f"{name}.py"))
+    assert not list(PACKAGE.rglob(name))

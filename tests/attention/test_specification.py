@@ -1,0 +1,42 @@
+import pytest
+
+from attnlab.attention.registry import MECHANISMS, make
+from attnlab.attention.specification import SPECIFICATIONS, Band, parse
+from attnlab.errors import InputError
+
+
+@pytest.mark.parametrize("text", ["full", "band(window=3)", "band(window=(3, 0))"])
+def test_printed_form_reads_back(text: str) -> None:
+    assert str(parse(text)) == text
+    assert parse(str(parse(text))) == parse(text)
+
+
+def test_one_number_is_a_pair_of_equal_sides() -> None:
+    assert parse("band(window=(2,2))") == Band(window=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bund(window=3)", "choose from: full, band"),
+        ("band", "needs the option 'window'"),
+        ("band(widow=3)", "no option 'widow'; its options are: window"),
+        ("full(window=3)", "its options are: none"),
+        ("band(window=-1)", "from 0 up"),
+        ("band(window=True)", "from 0 up"),
+        ("band(window=(1,2,3))", "from 0 up"),
+        ("band(3)", "write it like"),
+        ("band(window=", "write it like"),
+        ("band(window=open('x'))", "write it like"),
+        ("band(**{'window': 3})", "write it like"),
+        ("3 + 4", "write it like"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_choices(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        make(text)
+
+
+def test_every_specification_has_its_mechanism() -> None:
+    assert set(MECHANISMS) == set(SPECIFICATIONS.values())
+    assert all(MECHANISMS[kind].name == kind.name for kind in MECHANISMS)

@@ -1,0 +1,52 @@
+"""What holds for the whole suite: no network, poisoned memory, global random state untouched."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def poisoned_memory() -> None:
+    """`torch.empty` is filled with NaN, so that reading what was never written shows."""
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Two test processes share two cores."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any connection that leaves the machine fails at once."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: object) -> None:
+        if self.family in {socket.AF_INET, socket.AF_INET6}:
+            msg = f"no network in tests: {address}"
+            raise ConnectionRefusedError(msg)
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture
+def untouched_randomness() -> Iterator[None]:
+    """Fails a test whose code moves the global random state of torch."""
+    before = torch.get_rng_state()
+    yield
+    assert torch.equal(before, torch.get_rng_state()), "the global random state was touched"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The real corpora beside the repository; tests that need them are skipped without."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("../shared/data is not on this machine")
+    return folder
