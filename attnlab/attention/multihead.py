@@ -1,7 +1,5 @@
 """Multi-head attention: projections around a mechanism, with the weights of every head on request."""
 
-from typing import Literal
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -32,21 +30,17 @@ class MultiHeadAttention(nn.Module):
         heads: int,
         mechanism: Mechanism,
         *,
-        init: Literal["default", "identity"] = "default",
+        init: str = "default",
     ) -> None:
         super().__init__()
         self.heads = heads
-        self.init = init
         self.mechanism = mechanism
         self.query = nn.Linear(dim, dim)
         self.key = nn.Linear(dim, dim)
         self.value = nn.Linear(dim, dim)
         self.output = nn.Linear(dim, dim)
-
-    def reset(self) -> None:
-        """Draws new weights from torch's current generator."""
         for layer in (self.query, self.key, self.value, self.output):
-            if self.init == "identity" and layer is not self.output:
+            if init == "identity" and layer is not self.output:
                 nn.init.eye_(layer.weight)
             else:
                 nn.init.xavier_uniform_(layer.weight)

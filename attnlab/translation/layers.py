@@ -1,0 +1,149 @@
+"""Encoder and decoder layers: attention and feed-forward parts, each with residual and LayerNorm."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from transformers import EncoderDecoderCache
+
+from attnlab.attention.multihead import MultiHeadAttention
+from attnlab.attention.registry import make
+from attnlab.translation.configuration import TranslationConfig
+
+
+class Residual(nn.Module):
+    """A sub-layer's surroundings: dropout, residual sum, and LayerNorm after or before.
+
+    ::
+
+        post: LayerNorm(x + dropout(f(x)))        pre: x + dropout(f(LayerNorm(x)))
+    """
+
+    def __init__(self, config: TranslationConfig) -> None:
+        super().__init__()
+        self.before = config.norm == "pre"
+        self.norm = nn.LayerNorm(config.dim)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def enter(self, tokens: Tensor) -> Tensor:
+        """What the sub-layer reads."""
+        return self.norm(tokens) if self.before else tokens
+
+    def leave(self, tokens: Tensor, change: Tensor) -> Tensor:
+        """What the next sub-layer reads: `tokens` with the sub-layer's `change`."""
+        total = tokens + self.dropout(change)
+        return total if self.before else self.norm(total)
+
+
+class FeedForward(nn.Module):
+    """ReLU feed-forward part: max(0, x W_1 + b_1) W_2 + b_2 (Vaswani et al. 2017, eq. 2)."""
+
+    def __init__(self, config: TranslationConfig) -> None:
+        super().__init__()
+        self.inner = nn.Linear(config.dim, config.feed_forward)
+        self.outer = nn.Linear(config.feed_forward, config.dim)
+        for layer in (self.inner, self.outer):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, tokens: Float[Tensor, "batch token dim"]) -> Float[Tensor, "batch token dim"]:
+        """Each token changed on its own."""
+        return self.outer(torch.relu(self.inner(tokens)))
+
+
+def attention_at(
+    config: TranslationConfig, site: Literal["encoder", "decoder", "cross"]
+) -> MultiHeadAttention:
+    """Multi-head attention with the mechanism that `config.attention` names for `site`."""
+    mechanism = make(
+        config.attention[site], causal=site == "decoder", dropout=config.attention_dropout
+    )
+    return MultiHeadAttention(config.dim, config.heads, mechanism, init=config.init)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward part."""
+
+    def __init__(self, config: TranslationConfig) -> None:
+        super().__init__()
+        self.attention = attention_at(config, "encoder")
+        self.after_attention = Residual(config)
+        self.feed_forward = FeedForward(config)
+        self.after_feed_forward = Residual(config)
+
+    def forward(
+        self,
+        tokens: Float[Tensor, "batch token dim"],
+        visible: Bool[Tensor, "batch token"],
+        *,
+        weights: bool = False,
+    ) -> tuple[Float[Tensor, "batch token dim"], Float[Tensor, "batch head token token"] | None]:
+        """Tokens after the layer, and the attention weights on request."""
+        entering = self.after_attention.enter(tokens)
+        mixed, matrix = self.attention(
+            entering, *self.attention.keys_and_values(entering), visible, weights=weights
+        )
+        tokens = self.after_attention.leave(tokens, mixed)
+        change = self.feed_forward(self.after_feed_forward.enter(tokens))
+        return self.after_feed_forward.leave(tokens, change), matrix
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, cross-attention and feed-forward part; keeps keys and values in a cache."""
+
+    def __init__(self, config: TranslationConfig, layer: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.attention = attention_at(config, "decoder")
+        self.after_attention = Residual(config)
+        self.cross = attention_at(config, "cross")
+        self.after_cross = Residual(config)
+        self.feed_forward = FeedForward(config)
+        self.after_feed_forward = Residual(config)
+
+    def forward(
+        self,
+        tokens: Float[Tensor, "batch query dim"],
+        memory: Float[Tensor, "batch source dim"],
+        visible: Bool[Tensor, "batch key"] | None,
+        source_visible: Bool[Tensor, "batch source"],
+        *,
+        cache: EncoderDecoderCache | None = None,
+        first_query: int = 0,
+        weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Tokens after the layer, and the weights of self- and cross-attention on request."""
+        entering = self.after_attention.enter(tokens)
+        keys, values = self.attention.keys_and_values(entering)
+        if cache is not None:
+            keys, values = cache.self_attention_cache.update(keys, values, self.layer)
+        mixed, own = self.attention(
+            entering, keys, values, visible, first_query=first_query, weights=weights
+        )
+        tokens = self.after_attention.leave(tokens, mixed)
+        mixed, across = self.cross(
+            self.after_cross.enter(tokens),
+            *self._memory_keys_and_values(memory, cache),
+            source_visible,
+            first_query=first_query,
+            weights=weights,
+        )
+        tokens = self.after_cross.leave(tokens, mixed)
+        change = self.feed_forward(self.after_feed_forward.enter(tokens))
+        return self.after_feed_forward.leave(tokens, change), own, across
+
+    def _memory_keys_and_values(
+        self, memory: Tensor, cache: EncoderDecoderCache | None
+    ) -> tuple[Tensor, Tensor]:
+        """Keys and values of the source, computed once a sentence when there is a cache."""
+        if cache is None:
+            return self.cross.keys_and_values(memory)
+        if cache.is_updated.get(self.layer):
+            kept = cache.cross_attention_cache.layers[self.layer]
+            return kept.keys, kept.values
+        keys, values = cache.cross_attention_cache.update(
+            *self.cross.keys_and_values(memory), self.layer
+        )
+        cache.is_updated[self.layer] = True
+        return keys, values
