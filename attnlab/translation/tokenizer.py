@@ -1,0 +1,229 @@
+"""Subword and word tokenizers, trained on the training rows, with the frequency of every type."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from attnlab.errors import AttnlabError, InputError
+from attnlab.files import write_json, write_text
+from attnlab.translation.corpus import ParallelCorpus
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+PAD_ID, UNKNOWN_ID, START_ID, END_ID = range(len(SPECIAL_TOKENS))
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+"""Stands for the space before a subword, so that subwords joined give the text back."""
+JOINING_MARKS = ("'", "\N{RIGHT SINGLE QUOTATION MARK}", "-")
+COUNTS_FILE = "token_counts.json"
+SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The tokenizers of both languages and how often each type stands in the training rows."""
+
+    source: "PreTrainedTokenizerFast"
+    target: "PreTrainedTokenizerFast"
+    """The very same object as `source` where the vocabulary is shared."""
+    source_counts: dict[str, int]
+    """Every type of the vocabulary, in the order of ids; 0 where it does not occur on this side.
+    <s> and </s> count once a row, as the model meets them."""
+    target_counts: dict[str, int]
+
+    @property
+    def shared(self) -> bool:
+        """Whether both languages have one vocabulary."""
+        return self.source is self.target
+
+    def save(self, folder: Path) -> None:
+        """Writes the tokenizers, as transformers reads them, and `token_counts.json`, atomically.
+
+        A shared tokenizer goes to the folder itself, separate ones to `source_tokenizer` and
+        `target_tokenizer` in it.
+
+        Raises:
+            AttnlabError: the disk is full or the folder cannot be written.
+        """
+        if self.shared:
+            write_tokenizer(self.source, folder)
+        else:
+            write_tokenizer(self.source, folder / "source_tokenizer")
+            write_tokenizer(self.target, folder / "target_tokenizer")
+        counts = {"source": self.source_counts, "target": self.target_counts}
+        write_json(folder / COUNTS_FILE, {"shared": self.shared, **counts})
+
+
+def write_tokenizer(tokenizer: "PreTrainedTokenizerFast", folder: Path) -> None:
+    """Writes `tokenizer.json` and `tokenizer_config.json`, each atomically.
+
+    Raises:
+        AttnlabError: the disk is full or the folder cannot be written.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="attnlab-") as scratch:
+            tokenizer.save_pretrained(scratch)
+            texts = {path.name: path.read_text("utf-8") for path in Path(scratch).iterdir()}
+    except OSError as error:
+        msg = f"Could not write the tokenizer for {folder}: {error.strerror or error}."
+        raise AttnlabError(msg) from error
+    for name, text in texts.items():
+        write_text(folder / name, text)
+
+
+def load_tokenizers(folder: Path) -> Tokenizers:
+    """What `Tokenizers.save` wrote to this folder.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    try:
+        counts = json.loads((folder / COUNTS_FILE).read_text("utf-8"))
+        folders = [folder] if counts["shared"] else [folder / f"{side}_tokenizer" for side in SIDES]
+        for place in folders:
+            (place / "tokenizer.json").read_bytes()
+        loaded = [PreTrainedTokenizerFast.from_pretrained(place) for place in folders]
+        return Tokenizers(loaded[0], loaded[-1], *(counts[side] for side in SIDES))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        msg = f"{folder} holds no tokenizers that attnlab can read ({error}); train the run again."
+        raise InputError(msg) from error
+
+
+def train_tokenizers(
+    corpus: ParallelCorpus,
+    *,
+    kind: Literal["bpe", "word"] = "bpe",
+    vocabulary: int = 8000,
+    shared: bool = True,
+    lowercase: bool = False,
+) -> Tokenizers:
+    """Tokenizers trained on the training rows of the corpus, and the frequencies of their types.
+
+    Every sentence becomes `<s> tokens </s>`; <pad>, <unk>, <s>, </s> have the ids 0 to 3.
+
+    kind: `bpe` for subwords, of which decoding gives the text back exactly (in Unicode normal form
+        C) if its characters occur in the training rows; `word` for words and punctuation marks.
+    vocabulary: the most types that a tokenizer has, special tokens among them.
+    shared: one vocabulary for both languages, or one of that size for each.
+    lowercase: text is put into lower case before it is cut.
+
+    Raises:
+        InputError: an unknown kind, or a vocabulary with no room beside the special tokens.
+    """
+    if kind not in BLANK_TOKENIZERS:
+        msg = f'"{kind}" is no kind of tokenizer; choose {" or ".join(BLANK_TOKENIZERS)}.'
+        raise InputError(msg)
+    if vocabulary <= len(SPECIAL_TOKENS):
+        msg = (
+            f"A vocabulary of {vocabulary} has no room beside the {len(SPECIAL_TOKENS)} special "
+            "tokens; choose some thousands."
+        )
+        raise InputError(msg)
+    texts = {side: list(corpus.train[side]) for side in SIDES}
+    if shared:
+        source = target = train_one(
+            [*texts["source"], *texts["target"]], kind, vocabulary, lowercase
+        )
+    else:
+        source, target = (train_one(texts[side], kind, vocabulary, lowercase) for side in SIDES)
+    counts = (count_types(source, texts["source"]), count_types(target, texts["target"]))
+    return Tokenizers(source, target, *counts)
+
+
+def train_one(
+    texts: Iterable[str], kind: str, vocabulary: int, lowercase: bool
+) -> "PreTrainedTokenizerFast":
+    """One tokenizer, trained on these texts, as transformers wants it."""
+    from tokenizers import normalizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = BLANK_TOKENIZERS[kind]()
+    if lowercase:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), tokenizer.normalizer])
+    special = list(SPECIAL_TOKENS)
+    trainer: trainers.BpeTrainer | trainers.WordLevelTrainer
+    if kind == "bpe":
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary,
+            special_tokens=special,
+            limit_alphabet=vocabulary - len(special),
+            show_progress=False,
+        )
+    else:
+        trainer = trainers.WordLevelTrainer(
+            vocab_size=vocabulary, special_tokens=special, show_progress=False
+        )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", START_ID), ("</s>", END_ID)]
+    )
+    pad, unknown, start, end = SPECIAL_TOKENS
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=pad,
+        unk_token=unknown,
+        bos_token=start,
+        eos_token=end,
+        padding_side="right",
+        clean_up_tokenization_spaces=False,
+        # Text that holds "</s>" is text: it must not become the token.
+        split_special_tokens=True,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def blank_subwords() -> "Tokenizer":
+    """Byte-pair encoding of words that carry the space before them; punctuation marks stand alone."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))  # noqa: S106 - no password
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)]
+    )
+    mark_or_word = rf"{SPACE}?\p{{P}}|{SPACE}?[^{SPACE}\p{{P}}]+"
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(mark_or_word), "isolated")
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return tokenizer
+
+
+def blank_words() -> "Tokenizer":
+    """Words and punctuation marks; decoding sets marks back to where they usually stand."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))  # noqa: S106 - no password
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("isolated")]
+    )
+    no_prefix = (
+        "\N{NULL}"  # the decoder for word pieces puts spaces between all that lack its prefix
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.WordPiece(prefix=no_prefix, cleanup=False),
+            decoders.Fuse(),
+            decoders.Replace(Regex(r" (?=[.,;:!?…%)\]}»])|(?<=[(\[{«¿¡]) "), ""),
+            *(decoders.Replace(f" {mark} ", mark) for mark in JOINING_MARKS),
+        ]
+    )
+    return tokenizer
+
+
+BLANK_TOKENIZERS = {"bpe": blank_subwords, "word": blank_words}
+
+
+def count_types(tokenizer: "PreTrainedTokenizerFast", texts: list[str]) -> dict[str, int]:
+    """How often each type of the vocabulary stands in the encoded texts, in the order of ids."""
+    counts = Counter(token for ids in tokenizer(texts)["input_ids"] for token in ids)
+    types = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    return {text: counts[number] for number, text in enumerate(types)}
