@@ -38,7 +38,7 @@ def chunked_cross_entropy(
 ) -> Float[Tensor, ""]:
     """The same sum as `plain_cross_entropy`, a few tokens at a time, gradients in the same pass.
 
-    Logits of about a million entries are held at once, so they stay in the processor's cache and
+    Logits of about four million entries are held at once, so they stay near the processor's cache and
     memory does not grow with the vocabulary times the batch. Under autocast the products are
     computed in its lower precision and everything else in float32.
     """
@@ -46,7 +46,7 @@ def chunked_cross_entropy(
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Computes the gradient while the logits are at hand, and scales it in backward."""
+    """Computes the gradients while the logits are at hand, and scales them in backward."""
 
     @staticmethod
     def forward(
@@ -55,28 +55,15 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         device = hidden.device.type
         low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
         with torch.autocast(device, enabled=False):
-            states = hidden.to(low) if low else hidden
-            types = weight.to(low) if low else weight
-            exact = torch.float32 if low else hidden.dtype
-            needs = any(ctx.needs_input_grad[:2])
-            total = torch.zeros((), dtype=exact, device=hidden.device)
-            hidden_gradient = torch.zeros_like(states) if needs else None
-            weight_gradient = torch.zeros(weight.shape, dtype=exact, device=weight.device)
-            size = max(1, CHUNK_LOGITS // weight.shape[0])
-            for start in range(0, hidden.shape[0], size):
-                rows = slice(start, start + size)
-                loss, gradient = _loss_and_gradient(
-                    (states[rows] @ types.T).to(exact), target[rows], smoothing
-                )
-                total += loss
-                if hidden_gradient is not None:
-                    gradient = gradient.to(types.dtype)
-                    hidden_gradient[rows] = gradient @ types
-                    weight_gradient += gradient.T @ states[rows]
-        if hidden_gradient is not None:
-            ctx.save_for_backward(
-                hidden_gradient.to(hidden.dtype), weight_gradient.to(weight.dtype)
+            total, hidden_gradient, weight_gradient = _in_chunks(
+                hidden.to(low or hidden.dtype),
+                weight.to(low or weight.dtype),
+                target,
+                smoothing=smoothing,
+                exact=torch.float32 if low else hidden.dtype,
+                gradients=any(ctx.needs_input_grad[:2]),
             )
+        ctx.save_for_backward(hidden_gradient.to(hidden.dtype), weight_gradient.to(weight.dtype))
         return total
 
     @staticmethod
@@ -85,17 +72,43 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return hidden_gradient * scale, weight_gradient * scale, None, None
 
 
-def _loss_and_gradient(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Loss and its gradient in the logits, softmax - (1 - smoothing) onehot - smoothing / V."""
-    types = logits.shape[-1]
-    log_total = logits.logsumexp(-1)
-    right = logits.gather(-1, target[:, None]).squeeze(-1)
-    loss = log_total.sum() - (1 - smoothing) * right.sum()
-    if smoothing:
-        loss = loss - smoothing / types * logits.sum()
-    gradient = logits.sub_(log_total[:, None]).exp_()
-    if smoothing:
-        gradient.sub_(smoothing / types)
-    rows = torch.arange(len(target), device=target.device)
-    gradient[rows, target] -= 1 - smoothing
-    return loss, gradient
+def _in_chunks(
+    states: Tensor,
+    types: Tensor,
+    target: Tensor,
+    *,
+    smoothing: float,
+    exact: torch.dtype,
+    gradients: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss and, when `gradients`, its gradient in `states` and `types`.
+
+    With e = exp(logits - row maximum) the gradient in the logits is
+    e / sum(e) - (1 - smoothing) onehot - smoothing / V. Its three parts are multiplied out
+    separately, so that the large matrix e is written once and read by the products only.
+    """
+    even = smoothing / types.shape[0]
+    rest = 1 - smoothing
+    types_sum = types.to(exact).sum(0)
+    total = torch.zeros((), dtype=exact, device=states.device)
+    states_gradient = torch.empty(states.shape, dtype=exact, device=states.device)
+    types_gradient = torch.zeros(types.shape, dtype=exact, device=types.device)
+    for rows in torch.arange(len(states)).split(max(1, CHUNK_LOGITS // types.shape[0])):
+        part = slice(int(rows[0]), int(rows[-1]) + 1)
+        state, right = states[part], target[part]
+        logits = (state @ types.T).to(exact)
+        chosen = logits.gather(-1, right[:, None]).squeeze(-1)
+        highest = logits.amax(-1, keepdim=True)
+        powers = logits.sub_(highest).exp_()
+        norm = powers.sum(-1, keepdim=True)
+        total += (norm.log() + highest).sum() - rest * chosen.sum()
+        total -= even * (state.to(exact) @ types_sum).sum()
+        if gradients:
+            powers = powers.to(types.dtype)
+            states_gradient[part] = (powers @ types).to(exact) / norm
+            types_gradient += powers.T @ (state.to(exact) / norm).to(types.dtype)
+    if gradients:
+        states_gradient -= rest * types.to(exact)[target] + even * types_sum
+        types_gradient.index_add_(0, target, states.to(exact), alpha=-rest)
+        types_gradient -= even * states.to(exact).sum(0)
+    return total, states_gradient, types_gradient

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json, write_text
@@ -100,7 +100,7 @@ def load_tokenizers(folder: Path) -> Tokenizers:
 def train_tokenizers(
     corpus: ParallelCorpus,
     *,
-    kind: Literal["bpe", "word"] = "bpe",
+    kind: str = "bpe",
     vocabulary: int = 8000,
     shared: bool = True,
     lowercase: bool = False,

@@ -1,0 +1,125 @@
+"""Batches of sentence pairs of similar length under a token budget, padded to their longest."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import datasets
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Dataset, Sampler
+
+from attnlab.translation.configuration import IGNORED_LABEL, PAD
+
+Pair = tuple[Int[Tensor, " source"], Int[Tensor, " target"]]
+
+
+class TokenPairs(Dataset[Pair]):
+    """Encoded pairs as two flat arrays with offsets; item i is (source ids, labels)."""
+
+    def __init__(self, encoded: datasets.Dataset) -> None:
+        self.source, self.source_starts = _flat(encoded, "input_ids")
+        self.target, self.target_starts = _flat(encoded, "labels")
+
+    def __len__(self) -> int:
+        return len(self.source_starts) - 1
+
+    def __getitem__(self, index: int) -> Pair:
+        source = self.source[self.source_starts[index] : self.source_starts[index + 1]]
+        target = self.target[self.target_starts[index] : self.target_starts[index + 1]]
+        return torch.from_numpy(source), torch.from_numpy(target)
+
+    @property
+    def source_lengths(self) -> NDArray[np.int64]:
+        """Source tokens of each pair."""
+        return np.diff(self.source_starts)
+
+    @property
+    def target_lengths(self) -> NDArray[np.int64]:
+        """Target tokens of each pair, the end token counted, the start token not."""
+        return np.diff(self.target_starts)
+
+
+def _flat(encoded: datasets.Dataset, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    lists: Sequence[Sequence[int]] = encoded[column][:]
+    lengths = np.fromiter((len(ids) for ids in lists), dtype=np.int64, count=len(lists))
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), lengths.cumsum()])
+    total = int(starts[-1])
+    return np.fromiter((i for ids in lists for i in ids), dtype=np.int64, count=total), starts
+
+
+class LengthGroupedBatches(Sampler[list[int]]):
+    """Batches of pairs of similar length whose padded size stays within a budget.
+
+    Pairs are sorted by target and source length, ties at random, and cut greedily so that pairs x
+    longest target and pairs x longest source both stay within `batch_tokens` (one pair that alone
+    is longer makes a batch). The cuts depend on lengths only, so every epoch has the same number
+    of batches; the members of a batch among equals, and the order of batches, change with
+    `set_epoch`. Draws come from a generator of its own.
+    """
+
+    def __init__(
+        self,
+        source_lengths: NDArray[np.int64],
+        target_lengths: NDArray[np.int64],
+        *,
+        batch_tokens: int,
+        shuffle: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.source_lengths = source_lengths
+        self.target_lengths = target_lengths
+        self.shuffle = shuffle
+        self.seed = seed
+        self.epoch = 0
+        order = np.lexsort((source_lengths, target_lengths))
+        self.cuts = _cuts(source_lengths[order], target_lengths[order], batch_tokens)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the shuffle of the next pass."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    def __iter__(self) -> Iterator[list[int]]:
+        generator = np.random.default_rng([self.seed, self.epoch])
+        ties = generator.random(len(self.source_lengths)) if self.shuffle else self.source_lengths
+        order = np.lexsort((ties, self.source_lengths, self.target_lengths))
+        batches = np.arange(len(self))
+        if self.shuffle:
+            generator.shuffle(batches)
+        for batch in batches:
+            yield order[self.cuts[batch] : self.cuts[batch + 1]].tolist()
+
+
+def _cuts(source: NDArray[np.int64], target: NDArray[np.int64], batch_tokens: int) -> list[int]:
+    """Where batches begin and end in a sorted sequence of lengths."""
+    cuts = [0]
+    longest = 0
+    for place, pair_length in enumerate(np.maximum(source, target)):
+        longest = max(longest, int(pair_length))
+        if longest * (place - cuts[-1] + 1) > batch_tokens and place > cuts[-1]:
+            cuts.append(place)
+            longest = int(pair_length)
+    if len(source):
+        cuts.append(len(source))
+    return cuts
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Pads pairs to the longest of their batch: what `TranslationModel.forward` takes."""
+
+    def __call__(self, pairs: Sequence[Pair]) -> dict[str, Tensor]:
+        """Source ids, the attention mask that is 1 at real tokens, and labels with -100 as padding."""
+        source = pad_sequence([pair[0] for pair in pairs], batch_first=True, padding_value=PAD)
+        labels = pad_sequence(
+            [pair[1] for pair in pairs], batch_first=True, padding_value=IGNORED_LABEL
+        )
+        lengths = torch.tensor([len(pair[0]) for pair in pairs])
+        visible = torch.arange(source.shape[1]) < lengths[:, None]
+        return {"input_ids": source, "attention_mask": visible.long(), "labels": labels}

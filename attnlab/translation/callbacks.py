@@ -1,0 +1,235 @@
+"""What happens beside training: metrics to a file, a progress bar, a tidy end on Ctrl-C or on NaN."""
+
+import json
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from attnlab.errors import AttnlabError
+from attnlab.files import write_text
+
+METRICS = "metrics.jsonl"
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """One value a line of `metrics.jsonl`, oldest first; empty when there is none."""
+    path = folder / METRICS
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+class Clock:
+    """Seconds spent between `start` and `stop`, added up; evaluation and saving are left out."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self._since: float | None = None
+
+    def start(self) -> None:
+        """Begins or goes on counting."""
+        self._since = time.perf_counter()
+
+    def stop(self) -> None:
+        """Adds what passed since `start`."""
+        if self._since is not None:
+            self.seconds += time.perf_counter() - self._since
+            self._since = None
+
+
+class Metrics(TrainerCallback):
+    """Appends a line to `metrics.jsonl` at each evaluation: losses, scores, speed."""
+
+    def __init__(self, folder: Path, target_tokens_per_epoch: int) -> None:
+        self.folder = folder
+        self.target_tokens_per_epoch = target_tokens_per_epoch
+        self.rows: list[dict[str, Any]] = []
+        self.clock = Clock()
+        self.losses: list[float] = []
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Forgets lines that lie after the checkpoint from which training goes on."""
+        self.rows = [row for row in read_metrics(self.folder) if row["step"] <= state.global_step]
+        self.clock = Clock(self.rows[-1]["training_seconds"] if self.rows else 0.0)
+        self.clock.start()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Keeps the training loss; one that is no number ends training."""
+        if logs and "loss" in logs:
+            if not math.isfinite(logs["loss"]):
+                msg = (
+                    f"The training loss became {logs['loss']} at step {state.global_step}; "
+                    "try a lower learning rate, more warm-up steps, or --precision fp32."
+                )
+                raise AttnlabError(msg)
+            self.losses.append(logs["loss"])
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Has the loss of the last steps logged before the evaluation."""
+        control.should_log = True
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Counts training time up to here."""
+        self.clock.stop()
+        self.clock.start()
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, Any],
+        **_: Any,
+    ) -> None:
+        """Writes the line."""
+        since = self.rows[-1] if self.rows else {"epoch": 0.0, "training_seconds": 0.0}
+        epoch = float(state.epoch or 0.0)
+        seconds = self.clock.seconds - since["training_seconds"]
+        tokens = (epoch - since["epoch"]) * self.target_tokens_per_epoch
+        self.rows.append(
+            {
+                "epoch": round(epoch, 4),
+                "step": state.global_step,
+                "training_loss": sum(self.losses) / len(self.losses) if self.losses else None,
+                "validation_loss": metrics["eval_loss"],
+                "validation_bleu": metrics["eval_bleu"],
+                "validation_chrf": metrics["eval_chrf"],
+                "bleu_signature": metrics["eval_bleu_signature"],
+                "chrf_signature": metrics["eval_chrf_signature"],
+                "validation_sentences": metrics["eval_sentences"],
+                "training_seconds": round(self.clock.seconds, 3),
+                "target_tokens_per_second": round(tokens / seconds, 1) if seconds > 0 else None,
+            }
+        )
+        self.losses = []
+        lines = "".join(json.dumps(row) + "\n" for row in self.rows)
+        write_text(self.folder / METRICS, lines)
+        self.clock.start()
+
+
+class Interruption(TrainerCallback):
+    """Ends training after the current step when Ctrl-C was pressed, with a checkpoint written."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside the block the first Ctrl-C is remembered; a second one stops at once."""
+
+        def remember(number: int, frame: FrameType | None) -> None:
+            if self.asked:
+                raise KeyboardInterrupt
+            self.asked = True
+
+        try:
+            before = signal.signal(signal.SIGINT, remember)
+        except ValueError:  # only the main thread may listen to signals
+            yield
+            return
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Asks the Trainer to stop."""
+        if self.asked:
+            control.should_training_stop = True
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Saves without evaluating: the user is waiting."""
+        if self.asked:
+            control.should_evaluate = False
+            control.should_save = True
+
+
+class ProgressBar(TrainerCallback):
+    """A line that shows epoch, loss, target tokens a second, scores and remaining time."""
+
+    def __init__(self, metrics: Metrics, console: Console) -> None:
+        self.metrics = metrics
+        self.loss = float("nan")
+        self.scores = ""
+        self.bar = Progress(
+            TextColumn("training"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:>3.0f}% {task.fields[status]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=False,
+        )
+        self.task: TaskID | None = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Shows the bar."""
+        self.task = self.bar.add_task("", total=state.max_steps, status="")
+        self.bar.update(self.task, completed=state.global_step)
+        self.bar.start()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Takes up a new loss."""
+        self.loss = (logs or {}).get("loss", self.loss)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Moves the bar."""
+        epoch = float(state.epoch or 0.0)
+        seconds = self.metrics.clock.seconds
+        speed = epoch * self.metrics.target_tokens_per_epoch / seconds if seconds else 0.0
+        status = f"epoch {epoch:.1f}  loss {self.loss:.2f}  {speed:,.0f} tokens/s{self.scores}"
+        if self.task is not None:
+            self.bar.update(self.task, completed=state.global_step, status=status)
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, Any],
+        **_: Any,
+    ) -> None:
+        """Shows the newest score."""
+        self.scores = f"  BLEU {metrics['eval_bleu']:.1f}"
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Ends the bar."""
+        self.bar.stop()

@@ -1,0 +1,137 @@
+"""A run directory: what training leaves behind, and what everything else starts from."""
+
+import json
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from attnlab import __version__
+from attnlab.errors import AttnlabError, InputError
+from attnlab.translation.callbacks import read_metrics
+from attnlab.translation.corpus import ParallelCorpus, load_corpus
+from attnlab.translation.model import TranslationModel
+from attnlab.translation.settings import FORMAT, RunSettings, settings_from
+from attnlab.translation.tokenizer import Tokenizers, load_tokenizers
+
+SETTINGS = "settings.json"
+LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "sacrebleu", "numpy")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model with its tokenizers and everything that is needed to repeat it."""
+
+    folder: Path
+    model: TranslationModel
+    tokenizers: Tokenizers
+    settings: RunSettings
+    record: dict[str, Any]
+
+    def corpus(self) -> ParallelCorpus:
+        """The corpus that the run was trained on, loaded again.
+
+        Raises:
+            AttnlabError: the text is no longer the same as in training.
+        """
+        corpus = corpus_of(self.settings)
+        if corpus.checksum != self.record["corpus"]["checksum"]:
+            msg = (
+                f"The corpus '{corpus.name}' is not the one that {self.folder} was trained on "
+                "(its checksum differs); put the old files back or train again."
+            )
+            raise AttnlabError(msg)
+        return corpus
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """What each evaluation during training gave, oldest first."""
+        return read_metrics(self.folder)
+
+
+def load(folder: str | Path) -> Run:
+    """The run in `folder`, its model in eval mode.
+
+    Raises:
+        InputError: there is no run, or a newer attnlab wrote it.
+        AttnlabError: the run holds no trained model yet.
+    """
+    folder = Path(folder)
+    record = read_record(folder)
+    if not (folder / "model.safetensors").exists():
+        msg = (
+            f"{folder} holds no trained model yet; finish it with: attnlab train {folder} --resume"
+        )
+        raise AttnlabError(msg)
+    return Run(
+        folder=folder,
+        model=TranslationModel.from_pretrained(folder).eval(),
+        tokenizers=load_tokenizers(folder),
+        settings=settings_from(record["settings"]),
+        record=record,
+    )
+
+
+def is_run(folder: str | Path) -> bool:
+    """Whether `folder` looks like a run directory."""
+    return (Path(folder) / SETTINGS).is_file()
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What `settings.json` says.
+
+    Raises:
+        InputError: it is missing, damaged, or of a newer format.
+    """
+    path = folder / SETTINGS
+    if not path.is_file():
+        msg = f"{folder} is not a run directory (no {SETTINGS}); make one with: attnlab train {folder}"
+        raise InputError(msg)
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        written = int(record["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"{path} is damaged ({error}); restore it or train again into another folder."
+        raise InputError(msg) from error
+    if written > FORMAT:
+        msg = (
+            f"{folder} was written by a newer attnlab (format {written}, this one reads up to "
+            f"{FORMAT}); update attnlab to read it."
+        )
+        raise InputError(msg)
+    return record
+
+
+def corpus_of(settings: RunSettings) -> ParallelCorpus:
+    """The corpus that `settings` name."""
+    chosen = settings.corpus
+    return load_corpus(
+        chosen.name,
+        pair=chosen.pair,
+        document=chosen.document,
+        limit=chosen.limit,
+        seed=settings.optimizer.seed,
+        size=chosen.size,
+        lowercase=chosen.lowercase,
+    )
+
+
+def new_record(
+    settings: RunSettings, corpus: ParallelCorpus, dropped: dict[str, int], command: str
+) -> dict[str, Any]:
+    """What `settings.json` says of a new run: settings, corpus with checksum, versions, command."""
+    splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
+    return {
+        "format": FORMAT,
+        "attnlab": __version__,
+        "command": command,
+        "settings": settings.as_dict(),
+        "corpus": {
+            "name": corpus.name,
+            "checksum": corpus.checksum,
+            "pairs": {name: len(split) for name, split in splits.items()},
+            "dropped_over_max_tokens": dropped,
+        },
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in LIBRARIES},
+    }

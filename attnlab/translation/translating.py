@@ -1,0 +1,65 @@
+"""Translating sentences with a trained model, greedily or with beams."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from attnlab.errors import InputError
+from attnlab.translation.batches import LengthGroupedBatches
+from attnlab.translation.model import TranslationModel
+from attnlab.translation.tokenizer import Tokenizers
+
+
+@torch.inference_mode()
+def translate(
+    model: TranslationModel,
+    tokenizers: Tokenizers,
+    sentences: Sequence[str],
+    *,
+    beams: int = 5,
+    max_tokens: int = 128,
+    batch_tokens: int = 2048,
+) -> list[str]:
+    """Translations in the order of `sentences`.
+
+    Sentences are batched by length. A translation has at most twice the tokens of its source plus
+    10, and at most `max_tokens`; beams are ranked by mean log-probability a token.
+
+    Raises:
+        InputError: a sentence is empty or longer than `max_tokens`; the message gives its number.
+    """
+    if beams < 1:
+        msg = f"beams must be 1 (greedy) or more, not {beams}."
+        raise InputError(msg)
+    encoded = tokenizers.source(list(sentences))["input_ids"] if sentences else []
+    for number, (ids, text) in enumerate(zip(encoded, sentences, strict=True), 1):
+        if not text.strip():
+            msg = f"Sentence {number} is empty; give one sentence a line."
+            raise InputError(msg)
+        if len(ids) > max_tokens:
+            msg = f"Sentence {number} has {len(ids)} tokens, more than the limit of {max_tokens}."
+            raise InputError(msg)
+    translations = [""] * len(encoded)
+    for batch in _by_length(encoded, batch_tokens // beams):
+        padded = tokenizers.source.pad(
+            {"input_ids": [encoded[i] for i in batch]}, return_tensors="pt"
+        )
+        longest = padded["input_ids"].shape[1]
+        written = model.generate(
+            padded["input_ids"].to(model.device),
+            attention_mask=padded["attention_mask"].to(model.device),
+            num_beams=beams,
+            do_sample=False,
+            max_length=min(max_tokens, 2 * longest + 10),
+            early_stopping=beams > 1,
+        )
+        texts = tokenizers.target.batch_decode(written, skip_special_tokens=True)
+        for place, text in zip(batch, texts, strict=True):
+            translations[place] = text
+    return translations
+
+
+def _by_length(encoded: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:
+    lengths = np.array([len(ids) for ids in encoded], dtype=np.int64)
+    yield from LengthGroupedBatches(lengths, lengths, batch_tokens=batch_tokens, shuffle=False)
