@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from attnlab import __version__
+from attnlab.cli.corpora import corpora
 from attnlab.errors import AttnlabError
 
 app = typer.Typer(
@@ -17,12 +18,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(corpora)
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"attnlab {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import InputError
 from attnlab.translation.corpus_datasets import is_saved_folder, read_hub, read_saved
-from attnlab.translation.corpus_files import FORMS, LANGUAGE_PAIR, read_files
+from attnlab.translation.corpus_files import FORMS, LANGUAGE_PAIR, list_split_files, read_files
 from attnlab.translation.corpus_splits import (
     SPLITS,
     Splits,
@@ -166,7 +166,7 @@ def read_corpus(name: str, languages: tuple[str, str]) -> Splits:
     path = Path(name).expanduser()
     if is_saved_folder(path):
         return read_saved(path, languages)
-    if path.exists() or (path.name and any(path.parent.glob(f"{path.name}.*"))):
+    if path.exists() or list_split_files(path):
         return read_files(path, languages)
     if LOOKS_LIKE_A_PATH.search(name):
         msg = f"There is no file or folder {name}; give {FORMS}."

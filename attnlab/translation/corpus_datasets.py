@@ -13,7 +13,7 @@ from attnlab.translation.corpus_splits import Pair, Splits
 if TYPE_CHECKING:
     import datasets
 
-HUB_NAMES = {"opus_books": "Helsinki-NLP/opus_books", "opus100": "Helsinki-NLP/opus-100"}
+HUB_NAMES = {"opus_books": "Helsinki-NLP/opus_books"}
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 HUB_ANSWER_SECONDS = 10.0
 OFFLINE_CHOICES = (

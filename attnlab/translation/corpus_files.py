@@ -72,13 +72,21 @@ def find_files(path: Path) -> list[CorpusFile]:
             msg = f"{path} is no corpus that attnlab can read; give {FORMS}."
             raise InputError(msg)
         return [replace(single, split=None)]
-    candidates = path.iterdir() if path.is_dir() else path.parent.glob(f"{path.name}.*")
-    described = (describe_file(entry) for entry in sorted(candidates) if entry.is_file())
-    files = [entry for entry in described if entry and entry.split]
+    files = list_split_files(path)
     if not any(entry.split == "train" for entry in files):
         msg = f"{path} holds no training file that attnlab can read; give {FORMS}."
         raise InputError(msg)
     return files
+
+
+def list_split_files(path: Path) -> list[CorpusFile]:
+    """Files that hold a split: those in the folder `path`, or beside it with names it begins."""
+    folder, beginning = (path, "") if path.is_dir() else (path.parent, f"{path.name}.")
+    if not folder.is_dir():
+        return []
+    entries = sorted(entry for entry in folder.iterdir() if entry.name.startswith(beginning))
+    described = (describe_file(entry) for entry in entries if entry.is_file())
+    return [entry for entry in described if entry and entry.split]
 
 
 def find_languages(path: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """Corpora as token ids, with what is too long left out and counted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ def encode_rows(
     import datasets
     from datasets.fingerprint import generate_random_fingerprint
 
-    def encode(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+    def encode(batch: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
         source = tokenizers.source(batch["source"])["input_ids"]
         target = tokenizers.target(batch["target"])["input_ids"]
         short = [

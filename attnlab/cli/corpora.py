@@ -1,0 +1,62 @@
+"""`attnlab corpora`: which corpora there are, and how large one of them is."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+
+def corpora(
+    corpus: Annotated[
+        str | None,
+        typer.Argument(help="A corpus to look at: a path, embedded, or a name on the hub."),
+    ] = None,
+    pair: Annotated[
+        str | None,
+        typer.Option(help="Source and target language; without it en-it or the first there is."),
+    ] = None,
+    document: Annotated[
+        int, typer.Option(help="Join so many consecutive sentences into one document.")
+    ] = 1,
+) -> None:
+    """List the corpora that can be used, or show the size of one."""
+    if corpus is None:
+        _print_catalogue()
+    else:
+        _print_summary(corpus, pair, document)
+
+
+def _print_catalogue() -> None:
+    from attnlab.translation.catalogue import CATALOGUE
+
+    table = Table("--corpus", "languages or form", "size", "network")
+    for entry in CATALOGUE:
+        network = "not needed" if entry.offline else "needed once"
+        table.add_row(entry.name, entry.languages, entry.size, network)
+    console = Console()
+    console.print(table)
+    console.print(
+        "Files may end in .gz. Choose languages with --pair, and see a corpus with: "
+        "attnlab corpora PATH"
+    )
+
+
+def _print_summary(name: str, pair: str | None, document: int) -> None:
+    from attnlab.translation.catalogue import list_pairs, summarise_corpus
+    from attnlab.translation.corpus import load_corpus
+
+    pairs = list_pairs(name)
+    corpus = load_corpus(name, pair=pair or next(iter(pairs), "en-it"), document=document)
+    console = Console()
+    console.print(
+        f"{name}, {corpus.source_language}-{corpus.target_language}, "
+        f"checksum {corpus.checksum[:12]}"
+    )
+    if len(pairs) > 1:
+        console.print(f"Pairs: {', '.join(pairs)}")
+    table = Table("split", "language", "pairs", "mean words", "95 % at most")
+    for _, row in summarise_corpus(corpus).iterrows():
+        numbers = (f"{row['pairs']:,}", f"{row['words_mean']:.1f}", f"{row['words_percentile_95']}")
+        table.add_row(row["split"], row["language"], *numbers)
+    console.print(table)
