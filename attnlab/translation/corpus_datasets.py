@@ -84,7 +84,7 @@ def read_rows(part: "datasets.Dataset", languages: tuple[str, str], where: str) 
 
 
 def read_hub(name: str, languages: tuple[str, str]) -> Splits:
-    """The rows of every split of a corpus on the hub, or of its copy in the cache of datasets.
+    """The rows of every split of a corpus on the hub or, without a network, of its earlier download.
 
     The hub is asked first whether it is there, with a limit of time: the library itself would go on
     trying for half a minute without a network. Rows with an empty side, which a user of a hub
@@ -100,12 +100,12 @@ def read_hub(name: str, languages: tuple[str, str]) -> Splits:
         msg = f'There is no corpus "{name}", neither by that name nor as a path; try: attnlab corpora.'
         raise InputError(msg)
     hub_name = HUB_NAMES.get(name, name)
-    refuse_unreachable(name, hub_name)
     try:
-        configuration = pick_configuration(
-            datasets.get_dataset_config_names(hub_name), languages, name
-        )
-        loaded = datasets.load_dataset(hub_name, configuration)
+        if hub_answers():
+            present = datasets.get_dataset_config_names(hub_name)
+            loaded = datasets.load_dataset(hub_name, pick_configuration(present, languages, name))
+        else:
+            loaded = load_downloaded(hub_name, languages, name)
     except datasets.exceptions.DatasetNotFoundError as error:
         msg = (
             f'There is no corpus "{name}", neither as a path on this machine nor open to you on the '
@@ -117,6 +117,51 @@ def read_hub(name: str, languages: tuple[str, str]) -> Splits:
         msg = f'The corpus "{name}" could not be loaded ({reason}); {OFFLINE_CHOICES}.'
         raise AttnlabError(msg) from error
     return read_parts(without_empty_sides(loaded, languages), languages, f'The corpus "{name}"')
+
+
+def hub_answers() -> bool:
+    """Whether the hub can be reached, found out in at most about ten seconds."""
+    from huggingface_hub import constants
+
+    if constants.is_offline_mode():
+        return False
+    question = urllib.request.Request(constants.ENDPOINT, method="HEAD")  # noqa: S310 - the hub
+    try:
+        with urllib.request.urlopen(question, timeout=HUB_ANSWER_SECONDS):  # noqa: S310 - the hub
+            return True
+    except urllib.error.HTTPError:
+        return True  # an answer, if an unkind one
+    except OSError:
+        return False
+
+
+def load_downloaded(hub_name: str, languages: tuple[str, str], name: str) -> "datasets.DatasetDict":
+    """What an earlier download left in the cache of datasets, read without asking the hub.
+
+    Raises:
+        InputError: what is there is not in these languages.
+        AttnlabError: nothing is there.
+    """
+    import datasets
+    from datasets.packaged_modules.cache.cache import Cache
+
+    folder = Path(datasets.config.HF_DATASETS_CACHE) / hub_name.replace("/", "___")
+    present = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    if not present:
+        msg = (
+            f'"{name}" is no path on this machine, and the hub, where it may be, cannot be reached; '
+            f"{OFFLINE_CHOICES}."
+        )
+        raise AttnlabError(msg)
+    configuration = pick_configuration(present, languages, name)
+    copy = Cache(
+        repo_id=hub_name,
+        dataset_name=hub_name.rsplit("/", maxsplit=1)[-1],
+        config_name=configuration,
+        version="auto",
+        hash="auto",
+    )
+    return copy.as_dataset()
 
 
 def without_empty_sides(loaded: Any, languages: tuple[str, str]) -> Any:
@@ -151,31 +196,3 @@ def pick_configuration(present: list[str], languages: tuple[str, str], name: str
         f"it has {', '.join(sorted(present))}: choose with --pair."
     )
     raise InputError(msg)
-
-
-def refuse_unreachable(name: str, hub_name: str) -> None:
-    """Raises unless the hub answers or an earlier download of the corpus is in the cache.
-
-    Raises:
-        AttnlabError: the hub does not answer and there is no copy.
-    """
-    import datasets
-    from huggingface_hub import constants
-
-    if (Path(datasets.config.HF_DATASETS_CACHE) / hub_name.replace("/", "___")).is_dir():
-        return
-    try:
-        if constants.is_offline_mode():
-            msg = "HF_HUB_OFFLINE is set"
-            raise OSError(msg)
-        question = urllib.request.Request(constants.ENDPOINT, method="HEAD")  # noqa: S310 - the hub
-        with urllib.request.urlopen(question, timeout=HUB_ANSWER_SECONDS):  # noqa: S310 - the hub
-            pass
-    except urllib.error.HTTPError:
-        return  # an answer, if an unkind one: the hub is there
-    except OSError as error:
-        msg = (
-            f'"{name}" is no path on this machine, and the hub, where it may be, cannot be reached; '
-            f"{OFFLINE_CHOICES}."
-        )
-        raise AttnlabError(msg) from error

@@ -1,14 +1,20 @@
 """Corpora as a whole: splits, documents, limits, checksums, saved datasets, the hub, the grammar."""
 
+import json
 import socket
 import sys
+import urllib.error
+import urllib.request
+from contextlib import nullcontext
 from dataclasses import dataclass
+from email.message import Message
 from itertools import chain, combinations
 from pathlib import Path
 from types import SimpleNamespace
 
 import datasets
 import pytest
+from huggingface_hub import constants
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -175,6 +181,54 @@ def test_without_a_network_the_error_is_quick_and_names_the_offline_choices(
         load_corpus("opus_books")
 
 
+def test_an_earlier_download_is_read_without_a_network(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = [{"translation": {"en": f"s{n}", "it": f"t{n}"}} for n in range(43)]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cache = tmp_path / "cache"
+    datasets.load_dataset("json", "en-it", data_files=str(source), cache_dir=str(cache))
+    [made] = (path.parent for path in cache.glob("json/*/*/*/dataset_info.json"))
+    kept = cache / "Helsinki-NLP___opus_books" / "en-it" / "0.0.0" / "0123abcd"
+    kept.parent.mkdir(parents=True)
+    made.rename(kept)
+    (kept / "json-train.arrow").rename(kept / "opus_books-train.arrow")
+    about = json.loads((kept / "dataset_info.json").read_text())
+    about |= {"dataset_name": "opus_books", "config_name": "en-it"}
+    (kept / "dataset_info.json").write_text(json.dumps(about))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
+    monkeypatch.setattr(corpus_datasets, "hub_answers", lambda: False)
+    corpus = load_corpus("opus_books", pair="it-en")
+    found = [row for part in PARTS for row in rows_of(getattr(corpus, part))]
+    assert sorted(found) == sorted((f"t{n}", f"s{n}") for n in range(43))
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (None, True),
+        (urllib.error.HTTPError("", 503, "busy", Message(), None), True),
+        (urllib.error.URLError("no route"), False),
+        (TimeoutError(), False),
+    ],
+)
+def test_whether_the_hub_answers(
+    monkeypatch: pytest.MonkeyPatch, answer: Exception | None, expected: bool
+) -> None:
+    def urlopen(*_: object, timeout: float) -> nullcontext[None]:
+        assert 0 < timeout <= 10
+        if answer:
+            raise answer
+        return nullcontext()
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    assert corpus_datasets.hub_answers() == expected
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert not corpus_datasets.hub_answers()
+
+
 @pytest.mark.parametrize("name", ["two words", "wmt16?", ""])
 def test_impossible_names(name: str) -> None:
     with pytest.raises(InputError):
@@ -200,7 +254,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     monkeypatch.setattr(datasets, "get_dataset_config_names", names)
     monkeypatch.setattr(datasets, "load_dataset", load)
-    monkeypatch.setattr(corpus_datasets, "refuse_unreachable", lambda *_: None)
+    monkeypatch.setattr(corpus_datasets, "hub_answers", lambda: True)
     return asked
 
 
