@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -45,6 +45,7 @@ def test_subwords_give_the_text_back(text: str) -> None:
 
 
 @given(st.text(max_size=30))
+@example("the </s> old <s> cat<pad>")
 def test_every_text_begins_and_ends_alike(text: str) -> None:
     for tokenizers in (SUBWORDS, WORDS):
         ids = tokenizers.source(text)["input_ids"]
@@ -171,6 +172,7 @@ def test_a_vocabulary_smaller_than_the_alphabet_is_kept_to() -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
+        ({"kind": "letters"}, '"letters" is no kind of tokenizer; choose bpe or word'),
         ({"vocabulary": 4}, "vocabulary of 4 has no room"),
         ({"vocabulary": -1}, "vocabulary of -1 has no room"),
     ],
@@ -204,7 +206,8 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(AttnlabError, match="No space left on device"):
-        WORDS.save(tmp_path)
+    for owner, method in ((Path, "write_text"), (type(WORDS.source), "save_pretrained")):
+        monkeypatch.setattr(owner, method, full)
+        with pytest.raises(AttnlabError, match="No space left on device"):
+            WORDS.save(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
