@@ -138,7 +138,10 @@ def _adjunct(adjunct: Adjunct, place: int, relation: str, head: Token) -> list[T
 
 @dataclass(slots=True)
 class _VerbGroup:
-    """Auxiliary (which a question puts first), what follows it, and the two heads."""
+    """Auxiliary (which a question puts first), what follows it, and the two heads.
+
+    `verb` may be an adjective, which then is not among the `lexical` tokens.
+    """
 
     auxiliary: Token | None
     lexical: list[Token]
@@ -149,20 +152,19 @@ class _VerbGroup:
 def _verb_group(clause: Clause, place: int, who: Agreement, *, question: bool) -> _VerbGroup:
     finite, key = inside(place, Slot.FINITE), inside(place, Slot.VERB)
     predicate = clause.predicate
-    copular = isinstance(predicate, Adjective)
     verb = Token(predicate.english, predicate.english, "VERB", "root", None, key)
+    base = [verb]
     if isinstance(predicate, Adjective):
         verb.part_of_speech = "ADJ"
-    base = [Token("be", "be", "AUX", "cop", verb, finite)] if copular else [verb]
+        base = [Token("be", "be", "AUX", "cop", verb, finite)]
     if clause.modal == "want":
         return _wanting(clause, who, verb, base, finite, question=question)
     if clause.modal is not None or clause.tense == "future":
         modal = clause.modal or "will"
         return _VerbGroup(Token(modal, modal, "AUX", "aux", verb, finite), base, verb, verb)
-    if copular:
+    if isinstance(predicate, Adjective):
         copula = Token(forms.to_be(who, clause.tense), "be", "AUX", "cop", verb, finite)
         return _VerbGroup(copula, [], verb, verb)
-    assert isinstance(predicate, Verb)
     if clause.tense == "progressive":
         verb.form = forms.gerund(predicate)
         to_be = Token(forms.to_be(who, "present"), "be", "AUX", "aux", verb, finite)
@@ -217,26 +219,32 @@ def _clause(
     start = [group.auxiliary] if group.auxiliary is not None else []
     tokens = [*start, *subject] if question else [*subject, *start]
     if clause.gap is not None:
-        personal = clause.gap == "subject" and antecedent is not None
-        word = "who" if personal and antecedent.kind == "person" else "that"
-        relation, head = ("nsubj", group.root) if personal else ("obj", group.verb)
-        tokens.insert(0, Token(word, word, "PRON", relation, head, inside(place, Slot.MARKER)))
+        tokens.insert(0, _relative_pronoun(clause, place, group, antecedent))
     if clause.negated:
-        if group.auxiliary is not None and group.auxiliary.form == "can" and not question:
-            group.auxiliary.glued = True
+        if start and start[0].form == "can" and not question:
+            start[0].glued = True
         key = inside(place, Slot.NEGATION)
         tokens.append(Token("not", "not", "PART", "advmod", group.root, key))
     if clause.frequency is not None:
         tokens.append(_adverb(clause.frequency, inside(place, Slot.FREQUENCY), group.root))
-    if isinstance(clause.predicate, Verb):
-        tokens += group.lexical
-    else:
-        tokens += [token for token in group.lexical if token is not group.verb]
+    tokens += group.lexical
+    if isinstance(clause.predicate, Adjective):
         if clause.degree is not None:
             tokens.append(_adverb(clause.degree, inside(place, Slot.DEGREE), group.verb))
         tokens.append(group.verb)
     tokens += _after_verb(clause, place, group.verb)
     return tokens, group.root
+
+
+def _relative_pronoun(
+    clause: Clause, place: int, group: _VerbGroup, antecedent: Noun | None
+) -> Token:
+    """Who for people who act, that for all else."""
+    acting = clause.gap == "subject"
+    personal = acting and antecedent is not None and antecedent.kind == "person"
+    word = "who" if personal else "that"
+    relation, head = ("nsubj", group.root) if acting else ("obj", group.verb)
+    return Token(word, word, "PRON", relation, head, inside(place, Slot.MARKER))
 
 
 def _after_verb(clause: Clause, place: int, verb: Token) -> list[Token]:

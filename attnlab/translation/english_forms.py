@@ -17,7 +17,7 @@ def with_s(word: str) -> str:
     >>> [with_s(word) for word in ("cat", "church", "city", "boy", "go")]
     ['cats', 'churches', 'cities', 'boys', 'goes']
     """
-    if word.endswith((*_HISSING, "go")) or word.endswith(("tato", "mato")):
+    if word.endswith((*_HISSING, "go", "tato", "mato")):
         return word + "es"
     if word[-1] == "y" and word[-2] not in "aeiou":
         return word[:-1] + "ies"

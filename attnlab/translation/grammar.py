@@ -25,8 +25,9 @@ class GrammarPair:
     """An English sentence and its Italian translation.
 
     The trees hold the words in order, the final punctuation mark last. `alignment` holds pairs
-    (source word, target word), counted from 1; words that stand for nothing in the other
-    language, such as the article in `il cane di Anna` for `Anna's dog`, are in no pair.
+    (source word, target word), counted from 1; every word is in at least one: the `does` of a
+    negation belongs to the finite verb, a dropped subject pronoun too, and the `'s` of
+    `Anna's dog` to both the article and the preposition of `il cane di Anna`.
     """
 
     source: str

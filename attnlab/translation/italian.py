@@ -119,7 +119,10 @@ def _determiners(
 ) -> list[Token]:
     """The determiner, before a possessive mostly with its article: il mio."""
     entry = phrase.determiner if phrase.possessor is None else THE
-    key = (inside(place, Slot.DETERMINER),) if phrase.possessor is None else ()
+    key = (inside(place, Slot.DETERMINER),)
+    if phrase.possessor is not None:
+        # Anna's dog: the 's stands for the article too.
+        key = (inside(inside(place, Slot.POSSESSOR), Slot.PREPOSITION),)
     form = forms.determiner_form(entry.italian, index, following)
     if not entry.possessive:
         part_of_speech, relation = ("NUM", "nummod") if entry.english_class[0] == "NUM" else _DET
@@ -200,10 +203,10 @@ def _inverted_clause(clause: Clause, place: int) -> tuple[list[Token], Token]:
     tokens = [*group.before, *group.after]
     if not isinstance(clause.subject, Pronoun):
         found, noun = _phrase(clause.subject, place_of_subject, "obl", group.root)
-        keys = (inside(place_of_subject, Slot.PREPOSITION),)
+        keys = (inside(place, Slot.VERB),)
         tokens = [*_with_preposition(TO, found, noun, keys), *tokens]
     tokens += _phrase(clause.object, inside(place, Slot.OBJECT), "nsubj", group.root)[0]
-    return tokens, group.root
+    return [*tokens, *_circumstances(clause, place, group.verb)], group.root
 
 
 def _after_verb(clause: Clause, place: int, verb: Token) -> list[Token]:
@@ -214,6 +217,12 @@ def _after_verb(clause: Clause, place: int, verb: Token) -> list[Token]:
         where = inside(place, Slot.RECIPIENT)
         found, noun = _phrase(clause.recipient, where, "obl", verb)
         tokens += _with_preposition(TO, found, noun, (inside(where, Slot.PREPOSITION),))
+    return [*tokens, *_circumstances(clause, place, verb)]
+
+
+def _circumstances(clause: Clause, place: int, verb: Token) -> list[Token]:
+    """Where, with whom and when; and the clause that a verb of saying governs."""
+    tokens: list[Token] = []
     for number, adjunct in enumerate(clause.adjuncts):
         tokens += _adjunct(adjunct, inside(place, Slot.ADJUNCT + number), "obl", verb)
     if clause.time is not None:

@@ -18,13 +18,14 @@ DRINK = frozenset({"drink"})
 TEXT = frozenset({"text"})
 OBJECT = frozenset({"object"})
 OPENABLE = frozenset({"openable"})
+CONTAINER = frozenset({"container"})
 CLOTHES = frozenset({"clothes"})
 SURFACE = frozenset({"surface"})
 PLACE = frozenset({"place"})
 VEHICLE = frozenset({"vehicle"})
 ANIMATE = PERSON | ANIMAL
-THING = FOOD | DRINK | TEXT | OBJECT | SURFACE | OPENABLE | CLOTHES | VEHICLE
-ANY = ANIMATE | THING | PLACE
+THING = FOOD | DRINK | TEXT | OBJECT | SURFACE | CONTAINER | CLOTHES | VEHICLE
+ANY = ANIMATE | THING | PLACE | OPENABLE
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -133,7 +134,7 @@ def _adjectives(kinds: frozenset[str], table: str) -> list[Adjective]:
     return adjectives
 
 
-COLOURED = OBJECT | SURFACE | OPENABLE | CLOTHES | VEHICLE
+COLOURED = OBJECT | SURFACE | CONTAINER | OPENABLE | CLOTHES | VEHICLE
 
 ADJECTIVES: list[Adjective] = [
     *_adjectives(
@@ -207,8 +208,8 @@ ADJECTIVES: list[Adjective] = [
         strange strano
         """,
     ),
-    *_adjectives(OBJECT | SURFACE | OPENABLE, "heavy pesante\nuseful utile\nprecious prezioso"),
-    *_adjectives(OPENABLE | VEHICLE | PLACE, "empty vuoto"),
+    *_adjectives(OBJECT | SURFACE | CONTAINER, "heavy pesante\nuseful utile\nprecious prezioso"),
+    *_adjectives(CONTAINER | VEHICLE | PLACE, "empty vuoto"),
     *_adjectives(
         PLACE,
         """

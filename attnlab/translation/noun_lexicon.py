@@ -3,6 +3,7 @@
 from attnlab.translation.lexicon import (
     ANIMAL,
     CLOTHES,
+    CONTAINER,
     DRINK,
     FOOD,
     OBJECT,
@@ -121,6 +122,7 @@ NOUNS: list[Noun] = [
         soup zuppa f
         cookie biscotto m
         lemon limone m
+        orange arancia f
         cherry ciliegia f plurale=ciliegie
         strawberry fragola f
         salad insalata f
@@ -149,7 +151,7 @@ NOUNS: list[Noun] = [
         letter lettera f
         story storia f
         poem poesia f
-        newspaper giornale m
+        postcard cartolina f
         article articolo m
         message messaggio m
         novel romanzo m
@@ -195,10 +197,16 @@ NOUNS: list[Noun] = [
         """
         door porta f
         window finestra f
+        drawer cassetto m
+        gate cancello m
+        """,
+    ),
+    *_nouns(
+        CONTAINER,
+        """
         box scatola f
         bottle bottiglia f
         bag borsa f
-        drawer cassetto m
         envelope busta f
         """,
     ),
@@ -229,7 +237,7 @@ NOUNS: list[Noun] = [
         park parco m
         station stazione f
         hospital ospedale m
-        beach spiaggia f
+        square piazza f
         forest bosco m
         castle castello m
         restaurant ristorante m

@@ -126,7 +126,7 @@ class PhraseSampler:
     def human(self) -> Phrase:
         """A person by name or by noun, or two people joined by `and`."""
         dice = self._uniform()
-        if dice < 0.55:
+        if dice < 0.62:
             return self.person()
         if dice < 0.92:
             return self.noun_phrase(PERSON)

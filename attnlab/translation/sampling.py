@@ -23,9 +23,16 @@ from attnlab.translation.verb_lexicon import VERBS, Verb
 
 _TENSES: tuple[Tense, ...] = ("present", "present", "past", "past", "future", "progressive")
 _STATIVE_TENSES: tuple[Tense, ...] = ("present", "present", "past", "future")
+_RELATIVE_TENSES: tuple[Tense, ...] = ("present", "past")
+_TENSES_WITH: dict[str, tuple[Tense, ...]] = {
+    "because": _STATIVE_TENSES,
+    "when": ("present", "past"),
+    "while": ("present", "progressive"),
+}
 _MODALS: tuple[Modal, ...] = ("can", "must", "want")
 _MADE_FOR_OTHERS = {"buy", "prepare", "build", "paint", "draw", "write"}
 _TAKING_PLACE = {"eat", "drink", "buy", "find", "see", "greet", "wait", "talk", "lose", "follow"}
+_NOT_IN_PROGRESS = {"see", "find", "forget"}
 _NO_TOWNS = {"enter", "arrive", "build", "clean", "dream"}
 _SINGLE = [verb for verb in VERBS if verb.frame != "complement"]
 _SAYING = [verb for verb in VERBS if verb.frame == "complement"]
@@ -92,14 +99,13 @@ class Sampler(PhraseSampler):
     def _reported(self) -> Sentence:
         verb = self.pick(_SAYING)
         told = self._clause(None, short=True)
-        subject = self._subject(verb.subjects, pronouns=True)
+        subject = self._subject(verb.subjects)
         tense: Tense = "past" if verb.english == "discover" else "present"
         return Sentence(Clause(subject, verb, tense, complement=told))
 
     def _subordinated(self) -> Sentence:
         name = self.pick(("because", "because", "when", "while"))
-        tenses: tuple[Tense, ...] = _STATIVE_TENSES if name == "because" else ("present", "past")
-        tense = self.pick(("present", "progressive")) if name == "while" else self.pick(tenses)
+        tense = self.pick(_TENSES_WITH[name])
         main = self._clause(tense, short=True)
         second = self._clause(tense, short=True)
         if main.subject is not None and self.chance(0.6):
@@ -126,7 +132,7 @@ class Sampler(PhraseSampler):
         second = self.pick([verb for verb in verbs if verb is not first])
         tense = self.pick(_STATIVE_TENSES)
         again = Pronoun(3, thing.plural, thing.noun.gender, animate=kind == "person")
-        subject = self._subject(PERSON, pronouns=True)
+        subject = self._subject(PERSON)
         recipient = self._recipient(subject) if second.frame == "recipient" else None
         return Sentence(
             Clause(subject, first, tense, object=thing),
@@ -139,12 +145,12 @@ class Sampler(PhraseSampler):
             return self.other_than(giver, third_plural=False)
         return self.human()
 
-    def _subject(self, kinds: frozenset[str], *, pronouns: bool, alone: bool = False) -> Phrase:
+    def _subject(self, kinds: frozenset[str], *, alone: bool = False) -> Phrase:
         """Who acts; a pronoun they only where the sentence stands alone."""
         if "person" not in kinds:
             return self._with_relative(self.noun_phrase(kinds))
         dice = self._uniform()
-        if pronouns and dice < 0.3:
+        if dice < 0.2:
             return self.speaker_or_other(third_plural=alone)
         if kinds == PERSON or dice < 0.7:
             found = self.human()
@@ -156,7 +162,7 @@ class Sampler(PhraseSampler):
         if phrase.modifier is not None or phrase.possessor is not None or not self.chance(0.15):
             return phrase
         kind = phrase.noun.kind
-        tense: Tense = self.pick(("present", "past"))
+        tense = self.pick(_RELATIVE_TENSES)
         acting = _verbs_done_by(kind)
         if acting and self.chance(0.6):
             verb = self.pick(acting)
@@ -173,13 +179,15 @@ class Sampler(PhraseSampler):
 
     def _clause(self, tense: Tense | None, *, short: bool = False) -> Clause:
         if tense != "progressive" and self.chance(0.15):
-            chosen = tense or self.pick(_STATIVE_TENSES)
-            return self._copular(None, chosen)
-        return self._verbal(None, self.pick(_SINGLE), tense, short=short, own_subject=True)
+            return self._copular(None, tense if tense is not None else self.pick(_STATIVE_TENSES))
+        verb = self.pick(_SINGLE)
+        subject = self._subject(verb.subjects, alone=not short)
+        chosen = tense if tense is not None else self.pick(_TENSES)
+        return self._verbal(subject, verb, chosen, short=short)
 
     def _copular(self, subject: Phrase | None, tense: Tense) -> Clause:
         if subject is None:
-            subject = self._subject(ANY if self.chance(0.6) else PERSON, pronouns=True)
+            subject = self._subject(ANY if self.chance(0.6) else PERSON)
         kind = subject.noun.kind if isinstance(subject, NounPhrase) else "person"
         adjective: Adjective = self.pick(adjectives_for(kind))
         if isinstance(subject, NounPhrase) and adjective in subject.adjectives:
@@ -195,22 +203,14 @@ class Sampler(PhraseSampler):
         )
 
     def _verbal(
-        self,
-        subject: Phrase | None,
-        verb: Verb,
-        tense: Tense | None,
-        *,
-        short: bool = False,
-        own_subject: bool = False,
+        self, subject: Phrase | None, verb: Verb, tense: Tense, *, short: bool = False
     ) -> Clause:
-        """A clause with this verb; with `own_subject` it draws one, else `subject` is it."""
-        tense = tense or self.pick(_TENSES)
-        if verb.stative and tense == "progressive":
+        """A clause with this subject and verb; a `short` one ends with its objects."""
+        if tense == "progressive" and (verb.stative or verb.english in _NOT_IN_PROGRESS):
             tense = "present"
-        if own_subject:
-            subject = self._subject(verb.subjects, pronouns=True, alone=not short)
         modal = self._modal(verb, tense)
-        negated = self.chance(0.15)
+        every = isinstance(subject, NounPhrase) and subject.determiner is words.EVERY
+        negated = not every and self.chance(0.15)
         frequency = None
         if not negated and modal is None and tense != "progressive" and self.chance(0.12):
             frequency = self.pick(words.FREQUENCIES)
@@ -222,7 +222,7 @@ class Sampler(PhraseSampler):
         if verb.manner and free and not adjuncts and not negated and self.chance(0.15):
             manner = self.pick(words.MANNERS)
         time = None
-        if free and not short and modal is None and self.chance(0.2):
+        if free and not short and modal is None and frequency is None and self.chance(0.2):
             time = self._time(verb, tense, bare=not adjuncts)
         return Clause(
             subject,
