@@ -8,6 +8,8 @@ import typer
 
 from attnlab import __version__
 from attnlab.cli.corpora import corpora
+from attnlab.cli.train import train
+from attnlab.cli.translate import score, translate
 from attnlab.errors import AttnlabError
 
 app = typer.Typer(
@@ -18,7 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(corpora)
+for command in (train, translate, score, corpora):
+    app.command()(command)
 
 
 def _print_version(wanted: bool) -> bool:

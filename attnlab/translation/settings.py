@@ -9,64 +9,78 @@ from attnlab.errors import InputError
 FORMAT = 1
 
 
+def _option(default: Any, help_text: str, flag: str | None = None) -> Any:
+    """A field that the command line offers as an option with this help text."""
+    metadata = {"help": help_text, "flag": flag}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
 @dataclass(frozen=True)
 class CorpusSettings:
     """Which text: name or path, languages, size."""
 
-    name: str = "embedded"
-    pair: str = "en-it"
-    document: int = 1
-    limit: int | None = None
-    size: int | None = None
-    lowercase: bool = False
-    max_tokens: int = 128
+    name: str = _option(
+        "embedded", "embedded, a path, or a name on the hub; see: attnlab corpora.", "--corpus"
+    )
+    pair: str = _option("en-it", "Source and target language.")
+    document: int = _option(1, "Join so many consecutive sentences.")
+    limit: int | None = _option(None, "Use only the first rows for training.")
+    size: int | None = _option(None, "Pairs of the embedded corpus.  [default: 20000]")
+    lowercase: bool = _option(False, "Lower-case both sides.", "--lowercase")
+    max_tokens: int = _option(128, "Pairs with a side longer than this are dropped and counted.")
 
 
 @dataclass(frozen=True)
 class TokenizerSettings:
     """How text is cut into tokens."""
 
-    kind: str = "bpe"
-    vocabulary: int = 8000
-    shared: bool = True
+    kind: str = _option("bpe", "bpe, or word as in the thesis.", "--tokenizer")
+    vocabulary: int = _option(8000, "Types at most, a tokenizer.")
+    shared: bool = _option(True, "One vocabulary for both languages.", "--shared/--separate")
 
 
 @dataclass(frozen=True)
 class ModelSettings:
     """The choices of `TranslationConfig` that a user makes."""
 
-    dim: int = 128
-    heads: int = 8
-    encoder_layers: int = 1
-    decoder_layers: int = 1
-    feed_forward: int = 512
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    norm: str = "post"
-    positions: str = "sinusoidal"
-    tie_word_embeddings: bool = True
-    init: str = "default"
-    label_smoothing: float = 0.1
-    attention: dict[str, str] = field(default_factory=dict)
+    dim: int = _option(128, "Size of the token vectors, a multiple of heads.")
+    heads: int = _option(8, "Heads in every attention, 1 to 16.")
+    encoder_layers: int = _option(1, "Encoder layers.")
+    decoder_layers: int = _option(1, "Decoder layers.")
+    feed_forward: int = _option(512, "Inner size of the feed-forward part.")
+    dropout: float = _option(0.1, "Dropout of token vectors and sub-layers.")
+    attention_dropout: float = _option(0.0, "Dropout of attention weights.")
+    norm: str = _option("post", "LayerNorm post, as in the thesis, or pre.")
+    positions: str = _option("sinusoidal", "sinusoidal or learned.")
+    tie_word_embeddings: bool = _option(
+        True, "The output layer is the target embedding.", "--tied/--untied"
+    )
+    init: str = _option("default", "default, or identity for W_Q, W_K and W_V.")
+    label_smoothing: float = _option(0.1, "Probability spread over all types in training.")
+    attention: dict[str, str] = _option(
+        {}, "Mechanism of a site: encoder=band(window=3); may be given again.", "--attention"
+    )
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
     """How the model is trained; `learning_rate` is the peak, reached after `warmup` steps."""
 
-    epochs: int = 20
-    batch_tokens: int = 4096
-    learning_rate: float = 2e-3
-    warmup: int = 400
-    schedule: str = "inverse_sqrt"
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    patience: int = 10
-    best: str = "bleu"
-    precision: str = "auto"
-    evaluations_per_epoch: int = 1
-    validation_sentences: int = 1000
-    seed: int = 0
+    epochs: int = _option(20, "Passes over the training rows.")
+    batch_tokens: int = _option(4096, "Tokens a batch and side, padding counted.")
+    learning_rate: float = _option(2e-3, "Highest learning rate.")
+    warmup: int = _option(400, "Steps up to that rate.")
+    schedule: str = _option("inverse_sqrt", "Then: inverse_sqrt, linear or cosine.")
+    weight_decay: float = _option(0.01, "AdamW's weight decay.")
+    clip: float = _option(1.0, "Largest norm of the gradient.")
+    patience: int = _option(10, "Stop after so many evaluations without a better one.")
+    best: str = _option("bleu", "Keep the checkpoint that is best in bleu or in loss.")
+    precision: str = _option("auto", "bf16, fp32, or auto: bf16 where the device has it.")
+    evaluations_per_epoch: int = _option(1, "How often to measure validation loss and BLEU.")
+    validation_sentences: int = _option(1000, "How many validation rows to measure on.")
+    seed: int = _option(0, "Seed of embedded corpus, model and batches.")
 
 
 @dataclass(frozen=True)

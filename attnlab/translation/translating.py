@@ -1,6 +1,7 @@
 """Translating sentences with a trained model, greedily or with beams."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,6 +9,8 @@ import torch
 from attnlab.errors import InputError
 from attnlab.translation.batches import LengthGroupedBatches
 from attnlab.translation.model import TranslationModel
+from attnlab.translation.run import Run
+from attnlab.translation.scoring import score
 from attnlab.translation.tokenizer import Tokenizers
 
 
@@ -63,3 +66,32 @@ def translate(
 def _by_length(encoded: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:
     lengths = np.array([len(ids) for ids in encoded], dtype=np.int64)
     yield from LengthGroupedBatches(lengths, lengths, batch_tokens=batch_tokens, shuffle=False)
+
+
+def score_run(run: Run, *, split: str = "test", beams: int = 5) -> tuple[dict[str, Any], list[str]]:
+    """Scores of a run on a part of its corpus, and the translations in the order of the part.
+
+    Pairs longer than the run's limit are left out, as in training, and counted in `dropped`.
+
+    Raises:
+        InputError: there is no such part.
+        AttnlabError: the corpus is no longer the one of the training.
+    """
+    parts = ("train", "validation", "test")
+    if split not in parts:
+        msg = f"There is no part '{split}'; choose from: {', '.join(parts)}."
+        raise InputError(msg)
+    rows = getattr(run.corpus(), split)
+    limit = run.settings.corpus.max_tokens
+    lengths = [
+        [len(ids) for ids in tokenizer(list(rows[side]))["input_ids"]]
+        for tokenizer, side in (
+            (run.tokenizers.source, "source"),
+            (run.tokenizers.target, "target"),
+        )
+    ]
+    short = [place for place, pair in enumerate(zip(*lengths, strict=True)) if max(pair) <= limit]
+    kept = rows.select(short)
+    texts = translate(run.model, run.tokenizers, kept["source"][:], beams=beams, max_tokens=limit)
+    scores = score(texts, kept["target"][:]).as_dict()
+    return {"split": split, "beams": beams, **scores, "dropped": len(rows) - len(kept)}, texts

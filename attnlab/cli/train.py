@@ -1,0 +1,177 @@
+"""`attnlab train`: a translation model from parallel text, into a run directory."""
+
+import dataclasses
+import inspect
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlab.errors import InputError
+from attnlab.translation.settings import RunSettings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from attnlab.translation.training import Trained
+
+PANELS = {"corpus": "Corpus", "tokenizer": "Tokens", "model": "Model", "optimizer": "Training"}
+INTERRUPTED = 130
+
+
+def _setting_options() -> Iterator[tuple[str, str, inspect.Parameter]]:
+    """Section, key and command line parameter of every setting; `settings.py` is their one home."""
+    for section in dataclasses.fields(RunSettings):
+        for setting in dataclasses.fields(section.default_factory):  # type: ignore[arg-type]
+            flag = setting.metadata["flag"] or f"--{setting.name.replace('_', '-')}"
+            kind, default = setting.type, setting.default
+            if default is dataclasses.MISSING:
+                kind, default = list[str] | None, None
+            option = typer.Option(
+                flag, help=setting.metadata["help"], rich_help_panel=PANELS[section.name]
+            )
+            parameter = inspect.Parameter(
+                flag.split("/")[0].strip("-").replace("-", "_"),
+                inspect.Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=Annotated[kind, option],
+            )
+            yield section.name, setting.name, parameter
+
+
+def _with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for every setting in place of `**options`."""
+    signature = inspect.signature(command)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    settings = [parameter for _, _, parameter in _setting_options()]
+    command.__signature__ = signature.replace(parameters=own + settings)  # type: ignore[attr-defined]
+    return command
+
+
+@_with_setting_options
+def train(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="The run directory to write.")],
+    *,
+    settings: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file with settings; options typed beside it win."),
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="Encoder layers and decoder layers alike.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the run that is in the folder.")
+    ] = False,
+    **options: Any,
+) -> None:
+    """Train a translation model; validation loss, BLEU and chrF go to metrics.jsonl every epoch."""
+    from rich.console import Console
+
+    from attnlab.translation.quiet import quiet
+    from attnlab.translation.settings import settings_from
+    from attnlab.translation.training import resume as go_on
+    from attnlab.translation.training import train as begin
+
+    console = Console(stderr=True)
+    typed = {name: value for name, value in options.items() if _was_typed(context, name)}
+    if resume:
+        _refuse_changes(typed, settings, layers, overwrite=overwrite)
+        with quiet():
+            trained = go_on(folder, epochs=typed.get("epochs"), console=console)
+    else:
+        chosen = settings_from(_merged(_from_file(settings), typed, layers))
+        with quiet():
+            trained = begin(
+                folder,
+                chosen,
+                overwrite=overwrite,
+                command=shlex.join(["attnlab", *sys.argv[1:]]),
+                console=console,
+            )
+    _report(trained, console)
+
+
+def _was_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse_changes(
+    typed: dict[str, Any], settings: Path | None, layers: int | None, *, overwrite: bool
+) -> None:
+    others = {"settings": settings, "layers": layers, "overwrite": overwrite or None}
+    changed = [name for name in typed if name != "epochs"]
+    changed += [name for name, value in others.items() if value is not None]
+    if changed:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+        msg = f"{names} cannot be changed when a run is resumed; leave it out or train a new run."
+        raise InputError(msg)
+
+
+def _from_file(path: Path | None) -> dict[str, Any]:
+    import tomllib
+
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        msg = f"There is no settings file {path}; check the path."
+        raise InputError(msg) from error
+    except (ValueError, OSError) as error:
+        msg = f"{path} is not a TOML file that can be read ({error}); the README shows one."
+        raise InputError(msg) from error
+
+
+def _merged(
+    values: dict[str, Any], typed: dict[str, Any], layers: int | None
+) -> dict[str, dict[str, Any]]:
+    """The settings of a file with the typed options put over them."""
+    merged = {section: dict(keys) for section, keys in values.items()}
+    if layers is not None:
+        both = {"encoder_layers": layers, "decoder_layers": layers}
+        merged["model"] = merged.get("model", {}) | both
+    for section, key, parameter in _setting_options():
+        if parameter.name in typed:
+            value = typed[parameter.name]
+            merged.setdefault(section, {})[key] = _by_site(value) if key == "attention" else value
+    return merged
+
+
+def _by_site(words: list[str]) -> dict[str, str]:
+    for word in words:
+        if "=" not in word.split("(")[0]:
+            msg = f"--attention {word} names no site; write it like: encoder=band(window=3)."
+            raise InputError(msg)
+    return dict(word.split("=", 1) for word in words)
+
+
+def _report(trained: "Trained", console: "Console") -> None:
+    pairs = trained.record["corpus"]["pairs"]
+    dropped = trained.record["corpus"]["dropped_over_max_tokens"]
+    console.print(
+        f"Pairs: {', '.join(f'{count:,} {name}' for name, count in pairs.items())}; "
+        f"dropped as too long: {', '.join(f'{count} {name}' for name, count in dropped.items())}."
+    )
+    if trained.metrics:
+        best = max(trained.metrics, key=lambda row: row["validation_bleu"])
+        console.print(
+            f"{trained.parameters:,} parameters, best validation BLEU "
+            f"{best['validation_bleu']:.1f} (chrF {best['validation_chrf']:.1f}) "
+            f"at epoch {best['epoch']:g}."
+        )
+    if trained.interrupted:
+        console.print(
+            "Interrupted; the run can be used as it is. Go on with: "
+            f"attnlab train {trained.folder} --resume",
+            soft_wrap=True,
+        )
+        raise typer.Exit(INTERRUPTED)
+    console.print(f"Run: {trained.folder}. Next: attnlab analyze {trained.folder}", soft_wrap=True)

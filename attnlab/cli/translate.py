@@ -1,0 +1,92 @@
+"""`attnlab translate` and `attnlab score`: what a trained model writes, and how good it is."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnlab.errors import InputError
+
+Run = Annotated[Path, typer.Argument(help="A run directory of attnlab train.")]
+Beams = Annotated[int, typer.Option(help="Beams; 1 is greedy.")]
+
+
+def translate(
+    run: Run,
+    text: Annotated[
+        str | None,
+        typer.Argument(help="A sentence; without it, one a line from --input or the pipe."),
+    ] = None,
+    *,
+    file: Annotated[
+        Path | None, typer.Option("--input", help="A UTF-8 file with one sentence a line.")
+    ] = None,
+    beams: Beams = 5,
+) -> None:
+    """Translate sentences, one a line, to standard output."""
+    from attnlab.translation.quiet import quiet
+    from attnlab.translation.run import load
+    from attnlab.translation.translating import translate as write
+
+    sentences = _sentences(text, file)
+    with quiet():
+        loaded = load(run)
+        limit = loaded.settings.corpus.max_tokens
+        if loaded.settings.corpus.lowercase:
+            sentences = [sentence.lower() for sentence in sentences]
+        written = write(loaded.model, loaded.tokenizers, sentences, beams=beams, max_tokens=limit)
+    for line in written:
+        typer.echo(line)
+
+
+def _sentences(text: str | None, path: Path | None) -> list[str]:
+    if text is not None and path is not None:
+        msg = "Give either a sentence or --input, not both."
+        raise InputError(msg)
+    if text is not None:
+        return [text]
+    if path is None:
+        if sys.stdin.isatty():
+            msg = "Give a sentence, or a file with --input, or pipe sentences in."
+            raise InputError(msg)
+        raw, where = sys.stdin.buffer.read(), "standard input"
+    else:
+        try:
+            raw, where = path.read_bytes(), str(path)
+        except OSError as error:
+            msg = f"Cannot read {path}: {error.strerror}."
+            raise InputError(msg) from error
+    try:
+        lines = raw.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        number = raw[: error.start].count(b"\n") + 1
+        msg = f"{where} is not UTF-8 (line {number}); save it as UTF-8."
+        raise InputError(msg) from error
+    if not lines:
+        msg = f"{where} holds no sentence; give one a line."
+        raise InputError(msg)
+    return lines
+
+
+def score(
+    run: Run,
+    *,
+    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    beams: Beams = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the translations here, one a line.")
+    ] = None,
+) -> None:
+    """Score a run on a part of its corpus: BLEU, chrF and their signatures as JSON."""
+    from attnlab.files import write_text
+    from attnlab.translation.quiet import quiet
+    from attnlab.translation.run import load
+    from attnlab.translation.translating import score_run
+
+    with quiet():
+        scores, texts = score_run(load(run), split=split, beams=beams)
+    if out is not None:
+        write_text(out, "".join(f"{text}\n" for text in texts))
+    typer.echo(json.dumps(scores, indent=2))
