@@ -142,10 +142,7 @@ def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> Splits:
     Raises:
         InputError: a pair other than en-it and it-en.
     """
-    # The grammar is being written beside this: remove the note when it is there.
-    from attnlab.translation.grammar import (  # type: ignore[import-not-found, unused-ignore]
-        draw_pairs,
-    )
+    from attnlab.translation.grammar import draw_pairs
 
     if set(languages) != set(EMBEDDED_LANGUAGES):
         msg = f"The embedded corpus has no pair {'-'.join(languages)}; it has en-it and it-en."
