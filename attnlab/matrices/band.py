@@ -1,0 +1,175 @@
+"""Sigma2, the syntactic family: a band around the diagonal, possibly with entries dropped."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.errors import InputError
+from attnlab.matrices.fit import Band, Fit, SparseError, complete
+from attnlab.matrices.offsets import band_columns, band_entries, matrix_from_band
+from attnlab.matrices.padding import Sizes, counted_entries, sizes_of, without_padding
+from attnlab.matrices.supports import Window, band_dimension, band_support, sides
+from attnlab.matrices.values import Values, check_values, entry_gain, fill_support
+
+
+def project_band(
+    H: Float[Tensor, "*batch query key"],
+    window: int | tuple[int, ...],
+    *,
+    causal: bool = False,
+) -> Float[Tensor, "*batch query key"]:
+    """The matrix of the band that is nearest to H: its entries in the band, zeros elsewhere.
+
+    ::
+
+        P = argmin over B(left, right) of |H - P|
+
+    The unique minimiser in every norm that splits by entry, l1 and Frobenius among them, because the
+    coordinates decouple. Applied twice it changes nothing more. Source: math.md section 2; thesis 3.1.2.
+    Cost: two passes over the matrix.
+
+    >>> project_band(torch.ones(3, 3), 1)[0].tolist()
+    [1.0, 1.0, 0.0]
+    """
+    left, right = sides(window, causal=causal)
+    return H.tril(right).triu_(-left)
+
+
+def fit_band(
+    H: Float[Tensor, "*batch query key"],
+    *,
+    window: int | tuple[int, ...],
+    values: Values = "free",
+    dropout: float = 0.0,
+    keep: int | Int[Tensor, "*#batch"] | None = None,
+    causal: bool = False,
+    error_nnz: int | Int[Tensor, "*#batch"] = 0,
+    error_bound: float = math.inf,
+    sizes: Sizes | None = None,
+) -> Fit:
+    """Nearest member of Sigma2: a band of which ceil((1 - dropout) * dim B) entries are used.
+
+    ::
+
+        free:        the largest h of the band        minimises |H - P|, exact for every dropout
+        binary:      ones on the largest h            likewise
+        stochastic:  rows summing to 1                the largest of each row, then the largest gains
+
+    With `free` values P and E together are optimal, not only E given P. `stochastic` keeps at least one
+    entry of every row that the band reaches, so that the row can sum to 1, even beyond `keep`.
+
+    Args:
+        H: attention weights, at least 0.
+        window: how far the band reaches back and ahead; one number is both sides.
+        values: how the used entries may be filled.
+        dropout: the share of the band that stays empty, in [0, 1].
+        keep: how many entries are used, instead of `dropout`; no more than the band has.
+        causal: cut the band at the query itself.
+        error_nnz: s, how many entries E may correct.
+        error_bound: eps, how large a correction may be.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
+
+    Raises:
+        InputError: unknown values, a dropout outside [0, 1], a negative window, keep or error.
+
+    Cost: O(query * key), plus a sort of the band when entries are dropped. Source: math.md section 3.
+    """
+    check_values(values)
+    reach = sides(window, causal=causal)
+    H = without_padding(H, sizes)
+    kept = _entries_to_keep(H, reach, dropout, keep, sizes)
+    if kept is None:
+        structure, support_size = _whole_band(H, reach, values, sizes)
+    else:
+        structure, support_size = _largest_of_band(H, reach, kept, values, sizes)
+    return complete(
+        H,
+        structure,
+        family="band",
+        values=values,
+        parameters=Band(reach, dropout, support_size),
+        support_size=support_size,
+        allowed=SparseError(error_nnz, error_bound),
+        sizes=sizes,
+    )
+
+
+def _entries_to_keep(
+    H: Tensor, reach: Window, dropout: float, keep: int | Tensor | None, sizes: Sizes | None
+) -> Tensor | None:
+    """How many entries of each band are used; None when all of them."""
+    if not 0 <= dropout <= 1:
+        msg = f"The dropout of a band must lie between 0 and 1, not {dropout}."
+        raise InputError(msg)
+    dimension = band_dimension(sizes_of(H, sizes), reach).expand(H.shape[:-2])
+    if keep is None:
+        # (1 - 0.7) * 10 is a little more than 3 in floating point and must not become 4.
+        used = torch.ceil((1 - dropout) * dimension.double() - 1e-9).long()
+        return None if dropout == 0 else used
+    wanted = torch.as_tensor(keep, device=H.device)
+    if bool((wanted < 0).any()):
+        msg = "The number of entries that a band keeps must be 0 or more."
+        raise InputError(msg)
+    return torch.minimum(wanted, dimension)
+
+
+def _whole_band(
+    H: Tensor, reach: Window, values: Values, sizes: Sizes | None
+) -> tuple[Tensor, Tensor]:
+    support_size = band_dimension(sizes_of(H, sizes), reach).expand(H.shape[:-2])
+    if values == "free":
+        return project_band(H, reach), support_size
+    support = band_support(H.shape[-2], H.shape[-1], reach, device=H.device)
+    if sizes is not None:
+        support = support & counted_entries(sizes, H.shape[-2], H.shape[-1])
+    return fill_support(H, support, values), support_size
+
+
+def _largest_of_band(
+    H: Tensor, reach: Window, kept: Tensor, values: Values, sizes: Sizes | None
+) -> tuple[Tensor, Tensor]:
+    entries = band_entries(H, reach)
+    inside = _real_band(H, reach, sizes).expand_as(entries)
+    if values == "stochastic":
+        gain, kept = _stochastic_gain(entries, inside), torch.maximum(kept, inside.any(-1).sum(-1))
+    else:
+        gain = entry_gain(entries, values)
+    used = _top(gain.masked_fill(~inside, -math.inf), kept) & inside
+    structure = matrix_from_band(fill_support(entries, used, values), H.shape[-1], reach)
+    return structure, kept
+
+
+def _real_band(H: Tensor, reach: Window, sizes: Sizes | None) -> Tensor:
+    """True where an entry of the band layout stands in the matrix and not in its padding."""
+    queries, keys = H.shape[-2:]
+    column, inside = band_columns(queries, keys, reach, H.device)
+    if sizes is None:
+        return inside
+    row = torch.arange(queries, device=H.device)[:, None]
+    real = sizes[..., None, None, :]
+    return inside & (row < real[..., 0]) & (column < real[..., 1])
+
+
+def _stochastic_gain(entries: Tensor, inside: Tensor) -> Tensor:
+    """What each entry adds when the entries of its row are taken from the largest down.
+
+    Row i is off by off_i + |1 - r_i|, so a row with captured mass r gains min(2 r - 1, 1): concave in
+    the number of entries, which makes taking the largest gains of all rows exact. The first entry of a
+    row comes before everything else.
+    """
+    order = entries.masked_fill(~inside, -1.0).argsort(dim=-1, descending=True, stable=True)
+    captured = entries.gather(-1, order).cumsum(-1)
+    row_gain = (2 * captured - 1).clamp(max=1)
+    added = row_gain.diff(dim=-1, prepend=torch.full_like(row_gain[..., :1], -math.inf))
+    return torch.zeros_like(entries).scatter_(-1, order, added)
+
+
+def _top(gain: Tensor, kept: Tensor) -> Bool[Tensor, "*batch query offset"]:
+    """True at the `kept` largest gains of each matrix."""
+    flat = gain.flatten(-2)
+    order = flat.argsort(dim=-1, descending=True, stable=True)
+    chosen = torch.arange(flat.shape[-1], device=gain.device) < kept[..., None]
+    marked = torch.zeros_like(flat, dtype=torch.bool).scatter_(-1, order, chosen)
+    return marked.reshape(gain.shape)

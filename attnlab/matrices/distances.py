@@ -1,0 +1,131 @@
+"""How far an approximation X is from attention weights H (math.md section 1).
+
+Every function takes `[*batch query key]` and returns `[*batch]`. A distance alone says nothing: put
+the zero matrix (`relative` exactly 1), the uniform matrix and the mean by offset beside it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.matrices.padding import Sizes, counted_entries, sizes_of, without_padding
+
+
+@dataclass(frozen=True)
+class Distances:
+    """The distances that need only H and X, each with the leading dimensions of H."""
+
+    l1: Float[Tensor, "*batch"]
+    mean_error: Float[Tensor, "*batch"]
+    relative: Float[Tensor, "*batch"]
+    frobenius: Float[Tensor, "*batch"]
+
+
+def measure(
+    H: Float[Tensor, "*batch query key"],
+    X: Float[Tensor, "*#batch query key"],
+    sizes: Sizes | None = None,
+) -> Distances:
+    """All distances between `H` and `X` at once, over the entries that are no padding.
+
+    ::
+
+        l1 = sum |h - x|     mean_error = l1 / (queries * keys)
+        relative = l1 / sum |h|     frobenius = |H - X|_F / |H|_F
+
+    `l1` is the thesis's distance (eq. 22) and `mean_error` its "Mean Error". For an H whose rows sum
+    to 1, `relative` lies in [0, 2]. A quotient 0 / 0 (an exact approximation of nothing) is 0.
+    Cost: four passes over the matrix.
+    """
+    H = without_padding(H, sizes)
+    residual = without_padding((H - X).expand_as(H), sizes)
+    return from_sums(
+        l1=_norm(residual, 1.0),
+        squared=_norm(residual, 2.0).square(),
+        total=_norm(H, 1.0),
+        total_squared=_norm(H, 2.0).square(),
+        entries=sizes_of(H, sizes).prod(-1),
+    )
+
+
+def from_sums(
+    *, l1: Tensor, squared: Tensor, total: Tensor, total_squared: Tensor, entries: Tensor
+) -> Distances:
+    """The distances from sums over entries: |h - x|, (h - x)^2, |h|, h^2, and how many there are."""
+    return Distances(
+        l1=l1,
+        mean_error=_quotient(l1, entries.to(l1.dtype)),
+        relative=_quotient(l1, total),
+        frobenius=_quotient(squared, total_squared).sqrt(),
+    )
+
+
+def l1_distance(
+    H: Float[Tensor, "*batch query key"],
+    X: Float[Tensor, "*#batch query key"],
+    sizes: Sizes | None = None,
+) -> Float[Tensor, "*batch"]:
+    """Sum over all entries of |h - x| (thesis eq. 22); twice the off-support mass of a renormalised H.
+
+    >>> float(l1_distance(torch.eye(3), torch.zeros(3, 3)))
+    3.0
+    """
+    return measure(H, X, sizes).l1
+
+
+def kl_divergence(
+    H: Float[Tensor, "*batch query key"],
+    X: Float[Tensor, "*#batch query key"],
+    sizes: Sizes | None = None,
+) -> Float[Tensor, "*batch"]:
+    """Mean over rows of KL(h_i || x_i) in nats; inf where X misses mass that H has.
+
+    ::
+
+        KL(h || x) = sum_j h_j log(h_j / x_j),   0 log 0 = 0
+
+    Meaningful only when the rows of H and X sum to 1. Because softmax never gives an exact zero, every
+    proper support misses some mass and has inf; compare supports by their l1 distance instead.
+    Without any row the mean is 0. Cost: a few passes over the matrix.
+    """
+    H = without_padding(H, sizes)
+    X = without_padding(X.expand_as(H), sizes)
+    rows = sizes_of(H, sizes)[..., 0].to(H.dtype)
+    return _quotient(row_divergence(H, X).sum(-1), rows)
+
+
+def row_divergence(
+    H: Float[Tensor, "*batch query key"], X: Float[Tensor, "*batch query key"]
+) -> Float[Tensor, "*batch query"]:
+    """KL(h_i || x_i) of every row, in nats; inf where X misses mass that H has."""
+    ratio = torch.where(H > 0, H / X, 1.0)
+    return (H * ratio.log()).sum(-1)
+
+
+def output_error(
+    H: Float[Tensor, "*batch query key"],
+    X: Float[Tensor, "*#batch query key"],
+    values: Float[Tensor, "*batch key dim"],
+    sizes: Sizes | None = None,
+) -> Float[Tensor, "*batch"]:
+    """Relative error of the head's output: |(H - X) V|_F / |H V|_F; 0 where both are 0.
+
+    Cost: two products of `query * key * dim`.
+    """
+    H = without_padding(H, sizes)
+    X = without_padding(X.expand_as(H), sizes)
+    if sizes is not None:
+        # What stands in padded rows of V may be NaN, and 0 * NaN is NaN.
+        real = counted_entries(sizes.flip(-1), values.shape[-2], 1)
+        values = values.masked_fill(~real, 0)
+    return _quotient(_norm((H - X) @ values, 2.0), _norm(H @ values, 2.0))
+
+
+def _norm(matrix: Tensor, order: float) -> Tensor:
+    return torch.linalg.vector_norm(matrix, order, dim=(-2, -1))
+
+
+def _quotient(numerator: Tensor, denominator: Tensor) -> Tensor:
+    return torch.where(numerator == 0, numerator, numerator / denominator)

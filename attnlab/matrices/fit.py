@@ -1,0 +1,165 @@
+"""What a structured approximation is: X = P + E with everything that describes it."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.matrices.distances import measure, row_divergence
+from attnlab.matrices.padding import Sizes, sizes_of
+from attnlab.matrices.residual import fit_residual
+from attnlab.matrices.supports import Window
+from attnlab.matrices.values import Values
+
+Family = Literal["diagonal", "band", "rare_columns", "sink", "union"]
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """Sigma1: row i attends key i + offset."""
+
+    window: Window
+    offset: Int[Tensor, "*batch"]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Sigma2: the offsets -left..right, of which `kept` entries are used."""
+
+    window: Window
+    dropout: float
+    kept: Int[Tensor, "*batch"]
+
+
+@dataclass(frozen=True)
+class RareColumns:
+    """Sigma3: the identity, but rows start..start+height-1 of each used block attend `column`."""
+
+    num_pos: int
+    height: int
+    used: Bool[Tensor, "*batch block"]
+    start: Int[Tensor, "*batch block"]
+    rows: Int[Tensor, "*batch block"]
+    column: Int[Tensor, "*batch block"]
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Every row attends one column."""
+
+    column: Int[Tensor, "*batch"]
+
+
+@dataclass(frozen=True)
+class Union:
+    """The best of several families, matrix by matrix: `chosen` counts into `families`."""
+
+    families: tuple[Family, ...]
+    chosen: Int[Tensor, "*batch"]
+    members: tuple["Fit", ...]
+
+
+Parameters = Diagonal | Band | RareColumns | Sink | Union
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A structured approximation of each matrix of a batch.
+
+    Attributes:
+        family: the set of matrices that was searched.
+        values: how its entries may be filled.
+        parameters: which member was chosen.
+        structure: P, the member of the family.
+        error: E, the sparse correction; zeros when none was asked for.
+        l1: sum of |h - x|.
+        mean_error: l1 divided by the number of entries.
+        relative: l1 divided by the sum of H; the zero matrix has exactly 1.
+        frobenius: |H - X|_F / |H|_F.
+        kl: mean over the rows with a support of KL(h || x) in nats, inf where x misses mass; None
+            unless the rows of X sum to 1 (values `stochastic`, no error).
+        budget: how many entries X may use: the support of P, and the non-zeros allowed to E.
+    """
+
+    family: Family
+    values: Values
+    parameters: Parameters
+    structure: Float[Tensor, "*batch query key"]
+    error: Float[Tensor, "*batch query key"]
+    l1: Float[Tensor, "*batch"]
+    mean_error: Float[Tensor, "*batch"]
+    relative: Float[Tensor, "*batch"]
+    frobenius: Float[Tensor, "*batch"]
+    kl: Float[Tensor, "*batch"] | None
+    budget: Int[Tensor, "*batch"]
+
+    @property
+    def approximation(self) -> Float[Tensor, "*batch query key"]:
+        """X = P + E."""
+        return self.structure + self.error
+
+
+@dataclass(frozen=True)
+class SparseError:
+    """How much correction is allowed: at most `nonzeros` entries of at most `bound` in size."""
+
+    nonzeros: int | Int[Tensor, "*#batch"] = 0
+    bound: float = math.inf
+
+    @property
+    def absent(self) -> bool:
+        """Whether no entry can be corrected at all."""
+        return isinstance(self.nonzeros, int) and self.nonzeros == 0
+
+
+def complete(
+    H: Float[Tensor, "*batch query key"],
+    structure: Float[Tensor, "*batch query key"],
+    *,
+    family: Family,
+    values: Values,
+    parameters: Parameters,
+    support_size: Int[Tensor, "*#batch"],
+    allowed: SparseError,
+    sizes: Sizes | None,
+) -> Fit:
+    """The fit with structure P: adds the best sparse error and measures all distances.
+
+    `H` and `structure` must be 0 in the padding. Cost: four passes, and a partial sort if E is asked for.
+    """
+    if allowed.absent:
+        error = torch.zeros((), dtype=H.dtype, device=H.device).expand_as(H)
+        approximation = structure
+    else:
+        error = fit_residual(H, structure, nonzeros=allowed.nonzeros, bound=allowed.bound)
+        approximation = structure + error
+    distances = measure(H, approximation, sizes)
+    stochastic = values == "stochastic" and allowed.absent
+    return Fit(
+        family=family,
+        values=values,
+        parameters=parameters,
+        structure=structure,
+        error=error,
+        l1=distances.l1,
+        mean_error=distances.mean_error,
+        relative=distances.relative,
+        frobenius=distances.frobenius,
+        kl=_divergence_of_supported_rows(H, structure) if stochastic else None,
+        budget=_budget(H, support_size, allowed, sizes),
+    )
+
+
+def _divergence_of_supported_rows(H: Tensor, structure: Tensor) -> Tensor:
+    supported = (structure > 0).any(-1)
+    divergence = row_divergence(H, structure).masked_fill(~supported, 0)
+    return divergence.sum(-1) / supported.sum(-1).clamp(min=1)
+
+
+def _budget(H: Tensor, support_size: Tensor, allowed: SparseError, sizes: Sizes | None) -> Tensor:
+    nonzeros = torch.as_tensor(allowed.nonzeros, device=H.device)
+    corrections = torch.minimum(nonzeros, sizes_of(H, sizes).prod(-1))
+    return (support_size + corrections).expand(H.shape[:-2])

@@ -1,0 +1,119 @@
+"""Which entries the structured families may use, and how many those are.
+
+offset = key position - query position: negative looks back, positive looks ahead.
+"""
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from attnlab.errors import InputError
+
+Window = tuple[int, int]
+
+
+def sides(window: int | tuple[int, ...], *, causal: bool = False) -> Window:
+    """The window as (left, right): how far a query looks back and ahead; one number is both sides.
+
+    A causal window ends at the query itself.
+
+    Raises:
+        InputError: the window is no whole number from 0 up and no pair of them.
+
+    >>> sides(3), sides((2, 1), causal=True)
+    ((3, 3), (2, 0))
+    """
+    pair = (window, window) if isinstance(window, int) else window
+    whole = isinstance(pair, tuple) and all(type(side) is int and side >= 0 for side in pair)
+    if isinstance(window, bool) or not whole or len(pair) != 2:
+        msg = f"A window is a whole number or a pair (left, right) from 0 up, not {window!r}."
+        raise InputError(msg)
+    return pair[0], 0 if causal else pair[1]
+
+
+def offsets(
+    queries: int, keys: int, *, device: torch.device | None = None
+) -> Int[Tensor, "query key"]:
+    """Key position minus query position of every entry.
+
+    >>> offsets(2, 3).tolist()
+    [[0, 1, 2], [-1, 0, 1]]
+    """
+    rows = torch.arange(queries, device=device)
+    return torch.arange(keys, device=device) - rows[:, None]
+
+
+def band_support(
+    queries: int,
+    keys: int,
+    window: int | tuple[int, ...],
+    *,
+    causal: bool = False,
+    device: torch.device | None = None,
+) -> Bool[Tensor, "query key"]:
+    """True at offsets -left..right: the space B(left, right) (thesis 3.1.2, math.md section 2)."""
+    left, right = sides(window, causal=causal)
+    offset = offsets(queries, keys, device=device)
+    return (offset >= -left) & (offset <= right)
+
+
+def diagonal_support(
+    offset: Int[Tensor, "*batch"], queries: int, keys: int
+) -> Bool[Tensor, "*batch query key"]:
+    """True at one offset per matrix: row i at key i + offset; rows whose key falls outside are empty."""
+    return offsets(queries, keys, device=offset.device) == offset[..., None, None]
+
+
+def column_support(
+    column: Int[Tensor, "*batch query"], keys: int
+) -> Bool[Tensor, "*batch query key"]:
+    """True at one key a row, `column[i]`; a column outside 0..keys-1 leaves its row empty."""
+    return column[..., None] == torch.arange(keys, device=column.device)
+
+
+def block_columns(
+    start: Int[Tensor, "*batch block"],
+    height: Int[Tensor, "*batch block"],
+    column: Int[Tensor, "*batch block"],
+    queries: int,
+) -> Int[Tensor, "*batch query"]:
+    """The key that each row attends in Sigma3: its own position, or the column of the block it is in.
+
+    A block of height 0 holds no row. Blocks must be disjoint.
+
+    >>> one = torch.tensor
+    >>> block_columns(one([1]), one([3]), one([2]), 5).tolist()
+    [0, 2, 2, 2, 4]
+    """
+    row = torch.arange(queries, device=start.device)
+    inside = (row >= start[..., None]) & (row < (start + height)[..., None])
+    moved = (inside * (column[..., None] - row)).sum(-2)
+    return row + moved
+
+
+def entries_at_offset(
+    offset: Int[Tensor, "*#batch"], queries: Int[Tensor, "*#batch"], keys: Int[Tensor, "*#batch"]
+) -> Int[Tensor, "*#batch"]:
+    """How many entries a matrix of `queries` x `keys` has at `offset`; n - |offset| when square."""
+    last = torch.minimum(queries, keys - offset)
+    return (last - (-offset).clamp(min=0)).clamp(min=0)
+
+
+def band_dimension(
+    sizes: Int[Tensor, "*batch 2"], window: int | tuple[int, ...], *, causal: bool = False
+) -> Int[Tensor, "*batch"]:
+    """How many entries the band holds in matrices of the given (queries, keys).
+
+    ::
+
+        dim B(l, r) = sum over d in [-l, r] of (n - |d|),   dim B(w, w) = (w + 1)(2n - w) - n
+
+    for square matrices and a window smaller than n. Source: math.md section 2.
+
+    >>> int(band_dimension(torch.tensor([16, 16]), 3))
+    100
+    """
+    left, right = sides(window, causal=causal)
+    offset = torch.arange(-left, right + 1, device=sizes.device)
+    counts = entries_at_offset(offset, sizes[..., :1], sizes[..., 1:])
+    return counts.sum(-1)
