@@ -1,7 +1,20 @@
 """The mathematics of structured matrices: distances, supports, exact fits."""
 
 from attnlab.matrices.band import fit_band, project_band
+from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.fit import Fit
+from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.residual import fit_residual
+from attnlab.matrices.sigma import fit_sigma
+from attnlab.matrices.sink import fit_sink
 
-__all__ = ["Fit", "fit_band", "fit_residual", "project_band"]
+__all__ = [
+    "Fit",
+    "fit_band",
+    "fit_diagonal",
+    "fit_rare_columns",
+    "fit_residual",
+    "fit_sigma",
+    "fit_sink",
+    "project_band",
+]

@@ -7,8 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.errors import InputError
+from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.fit import Band, Fit, SparseError, complete
-from attnlab.matrices.offsets import band_columns, band_entries, matrix_from_band
+from attnlab.matrices.offsets import band_entries, matrix_from_band, real_band
 from attnlab.matrices.padding import Sizes, counted_entries, sizes_of, without_padding
 from attnlab.matrices.supports import Window, band_dimension, band_support, sides
 from attnlab.matrices.values import Values, check_values, entry_gain, fill_support
@@ -34,9 +35,12 @@ def project_band(
     [1.0, 1.0, 0.0]
     """
     left, right = sides(window, causal=causal)
-    return H.tril(right).triu_(-left)
+    if 4 * (left + right + 1) > H.shape[-1]:
+        return H.tril(right).triu_(-left)
+    return matrix_from_band(band_entries(H, (left, right)), H.shape[-1], (left, right))
 
 
+@in_chunks
 def fit_band(
     H: Float[Tensor, "*batch query key"],
     *,
@@ -131,7 +135,7 @@ def _largest_of_band(
     H: Tensor, reach: Window, kept: Tensor, values: Values, sizes: Sizes | None
 ) -> tuple[Tensor, Tensor]:
     entries = band_entries(H, reach)
-    inside = _real_band(H, reach, sizes).expand_as(entries)
+    inside = real_band(H, reach, sizes).expand_as(entries)
     if values == "stochastic":
         gain, kept = _stochastic_gain(entries, inside), torch.maximum(kept, inside.any(-1).sum(-1))
     else:
@@ -139,17 +143,6 @@ def _largest_of_band(
     used = _top(gain.masked_fill(~inside, -math.inf), kept) & inside
     structure = matrix_from_band(fill_support(entries, used, values), H.shape[-1], reach)
     return structure, kept
-
-
-def _real_band(H: Tensor, reach: Window, sizes: Sizes | None) -> Tensor:
-    """True where an entry of the band layout stands in the matrix and not in its padding."""
-    queries, keys = H.shape[-2:]
-    column, inside = band_columns(queries, keys, reach, H.device)
-    if sizes is None:
-        return inside
-    row = torch.arange(queries, device=H.device)[:, None]
-    real = sizes[..., None, None, :]
-    return inside & (row < real[..., 0]) & (column < real[..., 1])
 
 
 def _stochastic_gain(entries: Tensor, inside: Tensor) -> Tensor:

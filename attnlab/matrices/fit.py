@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.matrices.distances import measure, row_divergence
+from attnlab.matrices.distances import measure_residual, row_divergence
 from attnlab.matrices.padding import Sizes, sizes_of
-from attnlab.matrices.residual import fit_residual
+from attnlab.matrices.residual import largest_of_residual
 from attnlab.matrices.supports import Window
 from attnlab.matrices.values import Values
 
@@ -36,10 +36,12 @@ class Band:
 
 @dataclass(frozen=True)
 class RareColumns:
-    """Sigma3: the identity, but rows start..start+height-1 of each used block attend `column`."""
+    """Sigma3: the identity, but rows start..start+rows-1 of each used block attend `column`.
 
-    num_pos: int
-    height: int
+    Unused blocks stand first and hold no row; used ones follow from top to bottom.
+    """
+
+    block_rows: int
     used: Bool[Tensor, "*batch block"]
     start: Int[Tensor, "*batch block"]
     rows: Int[Tensor, "*batch block"]
@@ -59,7 +61,7 @@ class Union:
 
     families: tuple[Family, ...]
     chosen: Int[Tensor, "*batch"]
-    members: tuple["Fit", ...]
+    members: tuple["Parameters", ...]
 
 
 Parameters = Diagonal | Band | RareColumns | Sink | Union
@@ -125,18 +127,20 @@ def complete(
     support_size: Int[Tensor, "*#batch"],
     allowed: SparseError,
     sizes: Sizes | None,
+    residual: Float[Tensor, "*batch query key"] | None = None,
 ) -> Fit:
     """The fit with structure P: adds the best sparse error and measures all distances.
 
-    `H` and `structure` must be 0 in the padding. Cost: four passes, and a partial sort if E is asked for.
+    `H` and `structure` must be 0 in the padding; `residual` is H - P where the caller has it already.
+    Cost: a handful of passes, and a partial sort if E is asked for.
     """
-    if allowed.absent:
-        error = torch.zeros((), dtype=H.dtype, device=H.device).expand_as(H)
-        approximation = structure
-    else:
-        error = fit_residual(H, structure, nonzeros=allowed.nonzeros, bound=allowed.bound)
-        approximation = structure + error
-    distances = measure(H, approximation, sizes)
+    residual = H - structure if residual is None else residual
+    error = torch.zeros((), dtype=H.dtype, device=H.device).expand_as(H)
+    if not allowed.absent:
+        error = largest_of_residual(residual, allowed.nonzeros, allowed.bound)
+        residual = residual - error
+    exact_values = values == "free" and allowed.absent
+    distances = measure_residual(H, residual, sizes, nonnegative=exact_values)
     stochastic = values == "stochastic" and allowed.absent
     return Fit(
         family=family,

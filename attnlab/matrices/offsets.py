@@ -126,3 +126,16 @@ def band_columns(
     offset = torch.arange(-left, right + 1, device=device)
     column = torch.arange(queries, device=device)[:, None] + offset
     return column.clamp(0, max(keys - 1, 0)), (column >= 0) & (column < keys)
+
+
+def real_band(
+    H: Float[Tensor, "*batch query key"], window: tuple[int, int], sizes: Sizes | None
+) -> Bool[Tensor, "*#batch query offset"]:
+    """True where an entry of `band_entries` stands in the matrix and not in its padding."""
+    queries, keys = H.shape[-2:]
+    column, inside = band_columns(queries, keys, window, H.device)
+    if sizes is None:
+        return inside
+    row = torch.arange(queries, device=H.device)[:, None]
+    real = sizes[..., None, None, :]
+    return inside & (row < real[..., 0]) & (column < real[..., 1])

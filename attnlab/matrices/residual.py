@@ -32,18 +32,27 @@ def fit_residual(
     Raises:
         InputError: `nonzeros` is negative, or `bound` is negative or NaN.
     """
-    most = check_error(nonzeros, bound)
-    residual = without_padding((target - structure).expand_as(target), sizes).flatten(-2)
-    most = min(most, residual.shape[-1])
-    error = torch.zeros_like(residual)
+    residual = without_padding((target - structure).expand_as(target), sizes)
+    return largest_of_residual(residual, nonzeros, bound)
+
+
+def largest_of_residual(
+    residual: Float[Tensor, "*batch query key"],
+    nonzeros: int | Int[Tensor, "*#batch"],
+    bound: float,
+) -> Float[Tensor, "*batch query key"]:
+    """The `nonzeros` largest entries of the residual, clipped to [-bound, bound], and zeros elsewhere."""
+    most = min(check_error(nonzeros, bound), residual.shape[-2] * residual.shape[-1])
+    flat = residual.flatten(-2)
+    error = torch.zeros_like(flat)
     if most > 0 and bound > 0:
-        top = residual.abs().topk(most, dim=-1).indices
-        taken = residual.gather(-1, top).clamp(-bound, bound)
+        top = flat.abs().topk(most, dim=-1).indices
+        taken = flat.gather(-1, top).clamp(-bound, bound)
         if isinstance(nonzeros, Tensor):
-            rank = torch.arange(most, device=target.device)
+            rank = torch.arange(most, device=residual.device)
             taken = taken.masked_fill(rank >= nonzeros[..., None], 0)
         error.scatter_(-1, top, taken)
-    return error.unflatten(-1, target.shape[-2:]) if target.numel() else torch.zeros_like(target)
+    return error.reshape(residual.shape)
 
 
 def check_error(nonzeros: int | Tensor, bound: float) -> int:
