@@ -29,7 +29,7 @@ class Placement:
     """Disjoint blocks with the largest total gain, from top to bottom, unused ones first.
 
     Attributes:
-        total: the gain with at most (or exactly) 0, 1, .. blocks; -inf where so many do not fit.
+        total: the gain with at most 0, 1, .. blocks.
         used: False for a block that would not have helped; its other fields are 0.
     """
 
@@ -95,15 +95,15 @@ def _best_columns(
     return BlockGains(height, best, column)
 
 
-def place_blocks(gains: list[BlockGains], num_pos: int, *, exactly: bool = False) -> Placement:
+def place_blocks(gains: list[BlockGains], num_pos: int) -> Placement:
     """The disjoint blocks with the largest total gain: weighted interval scheduling, solved exactly.
 
     ::
 
         f_j(i) = max( f_j(i - 1), max over heights h of f_{j-1}(i - h) + gain_h(i - h) )
 
-    f_j(i) is the best total of at most j blocks (or exactly j) in the first i rows. For each j the
-    recursion over i is a running maximum, so that all rows and matrices go at once.
+    f_j(i) is the best total of at most j blocks in the first i rows. For each j the recursion over i
+    is a running maximum, so that all rows and matrices go at once.
     Cost: O(n * num_pos * heights). Source: math.md section 3.
     """
     like = gains[0].gain
@@ -113,11 +113,10 @@ def place_blocks(gains: list[BlockGains], num_pos: int, *, exactly: bool = False
     for _ in range(num_pos):
         ending, height_index = _best_ending(before, gains)
         running, end = ending.cummax(-1)
-        used = running > (torch.full_like(before, -math.inf) if exactly else before)
-        after = torch.where(used, running, before) if not exactly else running
+        used = running > before
+        before = torch.where(used, running, before)
         steps.append((used, end, height_index))
-        totals.append(after[..., -1])
-        before = after
+        totals.append(before[..., -1])
     return _trace(totals, steps, gains)
 
 

@@ -1,10 +1,13 @@
-"""Reference points that stand beside every approximation (math.md section 1)."""
+"""Reference points that stand beside every approximation, and bounds that no method of a class beats."""
+
+import math
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.matrices.padding import Sizes, without_padding
+from attnlab.matrices.residual import largest_of_residual
 from attnlab.matrices.supports import offsets
 
 
@@ -37,3 +40,67 @@ def matrix_from_offsets(
     """
     column = offsets(queries, keys, device=profile.device) + queries - 1
     return profile[..., column]
+
+
+def top_entries(
+    H: Float[Tensor, "*batch query key"], nonzeros: int, sizes: Sizes | None = None
+) -> Float[Tensor, "*batch query key"]:
+    """The `nonzeros` largest entries of each matrix, zeros elsewhere.
+
+    No matrix with so few non-zeros is nearer in l1 or Frobenius: a lower bound for every sparse method.
+    Source: math.md section 7. Cost: a partial sort of the whole matrix.
+    """
+    return largest_of_residual(without_padding(H, sizes), nonzeros, math.inf)
+
+
+def top_entries_of_rows(
+    H: Float[Tensor, "*batch query key"], per_row: int, sizes: Sizes | None = None
+) -> Float[Tensor, "*batch query key"]:
+    """The `per_row` largest entries of each row, zeros elsewhere.
+
+    The best possible support that gives every row as many keys. Source: math.md section 7.
+    """
+    H = without_padding(H, sizes)
+    top = H.topk(min(per_row, H.shape[-1]), dim=-1)
+    return torch.zeros_like(H).scatter_(-1, top.indices, top.values)
+
+
+def truncated_svd(
+    H: Float[Tensor, "*batch query key"], rank: int, sizes: Sizes | None = None
+) -> Float[Tensor, "*batch query key"]:
+    """The nearest matrix of at most this rank in the Frobenius norm (Eckart and Young).
+
+    ::
+
+        X = sum over i < rank of sigma_i u_i v_i^T
+
+    No method of that rank is nearer; in l1 another matrix may be. Source: math.md section 7.
+    Cost: a singular value decomposition, O(n^3).
+    """
+    left, singular, right = torch.linalg.svd(without_padding(H, sizes), full_matrices=False)
+    return (left[..., :rank] * singular[..., None, :rank]) @ right[..., :rank, :]
+
+
+def sparse_plus_low_rank(
+    H: Float[Tensor, "*batch query key"],
+    *,
+    rank: int,
+    nonzeros: int,
+    rounds: int = 50,
+    sizes: Sizes | None = None,
+) -> tuple[Float[Tensor, "*batch query key"], Float[Tensor, "*batch query key"]]:
+    """A low-rank and a sparse matrix whose sum is near H in the Frobenius norm.
+
+    ::
+
+        L <- truncated SVD of H - S,   S <- largest entries of H - L,   alternately
+
+    A heuristic: each step is exact and never goes away from H, but the pair that it ends in is a local
+    optimum and bounds nothing. Cost: `rounds` singular value decompositions.
+    """
+    H = without_padding(H, sizes)
+    low_rank, sparse = H, torch.zeros_like(H)
+    for _ in range(rounds):
+        low_rank = truncated_svd(H - sparse, rank)
+        sparse = largest_of_residual(without_padding(H - low_rank, sizes), nonzeros, math.inf)
+    return low_rank, sparse
