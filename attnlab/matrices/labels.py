@@ -67,7 +67,8 @@ def label_heads(
         x_i = (1 - eta) uniform(support of row i) + eta uniform(all keys of row i)
         bits = - sum_ij h_ij log2 x_ij + bits that name the support
 
-    `diffuse` names nothing. A `diagonal` names its offset and a `band` its (left, right), not both 0, once per head;
+    `diffuse` names nothing. A `diagonal` names its offset and a `band` its (left, right), not both 0,
+    once per head;
     `rare_columns` name their rows and number once per head, and their places once per sentence,
     log2 C(n - k (w - 1), k) + k log2 w, since they move with the words; a `sink` names one of the first
     or last positions once per head. The placement of the blocks captures the most mass, which is the
