@@ -61,7 +61,7 @@ def approximate(
     from attnlab.studies.matrix_files import load_matrices, prepared
 
     shown = chosen_format(output_format)
-    matrices = prepared(load_matrices(file, array=array), normalize, warn=_warn)
+    matrices = load_matrices(file, array=array)
     settings = read_settings(
         matrices.shape[-2],
         window=window,
@@ -73,6 +73,7 @@ def approximate(
         causal=causal,
         families=families,
     )
+    matrices = prepared(matrices, normalize, warn=_warn)
     found = approximation.approximate(matrices, settings)
     if out is not None:
         write_table(out / "fits.csv", found.table)

@@ -100,13 +100,22 @@ def fit_band(
     )
 
 
+def check_dropout(dropout: float) -> None:
+    """Refuses what is no share.
+
+    Raises:
+        InputError: outside [0, 1].
+    """
+    if not 0 <= dropout <= 1:
+        msg = f"The dropout of a band must lie between 0 and 1, not {dropout}."
+        raise InputError(msg)
+
+
 def _entries_to_keep(
     H: Tensor, reach: Window, dropout: float, keep: int | Tensor | None, sizes: Sizes | None
 ) -> Tensor | None:
     """How many entries of each band are used; None when all of them."""
-    if not 0 <= dropout <= 1:
-        msg = f"The dropout of a band must lie between 0 and 1, not {dropout}."
-        raise InputError(msg)
+    check_dropout(dropout)
     dimension = band_dimension(sizes_of(H, sizes), reach).expand(H.shape[:-2])
     if keep is None:
         # (1 - 0.7) * 10 is a little more than 3 in floating point and must not become 4.

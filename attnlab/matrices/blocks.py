@@ -26,7 +26,7 @@ class BlockGains:
 
 @dataclass(frozen=True)
 class Placement:
-    """Disjoint blocks with the largest total gain, from top to bottom, unused ones first.
+    """Disjoint blocks with the largest total gain, from top to bottom, unused ones last.
 
     Attributes:
         total: the gain with at most 0, 1, .. blocks.

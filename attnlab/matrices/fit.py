@@ -38,7 +38,7 @@ class Band:
 class RareColumns:
     """Sigma3: the identity, but rows start..start+rows-1 of each used block attend `column`.
 
-    Unused blocks stand first and hold no row; used ones follow from top to bottom.
+    Used blocks stand first, from top to bottom; unused ones hold no row.
     """
 
     block_rows: int

@@ -91,7 +91,7 @@ def fit_rare_columns(
     )
 
 
-def check_blocks(num_pos: int, anchor: str, heights: str) -> None:
+def check_blocks(num_pos: int, anchor: str = "any", heights: str = "fixed") -> None:
     """Refuses what is no description of blocks.
 
     Raises:

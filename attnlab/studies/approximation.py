@@ -11,11 +11,12 @@ from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.matrices import references
-from attnlab.matrices.band import fit_band
+from attnlab.matrices.band import check_dropout, fit_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.distances import kl_divergence, measure
 from attnlab.matrices.fit import Fit
-from attnlab.matrices.rare_columns import fit_rare_columns
+from attnlab.matrices.rare_columns import check_blocks, fit_rare_columns
+from attnlab.matrices.residual import check_error
 from attnlab.matrices.sigma import fit_sigma
 from attnlab.matrices.sink import fit_sink
 from attnlab.matrices.supports import Window, sides
@@ -55,6 +56,9 @@ class Settings:
     def __post_init__(self) -> None:
         sides(self.window)
         check_values(self.values)
+        check_blocks(self.num_pos)
+        check_dropout(self.dropout)
+        check_error(self.error_nnz, self.error_bound)
         for family in self.families:
             if family not in FAMILIES:
                 msg = f"There is no family '{family}'; choose from: {', '.join(FAMILIES)}."

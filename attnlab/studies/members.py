@@ -4,7 +4,7 @@ from attnlab.matrices.fit import Band, Diagonal, Fit, Parameters, RareColumns, S
 
 
 def describe_members(fit: Fit) -> list[str]:
-    """One phrase a matrix: the offset, the blocks, the column or the entries kept; of the union, the family."""
+    """One phrase a matrix: its offset, blocks, column or number of entries; of the union, the family."""
     return [_described(fit.parameters, index) for index in range(len(fit.l1))]
 
 

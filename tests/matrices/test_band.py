@@ -4,7 +4,7 @@ from itertools import combinations
 import pytest
 import torch
 from oracles import matrices as oracle
-from scipy.optimize import linprog
+from oracles.structured import best_binary_by_count, nearest_stochastic_row
 
 from attnlab.errors import InputError
 from attnlab.matrices.band import fit_band, project_band
@@ -103,47 +103,51 @@ def test_uniform_rows_sum_to_one_over_the_real_keys() -> None:
     assert causal[2].tolist() == pytest.approx([1 / 3] * 3 + [0])
 
 
-@pytest.mark.parametrize("values", ["binary", "free"])
-@pytest.mark.parametrize("dropout", [0.0, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6])
+def test_no_binary_member_is_nearer(n: int) -> None:
+    H = attention(n, n, seed=n)
+    for w in range(n):
+        for reach in {(w, w), (w, 0), (0, w)}:
+            best = best_binary_by_count(H.tolist(), oracle.band(n, n, *reach))
+            for keep, expected in enumerate(best):
+                fit = fit_band(H, window=reach, values="binary", keep=keep)
+                assert float(fit.l1) == pytest.approx(expected, abs=1e-9)
+                assert int(fit.budget) == int(fit.structure.sum()) == keep
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3, 0.5, 0.7, 1.0])
 @pytest.mark.parametrize("window", [0, 1, (0, 2)])
-def test_no_choice_of_entries_is_nearer(
-    window: int | tuple[int, int], dropout: float, values: str
-) -> None:
+def test_no_free_choice_of_entries_is_nearer(window: int | tuple[int, int], dropout: float) -> None:
     n = 4
     H = attention(n, n, seed=3)
     left, right = (window, window) if isinstance(window, int) else window
     positions = oracle.band(n, n, left, right)
     kept = math.ceil(round((1 - dropout) * len(positions), 9))
     best = min(
-        sum(
-            abs(value - ((value if values == "free" else 1.0) if (i, j) in chosen else 0.0))
-            for i, j, value in oracle.entries(H.tolist())
-        )
+        sum(value for i, j, value in oracle.entries(H.tolist()) if (i, j) not in chosen)
         for chosen in map(set, combinations(positions, kept))
     )
-    fit = fit_band(H, window=window, values=values, dropout=dropout)
+    fit = fit_band(H, window=window, dropout=dropout)
     assert float(fit.l1) == pytest.approx(best, abs=1e-9)
     assert int(fit.budget) == kept
     assert float(fit.l1) == pytest.approx(float((H - fit.approximation).abs().sum()), abs=1e-12)
 
 
-def nearest_stochastic_row(row: list[float], support: list[int]) -> float:
-    """The l1 distance of the nearest row that sums to 1 on `support`, by linear programming."""
-    off = sum(value for j, value in enumerate(row) if j not in support)
-    if not support:
-        return off
-    m = len(support)
-    # Variables x and t with t >= |h - x|; minimise the sum of t.
-    cost = [0.0] * m + [1.0] * m
-    upper, bounds = [], []
-    for a, j in enumerate(support):
-        for sign in (1.0, -1.0):
-            constraint = [0.0] * (2 * m)
-            constraint[a], constraint[m + a] = sign, -1.0
-            upper.append(constraint)
-            bounds.append(sign * row[j])
-    solved = linprog(cost, upper, bounds, [[1.0] * m + [0.0] * m], [1.0], bounds=(0, None))
-    return off + solved.fun
+def test_error_and_band_are_optimal_together() -> None:
+    H = attention(3, 3, seed=2)
+    entries = list(oracle.entries(H.tolist()))
+    band = oracle.band(3, 3, 1, 1)
+    positions = [(i, j) for i, j, _ in entries]
+    best = min(
+        sum(
+            0.0 if (i, j) in kept else max(h - 0.1, 0.0) if (i, j) in mended else h
+            for i, j, h in entries
+        )
+        for kept in map(set, combinations(band, 4))
+        for mended in map(set, combinations(positions, 2))
+    )
+    fit = fit_band(H, window=1, keep=4, error_nnz=2, error_bound=0.1)
+    assert float(fit.l1) == pytest.approx(best, abs=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.6, 1.2])

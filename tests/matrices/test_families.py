@@ -1,0 +1,278 @@
+"""One suite for all fits: brute force over every member, and what must hold of any fit."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import structured as oracle
+
+from attnlab.errors import InputError
+from attnlab.matrices import chunks
+from attnlab.matrices.band import fit_band
+from attnlab.matrices.diagonal import fit_diagonal
+from attnlab.matrices.fit import Fit
+from attnlab.matrices.rare_columns import fit_rare_columns
+from attnlab.matrices.references import top_entries
+from attnlab.matrices.sigma import fit_sigma
+from attnlab.matrices.sink import fit_sink
+
+VALUES = ["binary", "free", "stochastic"]
+SHAPES = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6), (5, 3), (3, 5)]
+FITS: dict[str, Callable[..., Fit]] = {
+    "diagonal": partial(fit_diagonal, window=3),
+    "band": partial(fit_band, window=2),
+    "dropped band": partial(fit_band, window=2, dropout=0.6),
+    "rare columns": partial(fit_rare_columns, window=3, num_pos=2),
+    "rare columns, first": partial(fit_rare_columns, window=3, num_pos=2, anchor="first"),
+    "rare columns, at most": partial(fit_rare_columns, window=4, num_pos=2, heights="at_most"),
+    "sink": fit_sink,
+    "union": partial(fit_sigma, window=3, num_pos=2),
+    "union, equal budget": partial(fit_sigma, window=3, num_pos=2, equal_budget=True),
+}
+DISTANCES = ["l1", "mean_error", "relative", "frobenius"]
+
+
+def attention(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
+
+
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_diagonal_is_nearer(shape: tuple[int, int], values: str) -> None:
+    for seed in range(3):
+        H = attention(*shape, seed=seed) * (1.1 if seed == 2 else 1.0)
+        for w in range(7):
+            expected = oracle.nearest(H.tolist(), oracle.diagonals(*shape, w, w), values)
+            assert float(fit_diagonal(H, window=w, values=values).l1) == pytest.approx(
+                expected, abs=1e-9
+            )
+            causal = oracle.nearest(H.tolist(), oracle.diagonals(*shape, w, 0), values)
+            assert float(fit_diagonal(H, window=w, values=values, causal=True).l1) == pytest.approx(
+                causal, abs=1e-9
+            )
+
+
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_rare_columns_are_nearer(shape: tuple[int, int], values: str) -> None:
+    H = attention(*shape, seed=sum(shape))
+    for w in range(7):
+        height = min(w, shape[0])
+        for num_pos in range(4):
+            for heights in ("fixed", "at_most"):
+                tried = [height] if heights == "fixed" else list(range(1, height + 1))
+                for first in (False, True):
+                    members = oracle.rare_columns(
+                        *shape, [h for h in tried if h], num_pos, first=first
+                    )
+                    fit = fit_rare_columns(
+                        H,
+                        window=w,
+                        num_pos=num_pos,
+                        values=values,
+                        heights=heights,
+                        anchor="first" if first else "any",
+                    )
+                    expected = oracle.nearest(H.tolist(), members, values)
+                    assert float(fit.l1) == pytest.approx(expected, abs=1e-9)
+                    assert float((H - fit.structure).abs().sum()) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_sink_is_nearer(shape: tuple[int, int], causal: bool, values: str) -> None:
+    H = attention(*shape, seed=sum(shape))
+    expected = oracle.nearest(H.tolist(), oracle.sinks(*shape, causal=causal), values)
+    fit = fit_sink(H, values=values, causal=causal)
+    assert float(fit.l1) == pytest.approx(expected, abs=1e-9)
+
+
+def test_causal_rare_columns_attend_the_first_of_a_block() -> None:
+    H = attention(6, 6).tril()
+    fit = fit_rare_columns(H, window=3, num_pos=2, causal=True)
+    members = oracle.rare_columns(6, 6, [3], 2, first=True)
+    assert float(fit.l1) == pytest.approx(oracle.nearest(H.tolist(), members, "free"), abs=1e-9)
+
+
+def test_a_block_as_high_as_the_matrix_is_a_sink_or_the_identity() -> None:
+    H = attention(3, 7, 7)
+    block = fit_rare_columns(H, window=7, num_pos=1)
+    expected = torch.minimum(fit_sink(H).l1, fit_diagonal(H, window=0).l1)
+    torch.testing.assert_close(block.l1, expected)
+
+
+def test_blocks_that_were_planted_are_found() -> None:
+    columns = torch.tensor([0, 1, 4, 4, 4, 5, 6, 7, 7, 7, 10])
+    H = torch.nn.functional.one_hot(columns, 11).double()
+    H = 0.8 * H + 0.2 * attention(11, 11)
+    found = fit_rare_columns(H, window=3, num_pos=3).parameters
+    assert found.start[found.used].tolist() == [2, 7]
+    assert found.column[found.used].tolist() == [4, 7]
+    assert found.rows.tolist() == [3, 3, 0]
+
+
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("equal_budget", [False, True])
+def test_union_is_the_nearest_of_the_three(values: str, equal_budget: bool) -> None:
+    H = attention(4, 3, 7, 7)
+    options = {"values": values, "error_nnz": 3, "error_bound": 0.2}
+    union = fit_sigma(H, window=2, num_pos=2, equal_budget=equal_budget, **options)
+    three = [
+        fit_diagonal(H, window=2, **options),
+        fit_rare_columns(H, window=2, num_pos=2, **options),
+        fit_band(H, window=2, keep=7 if equal_budget else None, **options),
+    ]
+    expected = torch.stack([fit.l1 for fit in three]).min(0)
+    torch.testing.assert_close(union.l1, expected.values, rtol=0, atol=0)
+    assert union.parameters.families == ("diagonal", "rare_columns", "band")
+    torch.testing.assert_close(
+        union.l1, (H - union.approximation).abs().sum((-2, -1)), rtol=0, atol=1e-12
+    )
+
+
+def test_free_union_without_dropout_is_always_a_band() -> None:
+    union = fit_sigma(attention(20, 9, 9), window=3, num_pos=2)
+    assert union.parameters.chosen.tolist() == [2] * 20
+
+
+@given(
+    name=st.sampled_from(sorted(FITS)),
+    values=st.sampled_from(VALUES),
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    seed=st.integers(0, 10**6),
+    causal=st.booleans(),
+)
+@settings(max_examples=120, deadline=None, derandomize=True)
+def test_what_holds_of_every_fit(
+    name: str, values: str, shape: tuple[int, int], seed: int, causal: bool
+) -> None:
+    H = attention(3, *shape, seed=seed)
+    fit = partial(FITS[name], values=values, causal=causal)
+    plain = fit(H)
+    # The distances are those of the matrices that come with them.
+    torch.testing.assert_close(
+        plain.l1, (H - plain.approximation).abs().sum((-2, -1)), rtol=0, atol=1e-12
+    )
+    if causal:
+        assert not bool(plain.structure.triu(1).any())
+    # No matrix with so many entries is nearer.
+    for b, budget in enumerate(plain.budget.tolist()):
+        assert int((plain.structure[b] != 0).sum()) <= budget
+        bound = (H[b] - top_entries(H[b], budget)).sum()
+        assert float(plain.l1[b]) >= float(bound) - 1e-12
+    # A sparse error never hurts, and more of it helps more.
+    before = plain.l1
+    for nonzeros, limit in [(1, 0.05), (3, 0.05), (3, 0.5), (9, 0.5), (9, math.inf)]:
+        mended = fit(H, error_nnz=nonzeros, error_bound=limit)
+        assert bool((mended.l1 <= before + 1e-12).all())
+        assert bool(((mended.error != 0).sum((-2, -1)) <= nonzeros).all())
+        assert float(mended.error.abs().max()) <= limit
+        before = mended.l1
+    # The order of the batch is the order of the results.
+    turned = fit(H.flip(0))
+    for field in (*DISTANCES, "budget"):
+        torch.testing.assert_close(getattr(turned, field).flip(0), getattr(plain, field))
+    # Single precision is near.
+    single = fit(H.float())
+    assert float((single.relative.double() - plain.relative).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("name", sorted(FITS))
+def test_padded_equals_unpadded(name: str, values: str) -> None:
+    sizes = torch.tensor([[11, 7], [5, 5], [2, 3], [7, 2], [1, 1]])
+    H = attention(5, 11, 7)
+    options = {"values": values, "error_nnz": 4, "error_bound": 0.3}
+    fit = FITS[name](H, sizes=sizes, **options)
+    for b, (q, k) in enumerate(sizes.tolist()):
+        alone = FITS[name](H[b, :q, :k], **options)
+        torch.testing.assert_close(fit.approximation[b, :q, :k], alone.approximation)
+        assert float(fit.approximation[b].abs().sum()) == pytest.approx(
+            float(alone.approximation.abs().sum())
+        )
+        for field in (*DISTANCES, "budget"):
+            torch.testing.assert_close(getattr(fit, field)[b], getattr(alone, field))
+
+
+@pytest.mark.parametrize("name", sorted(FITS))
+def test_matrices_without_any_entry_have_distance_zero(name: str) -> None:
+    fit = FITS[name](attention(2, 5, 5), sizes=torch.tensor([[0, 0], [5, 5]]))
+    assert float(fit.l1[0]) == float(fit.relative[0]) == float(fit.budget[0]) == 0
+    assert float(fit.l1[1]) > 0
+
+
+@pytest.mark.parametrize("name", sorted(FITS))
+def test_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    H = attention(3, 5, 7, 7)
+    sizes = torch.randint(1, 8, (3, 1, 2), generator=torch.Generator().manual_seed(0))
+    counts = torch.tensor([[1], [2], [3]])
+    for options in ({}, {"values": "stochastic"}, {"sizes": sizes, "error_nnz": counts}):
+        whole = FITS[name](H, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr(chunks, "CPU_ENTRIES", 4 * 49)
+            pieces = FITS[name](H, **options)
+        for field in (*DISTANCES, "budget", "structure", "error", "approximation"):
+            torch.testing.assert_close(getattr(pieces, field), getattr(whole, field))
+        assert pieces.parameters.__class__ is whole.parameters.__class__
+        assert pieces.l1.shape == (3, 5)
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_distance_falls_with_the_parameters(values: str) -> None:
+    H = attention(5, 11, 11)
+
+    def falls(fits: list[Fit]) -> bool:
+        return all(bool((b.l1 <= a.l1 + 1e-12).all()) for a, b in pairwise(fits))
+
+    assert falls([fit_diagonal(H, window=w, values=values) for w in range(8)])
+    assert falls([fit_rare_columns(H, window=3, num_pos=k, values=values) for k in range(5)])
+    assert falls(
+        [
+            fit_rare_columns(H, window=w, num_pos=2, values=values, heights="at_most")
+            for w in range(8)
+        ]
+    )
+    if values != "binary":  # a wider band of ones is not nearer
+        assert falls([fit_band(H, window=w, values=values) for w in range(8)])
+
+
+def test_stochastic_divergence_is_finite_only_on_the_whole_matrix() -> None:
+    H = attention(2, 5, 5)
+    assert fit_band(H, window=1).kl is None
+    assert fit_band(H, window=1, values="stochastic").kl.tolist() == [math.inf, math.inf]
+    whole = fit_band(H, window=4, values="stochastic").kl
+    torch.testing.assert_close(whole, torch.zeros(2, dtype=H.dtype), rtol=0, atol=1e-12)
+    assert fit_band(H, window=4, values="stochastic", error_nnz=1).kl is None
+
+
+def test_global_random_state_stays(untouched_randomness: None) -> None:
+    for fit in FITS.values():
+        assert bool(fit(attention(5, 5)).l1.isfinite())
+
+
+@pytest.mark.parametrize(
+    ("fit", "options", "message"),
+    [
+        (fit_rare_columns, {"window": 3, "num_pos": -1}, "0 or more, not -1"),
+        (fit_sigma, {"window": -3, "num_pos": 1}, "from 0 up, not -3"),
+        (fit_diagonal, {"window": 3, "error_nnz": -2}, "0 or more"),
+    ],
+)
+def test_bad_options_are_refused(
+    fit: Callable[..., Fit], options: dict[str, int], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        fit(attention(5, 5), **options)
+
+
+@pytest.mark.parametrize("H", [torch.ones(5, 5, dtype=torch.long), torch.ones(5)])
+def test_what_is_no_matrix_is_refused(H: torch.Tensor) -> None:
+    with pytest.raises(InputError, match=r"floating-point tensor \[\*batch, query, key\]"):
+        chunks.check_matrices(H)

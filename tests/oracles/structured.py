@@ -1,0 +1,107 @@
+"""All members of the structured families of one small matrix, by enumeration; imports nothing of attnlab."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.optimize import linprog
+
+Matrix = list[list[float]]
+# The key that each row attends, None for a row without one.
+Columns = tuple[int | None, ...]
+
+
+def diagonals(queries: int, keys: int, left: int, right: int) -> Iterator[Columns]:
+    """Sigma1: every offset that has an entry."""
+    for offset in range(-left, right + 1):
+        columns = tuple(i + offset if 0 <= i + offset < keys else None for i in range(queries))
+        if any(column is not None for column in columns):
+            yield columns
+
+
+def rare_columns(
+    queries: int, keys: int, heights: list[int], num_pos: int, *, first: bool = False
+) -> Iterator[Columns]:
+    """Sigma3: every way to set up to num_pos disjoint blocks, each with every column of the block."""
+    identity = tuple(i if i < keys else None for i in range(queries))
+
+    def place(start: int, left: int, columns: Columns) -> Iterator[Columns]:
+        if start >= queries:
+            yield columns
+            return
+        yield from place(start + 1, left, columns)
+        if left == 0:
+            return
+        for height in heights:
+            if start + height > queries:
+                continue
+            for column in range(start, start + (1 if first else height)):
+                if column < keys:
+                    chosen = (*columns[:start], *[column] * height, *columns[start + height :])
+                    yield from place(start + height, left - 1, chosen)
+
+    yield from place(0, num_pos, identity)
+
+
+def sinks(queries: int, keys: int, *, causal: bool = False) -> Iterator[Columns]:
+    for column in range(keys):
+        columns = tuple(None if causal and column > i else column for i in range(queries))
+        if any(value is not None for value in columns):
+            yield columns
+
+
+def column_distance(H: Matrix, columns: Columns, values: str) -> float:
+    """The l1 distance of the matrix with one entry a row: h itself when free, else 1."""
+    total = 0.0
+    for row, column in zip(H, columns, strict=True):
+        for j, h in enumerate(row):
+            total += abs(h - ((h if values == "free" else 1.0) if j == column else 0.0))
+    return total
+
+
+def nearest(H: Matrix, members: Iterator[Columns], values: str) -> float:
+    return min(column_distance(H, columns, values) for columns in members)
+
+
+def best_binary_by_count(H: Matrix, positions: list[tuple[int, int]]) -> list[float]:
+    """The smallest l1 distance of a 0/1 matrix with exactly 0, 1, .. ones on these positions.
+
+    Every subset of either half of the positions is looked at, and every pair of counts.
+    """
+    weights = np.array([H[i][j] for i, j in positions])
+    change = np.abs(weights - 1) - weights
+    half = len(positions) // 2
+    best = [_best_change_by_count(part) for part in (change[:half], change[half:])]
+    empty = sum(map(sum, H))
+    return [
+        empty
+        + min(
+            best[0][a] + best[1][count - a]
+            for a in range(len(best[0]))
+            if 0 <= count - a < len(best[1])
+        )
+        for count in range(len(positions) + 1)
+    ]
+
+
+def _best_change_by_count(change: np.ndarray) -> list[float]:
+    subsets = np.arange(2 ** len(change))[:, None] >> np.arange(len(change)) & 1
+    totals, counts = subsets @ change, subsets.sum(1)
+    return [float(totals[counts == count].min()) for count in range(len(change) + 1)]
+
+
+def nearest_stochastic_row(row: list[float], support: list[int]) -> float:
+    """The l1 distance of the nearest row that sums to 1 on `support`, by linear programming."""
+    off = sum(value for j, value in enumerate(row) if j not in support)
+    if not support:
+        return off
+    m = len(support)
+    # Variables x and t with t >= |h - x|; the sum of t is minimised.
+    upper, bounds = [], []
+    for a, j in enumerate(support):
+        for sign in (1.0, -1.0):
+            constraint = [0.0] * (2 * m)
+            constraint[a], constraint[m + a] = sign, -1.0
+            upper.append(constraint)
+            bounds.append(sign * row[j])
+    cost, total = [0.0] * m + [1.0] * m, [[1.0] * m + [0.0] * m]
+    return off + linprog(cost, upper, bounds, total, [1.0], bounds=(0, None)).fun
