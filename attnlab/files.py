@@ -30,8 +30,9 @@ def replacing(path: Path) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
         temporary = Path(name)
-        temporary.chmod(0o644)
         yield temporary
+        # Afterwards, because a writer may have put a new file in this one's place.
+        temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
         msg = f"Could not write {path}: {error.strerror or error}; what was there before is unchanged."
