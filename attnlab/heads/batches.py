@@ -1,0 +1,200 @@
+"""Sentences as token ids, in batches of like length; knows tokenizers, nothing of attention."""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from attnlab.errors import InputError
+
+Text = str | tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Token ids of one sentence.
+
+    Attributes:
+        number: its place in what was handed in, from 0.
+        source: what the encoder reads, or the only stack of a model that has one.
+        target: what the decoder reads under teacher forcing: the row of a token predicts the next.
+    """
+
+    number: int
+    source: tuple[int, ...]
+    target: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The tokens along one side of a batch of matrices; each flag is True where its name holds.
+
+    Attributes:
+        ids: token ids, padded.
+        real: a token, not padding.
+        content: a real token that is no special token; an unknown word is content.
+        special: a real special token.
+        opening: a special token at position 0 ([CLS], BOS, a decoder's start token).
+        closing: an end of sentence or separator behind position 0.
+        punctuation: a content token of punctuation characters only.
+    """
+
+    ids: Int[Tensor, "batch token"]
+    real: Bool[Tensor, "batch token"]
+    content: Bool[Tensor, "batch token"]
+    special: Bool[Tensor, "batch token"]
+    opening: Bool[Tensor, "batch token"]
+    closing: Bool[Tensor, "batch token"]
+    punctuation: Bool[Tensor, "batch token"]
+
+
+class Vocabulary:
+    """What kind of token every id of a tokenizer is."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, start: int | None = None) -> None:
+        special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+        self.special = special | ({start} if start is not None else set())
+        self.closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
+        self.padding = next(
+            (i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0
+        )
+        self._tokenizer = tokenizer
+        self._punctuation: dict[int, bool] = {}
+
+    def is_punctuation(self, token: int) -> bool:
+        """Whether the characters of `token` are all of a Unicode class of punctuation."""
+        if token not in self._punctuation:
+            surface = self._tokenizer.decode([token]).strip().removeprefix("##")
+            self._punctuation[token] = bool(surface) and all(
+                unicodedata.category(character).startswith("P") for character in surface
+            )
+        return self._punctuation[token]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Tokens as the tokenizer writes them, with its marks of word starts."""
+        return [str(token) for token in self._tokenizer.convert_ids_to_tokens(list(ids))]
+
+    def axis(self, sequences: Sequence[Sequence[int]], device: torch.device) -> Axis:
+        """The sequences side by side, padded to the longest."""
+        length = max(map(len, sequences))
+        ids = torch.full((len(sequences), length), self.padding)
+        flags = torch.zeros((4, len(sequences), length), dtype=torch.bool)
+        for row, sequence in enumerate(sequences):
+            ids[row, : len(sequence)] = torch.tensor(sequence)
+            flags[0, row, : len(sequence)] = True
+            for place, token in enumerate(sequence):
+                flags[1, row, place] = token in self.special
+                flags[2, row, place] = token in self.closing and place > 0
+                flags[3, row, place] = token not in self.special and self.is_punctuation(token)
+        real, special, closing, punctuation = flags.to(device)
+        opening = special & (torch.arange(length, device=device) == 0)
+        return Axis(ids.to(device), real, real & ~special, special, opening, closing, punctuation)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Sentences ready for a model, and how many could not be used, by reason."""
+
+    sentences: tuple[Sentence, ...]
+    dropped: dict[str, int]
+    source: Vocabulary
+    target: Vocabulary
+
+
+def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
+    """Token ids of every text that fits the model; nothing is cut, what does not fit is counted.
+
+    Args:
+        model: a transformers model; its configuration gives the start token and the length limit.
+        tokenizer: a tokenizer, or an object with a tokenizer in `.source` and one in `.target`.
+        texts: sentences, or pairs of source and target for an encoder-decoder.
+
+    Raises:
+        InputError: no text, or no text that the model can take.
+    """
+    source_tokenizer = getattr(tokenizer, "source", tokenizer)
+    target_tokenizer = getattr(tokenizer, "target", tokenizer)
+    start = getattr(model.config, "decoder_start_token_id", None)
+    if not texts:
+        msg = "There are no sentences to analyze; hand in at least one."
+        raise InputError(msg)
+    paired = isinstance(texts[0], tuple)
+    if any(isinstance(text, tuple) != paired for text in texts):
+        msg = "Either every sentence has a translation or none has; hand in one kind at a time."
+        raise InputError(msg)
+    sources = source_tokenizer([t[0] if isinstance(t, tuple) else t for t in texts])["input_ids"]
+    targets: list[tuple[int, ...] | None] = [None] * len(texts)
+    if paired and model.config.is_encoder_decoder:
+        labels = target_tokenizer(text_target=[text[1] for text in texts])["input_ids"]
+        targets = [_decoder_input(ids, start) for ids in labels]
+    sentences = [
+        Sentence(number, tuple(ids), target)
+        for number, (ids, target) in enumerate(zip(sources, targets, strict=True))
+    ]
+    limit = min(
+        getattr(model.config, "max_position_embeddings", None) or 2**31,
+        source_tokenizer.model_max_length,
+    )
+    vocabulary = Vocabulary(source_tokenizer)
+    usable, dropped = _usable(sentences, limit, vocabulary)
+    if not usable:
+        msg = f"None of the {len(texts)} sentences can be used ({_listing(dropped)})."
+        raise InputError(msg)
+    return Encoding(tuple(usable), dropped, vocabulary, Vocabulary(target_tokenizer, start))
+
+
+def _decoder_input(ids: Sequence[int], start: int | None) -> tuple[int, ...]:
+    """Ids shifted right behind the start token, as in training (heads.md, trap 5)."""
+    if start is None or (ids and ids[0] == start):
+        return tuple(ids[:-1])
+    return (start, *ids[:-1])
+
+
+def _usable(
+    sentences: Sequence[Sentence], limit: int, vocabulary: Vocabulary
+) -> tuple[list[Sentence], dict[str, int]]:
+    usable, dropped = [], {"empty": 0, f"longer than {limit} tokens": 0}
+    for sentence in sentences:
+        if not set(sentence.source) - vocabulary.special or sentence.target == ():
+            dropped["empty"] += 1
+        elif max(len(sentence.source), len(sentence.target or ())) > limit:
+            dropped[f"longer than {limit} tokens"] += 1
+        else:
+            usable.append(sentence)
+    return usable, {reason: count for reason, count in dropped.items() if count}
+
+
+def _listing(dropped: dict[str, int]) -> str:
+    return ", ".join(f"{reason}: {count}" for reason, count in dropped.items())
+
+
+def batches(
+    sentences: Sequence[Sentence], *, size: int, weights_a_cell: int, most_weights: int = 2**25
+) -> Iterator[tuple[Sentence, ...]]:
+    """Sentences of like length together, longest first, so that little is padding.
+
+    Args:
+        sentences: in any order; the batches depend on the set alone.
+        size: most sentences in one batch.
+        weights_a_cell: how many weights of one layer stand in one pair of tokens: its heads.
+        most_weights: a batch is made smaller where one layer would hold more weights than this.
+    """
+    batch: list[Sentence] = []
+    cells = 0
+    for sentence in sorted(
+        sentences,
+        key=lambda s: (-max(len(s.source), len(s.target or ())), -len(s.source), s.number),
+    ):
+        if batch and (len(batch) == size or (len(batch) + 1) * cells > most_weights):
+            yield tuple(batch)
+            batch = []
+        if not batch:
+            cells = weights_a_cell * max(len(sentence.source), len(sentence.target or ())) ** 2
+        batch.append(sentence)
+    if batch:
+        yield tuple(batch)

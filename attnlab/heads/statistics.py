@@ -1,0 +1,201 @@
+"""What is counted of every head: sums that add up over batches, shares and processes."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.errors import InputError
+from attnlab.heads.taps import SITES, Site
+from attnlab.heads.weights import LayerWeights
+
+OFFSETS = range(-5, 6)
+_TARGETS = ("special", "punctuation", "opening", "closing")
+Sums = dict[str, Tensor]
+
+
+class HeadStatistics:
+    """Sums over rows for every head, in float64; `merge` adds two, `heads` divides.
+
+    What is counted follows heads.md: a row counts when its query is a content token (no special
+    token, no padding). Entropy and Jensen-Shannon distance are of whole rows. Confidence and
+    everything by offset leave special tokens out as keys, and rows are not renormalised. A row
+    counts for a mean only where the mean could be other than 0: for an offset, where a content
+    token stands there and may be seen; for punctuation, where the row may see some. Each such
+    number of rows is kept, and a mean over no row is missing, not 0.
+
+    Attributes:
+        layers: the sums of every layer seen, by (site, layer).
+    """
+
+    def __init__(self, layers: Mapping[tuple[Site, int], Sums] | None = None) -> None:
+        self.layers = dict(layers or {})
+
+    def update(self, layer: LayerWeights) -> None:
+        """Adds one layer's weights for one batch."""
+        self._add((layer.site, layer.layer), _sums(layer))
+
+    def merge(self, other: "HeadStatistics") -> "HeadStatistics":
+        """The statistics of all sentences of both; associative and commutative up to rounding.
+
+        Raises:
+            InputError: the two were taken on models of different shape.
+        """
+        merged = HeadStatistics(self.layers)
+        for key, sums in other.layers.items():
+            merged._add(key, sums)
+        return merged
+
+    def heads(self) -> pd.DataFrame:
+        """One row a head, columns as in `attnlab.reporting.columns`; missing where nothing counted."""
+        tables = [
+            _heads_of(site, layer, sums).assign(
+                js_distance_to_others=_mean_to_others(_js_distance(sums))
+            )
+            for (site, layer), sums in self._ordered()
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def distances(self) -> pd.DataFrame:
+        """One row a pair of heads of one layer: their Jensen-Shannon distance, 0 to 1.
+
+        ::
+
+            sqrt(mean over rows of JSD_2(row of one head, row of the other))
+
+        with the divergence in bits. Source: Clark et al. 2019, section 6, where it is summed.
+        """
+        rows = []
+        for (site, layer), sums in self._ordered():
+            distance = _js_distance(sums).tolist()
+            rows += [
+                (site, layer, one, other, distance[one][other])
+                for one in range(len(distance))
+                for other in range(one + 1, len(distance))
+            ]
+        return pd.DataFrame(rows, columns=["site", "layer", "head", "other_head", "js_distance"])
+
+    def _add(self, key: tuple[Site, int], sums: Sums) -> None:
+        known = self.layers.get(key)
+        self.layers[key] = sums if known is None else _added(known, sums)
+
+    def _ordered(self) -> Iterator[tuple[tuple[Site, int], Sums]]:
+        yield from sorted(
+            self.layers.items(), key=lambda item: (SITES.index(item[0][0]), item[0][1])
+        )
+
+
+def _added(one: Sums, other: Sums) -> Sums:
+    if any(one[name].shape != other[name].shape for name in one):
+        msg = "Statistics of models with different numbers of heads cannot be merged."
+        raise InputError(msg)
+    return {name: one[name] + other[name] for name in one}
+
+
+def _sums(layer: LayerWeights) -> Sums:
+    """Every sum of one layer and batch, on the CPU."""
+    rows = layer.queries.content.double()
+    entropies = -torch.special.xlogy(layer.exact, layer.exact).sum(-1)
+    sums = {
+        "sentences": rows.new_tensor(len(layer.sentences)),
+        "rows": rows.sum(),
+        "empty_rows": ((layer.exact.sum(-1) == 0) * rows[:, None]).sum((0, 2)),
+        **_entropy_sums(layer, entropies, rows),
+        **_offset_sums(layer),
+        **_target_sums(layer, rows),
+        "js_divergence": _js_sums(layer, entropies, rows),
+    }
+    return {name: value.double().cpu() for name, value in sums.items()}
+
+
+def _entropy_sums(layer: LayerWeights, entropies: Tensor, rows: Tensor) -> Sums:
+    """Entropies, also as a share of the largest possible one, and the row maxima."""
+    keys = layer.visible.sum(-1).to(entropies.device)
+    choice = rows * (keys > 1)
+    largest = keys.clamp(min=2).double().log()
+    content = layer.exact * layer.keys.content[:, None, None, :]
+    return {
+        "entropy_nats": (entropies * rows[:, None]).sum((0, 2)),
+        "normalised_entropy": (entropies / largest[:, None] * choice[:, None]).sum((0, 2)),
+        "rows_with_choice": choice.sum(),
+        "confidence": (content.amax(-1) * rows[:, None]).sum((0, 2)),
+    }
+
+
+def _offset_sums(layer: LayerWeights) -> Sums:
+    """Mass between content tokens by offset, and how many rows have a content token there."""
+    content = layer.queries.content[:, :, None] & layer.keys.content[:, None, :] & layer.visible
+    mass = (layer.exact * content[:, None]).sum(0).flatten(1)
+    offsets = layer.offsets.flatten()
+    at = (offsets[:, None] == torch.tensor(OFFSETS, device=offsets.device)).double()
+    return {
+        "content_mass": mass.sum(-1),
+        "offset": mass @ offsets.double(),
+        "absolute_offset": mass @ offsets.abs().double(),
+        "mass_at_offset": mass @ at,
+        "rows_at_offset": content.sum(0).flatten().double() @ at,
+    }
+
+
+def _target_sums(layer: LayerWeights, rows: Tensor) -> Sums:
+    """Mass on special tokens, punctuation, and the ends of the sentence."""
+    flags = torch.stack([getattr(layer.keys, name) for name in _TARGETS], -1).double()
+    mass = layer.exact @ flags[:, None]
+    seen = (layer.visible.double() @ flags > 0) * rows[..., None]
+    return {
+        "mass_on": (mass * seen[:, None]).sum((0, 2)),
+        "rows_seeing": seen.sum((0, 1)),
+    }
+
+
+def _js_sums(
+    layer: LayerWeights, entropies: Float[Tensor, "batch head query"], rows: Tensor
+) -> Float[Tensor, "head head"]:
+    """Sum over rows of the Jensen-Shannon divergence in bits of each pair of heads.
+
+    JSD(p, q) = H((p + q) / 2) - (H(p) + H(q)) / 2
+    """
+    heads = layer.exact.shape[1]
+    sums = layer.exact.new_zeros(heads, heads)
+    for head in range(heads - 1):
+        middle = (layer.exact[:, head, None] + layer.exact[:, head + 1 :]) / 2
+        mixed = -torch.special.xlogy(middle, middle).sum(-1)
+        apart = mixed - (entropies[:, head, None] + entropies[:, head + 1 :]) / 2
+        sums[head, head + 1 :] = (apart * rows[:, None]).sum((0, 2)) / math.log(2)
+    return sums + sums.T
+
+
+def _js_distance(sums: Sums) -> Tensor:
+    return (sums["js_divergence"] / sums["rows"]).clamp(min=0).sqrt()
+
+
+def _mean_to_others(distance: Tensor) -> list[float]:
+    others = max(len(distance) - 1, 0)
+    return (distance.sum(-1) / others).tolist() if others else [math.nan] * len(distance)
+
+
+def _heads_of(site: Site, layer: int, sums: Sums) -> pd.DataFrame:
+    """Means of one layer's heads; 0 / 0 is NaN, which a table shows as missing."""
+    rows, heads = sums["rows"], len(sums["entropy_nats"])
+    table = {
+        "site": site,
+        "layer": layer,
+        "head": range(heads),
+        "sentences": int(sums["sentences"]),
+        "rows": int(rows),
+        "empty_rows": sums["empty_rows"].long().tolist(),
+        "entropy_nats": sums["entropy_nats"] / rows,
+        "normalised_entropy": sums["normalised_entropy"] / sums["rows_with_choice"],
+        "confidence": sums["confidence"] / rows,
+        "mean_offset": sums["offset"] / sums["content_mass"],
+        "mean_absolute_offset": sums["absolute_offset"] / sums["content_mass"],
+    }
+    by_offset = sums["mass_at_offset"] / sums["rows_at_offset"]
+    table |= {f"mass_at_offset_{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)}
+    by_target = sums["mass_on"] / sums["rows_seeing"]
+    table |= {f"mass_on_{name}": by_target[:, i] for i, name in enumerate(_TARGETS)}
+    table |= {f"rows_seeing_{n}": int(sums["rows_seeing"][i]) for i, n in enumerate(_TARGETS)}
+    return pd.DataFrame(table)

@@ -1,0 +1,101 @@
+"""One layer's attention weights for one batch, with what is known of its tokens; and their check."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.errors import AttnlabError
+from attnlab.heads.batches import Axis, Vocabulary
+from attnlab.heads.taps import Site
+
+# How far a row sum may be from 1, by the type the softmax was computed in.
+_TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """Attention weights of all heads of one layer for one batch.
+
+    Attributes:
+        site: encoder, decoder or cross.
+        layer: from 0.
+        weights: before dropout; exactly 0 in the rows of padding.
+        queries: the tokens that look.
+        keys: the tokens that are looked at.
+        causal: whether rows must not look ahead.
+        sentences: numbers of the sentences of the batch.
+        vocabularies: of the queries and of the keys.
+    """
+
+    site: Site
+    layer: int
+    weights: Float[Tensor, "batch head query key"]
+    queries: Axis
+    keys: Axis
+    causal: bool
+    sentences: tuple[int, ...]
+    vocabularies: tuple[Vocabulary, Vocabulary]
+
+    @cached_property
+    def offsets(self) -> Int[Tensor, "query key"]:
+        """Key position minus query position."""
+        queries, keys = self.weights.shape[-2:]
+        device = self.weights.device
+        return torch.arange(keys, device=device) - torch.arange(queries, device=device)[:, None]
+
+    @cached_property
+    def visible(self) -> Bool[Tensor, "batch query key"]:
+        """True at pairs of real tokens, those ahead left out where `causal`."""
+        pairs = self.queries.real[:, :, None] & self.keys.real[:, None, :]
+        return pairs & (self.offsets <= 0) if self.causal else pairs
+
+    @cached_property
+    def exact(self) -> Float[Tensor, "batch head query key"]:
+        """The weights in float64, in which all sums are taken."""
+        weights = self.weights.cpu() if self.weights.device.type == "mps" else self.weights
+        return weights.double()
+
+
+def checked(layer: LayerWeights) -> LayerWeights:
+    """The layer with the rows of padding queries set to 0, after its weights were checked.
+
+    Rows of real queries must sum to 1, or be 0 throughout for a query that sees no key; keys that
+    are padding, or ahead in a causal layer, must get nothing.
+
+    Raises:
+        AttnlabError: one of these does not hold; the message names site and layer.
+    """
+    real = layer.queries.real[:, None, :, None]
+    weights = layer.weights * real
+    expected = (*layer.queries.real.shape, layer.keys.real.shape[1])
+    if (weights.shape[0], *weights.shape[2:]) != expected:
+        msg = (
+            f"{layer.site} layer {layer.layer}: weights of shape {tuple(weights.shape)} do not fit "
+            f"{expected} (batch, query, key); this model cannot be analyzed."
+        )
+        raise AttnlabError(msg)
+    sums = weights.sum(-1, dtype=torch.float32 if weights.dtype != torch.float64 else None)
+    off = ((sums - 1).abs() * real.squeeze(-1)).masked_fill(sums == 0, 0.0).max()
+    hidden = weights.masked_fill(layer.visible[:, None], 0.0).sum((0, 1))
+    ahead = hidden.masked_fill(layer.offsets <= 0, 0.0).sum() if layer.causal else hidden.sum() * 0
+    tolerance = _TOLERANCES.get(layer.weights.dtype, 1e-4)
+    row_error, hidden_mass, ahead_mass = torch.stack(
+        [off.double(), hidden.sum().double(), ahead.double()]
+    ).tolist()
+    # Written so that NaN fails too.
+    if not row_error <= tolerance:
+        problem = f"a row's sum is {row_error:.3g} away from 1"
+    elif not ahead_mass <= tolerance:
+        problem = f"mass {ahead_mass:.3g} stands above the diagonal"
+    elif not hidden_mass <= tolerance:
+        problem = f"mass {hidden_mass:.3g} stands on padding"
+    else:
+        return replace(layer, weights=weights)
+    msg = (
+        f"{layer.site} layer {layer.layer}: {problem} (tolerance {tolerance:g}), so these are no "
+        "attention weights of a model in eval mode with its padding and causal masks in place."
+    )
+    raise AttnlabError(msg)

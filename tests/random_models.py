@@ -1,0 +1,113 @@
+"""Transformers models with random weights and small word-level tokenizers, for tests."""
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MarianConfig,
+    MarianMTModel,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+WORDS = ["the", "a", "cat", "dog", "bird", "sees", "runs", "old", "red", ",", ".", "!", "never"]
+WORDS += ["il", "gatto", "cane", "vede"]
+SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
+
+SENTENCES = [
+    "the old cat sees the red bird .",
+    "a dog runs .",
+    "the bird never sees a dog , a cat !",
+    "a zebra runs",
+    "the cat runs , the dog runs , the old bird never runs .",
+    "old red cat",
+    "the dog sees the cat .",
+]
+PAIRS = [
+    (text, " ".join(reversed(text.split())).replace("the", "il").replace("cat", "gatto"))
+    for text in SENTENCES
+]
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Words, `<s>` and `</s>` around them."""
+    vocabulary = {word: number for number, word in enumerate(SPECIALS + WORDS)}
+    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    inner.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    )
+
+
+def _seeded(build: object, seed: int = 5) -> PreTrainedModel:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = build()
+        # Small initial weights give nearly uniform rows, in which a wrong axis would hide.
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 2 and "norm" not in name:
+                parameter.data.normal_(std=0.6)
+    return model
+
+
+TYPES = len(SPECIALS) + len(WORDS)
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+
+def bert() -> PreTrainedModel:
+    config = BertConfig(
+        vocab_size=TYPES, hidden_size=15, num_hidden_layers=2, num_attention_heads=3,
+        intermediate_size=11, max_position_embeddings=37, pad_token_id=0,
+    )  # fmt: skip
+    return _seeded(lambda: BertModel(config))
+
+
+def marian() -> PreTrainedModel:
+    config = MarianConfig(
+        vocab_size=TYPES, d_model=15, encoder_layers=2, decoder_layers=3,
+        encoder_attention_heads=3, decoder_attention_heads=5, encoder_ffn_dim=11,
+        decoder_ffn_dim=7, max_position_embeddings=37, decoder_start_token_id=0, **IDS,
+    )  # fmt: skip
+    return _seeded(lambda: MarianMTModel(config))
+
+
+def t5() -> PreTrainedModel:
+    config = T5Config(
+        vocab_size=TYPES, d_model=15, d_kv=5, d_ff=11, num_layers=2, num_heads=3,
+        decoder_start_token_id=0, **IDS,
+    )  # fmt: skip
+    return _seeded(lambda: T5ForConditionalGeneration(config))
+
+
+def llama() -> PreTrainedModel:
+    config = LlamaConfig(
+        vocab_size=TYPES, hidden_size=12, num_hidden_layers=2, num_attention_heads=3,
+        num_key_value_heads=1, intermediate_size=11, max_position_embeddings=37, **IDS,
+    )  # fmt: skip
+    return _seeded(lambda: LlamaForCausalLM(config))
+
+
+def gpt2() -> PreTrainedModel:
+    config = GPT2Config(
+        vocab_size=TYPES, n_embd=15, n_layer=2, n_head=3, n_positions=37, **IDS,
+    )  # fmt: skip
+    return _seeded(lambda: GPT2LMHeadModel(config))
+
+
+ONE_STACK = {"bert": bert, "llama": llama, "gpt2": gpt2}
+TWO_STACKS = {"marian": marian, "t5": t5}
+ALL = ONE_STACK | TWO_STACKS
