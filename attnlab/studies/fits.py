@@ -1,0 +1,185 @@
+"""How far each head is from a band, sentence by sentence, beside the reference points of math.md 1."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.heads.taps import SITES, Site
+from attnlab.heads.weights import LayerWeights
+from attnlab.matrices.distances import l1_distance
+from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
+from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
+
+WIDEST_WINDOW = 10
+HALVES = 2
+Measured = tuple[str, int | None, str, Tensor]
+
+
+def sizes(layer: LayerWeights) -> Int[Tensor, "sentence 1 2"]:
+    """Real queries and keys of every sentence of the batch, for all heads."""
+    queries = layer.queries.real.sum(-1)
+    return torch.stack([queries, layer.keys.real.sum(-1)], -1)[:, None].to(layer.exact.device)
+
+
+@dataclass
+class Profile:
+    """Mass and number of entries by offset, from offset `first` on."""
+
+    first: int
+    mass: Float[Tensor, "head offset"]
+    entries: Float[Tensor, "offset"]
+
+    def widened(self, first: int, last: int) -> "Profile":
+        """The same over offsets `first`..`last` at least."""
+        before = max(self.first - first, 0)
+        after = max(last - (self.first + len(self.entries) - 1), 0)
+        pads = (before, after)
+        return Profile(self.first - before, F.pad(self.mass, pads), F.pad(self.entries, pads))
+
+    def plus(self, other: "Profile") -> "Profile":
+        """Both added up, offset by offset."""
+        mine = self.widened(other.first, other.first + len(other.entries) - 1)
+        theirs = other.widened(mine.first, mine.first + len(mine.entries) - 1)
+        return Profile(mine.first, mine.mass + theirs.mass, mine.entries + theirs.entries)
+
+    def mean(self, first: int, last: int) -> Float[Tensor, "head offset"]:
+        """Mean weight at offsets `first`..`last`; 0 at an offset that was never seen."""
+        wide = self.widened(first, last)
+        part = slice(first - wide.first, last - wide.first + 1)
+        return wide.mass[:, part] / wide.entries[part].clamp(min=1)
+
+
+class OffsetProfiles:
+    """Mean weight by offset of every head, apart for the sentences of even and of odd number.
+
+    So each sentence can be compared with a mean over sentences that it is not part of.
+    """
+
+    def __init__(self) -> None:
+        self._profiles: dict[tuple[Site, int, int], Profile] = {}
+
+    def update(self, layer: LayerWeights) -> None:
+        """Adds one layer's weights for one batch."""
+        queries, keys = layer.exact.shape[-2:]
+        real = sizes(layer)
+        numbers = torch.tensor(layer.sentences, device=real.device)
+        mass = mass_by_offset(layer.exact, real)
+        entries = entries_by_offset(real.squeeze(1), queries, keys)
+        for half in range(HALVES):
+            chosen = numbers % HALVES == half
+            profile = Profile(
+                1 - queries, mass[chosen].sum(0).cpu(), entries[chosen].sum(0).double().cpu()
+            )
+            key = (layer.site, layer.layer, half)
+            known = self._profiles.get(key)
+            self._profiles[key] = profile if known is None else known.plus(profile)
+
+    def of_the_others(
+        self, layer: LayerWeights, sentence: int
+    ) -> Float[Tensor, "head query key"] | None:
+        """The matrix of mean weights over the half that `sentence` is not in; None if that is empty."""
+        other = (sentence + 1) % HALVES
+        profile = self._profiles.get((layer.site, layer.layer, other))
+        if profile is None or not bool(profile.entries.any()):
+            return None
+        queries, keys = layer.exact.shape[-2:]
+        return matrix_from_offsets(profile.mean(1 - queries, keys - 1), queries, keys)
+
+
+class BandFits:
+    """Exact distances from the band of every width, and from the reference points.
+
+    Band (`oracle`: the best band of this very matrix)::
+
+        l1(w) = sum of h_ij over |j - i| > w
+
+    Reference points: `zero` and `uniform` use no weights at all (level `none`), `mean_by_offset`
+    is the mean over other sentences (level `static`).
+    """
+
+    def __init__(self, profiles: OffsetProfiles, sentences: int) -> None:
+        self.sentences = sentences
+        self._profiles = profiles
+        self._tables: list[pd.DataFrame] = []
+
+    def update(self, layer: LayerWeights) -> None:
+        """Measures the wanted sentences of one batch."""
+        wanted = [row for row, n in enumerate(layer.sentences) if n < self.sentences]
+        if not wanted:
+            return
+        H, real = layer.exact[wanted], sizes(layer)[wanted]
+        numbers = [layer.sentences[row] for row in wanted]
+        total = H.sum((-2, -1))
+        bands = mass_beyond_windows(H, WIDEST_WINDOW, real, causal=layer.causal)
+        measured: list[Measured] = [
+            ("band", window, "oracle", bands[..., window]) for window in range(WIDEST_WINDOW + 1)
+        ]
+        uniform = uniform_matrix(H, real, causal=layer.causal)
+        measured += [
+            ("zero", None, "none", total),
+            ("uniform", None, "none", l1_distance(H, uniform, real)),
+        ]
+        means = [self._profiles.of_the_others(layer, number) for number in numbers]
+        if all(mean is not None for mean in means):
+            mean = torch.stack([m for m in means if m is not None]).to(H.device)
+            measured.append(("mean_by_offset", None, "static", l1_distance(H, mean, real)))
+        shape = _shape_columns(layer, numbers, real, total)
+        self._tables += [_table(shape, total, row) for row in measured]
+
+    def fits(self) -> pd.DataFrame:
+        """One row a head, sentence and approximation, in that order."""
+        if not self._tables:
+            return pd.DataFrame()
+        table = pd.concat(self._tables, ignore_index=True)
+        table["window"] = table["window"].astype("Int64")
+        keys = ["site", "layer", "head", "sentence"]
+        return table.sort_values(keys, key=_in_order, kind="stable", ignore_index=True)
+
+
+def _in_order(column: pd.Series) -> pd.Series:
+    return column.map(SITES.index) if column.name == "site" else column
+
+
+def _shape_columns(
+    layer: LayerWeights, numbers: list[int], real: Tensor, total: Tensor
+) -> dict[str, object]:
+    """What identifies a matrix: the same for every approximation of it."""
+    heads = total.shape[1]
+    queries, keys = real.expand(-1, heads, -1).flatten(0, 1).cpu().numpy().T
+    return {
+        "site": layer.site,
+        "layer": layer.layer,
+        "head": list(range(heads)) * len(numbers),
+        "sentence": [number for number in numbers for _ in range(heads)],
+        "queries": queries,
+        "keys": keys,
+    }
+
+
+def _table(shape: dict[str, object], total: Tensor, measured: Measured) -> pd.DataFrame:
+    approximation, window, level, distance = measured
+    l1 = distance.flatten().cpu().numpy()
+    table = pd.DataFrame(shape).assign(
+        approximation=approximation, window=window, level=level, l1=l1
+    )
+    table["mean_error"] = l1 / (table["queries"] * table["keys"])
+    table["relative"] = l1 / total.flatten().cpu().numpy()
+    return table
+
+
+def summarise(fits: pd.DataFrame) -> pd.DataFrame:
+    """One row a head: mean `relative` over sentences of every approximation.
+
+    Columns `band_0` to `band_10`, `zero`, `uniform`, and `mean_by_offset` where it was measured.
+    """
+    name = fits["approximation"].where(
+        fits["window"].isna(), fits["approximation"] + "_" + fits["window"].astype(str)
+    )
+    keys = ["site", "layer", "head"]
+    table = fits.assign(name=name).pivot_table(index=keys, columns="name", values="relative")
+    table.columns.name = None
+    return table.reset_index().sort_values(keys, key=_in_order, ignore_index=True)

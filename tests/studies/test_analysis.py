@@ -1,0 +1,119 @@
+"""The analysis of a model as a whole, and the sources it takes."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import random_models
+import torch
+from random_models import PAIRS, SENTENCES, tokenizer
+
+import attnlab
+from attnlab.errors import InputError
+from attnlab.studies.analysis import analyze
+from attnlab.studies.sources import load_subject, parse_sites, read_texts
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bert")
+    random_models.bert().save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_an_encoder_decoder_gives_all_tables(untouched_randomness: None) -> None:
+    found = analyze((random_models.marian(), tokenizer()), sentences=PAIRS, fit_sentences=4)
+    assert found.heads.groupby("site").size().to_dict() == {
+        "encoder": 6,
+        "decoder": 15,
+        "cross": 15,
+    }
+    assert found.fits["sentence"].nunique() == 4
+    assert len(found.fits) == 36 * 4 * (11 + 3)
+    assert {key[0] for key in found.matrices.matrices} == {0, 1, 2}
+    assert "teacher forcing" in found.about["Decoder input"]
+    assert found.warnings == ("Only 7 sentences: means may be far from those of a corpus.",)
+
+
+def test_batch_size_changes_nothing() -> None:
+    model = random_models.marian().double()
+    one = analyze((model, tokenizer()), sentences=PAIRS, batch_size=1)
+    all_at_once = analyze((model, tokenizer()), sentences=PAIRS, batch_size=99)
+    pd.testing.assert_frame_equal(one.heads, all_at_once.heads, rtol=1e-9, atol=1e-12)
+    pd.testing.assert_frame_equal(one.fits, all_at_once.fits, rtol=1e-9, atol=1e-12)
+
+
+def test_a_transformers_folder_and_a_file_of_sentences(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("\n".join(SENTENCES) + "\n\n", encoding="utf-8")
+    found = attnlab.analyze(saved, text=tmp_path / "text", sentences=5, sites=["encoder"])
+    assert found.about["Sentences"].startswith("5 from ")
+    direct = analyze((random_models.bert(), tokenizer()), sentences=SENTENCES[:5])
+    pd.testing.assert_frame_equal(found.heads, direct.heads)
+
+
+def test_pairs_for_a_model_with_one_stack_are_read_by_their_source(saved: Path) -> None:
+    from_pairs = analyze(saved, sentences=PAIRS)
+    pd.testing.assert_frame_equal(from_pairs.heads, analyze(saved, sentences=SENTENCES).heads)
+
+
+def test_dropped_sentences_are_a_warning(saved: Path) -> None:
+    found = analyze(saved, sentences=[*SENTENCES, "cat " * 50])
+    assert "1 of 8 sentences were left out: longer than 37 tokens." in found.warnings
+
+
+def test_no_fits_when_none_are_wanted(saved: Path) -> None:
+    assert analyze(saved, sentences=SENTENCES, fit_sentences=0).fits.empty
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "brings no sentences; add --text"),
+        ({"sentences": 0}, "at least 1, not 0"),
+        ({"sites": ["middle"]}, "no site 'middle'; choose from: encoder, decoder, cross"),
+        ({"batch_size": 0}, "--batch-size must be"),
+        ({"keep_matrices": -1}, "--keep-matrices must be"),
+        ({"device": "abacus"}, "Device 'abacus' cannot be used"),
+        ({"text": Path("nowhere.txt")}, "no file nowhere.txt"),
+    ],
+)
+def test_options_that_cannot_be_used(saved: Path, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        analyze(saved, **options)
+
+
+def test_sources_that_cannot_be_loaded(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"No model could be loaded from .* is a folder"):
+        load_subject(tmp_path, sentences=["a dog"])
+    with pytest.raises(InputError, match="is no folder here"):
+        load_subject(tmp_path / "missing", sentences=["a dog"])
+    with pytest.raises(InputError, match="hand them in"):
+        analyze((random_models.bert(), tokenizer()))
+
+
+def test_files_of_sentences(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_text("a\tb\nc\td\r\n", encoding="utf-8")
+    assert read_texts(file) == (("a", "b"), ("c", "d"))
+    file.write_text("a\tb\nc\n", encoding="utf-8")
+    with pytest.raises(InputError, match="each a sentence, a tab"):
+        read_texts(file)
+    file.write_text("\n\n", encoding="utf-8")
+    with pytest.raises(InputError, match="is empty"):
+        read_texts(file)
+    file.write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(InputError, match="cannot be read as UTF-8"):
+        read_texts(file)
+
+
+def test_sites_from_text() -> None:
+    assert parse_sites(None) is None
+    assert parse_sites("cross, encoder") == ("encoder", "cross")
+    with pytest.raises(InputError, match="no site 'middle'"):
+        parse_sites("encoder,middle")
+
+
+def test_a_model_in_half_precision_is_checked_by_its_own_tolerance() -> None:
+    found = analyze((random_models.bert().to(torch.bfloat16), tokenizer()), sentences=SENTENCES)
+    assert found.heads["entropy_nats"].notna().all()

@@ -1,0 +1,120 @@
+"""Band distances and reference points of captured matrices, against loops."""
+
+import pytest
+import torch
+from planted_layers import layer, stochastic
+
+from attnlab.studies.fits import BandFits, OffsetProfiles, summarise
+
+LENGTHS = [5, 7, 3, 4]
+
+
+def planted(site: str = "encoder"):
+    words = [["word"] * n for n in LENGTHS]
+    keys = [["word"] * (n + 2) for n in LENGTHS] if site == "cross" else words
+    matrices = [
+        stochastic(2, len(q), len(k), causal=site == "decoder", seed=n)
+        for n, (q, k) in enumerate(zip(words, keys, strict=True))
+    ]
+    return matrices, layer(matrices, words, keys, site=site)
+
+
+def fits_of(*layers, sentences: int = 99):
+    profiles = OffsetProfiles()
+    for one in layers:
+        profiles.update(one)
+    fits = BandFits(profiles, sentences)
+    for one in layers:
+        fits.update(one)
+    return fits.fits()
+
+
+def offset_mean(matrices, head, offset):
+    entries = [
+        m[head, i, i + offset].item()
+        for m in matrices
+        for i in range(m.shape[1])
+        if 0 <= i + offset < m.shape[2]
+    ]
+    return sum(entries) / len(entries) if entries else 0.0
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+def test_every_distance_equals_loops(site: str) -> None:
+    matrices, one = planted(site)
+    table = fits_of(one).set_index(["head", "sentence", "approximation", "window"])["l1"]
+    for number, matrix in enumerate(matrices):
+        others = [m for n, m in enumerate(matrices) if n % 2 != number % 2]
+        queries, keys = matrix.shape[1:]
+        for head in range(2):
+            band = dict.fromkeys(range(11), 0.0)
+            uniform = mean = total = 0.0
+            for i in range(queries):
+                visible = i + 1 if site == "decoder" else keys
+                for j in range(keys):
+                    weight = matrix[head, i, j].item()
+                    total += weight
+                    for window in band:
+                        band[window] += weight if abs(j - i) > window else 0.0
+                    uniform += abs(weight - (1 / visible if j < visible else 0.0))
+                    mean += abs(weight - offset_mean(others, head, j - i))
+            found = table[head, number]
+            for window in band:
+                assert found["band", window] == pytest.approx(band[window], abs=1e-12)
+            by_name = found.droplevel("window")
+            assert by_name["zero"] == pytest.approx(total)
+            assert by_name["uniform"] == pytest.approx(uniform)
+            assert by_name["mean_by_offset"] == pytest.approx(mean)
+
+
+def test_the_mean_by_offset_never_knows_the_sentence_itself() -> None:
+    """With one sentence there are no others, so there is nothing to compare with."""
+    _, one = planted()
+    alone = layer([stochastic(2, 5, 5)], [["word"] * 5])
+    assert "mean_by_offset" not in set(fits_of(alone)["approximation"])
+    assert "mean_by_offset" in set(fits_of(one)["approximation"])
+
+
+def test_quotients_sizes_and_levels() -> None:
+    _, one = planted("cross")
+    table = fits_of(one)
+    zero = table[table["approximation"] == "zero"]
+    assert (zero["relative"] == 1).all()
+    torch.testing.assert_close(
+        torch.tensor((table["mean_error"] * table["queries"] * table["keys"]).to_numpy()),
+        torch.tensor(table["l1"].to_numpy()),
+    )
+    assert dict(zip(table["approximation"], table["level"], strict=True)) == {
+        "band": "oracle",
+        "zero": "none",
+        "uniform": "none",
+        "mean_by_offset": "static",
+    }
+    assert set(zip(table["queries"], table["keys"], strict=True)) == {(n, n + 2) for n in LENGTHS}
+
+
+def test_the_profile_of_two_batches_is_that_of_one() -> None:
+    matrices, whole = planted()
+    words = [["word"] * n for n in LENGTHS]
+    halves = [
+        layer(matrices[:2], words[:2]),
+        layer(matrices[2:], words[2:], first=2),
+    ]
+    one, two = fits_of(whole), fits_of(*halves)
+    torch.testing.assert_close(torch.tensor(two["l1"]), torch.tensor(one["l1"]))
+
+
+def test_only_the_wanted_sentences_are_measured() -> None:
+    _, one = planted()
+    assert set(fits_of(one, sentences=2)["sentence"]) == {0, 1}
+    assert fits_of(one, sentences=0).empty
+
+
+def test_the_summary_is_a_mean_over_sentences() -> None:
+    _, one = planted()
+    table = fits_of(one)
+    summary = summarise(table)
+    assert list(summary["head"]) == [0, 1]
+    chosen = table[(table["head"] == 1) & (table["window"] == 2)]
+    assert summary["band_2"][1] == pytest.approx(chosen["relative"].mean())
+    assert (summary["zero"] == 1).all()
