@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from attnlab import __version__
+from attnlab.cli.analyze import analyze
 from attnlab.cli.approximate import approximate
 from attnlab.cli.corpora import corpora
 from attnlab.cli.train import train
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, translate, score, approximate, corpora):
+for command in (train, translate, score, analyze, approximate, corpora):
     app.command()(command)
 
 

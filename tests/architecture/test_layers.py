@@ -11,19 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attnlab"
 LAYERS = ["matrices", "attention", "translation", "heads", "studies", "reporting", "cli"]
 FOUNDATION = {"attnlab", "attnlab.errors", "attnlab.files"}
-LIGHT = {
-    "json",
-    "shlex",
-    "attnlab",
-    "typer",
-    "rich",
-    "typing",
-    "pathlib",
-    "sys",
-    "traceback",
-    "enum",
-    "collections",
-}
+LIGHT = {"attnlab", "typer", "rich"} | sys.stdlib_module_names
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 

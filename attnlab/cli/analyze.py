@@ -1,0 +1,119 @@
+"""`attnlab analyze`: what the heads of a model do, as tables, figures and a page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attnlab.cli.progress import progress_bars
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from attnlab.studies.analysis import Analysis
+
+_SUMMARY = ("entropy_nats", "confidence", "mean_offset", "mass_on_special", "mass_on_punctuation")
+_MOST_ROWS = 48
+
+
+def analyze(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A run of `attnlab train`, a folder of a transformers model, or its name on the hub."
+        ),
+    ],
+    *,
+    sentences: Annotated[
+        int, typer.Option("--sentences", "-n", help="How many held-out sentences to look at.")
+    ] = 200,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            help="Sentences of your own: a file with one a line "
+            "(for an encoder-decoder: source, tab, translation)."
+        ),
+    ] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option(help="A corpus instead of the run's own: its test part is used."),
+    ] = None,
+    pair: Annotated[str, typer.Option(help="Languages of --corpus.")] = "en-it",
+    sites: Annotated[
+        str | None,
+        typer.Option(help="Any of encoder,decoder,cross, with commas; default: all there are."),
+    ] = None,
+    keep_matrices: Annotated[
+        int, typer.Option(help="Of how many sentences to keep and draw every matrix.")
+    ] = 3,
+    fit_sentences: Annotated[
+        int, typer.Option(help="How many sentences to measure against bands; 0 for none.")
+    ] = 100,
+    batch_size: Annotated[int, typer.Option(help="Most sentences in one forward pass.")] = 32,
+    device: Annotated[
+        str | None, typer.Option(help="Such as cpu or cuda; default: a GPU if there is one.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to write; default: SOURCE/analysis, or ./analysis without one."),
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace a finished analysis. It can be computed again, the run is not touched.",
+        ),
+    ] = False,
+) -> None:
+    """Look at every attention head: statistics, distance from bands, heat maps, one report page.
+
+    Writes heads.csv, head_distances.csv, fits.csv, matrices.safetensors, figures/ and report.html.
+    """
+    from rich.console import Console
+    from transformers.utils.logging import disable_progress_bar
+
+    from attnlab.reporting.analysis_folder import refuse_finished, write_analysis
+    from attnlab.studies.analysis import analyze as analyze_source
+    from attnlab.studies.sources import parse_sites
+
+    folder = out or (Path(source) / "analysis" if Path(source).is_dir() else Path("analysis"))
+    refuse_finished(folder, overwrite=overwrite)
+    console = Console()
+    disable_progress_bar()
+    with progress_bars() as tell:
+        analysis = analyze_source(
+            source,
+            sentences=sentences,
+            text=text,
+            corpus=corpus,
+            pair=pair,
+            sites=parse_sites(sites),
+            keep_matrices=keep_matrices,
+            fit_sentences=fit_sentences,
+            batch_size=batch_size,
+            device=device,
+            progress=tell,
+        )
+        page = write_analysis(analysis, folder, title=f"Attention heads of {source}", progress=tell)
+    console.print(_summary(analysis))
+    for warning in analysis.warnings:
+        console.print(f"[yellow]Note:[/yellow] {warning}")
+    console.print(f"Report: {page}", soft_wrap=True)
+
+
+def _summary(analysis: "Analysis") -> "Table":
+    """A table for the terminal; a model of many heads shows the first ones only."""
+    from rich.table import Table
+
+    from attnlab.reporting.columns import column
+
+    heads = analysis.heads
+    more = len(heads) - _MOST_ROWS
+    table = Table(caption=f"and {more} more heads in heads.csv" if more > 0 else None)
+    table.add_column("head", no_wrap=True)
+    for name in _SUMMARY:
+        table.add_column(column(name).heading, justify="right")
+    for row in heads.head(_MOST_ROWS).to_dict("records"):
+        cells = ("" if row[name] != row[name] else f"{row[name]:.2f}" for name in _SUMMARY)
+        table.add_row(f"{row['site']}.{row['layer']}.{row['head']}", *cells)
+    return table

@@ -1,0 +1,182 @@
+"""Writes an analysis: tables, kept matrices, figures and the report page."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from attnlab.errors import InputError
+from attnlab.files import write_table, write_text
+from attnlab.reporting.canvas import write_figure
+from attnlab.reporting.curves import draw_distance_by_window, draw_mass_by_offset
+from attnlab.reporting.heatmaps import draw_heads
+from attnlab.reporting.page import PageFigure, Section, page_table, render_page
+from attnlab.studies.analysis import Analysis
+from attnlab.studies.fits import summarise
+
+FINISHED = "report.html"
+MOST_TOKENS_DRAWN = 80
+_HEAD_COLUMNS = [
+    "head_name",
+    "entropy_nats",
+    "normalised_entropy",
+    "confidence",
+    "mean_offset",
+    "mean_absolute_offset",
+    "mass_on_opening",
+    "mass_on_closing",
+    "mass_on_special",
+    "mass_on_punctuation",
+    "js_distance_to_others",
+    "rows",
+]
+_WINDOWS_SHOWN = (0, 1, 2, 3, 5, 10)
+
+
+def refuse_finished(folder: Path, *, overwrite: bool) -> None:
+    """Raises when `folder` holds a finished analysis that may not be replaced.
+
+    Raises:
+        InputError: see above, or `folder` is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        msg = f"{folder} is a file; name a folder to write the analysis to."
+        raise InputError(msg)
+    if (folder / FINISHED).exists() and not overwrite:
+        msg = (
+            f"{folder} holds a finished analysis; add --overwrite to replace it, "
+            "or name another folder with --out."
+        )
+        raise InputError(msg)
+
+
+def write_analysis(
+    analysis: Analysis,
+    folder: Path,
+    *,
+    title: str,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Path:
+    """Writes tables, matrices, figures and the page into `folder`; returns the path of the page.
+
+    The files are `heads.csv`, `head_distances.csv`, `fits.csv`, `matrices.safetensors`, `figures/`
+    and, last, `report.html`.
+
+    An older analysis in the folder is replaced: its page goes first, so that a folder with a page
+    is always one whole analysis.
+
+    Raises:
+        AttnlabError: something could not be written.
+    """
+    (folder / FINISHED).unlink(missing_ok=True)
+    shutil.rmtree(folder / "figures", ignore_errors=True)
+    write_table(folder / "heads.csv", analysis.heads)
+    write_table(folder / "head_distances.csv", analysis.distances)
+    write_table(folder / "fits.csv", analysis.fits)
+    analysis.matrices.write(folder / "matrices.safetensors")
+    sections = [
+        _heads_section(analysis, folder / "figures"),
+        *_fits_section(analysis, folder / "figures"),
+        *_matrices_section(analysis, folder / "figures", progress),
+    ]
+    write_text(folder / FINISHED, render_page(title, analysis.about, analysis.warnings, sections))
+    return folder / FINISHED
+
+
+def _heads_section(analysis: Analysis, figures: Path) -> Section:
+    heads = analysis.heads
+    named = heads.assign(head_name=head_names(heads))
+    columns = [*_HEAD_COLUMNS, *(["empty_rows"] if heads["empty_rows"].any() else [])]
+    drawn = write_figure(draw_mass_by_offset(heads), figures, "mass_by_offset")
+    return Section(
+        "heads",
+        "What each head looks at",
+        "Means over all sentences. A token is what the tokenizer makes, which may be a part of a "
+        "word. Special tokens and padding are not counted as tokens that look.",
+        (page_table(named, columns),),
+        (
+            PageFigure(
+                "mass_by_offset",
+                drawn,
+                "Mean attention weight on the token at each offset: -1 is the token before, 0 the "
+                "token itself, +1 the next. Offsets that no row may see are left out.",
+            ),
+        ),
+    )
+
+
+def _fits_section(analysis: Analysis, figures: Path) -> list[Section]:
+    if analysis.fits.empty:
+        return []
+    summary = summarise(analysis.fits)
+    summary = summary.assign(head_name=head_names(summary))
+    shown = [f"band_{window}" for window in _WINDOWS_SHOWN]
+    references = [n for n in ("zero", "uniform", "mean_by_offset") if n in summary]
+    drawn = write_figure(draw_distance_by_window(analysis.fits), figures, "distance_by_window")
+    count = analysis.fits["sentence"].nunique()
+    return [
+        Section(
+            "bands",
+            "How near each head is to a band",
+            f"Mean over {count} sentences of the relative l1 distance: the sum of all absolute "
+            "differences divided by the sum of the matrix. A band of window w keeps the weights at "
+            "most w tokens from the diagonal. A distance alone says nothing: the reference points "
+            "stand beside it.",
+            (page_table(summary, ["head_name", *shown, *references]),),
+            (
+                PageFigure(
+                    "distance_by_window",
+                    drawn,
+                    "Relative distance from the best band of each window, a line a head. Below the "
+                    "dotted line a band is better than a matrix of zeros.",
+                ),
+            ),
+        )
+    ]
+
+
+def _matrices_section(
+    analysis: Analysis, figures: Path, progress: Callable[[str, int, int], None] | None
+) -> list[Section]:
+    kept = analysis.matrices
+    drawn = []
+    for done, ((number, site, layer), weights) in enumerate(kept.matrices.items()):
+        queries, keys = kept.tokens[number, site]
+        name = f"heads_sentence{number}_{site}_layer{layer}"
+        if max(len(queries), len(keys)) <= MOST_TOKENS_DRAWN:
+            figure = draw_heads(
+                weights,
+                queries,
+                keys,
+                title=f"Sentence {number}, {site} layer {layer}",
+                names=[f"{site}.{layer}.{head}" for head in range(len(weights))],
+            )
+            caption = f"Sentence {number}, {_SITES[site]}, layer {layer}."
+            drawn.append(PageFigure(name, write_figure(figure, figures, name), caption))
+        if progress is not None:
+            progress("Drawing figures", done + 1, len(kept.matrices))
+    if not drawn:
+        return []
+    return [
+        Section(
+            "matrices",
+            "The first sentences, matrix by matrix",
+            "A row is the token that looks, a column the token that is looked at. The matrices are "
+            "in matrices.safetensors, the figures in figures/ as SVG and PNG.",
+            figures=tuple(drawn),
+        )
+    ]
+
+
+_SITES = {
+    "encoder": "encoder self-attention (source looks at source)",
+    "decoder": "decoder self-attention (the row of a token predicts the next one)",
+    "cross": "cross-attention (target looks at source; the row of a token predicts the next one)",
+}
+
+
+def head_names(table: pd.DataFrame) -> list[str]:
+    """Names such as `encoder.0.3`, a row each."""
+    rows = zip(table["site"], table["layer"], table["head"], strict=True)
+    return [f"{site}.{layer}.{head}" for site, layer, head in rows]

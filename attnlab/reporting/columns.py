@@ -1,0 +1,132 @@
+"""What every column of a table means, in plain words: the one place that says so."""
+
+from dataclasses import dataclass
+
+OFFSET_PREFIX = "mass_at_offset_"
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a column is headed, explained and written.
+
+    Attributes:
+        heading: short, with the unit.
+        meaning: one or two sentences for a reader who knows what attention is.
+        digits: decimals shown; None for text and whole numbers.
+    """
+
+    heading: str
+    meaning: str
+    digits: int | None = None
+
+
+_COLUMNS = {
+    "head_name": Column("head", "Site, layer and head, each counted from 0."),
+    "site": Column("site", "Encoder and decoder self-attention, or cross-attention between them."),
+    "layer": Column("layer", "Layer, counted from 0 at the input."),
+    "head": Column("head", "Head within the layer, counted from 0."),
+    "sentences": Column("sentences", "How many sentences the means are taken over."),
+    "rows": Column(
+        "rows",
+        "How many rows of attention were counted: one for each token that looks, special tokens "
+        "and padding left out.",
+    ),
+    "empty_rows": Column("empty rows", "Counted rows that see no key at all."),
+    "entropy_nats": Column(
+        "entropy (nats)",
+        "How widely a row spreads its weight: 0 when all goes to one token. Whole rows, special "
+        "tokens among the keys.",
+        2,
+    ),
+    "normalised_entropy": Column(
+        "entropy / largest",
+        "Entropy as a share of the largest that a row of this length can have; near 1 the head "
+        "looks everywhere alike.",
+        2,
+    ),
+    "confidence": Column(
+        "confidence",
+        "Mean over rows of the largest weight on one token, special tokens left out.",
+        2,
+    ),
+    "mean_offset": Column(
+        "mean offset (tokens)",
+        "Where attention lies on average, between content tokens: negative looks back, positive "
+        "looks ahead.",
+        2,
+    ),
+    "mean_absolute_offset": Column(
+        "mean distance (tokens)", "How far away attention lies on average, back or ahead.", 2
+    ),
+    "mass_on_special": Column(
+        "on special tokens",
+        "Mean share of a row on special tokens (start, end, separators), over rows that see one.",
+        2,
+    ),
+    "mass_on_punctuation": Column(
+        "on punctuation", "Mean share of a row on punctuation, over rows that see some.", 2
+    ),
+    "mass_on_opening": Column(
+        "on start token",
+        "Mean share of a row on the special token at the start (BOS, [CLS], a decoder's start "
+        "token), over rows that see one.",
+        2,
+    ),
+    "mass_on_closing": Column(
+        "on end token",
+        "Mean share of a row on the end of the sentence (EOS, [SEP]), over rows that see one.",
+        2,
+    ),
+    "js_distance_to_others": Column(
+        "distance to other heads",
+        "Mean Jensen-Shannon distance to the other heads of the layer: 0 when all look alike, 1 "
+        "when no two ever look at the same token.",
+        2,
+    ),
+    "zero": Column(
+        "zero matrix",
+        "Relative distance of a matrix of zeros: 1 by definition. What is above 1 is worse than "
+        "nothing.",
+        2,
+    ),
+    "uniform": Column(
+        "uniform", "Relative distance of the matrix that gives every key the same weight.", 2
+    ),
+    "mean_by_offset": Column(
+        "mean by offset (static)",
+        "Relative distance of this head's mean weight by offset, taken from other sentences: what "
+        "a module without any attention could do.",
+        2,
+    ),
+}
+
+
+def column(name: str) -> Column:
+    """The description of a column of `heads` or of the summary of `fits`.
+
+    Raises:
+        KeyError: a column that nobody has described.
+    """
+    if name.startswith(OFFSET_PREFIX):
+        offset = int(name.removeprefix(OFFSET_PREFIX))
+        return Column(
+            f"at {offset:+d}" if offset else "at 0",
+            f"Mean weight on the token {_place(offset)}, over rows that have a content token there.",
+            2,
+        )
+    if name.startswith("band_"):
+        window = int(name.removeprefix("band_"))
+        return Column(
+            f"w = {window}",
+            f"Share of all attention farther than {window} tokens away: the relative distance from "
+            "the nearest matrix of that band (oracle: fitted to each matrix itself).",
+            2,
+        )
+    return _COLUMNS[name]
+
+
+def _place(offset: int) -> str:
+    if offset == 0:
+        return "itself"
+    tokens = "1 token" if abs(offset) == 1 else f"{abs(offset)} tokens"
+    return f"{tokens} {'back' if offset < 0 else 'ahead'}"

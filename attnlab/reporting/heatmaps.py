@@ -1,0 +1,107 @@
+"""Heat maps of attention matrices with their tokens on both axes."""
+
+import math
+from collections.abc import Sequence
+
+import matplotlib as mpl
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from attnlab.reporting.canvas import INK, blank, panel, style
+
+# From nothing to full ink: the ground of the page shows through, light or dark.
+_COLOURS = LinearSegmentedColormap.from_list(
+    "attention", [(0.13, 0.47, 0.85, 0.0), (0.13, 0.47, 0.85, 1.0)]
+)
+# The square root of the weight, so that a weight of 0.05 can be told from 0; one scale for all heads.
+_SCALE = PowerNorm(0.5, vmin=0.0, vmax=1.0)
+_MARKS = str.maketrans({"▁": "_", "Ġ": "_", "Ċ": "\\n"})
+MOST_COLUMNS = 4
+# Inches of a character of a label.
+_CHARACTER = 0.068
+LONGEST_LABEL = 12
+
+
+def draw_heads(
+    weights: Float[Tensor, "head query key"],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    title: str,
+    names: Sequence[str],
+) -> Figure:
+    """One heat map a head, up to four side by side; a row is a token that looks.
+
+    Args:
+        weights: attention weights; the scale goes from 0 to 1 for every head.
+        queries: tokens of the rows.
+        keys: tokens of the columns.
+        title: stands above all.
+        names: one a head.
+    """
+    cell = 0.19 if max(len(queries), len(keys)) <= 24 else 0.15
+    width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
+    left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))
+    below = 0.06 + _CHARACTER * max(map(len, map(short, keys)))
+    columns = min(len(names), MOST_COLUMNS)
+    rows = math.ceil(len(names) / columns)
+    step_x, step_y, top = width + left + 0.12, height + below + 0.38, 0.4
+    with style():
+        figure = blank(max(columns * step_x + 0.1, 6.6), top + rows * step_y + 0.55)
+        figure.text(0.012, 1 - 0.24 / figure.get_figheight(), title, va="center", fontsize=11)
+        for place, name in enumerate(names):
+            axes = panel(
+                figure,
+                left + step_x * (place % columns),
+                top + 0.28 + step_y * (place // columns),
+                width,
+                height,
+            )
+            _draw_one(axes, weights[place], queries, keys)
+            axes.set_title(name, loc="left", pad=4)
+        _draw_scale(figure, left, top + rows * step_y + 0.12)
+    return figure
+
+
+def _draw_one(
+    axes: Axes,
+    weights: Float[Tensor, "query key"],
+    queries: Sequence[str],
+    keys: Sequence[str],
+) -> None:
+    # As an image of one pixel a weight: 22 bytes a weight as shapes would fill the page (heads.md, trap 9).
+    axes.imshow(
+        weights.float().numpy(), cmap=_COLOURS, norm=_SCALE, aspect="auto", interpolation="none"
+    )
+    axes.set_xticks(range(len(keys)), [short(key) for key in keys], rotation=90, fontsize=7.5)
+    axes.set_yticks(range(len(queries)), [short(query) for query in queries], fontsize=7.5)
+    axes.tick_params(length=0, pad=2)
+    for spine in axes.spines.values():
+        spine.set(linewidth=0.5, alpha=0.5)
+
+
+def _draw_scale(figure: Figure, left: float, top: float) -> None:
+    axes = panel(figure, left, top, 2.2, 0.11)
+    bar = figure.colorbar(
+        mpl.cm.ScalarMappable(_SCALE, _COLOURS), cax=axes, orientation="horizontal"
+    )
+    bar.set_ticks([0, 0.05, 0.25, 0.5, 1], labels=["0", "0.05", "0.25", "0.5", "1"])
+    bar.ax.tick_params(labelsize=7.5, length=2)
+    bar.outline.set(linewidth=0.5, edgecolor=INK)
+    axes.text(1.04, 0.5, "attention weight; each row adds up to 1; row looks at column",
+              transform=axes.transAxes, va="center", fontsize=8)  # fmt: skip
+
+
+def short(token: str) -> str:
+    """A token as a label: marks of word starts as `_`, long ones shortened in the middle.
+
+    >>> short("▁internationalisation")
+    '_inter…ation'
+    """
+    label = token.translate(_MARKS)
+    if len(label) <= LONGEST_LABEL:
+        return label
+    return f"{label[:6]}…{label[-5:]}"

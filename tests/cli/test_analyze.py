@@ -1,0 +1,65 @@
+"""`attnlab analyze` from the command line."""
+
+from pathlib import Path
+
+import pytest
+import random_models
+from random_models import PAIRS, tokenizer
+from typer.testing import CliRunner
+
+from attnlab.cli.app import app
+from attnlab.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    random_models.marian().save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("\n".join("\t".join(pair) for pair in PAIRS), encoding="utf-8")
+    return file
+
+
+def run(*words: object):
+    done = CliRunner().invoke(app, ["analyze", *map(str, words)], catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None:
+    done = run(model, "--text", text, "--keep-matrices", 1, "--sites", "encoder")
+    assert done.exit_code == 0
+    assert "encoder.1.2" in done.output
+    assert "cross" not in done.output
+    assert "Only 7 sentences" in done.output
+    assert (model / "analysis" / "report.html").is_file()
+    with pytest.raises(InputError, match="holds a finished analysis; add --overwrite"):
+        run(model, "--text", text)
+    again = run(model, "--text", text, "--keep-matrices", 0, "--overwrite")
+    assert again.exit_code == 0
+    left = sorted(path.name for path in (model / "analysis" / "figures").iterdir())
+    assert left == [
+        f"{name}.{kind}"
+        for name in ("distance_by_window", "mass_by_offset")
+        for kind in ("png", "svg")
+    ]
+
+
+def test_writes_where_it_is_told(model: Path, text: Path, tmp_path: Path) -> None:
+    done = run(model, "--text", text, "--out", tmp_path / "here", "--keep-matrices", 0,
+               "--fit-sentences", 0)  # fmt: skip
+    assert done.exit_code == 0
+    assert (tmp_path / "here" / "report.html").is_file()
+
+
+def test_help_names_the_units_and_the_files() -> None:
+    done = run("--help")
+    assert "heads.csv" in done.output
+    assert "--keep-matrices" in done.output

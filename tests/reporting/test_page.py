@@ -1,0 +1,193 @@
+"""The report page and its figures: whole, self-contained, explained, bounded."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+import pytest
+import random_models
+from planted_layers import stochastic
+from random_models import PAIRS, tokenizer
+
+from attnlab.errors import InputError
+from attnlab.heads.keeping import load_matrices
+from attnlab.reporting.analysis_folder import refuse_finished, write_analysis
+from attnlab.reporting.canvas import INK, svg
+from attnlab.reporting.columns import column
+from attnlab.reporting.heatmaps import draw_heads, short
+from attnlab.reporting.page import PageFigure, Section, page_table, render_page
+from attnlab.studies.analysis import Analysis, analyze
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Reader(HTMLParser):
+    """Ids, outside references, and whether every element is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open, self.ids, self.references, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attributes) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            if name in {"src", "href", "xlink:href", "srcset", "data"}:
+                self.references.append(value)
+
+    def handle_startendtag(self, tag, attributes) -> None:
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data) -> None:
+        self.text.append(data)
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert not reader.open
+    return reader
+
+
+@pytest.fixture(scope="module")
+def analysis() -> Analysis:
+    return analyze((random_models.marian(), tokenizer()), sentences=PAIRS, keep_matrices=1)
+
+
+@pytest.fixture(scope="module")
+def folder(analysis: Analysis, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "analysis"
+    write_analysis(analysis, folder, title="Heads of <b>a model</b>")
+    return folder
+
+
+def test_the_folder_holds_what_the_design_names(folder: Path, analysis: Analysis) -> None:
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "heads.csv", "head_distances.csv", "fits.csv", "matrices.safetensors", "figures", "report.html",
+    }  # fmt: skip
+    figures = {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert figures == {path.stem for path in (folder / "figures").glob("*.png")}
+    assert figures == {"mass_by_offset", "distance_by_window"} | {
+        f"heads_sentence0_{site}_layer{n}"
+        for site, layers in (("encoder", 2), ("decoder", 3), ("cross", 3))
+        for n in range(layers)
+    }
+    pd.testing.assert_frame_equal(pd.read_csv(folder / "heads.csv"), analysis.heads, rtol=1e-12)
+    assert len(pd.read_csv(folder / "fits.csv")) == len(analysis.fits)
+    assert list(load_matrices(folder / "matrices.safetensors").matrices) == list(
+        analysis.matrices.matrices
+    )
+
+
+def test_the_page_needs_nothing_else(folder: Path) -> None:
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    reader = read(page)
+    assert all(ref.startswith(("#", "data:image/png")) for ref in reader.references)
+    targets = {ref[1:] for ref in reader.references if ref.startswith("#")}
+    assert targets <= set(reader.ids)
+    assert len(reader.ids) == len(set(reader.ids)), "figures share identifiers"
+    assert not re.search(r"@import|url\((?!#)|<script", page)
+
+
+def test_the_page_says_what_the_run_was_and_what_to_beware_of(
+    folder: Path, analysis: Analysis
+) -> None:
+    text = " ".join(read((folder / "report.html").read_text(encoding="utf-8")).text)
+    for value in analysis.about.values():
+        assert value in text
+    for warning in analysis.warnings:
+        assert warning in text
+    assert "Heads of <b>a model</b>" in text, "the title is text, not markup"
+    assert "4 MiB" in text
+
+
+def test_every_column_shown_is_explained(folder: Path) -> None:
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    headings = re.findall(r'<th scope="col" title="([^"]+)">([^<]+)</th>', page)
+    assert len(headings) > 15
+    for meaning, heading in headings:
+        assert f"<dt>{heading}</dt><dd>{meaning}</dd>" in page
+
+
+def test_figures_beyond_the_budget_are_named() -> None:
+    figures = tuple(PageFigure(f"figure{n}", f"<svg>{'x' * 60_000}</svg>", "c") for n in range(4))
+    section = Section("s", "S", "t", figures=figures)
+    page = render_page("T", {}, [], [section], most_bytes=200_000)
+    assert len(page.encode()) <= 200_000
+    assert page.count("<svg>") == 2
+    assert "figure2, figure3" in page
+
+
+def test_the_ink_of_figures_follows_the_page() -> None:
+    figure = PageFigure("one", f'<svg><path style="stroke: {INK}"/></svg>', "caption")
+    page = render_page("T", {}, [], [Section("s", "S", "t", figures=(figure,))])
+    assert 'stroke: currentColor"' in page
+
+
+def test_missing_numbers_are_empty_cells_and_unknown_columns_are_refused() -> None:
+    frame = pd.DataFrame({"head_name": ["encoder.0.0"], "mean_offset": [float("nan")]})
+    assert page_table(frame, ["head_name", "mean_offset"]).rows == (("encoder.0.0", ""),)
+    with pytest.raises(KeyError):
+        page_table(frame.assign(new=1), ["new"])
+
+
+def test_every_column_of_the_heads_is_explained(analysis: Analysis) -> None:
+    for name in analysis.heads:
+        if not name.startswith("rows_seeing_"):
+            assert len(column(name).meaning) > 10
+
+
+def test_offset_columns_say_where() -> None:
+    assert "2 tokens back" in column("mass_at_offset_-2").meaning
+    assert "1 token ahead" in column("mass_at_offset_1").meaning
+    assert column("mass_at_offset_0").heading == "at 0"
+
+
+def test_a_heat_map_names_every_token_and_is_the_same_each_time() -> None:
+    before = dict(mpl.rcParams)
+    tokens = ["<s>", "▁the", "Ġcat", "internationalisation", "&", "▁ναί", "</s>"]
+    draw = lambda: draw_heads(  # noqa: E731
+        stochastic(8, 7, 7), tokens, tokens, title="Sentence 0", names=[f"h{n}" for n in range(8)]
+    )
+    element = svg(draw(), "one")
+    assert element == svg(draw(), "one")
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", element)
+    for label in ("&lt;s&gt;", "_the", "_cat", "intern…ation", "&amp;", "_ναί", "&lt;/s&gt;"):
+        assert texts.count(label) == 16, label
+    assert dict(mpl.rcParams) == before
+
+
+def test_labels_do_not_touch() -> None:
+    """Room a token is at least the height of its label, on both axes."""
+    tokens = [f"token{n}" for n in range(40)]
+    figure = draw_heads(stochastic(2, 40, 40), tokens, tokens, title="t", names=["a", "b"])
+    axes = figure.axes[0]
+    box = axes.get_window_extent()
+    size = axes.get_xticklabels()[0].get_fontsize() * figure.dpi / 72
+    assert min(box.width, box.height) / 40 >= size
+
+
+def test_short_labels() -> None:
+    assert short("twelve_chars") == "twelve_chars"
+    assert len(short("x" * 99)) == 12
+
+
+def test_a_finished_analysis_is_not_replaced_unasked(tmp_path: Path) -> None:
+    refuse_finished(tmp_path / "new", overwrite=False)
+    (tmp_path / "report.html").write_text("done")
+    with pytest.raises(InputError, match="add --overwrite"):
+        refuse_finished(tmp_path, overwrite=False)
+    refuse_finished(tmp_path, overwrite=True)
+    with pytest.raises(InputError, match="is a file"):
+        refuse_finished(tmp_path / "report.html", overwrite=True)
