@@ -36,13 +36,13 @@ PAIRS = [
 ]
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
+def tokenizer(specials: list[str] = SPECIALS) -> PreTrainedTokenizerFast:
     """Words, `<s>` and `</s>` around them."""
-    vocabulary = {word: number for number, word in enumerate(SPECIALS + WORDS)}
+    vocabulary = {word: number for number, word in enumerate(specials + WORDS)}
     inner = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     inner.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+        single="<s> $A </s>", special_tokens=[(mark, vocabulary[mark]) for mark in ("<s>", "</s>")]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=inner,

@@ -136,10 +136,7 @@ def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
         Sentence(number, tuple(ids), target)
         for number, (ids, target) in enumerate(zip(sources, targets, strict=True))
     ]
-    limit = min(
-        getattr(model.config, "max_position_embeddings", None) or 2**31,
-        source_tokenizer.model_max_length,
-    )
+    limit = min(_positions(model.config), source_tokenizer.model_max_length)
     vocabulary = Vocabulary(source_tokenizer)
     usable, dropped = _usable(sentences, limit, vocabulary)
     if not usable:
@@ -153,6 +150,13 @@ def _decoder_input(ids: Sequence[int], start: int | None) -> tuple[int, ...]:
     if start is None or (ids and ids[0] == start):
         return tuple(ids[:-1])
     return (start, *ids[:-1])
+
+
+def _positions(config: Any) -> int:
+    """How many tokens a model has positions for; sinusoidal ones never end."""
+    if getattr(config, "positions", None) == "learned":
+        return int(config.max_positions)
+    return int(getattr(config, "max_position_embeddings", None) or 2**31)
 
 
 def _usable(
