@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-CHUNK_LOGITS = 1 << 20
+CHUNK_LOGITS = 1 << 22
 
 
 def plain_cross_entropy(
