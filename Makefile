@@ -15,7 +15,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: install  ## train, capture, fit and report on the embedded corpus
-	$(RUN)attnlab demo
+	$(RUN)attnlab demo --overwrite
 
 test: install  ## every test, with coverage
 	$(RUN)python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90

@@ -50,3 +50,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("../shared/data is not on this machine")
     return folder
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained run directory, made once; tests read it and leave it as it is."""
+    from small_run import small_settings
+
+    from attnlab.translation.training import train
+
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    train(folder, small_settings(), command="attnlab train small")
+    return folder

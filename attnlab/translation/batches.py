@@ -9,12 +9,15 @@ import torch
 from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset, Sampler
 
 from attnlab.translation.configuration import IGNORED_LABEL, PAD
 
-Pair = tuple[Int[Tensor, " source"], Int[Tensor, " target"]]
+LENGTH_STEP = 4
+PAIR_STEP = 8
+Pair = tuple[Int[Tensor, " _"], Int[Tensor, " _"]]
 
 
 class TokenPairs(Dataset[Pair]):
@@ -56,9 +59,11 @@ class LengthGroupedBatches(Sampler[list[int]]):
 
     Pairs are sorted by target and source length, ties at random, and cut greedily so that pairs x
     longest target and pairs x longest source both stay within `batch_tokens` (one pair that alone
-    is longer makes a batch). The cuts depend on lengths only, so every epoch has the same number
-    of batches; the members of a batch among equals, and the order of batches, change with
-    `set_epoch`. Draws come from a generator of its own.
+    is longer makes a batch). Lengths count in steps of 4 and pairs in steps of 8, so that few
+    different sizes occur: a matrix product of a new size is compiled and kept by oneDNN. The cuts
+    depend on lengths only, so every epoch has the same number of batches; the members of a batch
+    among equals, and the order of batches, change with `set_epoch`. Draws come from a generator of
+    its own.
     """
 
     def __init__(
@@ -98,28 +103,40 @@ class LengthGroupedBatches(Sampler[list[int]]):
 
 def _cuts(source: NDArray[np.int64], target: NDArray[np.int64], batch_tokens: int) -> list[int]:
     """Where batches begin and end in a sorted sequence of lengths."""
+    padded = -np.maximum(source, target) // LENGTH_STEP * -LENGTH_STEP
     cuts = [0]
     longest = 0
-    for place, pair_length in enumerate(np.maximum(source, target)):
-        longest = max(longest, int(pair_length))
-        if longest * (place - cuts[-1] + 1) > batch_tokens and place > cuts[-1]:
-            cuts.append(place)
-            longest = int(pair_length)
+    for place, pair_length in enumerate(padded.tolist()):
+        longest = max(longest, pair_length)
+        pairs = place - cuts[-1]
+        if pairs and pairs + 1 > _most_pairs(longest, batch_tokens):
+            # Longer pairs lower the limit while a batch fills; only whole steps of pairs are kept.
+            keep = pairs // PAIR_STEP * PAIR_STEP or pairs
+            cuts.append(cuts[-1] + keep)
+            longest = int(padded[cuts[-1] : place + 1].max())
     if len(source):
         cuts.append(len(source))
     return cuts
 
 
+def _most_pairs(longest: int, batch_tokens: int) -> int:
+    most = batch_tokens // longest
+    return most // PAIR_STEP * PAIR_STEP or max(most, 1)
+
+
 @dataclass(frozen=True)
 class Collator:
-    """Pads pairs to the longest of their batch: what `TranslationModel.forward` takes."""
+    """Pads pairs to the longest of their batch, in steps of 4: what `TranslationModel.forward` takes."""
 
     def __call__(self, pairs: Sequence[Pair]) -> dict[str, Tensor]:
         """Source ids, the attention mask that is 1 at real tokens, and labels with -100 as padding."""
-        source = pad_sequence([pair[0] for pair in pairs], batch_first=True, padding_value=PAD)
-        labels = pad_sequence(
-            [pair[1] for pair in pairs], batch_first=True, padding_value=IGNORED_LABEL
-        )
+        source = _padded([pair[0] for pair in pairs], PAD)
+        labels = _padded([pair[1] for pair in pairs], IGNORED_LABEL)
         lengths = torch.tensor([len(pair[0]) for pair in pairs])
         visible = torch.arange(source.shape[1]) < lengths[:, None]
         return {"input_ids": source, "attention_mask": visible.long(), "labels": labels}
+
+
+def _padded(rows: list[Tensor], value: int) -> Tensor:
+    together = pad_sequence(rows, batch_first=True, padding_value=value)
+    return pad(together, (0, -together.shape[1] % LENGTH_STEP), value=value)

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 CHUNK_LOGITS = 1 << 22
+ROW_MULTIPLE = 256
 
 
 def plain_cross_entropy(
@@ -87,28 +88,34 @@ def _in_chunks(
     e / sum(e) - (1 - smoothing) onehot - smoothing / V. Its three parts are multiplied out
     separately, so that the large matrix e is written once and read by the products only.
     """
-    even = smoothing / types.shape[0]
-    rest = 1 - smoothing
+    even, rest, count = smoothing / types.shape[0], 1 - smoothing, len(states)
     types_sum = types.to(exact).sum(0)
     total = torch.zeros((), dtype=exact, device=states.device)
     states_gradient = torch.empty(states.shape, dtype=exact, device=states.device)
     types_gradient = torch.zeros(types.shape, dtype=exact, device=types.device)
-    for rows in torch.arange(len(states)).split(max(1, CHUNK_LOGITS // types.shape[0])):
-        part = slice(int(rows[0]), int(rows[-1]) + 1)
-        state, right = states[part], target[part]
+    rows = max(1, CHUNK_LOGITS // types.shape[0])
+    for start in range(0, count, rows):
+        part = slice(start, min(start + rows, count))
+        state = _padded(states[part], min(rows, ROW_MULTIPLE))
+        real = slice(0, part.stop - start)
         logits = (state @ types.T).to(exact)
-        chosen = logits.gather(-1, right[:, None]).squeeze(-1)
+        chosen = logits[real].gather(-1, target[part, None])
         highest = logits.amax(-1, keepdim=True)
         powers = logits.sub_(highest).exp_()
         norm = powers.sum(-1, keepdim=True)
-        total += (norm.log() + highest).sum() - rest * chosen.sum()
+        total += (norm.log() + highest)[real].sum() - rest * chosen.sum()
         total -= even * (state.to(exact) @ types_sum).sum()
         if gradients:
             powers = powers.to(types.dtype)
-            states_gradient[part] = (powers @ types).to(exact) / norm
+            states_gradient[part] = ((powers @ types).to(exact) / norm)[real]
             types_gradient += powers.T @ (state.to(exact) / norm).to(types.dtype)
     if gradients:
         states_gradient -= rest * types.to(exact)[target] + even * types_sum
         types_gradient.index_add_(0, target, states.to(exact), alpha=-rest)
         types_gradient -= even * states.to(exact).sum(0)
     return total, states_gradient, types_gradient
+
+
+def _padded(states: Tensor, multiple: int) -> Tensor:
+    """Rows of zeros added up to a multiple: a product of a new size is compiled and kept by oneDNN."""
+    return F.pad(states, (0, 0, 0, -len(states) % multiple))

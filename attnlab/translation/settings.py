@@ -112,14 +112,43 @@ def settings_from(values: dict[str, Any]) -> RunSettings:
         if section not in sections:
             msg = f"There is no settings section '{section}'; choose from: {', '.join(sections)}."
             raise InputError(msg)
-        kind = sections[section]
-        known = [part.name for part in dataclasses.fields(kind)]  # type: ignore[arg-type]
-        unknown = [key for key in keys if key not in known]
-        if unknown:
-            msg = f"There is no setting '{section}.{unknown[0]}'; choose from: {', '.join(known)}."
+        if not isinstance(keys, dict):
+            msg = f"The settings section '{section}' holds keys and values, not {keys!r}."
             raise InputError(msg)
+        kind = sections[section]
+        known = {part.name: part.type for part in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        for key, value in keys.items():
+            if key not in known:
+                names = ", ".join(known)
+                msg = f"There is no setting '{section}.{key}'; choose from: {names}."
+                raise InputError(msg)
+            _refuse_wrong_kind(f"{section}.{key}", value, known[key])
         chosen[section] = kind(**keys)  # type: ignore[operator]
     return RunSettings(**chosen)
+
+
+KINDS = {
+    bool: ("true or false", (bool,)),
+    int: ("a whole number", (int,)),
+    float: ("a number", (int, float)),
+    str: ("a text", (str,)),
+}
+
+
+def _refuse_wrong_kind(path: str, value: Any, kind: Any) -> None:
+    """Raises InputError where JSON or TOML brought a value of another kind than the field's."""
+    if kind == int | None:
+        if value is None:
+            return
+        kind = int
+    if kind not in KINDS:
+        name, allowed = "a table of texts", isinstance(value, dict)
+    else:
+        name, types = KINDS[kind]
+        allowed = isinstance(value, types) and (kind is bool or not isinstance(value, bool))
+    if not allowed:
+        msg = f"The setting '{path}' is {name}, not {value!r}."
+        raise InputError(msg)
 
 
 def refuse_impossible_optimizer(settings: OptimizerSettings) -> None:

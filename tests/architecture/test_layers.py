@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attnlab"
 LAYERS = ["matrices", "attention", "translation", "heads", "studies", "reporting", "cli"]
 FOUNDATION = {"attnlab", "attnlab.errors", "attnlab.files"}
-LIGHT = {"attnlab", "typer", "rich"} | sys.stdlib_module_names
+LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 

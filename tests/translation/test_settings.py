@@ -1,0 +1,51 @@
+import json
+
+import pytest
+
+from attnlab.errors import InputError
+from attnlab.translation.settings import (
+    OptimizerSettings,
+    RunSettings,
+    refuse_impossible_optimizer,
+    settings_from,
+)
+
+
+def test_settings_survive_json() -> None:
+    settings = settings_from({"model": {"attention": {"encoder": "band(window=2)"}}})
+    assert settings_from(json.loads(json.dumps(settings.as_dict()))) == settings
+
+
+def test_nothing_given_is_the_default() -> None:
+    assert settings_from({}) == RunSettings()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"modell": {}}, "no settings section 'modell'; choose from: corpus, tokenizer"),
+        ({"model": {"head": 3}}, "no setting 'model.head'; choose from: dim, heads"),
+        ({"model": {"heads": "eight"}}, "'model.heads' is a whole number, not 'eight'"),
+        ({"model": {"dropout": True}}, "'model.dropout' is a number, not True"),
+        ({"corpus": {"lowercase": 1}}, "'corpus.lowercase' is true or false, not 1"),
+        ({"model": 3}, "section 'model' holds keys"),
+    ],
+)
+def test_unknown_keys_and_wrong_kinds_are_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        settings_from(values)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs must be above 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be above 0"),
+        ({"schedule": "steps"}, "schedule is one of inverse_sqrt, linear, cosine"),
+        ({"best": "chrf"}, "best is one of bleu, loss"),
+        ({"precision": "fp16"}, "precision is one of auto, bf16, fp32"),
+    ],
+)
+def test_impossible_training_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        refuse_impossible_optimizer(OptimizerSettings(**options))
