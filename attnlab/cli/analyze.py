@@ -70,17 +70,16 @@ def analyze(
     Writes heads.csv, head_distances.csv, fits.csv, matrices.safetensors, figures/ and report.html.
     """
     from rich.console import Console
-    from transformers.utils.logging import disable_progress_bar
 
     from attnlab.reporting.analysis_folder import refuse_finished, write_analysis
     from attnlab.studies.analysis import analyze as analyze_source
     from attnlab.studies.sources import parse_sites
+    from attnlab.translation.quiet import quiet
 
     folder = out or (Path(source) / "analysis" if Path(source).is_dir() else Path("analysis"))
     refuse_finished(folder, overwrite=overwrite)
     console = Console()
-    disable_progress_bar()
-    with progress_bars() as tell:
+    with quiet(), progress_bars() as tell:
         analysis = analyze_source(
             source,
             sentences=sentences,

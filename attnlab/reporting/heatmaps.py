@@ -20,6 +20,8 @@ _COLOURS = LinearSegmentedColormap.from_list(
 _SCALE = PowerNorm(0.5, vmin=0.0, vmax=1.0)
 _MARKS = str.maketrans({"▁": "_", "Ġ": "_", "Ċ": "\\n"})
 MOST_COLUMNS = 4
+# Inches that the report page has in full width.
+_PAGE_WIDTH = 12.4
 # Inches of a character of a label.
 _CHARACTER = 0.068
 LONGEST_LABEL = 12
@@ -46,9 +48,9 @@ def draw_heads(
     width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
     left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))
     below = 0.06 + _CHARACTER * max(map(len, map(short, keys)))
-    columns = min(len(names), MOST_COLUMNS)
-    rows = math.ceil(len(names) / columns)
     step_x, step_y, top = width + left + 0.12, height + below + 0.38, 0.4
+    columns = _columns(len(names), step_x)
+    rows = math.ceil(len(names) / columns)
     with style():
         figure = blank(max(columns * step_x + 0.1, 6.6), top + rows * step_y + 0.55)
         figure.text(0.012, 1 - 0.24 / figure.get_figheight(), title, va="center", fontsize=11)
@@ -64,6 +66,13 @@ def draw_heads(
             axes.set_title(name, loc="left", pad=4)
         _draw_scale(figure, left, top + rows * step_y + 0.12)
     return figure
+
+
+def _columns(panels: int, step: float) -> int:
+    """As many panels side by side as a page is wide, in full rows where that is possible."""
+    most = max(1, min(panels, MOST_COLUMNS, int(_PAGE_WIDTH / step)))
+    whole = [count for count in range(most, 1, -1) if panels % count == 0]
+    return whole[0] if whole else most
 
 
 def _draw_one(

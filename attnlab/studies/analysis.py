@@ -159,6 +159,7 @@ def _about(
     described = {
         "Source": type(model).__name__ if isinstance(source, tuple) else str(source),
         "Model": f"{type(model).__name__}, {parameters:,} parameters",
+        **subject.details,
         "Layers": layers,
         "Sentences": f"{passage.sentences} from {subject.origin}",
         "Matrices kept": f"{kept} sentences",

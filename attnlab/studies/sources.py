@@ -1,13 +1,15 @@
 """What can be analyzed, told apart by what it is on disk: a run, a transformers model."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from attnlab.errors import InputError
 from attnlab.heads.batches import Text
 from attnlab.heads.taps import SITES, Site
+from attnlab.translation.corpus import load_corpus
+from attnlab.translation.run import Run, is_run, load
 
 
 @dataclass(frozen=True)
@@ -19,17 +21,14 @@ class Subject:
         tokenizer: its tokenizer, or an object with tokenizers `.source` and `.target`.
         texts: sentences, or pairs (source, target).
         origin: where the texts come from, in words.
+        details: how the model came about, in words, by heading.
     """
 
     model: Any
     tokenizer: Any
     texts: tuple[Text, ...]
     origin: str
-
-
-def is_run(source: str | Path) -> bool:
-    """Whether `source` is a folder that `attnlab train` wrote."""
-    return (Path(source) / "settings.json").is_file()
+    details: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_subject(
@@ -52,45 +51,51 @@ def load_subject(
     Raises:
         InputError: no such model, or no sentences for it.
     """
-    given = None if isinstance(sentences, int) else tuple(sentences)
     if isinstance(sentences, int) and sentences < 1:
         msg = f"The number of sentences must be at least 1, not {sentences}."
         raise InputError(msg)
-    run = None
-    if is_run(source):
-        from attnlab.translation.run import load
-
-        run = load(Path(source))
-        model, tokenizer = run.model, run.tokenizers
+    run = load(source) if is_run(source) else None
+    if run is None and isinstance(sentences, int) and text is None and corpus is None:
+        msg = (
+            f"{source} is no run of attnlab and brings no sentences; "
+            "add --text FILE (a sentence on each line) or --corpus NAME."
+        )
+        raise InputError(msg)
+    if run is None:
+        (model, tokenizer), details = _load_transformers(source), {}
     else:
-        if given is None and text is None and corpus is None:
-            msg = (
-                f"{source} is no run of attnlab and brings no sentences; "
-                "add --text FILE (a sentence on each line) or --corpus NAME."
-            )
-            raise InputError(msg)
-        model, tokenizer = _load_transformers(source)
+        model, tokenizer, details = run.model, run.tokenizers, _history(run)
     if isinstance(sentences, int):
-        texts, origin = _texts(run, text, corpus, pair)
-        return Subject(model, tokenizer, texts(sentences), origin)
-    return Subject(model, tokenizer, tuple(sentences), "sentences handed in")
+        texts, origin = _texts(run, text, corpus, pair, sentences)
+        return Subject(model, tokenizer, texts, origin, details)
+    return Subject(model, tokenizer, tuple(sentences), "sentences handed in", details)
+
+
+def _history(run: Run) -> dict[str, str]:
+    """How the run came about, in words."""
+    chosen, trained = run.settings, run.metrics()
+    corpus, pairs = run.record["corpus"], run.record["corpus"]["pairs"]
+    scores = [line["validation_bleu"] for line in trained if "validation_bleu" in line]
+    mechanisms = {f"{site}: {name}" for site, name in run.model.config.attention.items()}
+    return {
+        "Trained on": f"{pairs['train']:,} pairs of {corpus['name']} ({chosen.corpus.pair}), "
+        f"seed {chosen.optimizer.seed}, checksum {corpus['checksum'][:12]}",
+        "Attention": ", ".join(sorted(mechanisms)),
+        "Best validation BLEU": f"{max(scores):.1f}" if scores else "",
+    }
 
 
 def _texts(
-    run: Any, text: Path | None, corpus: str | None, pair: str
-) -> tuple[Callable[[int], tuple[Text, ...]], str]:
-    """The first so many texts of a file, a corpus or the run's own corpus, and their origin."""
+    run: Run | None, text: Path | None, corpus: str | None, pair: str, count: int
+) -> tuple[tuple[Text, ...], str]:
+    """The first texts of a file, a corpus or the run's own corpus, and their origin in words."""
     if text is not None:
-        lines = read_texts(text)
-        return lambda count: lines[:count], str(text)
+        return read_texts(text)[:count], str(text)
     if corpus is None and run is not None:
         own = run.corpus()
-        return lambda count: _pairs(own.test, count), f"the test part of {own.name}"
-    from attnlab.translation.corpus import load_corpus
-
+        return _pairs(own.test, count), f"the test part of {own.name}"
     name = corpus or "embedded"
-    part = load_corpus(name, pair=pair).test
-    return lambda count: _pairs(part, count), f"the test part of {name} ({pair})"
+    return _pairs(load_corpus(name, pair=pair).test, count), f"the test part of {name} ({pair})"
 
 
 def read_texts(path: Path) -> tuple[Text, ...]:

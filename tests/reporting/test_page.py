@@ -178,6 +178,17 @@ def test_labels_do_not_touch() -> None:
     assert min(box.width, box.height) / 40 >= size
 
 
+@pytest.mark.parametrize(("tokens", "columns"), [(7, 4), (18, 2), (60, 1)])
+def test_as_many_heads_side_by_side_as_a_page_is_wide(tokens: int, columns: int) -> None:
+    labels = ["word"] * tokens
+    figure = draw_heads(
+        stochastic(8, tokens, tokens), labels, labels, title="t", names=[f"h{n}" for n in range(8)]
+    )
+    tops = [round(axes.get_position().y1, 6) for axes in figure.axes[:8]]
+    assert tops.count(tops[0]) == columns
+    assert figure.get_figwidth() <= 12.6
+
+
 def test_short_labels() -> None:
     assert short("twelve_chars") == "twelve_chars"
     assert len(short("x" * 99)) == 12

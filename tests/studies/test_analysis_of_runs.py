@@ -1,0 +1,77 @@
+"""A run directory as a source: its own sentences, its own history."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnlab.errors import InputError
+from attnlab.files import write_json
+from attnlab.studies.analysis import analyze
+from attnlab.studies.sources import load_subject
+from attnlab.translation.configuration import TranslationConfig
+from attnlab.translation.model import TranslationModel
+from attnlab.translation.run import SETTINGS, corpus_of, new_record
+from attnlab.translation.settings import CorpusSettings, RunSettings
+from attnlab.translation.tokenizer import train_tokenizers
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What training would leave, with an untrained model and separate vocabularies."""
+    folder = tmp_path_factory.mktemp("run")
+    settings = RunSettings(corpus=CorpusSettings(size=300))
+    corpus = corpus_of(settings)
+    tokenizers = train_tokenizers(corpus, kind="word", shared=False)
+    config = TranslationConfig(
+        len(tokenizers.target), len(tokenizers.source), dim=15, heads=5, feed_forward=11,
+        attention={"encoder": "band(window=2)"},
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        TranslationModel(config).save_pretrained(folder)
+    tokenizers.save(folder)
+    write_json(folder / SETTINGS, new_record(settings, corpus, {}, "attnlab train"))
+    return folder
+
+
+def test_a_run_brings_sentences_and_history(run: Path) -> None:
+    found = analyze(run, sentences=11)
+    assert found.about["Sentences"] == "11 from the test part of embedded"
+    assert found.about["Trained on"].startswith("270 pairs of embedded (en-it), seed 0")
+    assert "encoder: band(window=2)" in found.about["Attention"]
+    band = found.fits[(found.fits["site"] == "encoder") & (found.fits["window"] == 2)]
+    assert (band["l1"] == 0).all(), "nothing stands beyond the band that the model has"
+    assert set(found.heads["site"]) == {"encoder", "decoder", "cross"}
+
+
+def test_tokens_of_both_languages_stand_beside_the_matrices(run: Path) -> None:
+    found = analyze(run, sentences=2, keep_matrices=1, fit_sentences=0)
+    subject = load_subject(run, sentences=1)
+    source, target = subject.texts[0]
+    queries, keys = found.matrices.tokens[0, "cross"]
+    assert keys[0] == queries[0] == "<s>"
+    assert keys[-1] == "</s>"
+    assert "</s>" not in queries, "the decoder never reads the end"
+    assert len(keys) == len(subject.tokenizer.source(source)["input_ids"])
+    assert len(queries) == len(subject.tokenizer.target(target)["input_ids"]) - 1
+
+
+def test_other_sentences_for_a_run(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("the cat sleeps\til gatto dorme\n", encoding="utf-8")
+    assert load_subject(run, sentences=9, text=tmp_path / "text").texts == (
+        ("the cat sleeps", "il gatto dorme"),
+    )
+    assert load_subject(run, sentences=["the cat"]).texts == ("the cat",)
+    (tmp_path / "own.tsv").write_text(
+        "".join(f"cat {n}\tgatto {n}\n" for n in range(200)), encoding="utf-8"
+    )
+    own = load_subject(run, sentences=4, corpus=str(tmp_path / "own.tsv"))
+    assert len(own.texts) == 4
+    assert own.origin == f"the test part of {tmp_path / 'own.tsv'} (en-it)"
+
+
+def test_a_damaged_run_is_named(run: Path, tmp_path: Path) -> None:
+    (tmp_path / SETTINGS).write_text("{", encoding="utf-8")
+    with pytest.raises(InputError, match="is damaged"):
+        analyze(tmp_path)
