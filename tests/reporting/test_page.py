@@ -186,7 +186,7 @@ def test_as_many_heads_side_by_side_as_a_page_is_wide(tokens: int, columns: int)
     )
     tops = [round(axes.get_position().y1, 6) for axes in figure.axes[:8]]
     assert tops.count(tops[0]) == columns
-    assert figure.get_figwidth() <= 12.6
+    assert figure.get_figwidth() <= 14.9
 
 
 def test_short_labels() -> None:
