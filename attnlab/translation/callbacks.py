@@ -225,8 +225,13 @@ class ProgressBar(TrainerCallback):
         metrics: dict[str, Any],
         **_: Any,
     ) -> None:
-        """Shows the newest score."""
+        """Shows the newest score; where no bar can be drawn, as a line of its own."""
         self.scores = f"  BLEU {metrics['eval_bleu']:.1f}"
+        if not self.bar.console.is_terminal:
+            self.bar.console.print(
+                f"epoch {state.epoch or 0:.1f}  loss {self.loss:.2f}  validation loss "
+                f"{metrics['eval_loss']:.2f}{self.scores}"
+            )
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
