@@ -26,8 +26,8 @@ def translate(
 ) -> list[str]:
     """Translations in the order of `sentences`.
 
-    Sentences are batched by length. A translation has at most twice the tokens of its source plus
-    10, and at most `max_tokens`; beams are ranked by mean log-probability a token.
+    Sentences are batched by length; a translation does not depend on the others. It has at most
+    `max_tokens` tokens; beams are ranked by mean log-probability a token.
 
     Raises:
         InputError: a sentence is empty or longer than `max_tokens`; the message gives its number.
@@ -48,13 +48,12 @@ def translate(
         padded = tokenizers.source.pad(
             {"input_ids": [encoded[i] for i in batch]}, return_tensors="pt"
         )
-        longest = padded["input_ids"].shape[1]
         written = model.generate(
             padded["input_ids"].to(model.device),
             attention_mask=padded["attention_mask"].to(model.device),
             num_beams=beams,
             do_sample=False,
-            max_length=min(max_tokens, 2 * longest + 10),
+            max_length=max_tokens,
             early_stopping=beams > 1,
         )
         texts = tokenizers.target.batch_decode(written, skip_special_tokens=True)

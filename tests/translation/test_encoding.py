@@ -23,9 +23,9 @@ def test_columns(shared: bool, untouched_randomness: None) -> None:
     corpus = corpus_of_lengths()
     tokenizers = train_tokenizers(corpus, kind="word", shared=shared)
     # beartype draws from Python's own generator in tests, so that one cannot be compared here.
-    before = np.random.get_state()[1].copy()  # noqa: NPY002 - the global one
+    before = np.random.get_state()[1].copy()
     encoded = encode_corpus(corpus, tokenizers, max_tokens=15)
-    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002 - the global one
+    assert (np.random.get_state()[1] == before).all()
     assert encoded.dropped == {"train": 0, "validation": 0, "test": 0}
     for split in ("train", "validation", "test"):
         original, coded = getattr(corpus, split), getattr(encoded, split)

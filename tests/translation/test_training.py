@@ -1,0 +1,313 @@
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_run import SETTINGS, small_settings
+from transformers import TrainerCallback
+
+import attnlab
+from attnlab.errors import AttnlabError, InputError
+from attnlab.translation import trainer as trainer_module
+from attnlab.translation.callbacks import Metrics
+from attnlab.translation.model import TranslationModel
+from attnlab.translation.randomness import seeded
+from attnlab.translation.run import load, read_record
+from attnlab.translation.training import last_complete_checkpoint, resume, train
+from attnlab.translation.translating import score_run, translate
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file below the folder with its bytes."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def copied_run(small_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small_run, tmp_path / "copy"))
+
+
+def test_a_run_holds_what_the_design_says(small_run: Path) -> None:
+    names = {path.name for path in small_run.iterdir()}
+    assert names >= {
+        "config.json",
+        "settings.json",
+        "tokenizer.json",
+        "token_counts.json",
+        "model.safetensors",
+        "metrics.jsonl",
+        "checkpoints",
+    }
+    assert not [path for path in small_run.rglob("*") if path.name.endswith(("args.bin", ".pkl"))]
+
+
+def test_metrics_have_a_line_an_epoch(small_run: Path) -> None:
+    rows = load(small_run).metrics()
+    assert [row["epoch"] for row in rows] == [1.0, 2.0]
+    assert rows[1]["training_loss"] < rows[0]["training_loss"]
+    assert all(row["validation_loss"] > 0 and row["target_tokens_per_second"] > 0 for row in rows)
+    assert rows[0]["bleu_signature"].startswith("nrefs:1|")
+
+
+def test_the_record_tells_how_to_repeat_the_run(small_run: Path) -> None:
+    record = read_record(small_run)
+    assert record["settings"]["model"]["heads"] == SETTINGS["model"]["heads"]
+    assert record["command"] == "attnlab train small"
+    assert sum(record["corpus"]["pairs"].values()) == SETTINGS["corpus"]["size"]
+    assert set(record["corpus"]["dropped_over_max_tokens"]) == {"train", "validation", "test"}
+    assert record["versions"]["torch"] == torch.__version__
+
+
+def test_the_same_seed_gives_the_same_weights_and_leaves_the_random_state(
+    small_run: Path, tmp_path: Path, untouched_randomness: None
+) -> None:
+    train(tmp_path / "again", small_settings())
+    first, again = (load_file(run / "model.safetensors") for run in (small_run, tmp_path / "again"))
+    for name, weight in first.items():
+        assert torch.equal(weight, again[name]), name
+
+
+def test_the_best_checkpoint_becomes_the_model(small_run: Path) -> None:
+    run = load(small_run)
+    best = max(run.metrics(), key=lambda row: row["validation_bleu"])
+    kept = run.folder / "checkpoints" / f"checkpoint-{best['step']}" / "model.safetensors"
+    for name, weight in load_file(kept).items():
+        assert torch.equal(weight, load_file(small_run / "model.safetensors")[name]), name
+
+
+def test_public_load_gives_model_tokenizers_and_corpus(small_run: Path) -> None:
+    run = attnlab.load(small_run)
+    assert not run.model.training
+    assert run.corpus().checksum == run.record["corpus"]["checksum"]
+    written = translate(run.model, run.tokenizers, ["Maria sleeps.", "I see her."], beams=2)
+    assert len(written) == 2
+
+
+def test_translations_keep_the_order_of_sentences(small_run: Path) -> None:
+    run = load(small_run)
+    # An early model seldom ends a sentence: the limit decides, and must be each sentence's own.
+    sentences = ["Maria sleeps in the old museum now.", "I see her.", "He does not sleep today."]
+    together = translate(run.model, run.tokenizers, sentences, beams=1)
+    alone = [translate(run.model, run.tokenizers, [text], beams=1)[0] for text in sentences]
+    assert together == alone
+
+
+@pytest.mark.parametrize(
+    ("sentences", "options", "message"),
+    [
+        (["fine", "  "], {}, "Sentence 2 is empty"),
+        (["word " * 60], {"max_tokens": 20}, "Sentence 1 has .* tokens, more than the limit of 20"),
+        (["fine"], {"beams": 0}, "beams must be 1"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused(
+    small_run: Path, sentences: list[str], options: dict[str, int], message: str
+) -> None:
+    run = load(small_run)
+    with pytest.raises(InputError, match=message):
+        translate(run.model, run.tokenizers, sentences, **options)
+
+
+def test_scores_name_their_part(small_run: Path) -> None:
+    scores, texts = score_run(load(small_run), split="validation", beams=1)
+    assert scores["split"] == "validation"
+    assert scores["sentences"] == len(texts) > 0
+    with pytest.raises(InputError, match="choose from: train, validation, test"):
+        score_run(load(small_run), split="dev")
+
+
+def test_an_existing_run_is_not_touched(small_run: Path) -> None:
+    before = snapshot(small_run)
+    with pytest.raises(InputError, match="add --resume to go on, or --overwrite"):
+        train(small_run, small_settings())
+    assert snapshot(small_run) == before
+
+
+def test_a_folder_of_something_else_is_not_touched_even_with_overwrite(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="not a run directory"):
+        train(tmp_path, small_settings(), overwrite=True)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_bad_setting_is_found_before_overwriting(copied_run: Path) -> None:
+    before = snapshot(copied_run)
+    with pytest.raises(InputError, match="3 heads do not divide"):
+        train(copied_run, small_settings(model={"heads": 3}), overwrite=True)
+    with pytest.raises(InputError, match="no corpus|There is no"):
+        train(copied_run, small_settings(corpus={"name": "./absent", "size": None}), overwrite=True)
+    assert snapshot(copied_run) == before
+
+
+def test_overwrite_starts_anew(copied_run: Path) -> None:
+    trained = train(copied_run, small_settings(optimizer={"epochs": 1}), overwrite=True)
+    assert [row["epoch"] for row in trained.metrics] == [1.0]
+
+
+class PressesControlC(TrainerCallback):
+    """Sends the signal of Ctrl-C after a number of steps."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_begin(self, args: object, state: object, control: object, **_: object) -> None:
+        if state.global_step == self.step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupted_run_is_usable_and_goes_on_to_the_same_end(
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "interrupted"
+    original = Metrics.on_train_begin
+
+    def press(self: Metrics, args: object, state: object, control: object, **rest: object) -> None:
+        original(self, args, state, control, **rest)
+        self.press = PressesControlC(3)
+
+    def step(self: Metrics, args: object, state: object, control: object, **rest: object) -> None:
+        self.press.on_step_begin(args, state, control)
+
+    monkeypatch.setattr(Metrics, "on_train_begin", press)
+    monkeypatch.setattr(Metrics, "on_step_begin", step, raising=False)
+    trained = train(folder, small_settings())
+    monkeypatch.undo()
+    assert trained.interrupted
+    assert load(folder).model is not None
+    assert last_complete_checkpoint(folder).name == "checkpoint-4"
+    went_on = resume(folder)
+    assert not went_on.interrupted
+    whole = load_file(small_run / "model.safetensors")
+    for name, weight in load_file(folder / "model.safetensors").items():
+        torch.testing.assert_close(weight, whole[name], rtol=1e-5, atol=1e-6)
+
+
+def test_resume_can_add_epochs(copied_run: Path) -> None:
+    went_on = resume(copied_run, epochs=3)
+    assert [row["epoch"] for row in went_on.metrics] == [1.0, 2.0, 3.0]
+    assert read_record(copied_run)["settings"]["optimizer"]["epochs"] == 3
+
+
+def test_a_disk_that_fills_up_damages_nothing(
+    copied_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = (copied_run / "model.safetensors").read_bytes()
+    before = last_complete_checkpoint(copied_run)
+
+    def full(self: TranslationModel, folder: str, **_: object) -> None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / "model.safetensors").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(TranslationModel, "save_pretrained", full)
+    with pytest.raises(AttnlabError, match="No space left on device.*--resume"):
+        resume(copied_run, epochs=3)
+    assert (copied_run / "model.safetensors").read_bytes() == model
+    assert last_complete_checkpoint(copied_run) == before
+    assert not [
+        p for p in (copied_run / "checkpoints").iterdir() if p.name not in snapshot_names(before)
+    ]
+
+
+def snapshot_names(checkpoint: Path) -> set[str]:
+    return {path.name for path in checkpoint.parent.iterdir() if (path / "optimizer.pt").exists()}
+
+
+def test_a_half_written_checkpoint_is_passed_over(copied_run: Path) -> None:
+    complete = last_complete_checkpoint(copied_run)
+    half = complete.with_name("checkpoint-9999")
+    half.mkdir()
+    (half / "model.safetensors").write_bytes(b"half")
+    assert last_complete_checkpoint(copied_run) == complete
+
+
+def test_a_loss_that_is_no_number_ends_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> torch.Tensor:
+        return torch.tensor(float("nan"), requires_grad=True)
+
+    monkeypatch.setattr("attnlab.translation.model.chunked_cross_entropy", broken)
+    with pytest.raises(AttnlabError, match="loss became nan at step"):
+        train(tmp_path / "nan", small_settings())
+
+
+def test_a_newer_format_is_refused(copied_run: Path) -> None:
+    record = json.loads((copied_run / "settings.json").read_text())
+    (copied_run / "settings.json").write_text(json.dumps(record | {"format": 2}))
+    for use in (load, resume):
+        with pytest.raises(InputError, match=r"newer attnlab \(format 2.*update attnlab"):
+            use(copied_run)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "x"}'])
+def test_damaged_settings_are_named(copied_run: Path, text: str) -> None:
+    (copied_run / "settings.json").write_text(text)
+    with pytest.raises(InputError, match="settings.json is damaged"):
+        load(copied_run)
+
+
+def test_what_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a run directory"):
+        load(tmp_path)
+
+
+def test_a_run_without_a_model_says_how_to_finish_it(copied_run: Path) -> None:
+    (copied_run / "model.safetensors").unlink()
+    with pytest.raises(AttnlabError, match="attnlab train .* --resume"):
+        load(copied_run)
+
+
+def test_a_changed_corpus_is_noticed(copied_run: Path) -> None:
+    record = json.loads((copied_run / "settings.json").read_text())
+    record["corpus"]["checksum"] = "0" * 64
+    (copied_run / "settings.json").write_text(json.dumps(record))
+    with pytest.raises(AttnlabError, match="checksum differs"):
+        load(copied_run).corpus()
+    with pytest.raises(AttnlabError, match="changed since"):
+        resume(copied_run)
+
+
+def test_separate_vocabularies_and_a_band_in_the_encoder(tmp_path: Path) -> None:
+    settings = small_settings(
+        tokenizer={"shared": False, "kind": "word"},
+        model={"attention": {"encoder": "band(window=2)"}, "norm": "pre", "positions": "learned"},
+        optimizer={"epochs": 1},
+    )
+    train(tmp_path / "run", settings)
+    run = load(tmp_path / "run")
+    assert run.tokenizers.source is not run.tokenizers.target
+    out = run.model(
+        torch.tensor([[2, 5, 6, 7, 8, 3]]), labels=torch.tensor([[5, 3]]), output_attentions=True
+    )
+    assert torch.equal(out.encoder_attentions[0].triu(3), torch.zeros(1, 2, 6, 6))
+
+
+def test_bf16_is_refused_where_the_device_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer_module, "bfloat16_is_native", lambda _: False)
+    with pytest.raises(AttnlabError, match="has no bfloat16; use --precision fp32"):
+        train(tmp_path / "run", small_settings(optimizer={"precision": "bf16"}))
+
+
+def test_seeded_puts_every_random_state_back() -> None:
+    import random
+
+    import numpy as np
+
+    states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    with seeded(5):
+        first = (random.random(), np.random.rand(), float(torch.rand(())))
+    with seeded(5):
+        assert (random.random(), np.random.rand(), float(torch.rand(()))) == first
+    after = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    assert after == states
