@@ -23,23 +23,36 @@ INTERRUPTED = 130
 
 
 def _setting_options() -> Iterator[tuple[str, str, inspect.Parameter]]:
-    """Section, key and command line parameter of every setting; `settings.py` is their one home."""
+    """Section, key and command line parameter of every setting; `settings.py` is their one home.
+
+    An option that was not typed is None, so that it leaves the settings file's value alone.
+    """
     for section in dataclasses.fields(RunSettings):
         for setting in dataclasses.fields(section.default_factory):  # type: ignore[arg-type]
             flag = setting.metadata["flag"] or f"--{setting.name.replace('_', '-')}"
-            kind, default = setting.type, setting.default
-            if default is dataclasses.MISSING:
-                kind, default = list[str] | None, None
+            several = setting.default is dataclasses.MISSING
+            shown = _shown(flag, setting.default)
             option = typer.Option(
-                flag, help=setting.metadata["help"], rich_help_panel=PANELS[section.name]
+                flag,
+                help=setting.metadata["help"] + (f" (default {shown})" if shown else ""),
+                show_default=False,
+                rich_help_panel=PANELS[section.name],
             )
             parameter = inspect.Parameter(
                 flag.split("/")[0].strip("-").replace("-", "_"),
                 inspect.Parameter.KEYWORD_ONLY,
-                default=default,
-                annotation=Annotated[kind, option],
+                default=None,
+                annotation=Annotated[(list[str] if several else setting.type) | None, option],  # type: ignore[operator]
             )
             yield section.name, setting.name, parameter
+
+
+def _shown(flag: str, default: Any) -> str | None:
+    """The default as the help page prints it; a flag by the name that stands for it."""
+    if isinstance(default, bool):
+        names = flag.replace("--", "").split("/")
+        return names[0] if default else (names[1] if len(names) > 1 else None)
+    return None if default in (None, dataclasses.MISSING) else str(default)
 
 
 def _with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -53,7 +66,6 @@ def _with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @_with_setting_options
 def train(
-    context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="The run directory to write.")],
     *,
     settings: Annotated[
@@ -80,7 +92,7 @@ def train(
     from attnlab.translation.training import train as begin
 
     console = Console(stderr=True)
-    typed = {name: value for name, value in options.items() if _was_typed(context, name)}
+    typed = {name: value for name, value in options.items() if value not in (None, [])}
     if resume:
         _refuse_changes(typed, settings, layers, overwrite=overwrite)
         with quiet():
@@ -96,11 +108,6 @@ def train(
                 console=console,
             )
     _report(trained, console)
-
-
-def _was_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _refuse_changes(
@@ -158,14 +165,16 @@ def _report(trained: "Trained", console: "Console") -> None:
     dropped = trained.record["corpus"]["dropped_over_max_tokens"]
     console.print(
         f"Pairs: {', '.join(f'{count:,} {name}' for name, count in pairs.items())}; "
-        f"dropped as too long: {', '.join(f'{count} {name}' for name, count in dropped.items())}."
+        f"dropped as too long: {', '.join(f'{count} {name}' for name, count in dropped.items())}.",
+        soft_wrap=True,
     )
     if trained.metrics:
         best = max(trained.metrics, key=lambda row: row["validation_bleu"])
         console.print(
             f"{trained.parameters:,} parameters, best validation BLEU "
             f"{best['validation_bleu']:.1f} (chrF {best['validation_chrf']:.1f}) "
-            f"at epoch {best['epoch']:g}."
+            f"at epoch {best['epoch']:g}.",
+            soft_wrap=True,
         )
     if trained.interrupted:
         console.print(

@@ -27,7 +27,7 @@ class CorpusSettings:
     pair: str = _option("en-it", "Source and target language.")
     document: int = _option(1, "Join so many consecutive sentences.")
     limit: int | None = _option(None, "Use only the first rows for training.")
-    size: int | None = _option(None, "Pairs of the embedded corpus.  [default: 20000]")
+    size: int | None = _option(None, "Pairs of the embedded corpus (default 20000).")
     lowercase: bool = _option(False, "Lower-case both sides.", "--lowercase")
     max_tokens: int = _option(128, "Pairs with a side longer than this are dropped and counted.")
 

@@ -1,0 +1,264 @@
+"""The program as a user meets it: help, version, errors of one sentence, training and translating."""
+
+import io
+import json
+import re
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from small_run import SETTINGS, write_pairs
+
+from attnlab.cli import train as train_command
+from attnlab.cli.app import main
+from attnlab.translation.settings import settings_from
+
+
+@pytest.fixture
+def attnlab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs the program with these words; returns exit status, standard output and standard error."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["attnlab", *map(str, words)])
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 0
+        else:
+            status = 0
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    sections = (
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+        for name, keys in SETTINGS.items()
+    )
+    path.write_text("\n".join(sections))
+    assert tomllib.loads(path.read_text()) == SETTINGS
+    return path
+
+
+def test_version(attnlab) -> None:
+    status, out, _ = attnlab("--version")
+    assert status == 0
+    assert re.fullmatch(r"attnlab \d+\.\d+\.\d+\n", out)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["demo", "train", "translate", "score", "analyze", "approximate", "corpora"],
+)
+def test_every_option_has_a_help_text(attnlab, command: str) -> None:
+    import typer.main
+
+    from attnlab.cli.app import app
+
+    assert command in attnlab("--help")[1]
+    for option in typer.main.get_command(app).commands[command].params:
+        assert option.help or option.param_type_name == "argument", option.name
+    assert attnlab(command, "--help")[0] == 0
+
+
+def test_train_offers_every_setting_with_its_default(attnlab) -> None:
+    import typer.main
+
+    from attnlab.cli.app import app
+
+    offered = {option.name for option in typer.main.get_command(app).commands["train"].params}
+    for section, key, parameter in train_command._setting_options():
+        assert parameter.name in offered, f"{section}.{key}"
+
+
+def test_typed_options_win_over_the_file(settings_file: Path) -> None:
+    values = train_command._merged(
+        tomllib.loads(settings_file.read_text()),
+        {"heads": 4, "corpus": "x.tsv", "shared": False, "attention": ["cross=band(window=2)"]},
+        layers=3,
+    )
+    settings = settings_from(values)
+    assert settings.model.heads == 4
+    assert settings.model.encoder_layers == settings.model.decoder_layers == 3
+    assert settings.model.dim == SETTINGS["model"]["dim"]
+    assert settings.model.attention == {"cross": "band(window=2)"}
+    assert settings.corpus.name == "x.tsv"
+    assert not settings.tokenizer.shared
+
+
+def test_train_translate_score_and_resume(
+    attnlab, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    status, _, err = attnlab("train", folder, "--settings", settings_file, "--epochs", 1)
+    assert status == 0, err
+    assert "dropped as too long: 0 train" in err
+    assert f"attnlab analyze {folder}" in err
+    record = json.loads((folder / "settings.json").read_text())
+    assert record["settings"]["optimizer"]["epochs"] == 1
+    assert record["command"].startswith(f"attnlab train {folder} --settings")
+
+    status, out, _ = attnlab("translate", folder, "Maria sleeps.", "--beams", 1)
+    assert (status, out.count("\n")) == (0, 1)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("Maria sleeps.\nI see her.\n")
+    status, out, _ = attnlab("translate", folder, "--input", lines, "--beams", 2)
+    assert (status, out.count("\n")) == (0, 2)
+    piped = io.TextIOWrapper(io.BytesIO(b"I see her.\n"))
+    monkeypatch.setattr(sys, "stdin", piped)
+    assert attnlab("translate", folder)[1].count("\n") == 1
+
+    written = tmp_path / "test.txt"
+    status, out, _ = attnlab("score", folder, "--beams", 1, "--out", written)
+    assert status == 0
+    assert json.loads(out)["sentences"] == written.read_text().count("\n")
+
+    status, _, err = attnlab("train", folder, "--resume", "--epochs", 2)
+    assert status == 0
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_an_interrupted_training_says_how_to_go_on(
+    attnlab, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attnlab.translation.callbacks import Interruption
+
+    monkeypatch.setattr(
+        Interruption, "on_train_begin", lambda self, *_, **__: setattr(self, "asked", True)
+    )
+    status, _, err = attnlab("train", tmp_path / "run", "--settings", settings_file)
+    assert status == 130
+    assert f"attnlab train {tmp_path / 'run'} --resume" in err
+
+
+PAIRS = [(f"the cat number {n} sleeps", f"il gatto numero {n} dorme") for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--corpus", "nosuch.tsv"], 2, "nosuch.tsv"),
+        (["--corpus", "empty.tsv"], 2, "empty.tsv"),
+        (["--corpus", "one.tsv"], 2, "one.tsv, line 1"),
+        (["--corpus", "latin.tsv"], 2, "line 2"),
+        (["--corpus", "uneven"], 2, "train"),
+        (["--corpus", "pairs.tsv", "--max-tokens", "3"], 2, "raise --max-tokens"),
+        (["--heads", "7"], 2, "7 heads do not divide"),
+        (["--heads", "17"], 2, "1 to 16 heads"),
+        (["--attention", "band(window=3)"], 2, "names no site"),
+        (["--attention", "encoder=bund"], 2, "no mechanism 'bund'"),
+        (["--settings", "absent.toml"], 2, "no settings file"),
+        (["--settings", "bad.toml"], 2, "not a TOML file"),
+        (["--settings", "unknown.toml"], 2, "no setting 'model.head'"),
+        (["--resume"], 2, "not a run directory"),
+        (["--resume", "--heads", "4"], 2, "--heads cannot be changed"),
+        (["--epochs", "0"], 2, "epochs must be above 0"),
+        (["--tokenizer", "char"], 2, "char"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(
+    attnlab,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    status: int,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path / "pairs.tsv", PAIRS)
+    (tmp_path / "empty.tsv").write_text("")
+    (tmp_path / "one.tsv").write_text("only one column\n")
+    (tmp_path / "latin.tsv").write_bytes(b"one\tuno\nwhy\tperch\xe9\n")
+    (tmp_path / "uneven").mkdir()
+    (tmp_path / "uneven" / "train.en").write_text("a\nb\n")
+    (tmp_path / "uneven" / "train.it").write_text("a\n")
+    (tmp_path / "bad.toml").write_text("[model\n")
+    (tmp_path / "unknown.toml").write_text("[model]\nhead = 3\n")
+    found, out, err = attnlab("train", "run", *words)
+    assert found == status, err
+    assert out == ""
+    assert err.startswith("Error: ")
+    assert message in err.replace("\n", " ")
+    assert "Traceback" not in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_existing_run_is_refused(attnlab, small_run: Path) -> None:
+    status, _, err = attnlab("train", small_run)
+    assert (status, "--overwrite" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["absent", "text"], "not a run directory"),
+        (["RUN", "text", "--input", "x"], "not both"),
+        (["RUN", "--input", "absent.txt"], "Cannot read absent.txt"),
+        (["RUN", "--input", "latin.txt"], "latin.txt is not UTF-8 (line 2)"),
+        (["RUN", "--input", "empty.txt"], "holds no sentence"),
+        (["RUN", " "], "Sentence 1 is empty"),
+        (["RUN", "word " * 99], "more than the limit of 40"),
+        (["RUN", "text", "--beams", "0"], "beams must be 1"),
+    ],
+)
+def test_translate_refuses_bad_input(
+    attnlab,
+    small_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "latin.txt").write_bytes(b"fine\nperch\xe9\n")
+    (tmp_path / "empty.txt").write_text("")
+    named = [small_run if word == "RUN" else word for word in words]
+    status, out, err = attnlab("translate", *named)
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def test_debug_shows_the_traceback(attnlab, tmp_path: Path) -> None:
+    for words in (["--debug", "score", tmp_path], ["score", tmp_path, "--debug"]):
+        status, _, err = attnlab(*words)
+        assert status == 2
+        assert "Traceback" in err
+
+
+def test_a_fault_of_the_program_is_one_sentence_too(
+    attnlab, small_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        msg = "broken inside"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr("attnlab.translation.run.load", broken)
+    status, _, err = attnlab("score", small_run)
+    assert status == 1
+    assert "RuntimeError: broken inside" in err
+    assert "--debug" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_demo_on_a_small_scale(attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnlab.cli import demo as demo_command
+
+    monkeypatch.setattr(demo_command, "SETTINGS", SETTINGS)
+    status, out, err = attnlab("demo", tmp_path / "demo")
+    assert status == 0, err
+    summary = json.loads(out.splitlines()[-1])
+    assert Path(summary["report"]).read_text().startswith("<!doctype html>")
+    assert {"heads.csv", "fits.csv", "matrices.safetensors", "figures", "report.html"} <= {
+        path.name for path in Path(summary["report"]).parent.iterdir()
+    }
+    status, _, err = attnlab("demo", tmp_path / "demo")
+    assert (status, "--overwrite" in err) == (2, True)
+    shutil.rmtree(tmp_path / "demo")
