@@ -175,7 +175,7 @@ class ProgressBar(TrainerCallback):
 
     def __init__(self, metrics: Metrics, console: Console) -> None:
         self.metrics = metrics
-        self.loss = float("nan")
+        self.loss: float | None = None
         self.scores = ""
         self.bar = Progress(
             TextColumn("training"),
@@ -213,7 +213,8 @@ class ProgressBar(TrainerCallback):
         epoch = float(state.epoch or 0.0)
         seconds = self.metrics.clock.seconds
         speed = epoch * self.metrics.target_tokens_per_epoch / seconds if seconds else 0.0
-        status = f"epoch {epoch:.1f}  loss {self.loss:.2f}  {speed:,.0f} tokens/s{self.scores}"
+        loss = "" if self.loss is None else f"  loss {self.loss:.2f}"
+        status = f"epoch {epoch:.1f}{loss}  {speed:,.0f} tokens/s{self.scores}"
         if self.task is not None:
             self.bar.update(self.task, completed=state.global_step, status=status)
 
@@ -229,8 +230,8 @@ class ProgressBar(TrainerCallback):
         self.scores = f"  BLEU {metrics['eval_bleu']:.1f}"
         if not self.bar.console.is_terminal:
             self.bar.console.print(
-                f"epoch {state.epoch or 0:.1f}  loss {self.loss:.2f}  validation loss "
-                f"{metrics['eval_loss']:.2f}{self.scores}"
+                f"epoch {state.epoch or 0:.1f}  validation loss {metrics['eval_loss']:.2f}"
+                f"{self.scores}"
             )
 
     def on_train_end(

@@ -1,0 +1,147 @@
+"""Train on a real corpus with committed settings, score the test part, and write what came out.
+
+    python experiments/real_text.py multi30k ../shared/data/multi30k
+    python experiments/real_text.py tatoeba ../shared/data/tatoeba
+
+writes results/real_text_NAME/. Settings: experiments/settings/NAME.toml. A run that is already in
+runs/NAME with the same settings is scored, not trained again.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pandas as pd
+import torch
+from readme_parts import markdown, provenance
+from rich.console import Console
+
+from attnlab.files import write_json, write_table, write_text
+from attnlab.translation.quiet import quiet
+from attnlab.translation.run import Run, load
+from attnlab.translation.settings import settings_from
+from attnlab.translation.training import train
+from attnlab.translation.translating import score_run
+
+HERE = Path(__file__).resolve().parent
+BEAMS = (1, 5)
+SHOWN = 8
+COLUMNS = [
+    "epoch", "training_loss", "validation_loss", "validation_bleu", "validation_chrf",
+    "training_seconds", "target_tokens_per_second",
+]  # fmt: skip
+
+
+def main() -> None:
+    """Trains or loads, scores with each number of beams, and writes the results."""
+    mpl.use("Agg")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=sorted(path.stem for path in HERE.glob("settings/*.toml")))
+    parser.add_argument("corpus", type=Path, help="the folder of the corpus")
+    parser.add_argument("--runs", type=Path, default=HERE.parent / "runs")
+    chosen = parser.parse_args()
+    out = HERE.parent / "results" / f"real_text_{chosen.name}"
+    with quiet():
+        run = trained_run(chosen.name, chosen.corpus, chosen.runs / chosen.name)
+        scored = [score_run(run, split="test", beams=beams) for beams in BEAMS]
+    scores = pd.DataFrame([row for row, _ in scored])
+    metrics = pd.DataFrame(run.metrics())
+    write_table(out / "table.csv", scores)
+    write_table(out / "metrics.csv", metrics)
+    write_json(out / "settings.json", run.record)
+    draw_training(metrics, out)
+    write_text(out / "README.md", report(chosen.name, run, scores, metrics, scored[-1][1]))
+    print(scores.to_string(index=False))
+
+
+def trained_run(name: str, corpus: Path, folder: Path) -> Run:
+    """The run of these settings: loaded where it is there, trained where it is not."""
+    values = tomllib.loads((HERE / "settings" / f"{name}.toml").read_text(encoding="utf-8"))
+    values["corpus"]["name"] = str(corpus)
+    settings = settings_from(values)
+    if folder.exists():
+        run = load(folder)
+        if run.settings != settings:
+            sys.exit(f"{folder} was trained with other settings; move it away first.")
+        return run
+    train(folder, settings, command=shlex.join(sys.argv), console=Console(stderr=True))
+    return load(folder)
+
+
+def wall_minutes(run: Run) -> float:
+    """From the first file of the run to its model, evaluations counted, in minutes."""
+    begin, end = (
+        (run.folder / name).stat().st_mtime for name in ("settings.json", "model.safetensors")
+    )
+    return (end - begin) / 60
+
+
+def draw_training(metrics: pd.DataFrame, out: Path) -> None:
+    """Loss and validation BLEU by epoch."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    left.plot(metrics["epoch"], metrics["training_loss"], label="training (smoothed labels)")
+    left.plot(metrics["epoch"], metrics["validation_loss"], label="validation")
+    left.set(xlabel="epoch", ylabel="loss (nats per token)")
+    left.legend(frameon=False)
+    right.plot(metrics["epoch"], metrics["validation_bleu"], color="tab:green")
+    right.set(xlabel="epoch", ylabel="validation BLEU (greedy)")
+    for form in ("svg", "png"):
+        figure.savefig(out / f"figure.{form}", dpi=150)
+    plt.close(figure)
+
+
+def report(
+    name: str, run: Run, scores: pd.DataFrame, metrics: pd.DataFrame, texts: list[str]
+) -> str:
+    """The README of the result."""
+    corpus, model = run.record["corpus"], run.settings.model
+    rows = run.corpus().test
+    shown = pd.DataFrame(
+        {
+            "source": rows["source"][:SHOWN],
+            "reference": rows["target"][:SHOWN],
+            "beam 5": texts[:SHOWN],
+        }
+    )
+    parameters = sum(weight.numel() for weight in run.model.parameters())
+    pairs = ", ".join(f"{count:,} {part}" for part, count in corpus["pairs"].items())
+    return f"""# Translation of real text: {name}
+
+A model of {model.encoder_layers} layer(s), {model.heads} heads, size {model.dim}
+({parameters:,} parameters), trained on {run.settings.corpus.pair}: {pairs} pairs; dropped as
+longer than {run.settings.corpus.max_tokens} tokens: {json.dumps(corpus["dropped_over_max_tokens"])}.
+Lower-cased: {run.settings.corpus.lowercase}. Seed {run.settings.optimizer.seed}. The checkpoint is
+the one with the best validation BLEU; the test part was used once, for this table.
+
+{markdown(scores[["split", "beams", "bleu", "chrf", "sentences", "dropped"]])}
+
+BLEU: `{scores["bleu_signature"][0]}`; chrF: `{scores["chrf_signature"][0]}` (sacrebleu, on
+detokenised text{", lower-cased on both sides" if run.settings.corpus.lowercase else ""}).
+
+Training took {wall_minutes(run):.1f} minutes from the first file to the model, evaluations counted,
+of which {metrics["training_seconds"].iloc[-1] / 60:.1f} minutes were training steps, on a machine of
+{os.cpu_count()} cores that did other work at the same time; this scoring used
+{torch.get_num_threads()} thread(s).
+
+![loss and BLEU by epoch](figure.svg)
+
+{markdown(metrics[COLUMNS].round(3))}
+
+The first {SHOWN} test sentences:
+
+{markdown(shown)}
+
+Command: `python experiments/real_text.py {name} PATH` with `experiments/settings/{name}.toml`;
+everything that is needed to repeat the run is in `settings.json` (corpus checksum
+`{corpus["checksum"][:16]}...`). {provenance("torch", "transformers", "tokenizers", "sacrebleu")}
+"""
+
+
+if __name__ == "__main__":
+    main()
