@@ -9,6 +9,7 @@ from torch import Tensor
 from attnlab.errors import InputError
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.fit import Band, Fit, SparseError, complete
+from attnlab.matrices.off_band import measure_off_band
 from attnlab.matrices.offsets import band_entries, matrix_from_band, real_band
 from attnlab.matrices.padding import Sizes, counted_entries, sizes_of, without_padding
 from attnlab.matrices.supports import Window, band_dimension, band_support, sides
@@ -34,10 +35,20 @@ def project_band(
     >>> project_band(torch.ones(3, 3), 1)[0].tolist()
     [1.0, 1.0, 0.0]
     """
-    left, right = sides(window, causal=causal)
-    if 4 * (left + right + 1) > H.shape[-1]:
-        return H.tril(right).triu_(-left)
-    return matrix_from_band(band_entries(H, (left, right)), H.shape[-1], (left, right))
+    reach = sides(window, causal=causal)
+    if _is_wide(reach, H):
+        return H.tril(reach[1]).triu_(-reach[0])
+    return matrix_from_band(band_entries(H, reach), H.shape[-1], reach)
+
+
+def _is_wide(reach: Window, H: Tensor) -> bool:
+    """Whether handling the band entry by entry costs more than handling the whole matrix."""
+    return 8 * (sum(reach) + 1) > H.shape[-1]
+
+
+def _can_be_read_in_place(reach: Window, H: Tensor) -> bool:
+    square = H.shape[-2] == H.shape[-1]
+    return square and H.is_contiguous() and not _is_wide(reach, H)
 
 
 @in_chunks
@@ -84,8 +95,11 @@ def fit_band(
     reach = sides(window, causal=causal)
     H = without_padding(H, sizes)
     kept = _entries_to_keep(H, reach, dropout, keep, sizes)
+    distances = None
     if kept is None:
         structure, support_size = _whole_band(H, reach, values, sizes)
+        if values == "free" and sizes is None and _can_be_read_in_place(reach, H):
+            distances = measure_off_band(H, reach)
     else:
         structure, support_size = _largest_of_band(H, reach, kept, values, sizes)
     return complete(
@@ -97,6 +111,7 @@ def fit_band(
         support_size=support_size,
         allowed=SparseError(error_nnz, error_bound),
         sizes=sizes,
+        distances=distances,
     )
 
 

@@ -67,6 +67,18 @@ def measure_residual(
     )
 
 
+def from_sums(
+    *, l1: Tensor, squared: Tensor, total: Tensor, total_squared: Tensor, entries: int
+) -> Distances:
+    """The distances from the sums of |h - x|, (h - x)^2, h and h^2, and the number of entries."""
+    return Distances(
+        l1=l1,
+        mean_error=l1 / entries,
+        relative=_quotient(l1, total),
+        frobenius=_quotient(squared, total_squared).sqrt(),
+    )
+
+
 def l1_distance(
     H: Float[Tensor, "*batch query key"],
     X: Float[Tensor, "*#batch query key"],

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.matrices.distances import measure_residual, row_divergence
+from attnlab.matrices.distances import Distances, measure_residual, row_divergence
 from attnlab.matrices.padding import Sizes, sizes_of
 from attnlab.matrices.residual import largest_of_residual
 from attnlab.matrices.supports import Window
@@ -127,20 +127,20 @@ def complete(
     support_size: Int[Tensor, "*#batch"],
     allowed: SparseError,
     sizes: Sizes | None,
-    residual: Float[Tensor, "*batch query key"] | None = None,
+    distances: Distances | None = None,
 ) -> Fit:
     """The fit with structure P: adds the best sparse error and measures all distances.
 
-    `H` and `structure` must be 0 in the padding; `residual` is H - P where the caller has it already.
+    `H` and `structure` must be 0 in the padding; `distances` are those of P, where they are known.
     Cost: a handful of passes, and a partial sort if E is asked for.
     """
-    residual = H - structure if residual is None else residual
     error = torch.zeros((), dtype=H.dtype, device=H.device).expand_as(H)
     if not allowed.absent:
+        residual = H - structure
         error = largest_of_residual(residual, allowed.nonzeros, allowed.bound)
-        residual = residual - error
-    exact_values = values == "free" and allowed.absent
-    distances = measure_residual(H, residual, sizes, nonnegative=exact_values)
+        distances = measure_residual(H, residual - error, sizes)
+    elif distances is None:
+        distances = measure_residual(H, H - structure, sizes, nonnegative=values == "free")
     stochastic = values == "stochastic" and allowed.absent
     return Fit(
         family=family,
