@@ -7,9 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.errors import InputError
+from attnlab.matrices import band_in_place
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.fit import Band, Fit, SparseError, complete
-from attnlab.matrices.off_band import measure_off_band
 from attnlab.matrices.offsets import band_entries, matrix_from_band, real_band
 from attnlab.matrices.padding import Sizes, counted_entries, sizes_of, without_padding
 from attnlab.matrices.supports import Window, band_dimension, band_support, sides
@@ -30,25 +30,15 @@ def project_band(
 
     The unique minimiser in every norm that splits by entry, l1 and Frobenius among them, because the
     coordinates decouple. Applied twice it changes nothing more. Source: math.md section 2; thesis 3.1.2.
-    Cost: two passes over the matrix.
+    Cost: one pass over the matrix for a narrow band, two for a wide one.
 
     >>> project_band(torch.ones(3, 3), 1)[0].tolist()
     [1.0, 1.0, 0.0]
     """
-    reach = sides(window, causal=causal)
-    if _is_wide(reach, H):
-        return H.tril(reach[1]).triu_(-reach[0])
-    return matrix_from_band(band_entries(H, reach), H.shape[-1], reach)
-
-
-def _is_wide(reach: Window, H: Tensor) -> bool:
-    """Whether handling the band entry by entry costs more than handling the whole matrix."""
-    return 8 * (sum(reach) + 1) > H.shape[-1]
-
-
-def _can_be_read_in_place(reach: Window, H: Tensor) -> bool:
-    square = H.shape[-2] == H.shape[-1]
-    return square and H.is_contiguous() and not _is_wide(reach, H)
+    left, right = sides(window, causal=causal)
+    if band_in_place.suits(H, (left, right)):
+        return band_in_place.copy_band(H, (left, right))
+    return H.tril(right).triu_(-left)
 
 
 @in_chunks
@@ -98,8 +88,8 @@ def fit_band(
     distances = None
     if kept is None:
         structure, support_size = _whole_band(H, reach, values, sizes)
-        if values == "free" and sizes is None and _can_be_read_in_place(reach, H):
-            distances = measure_off_band(H, reach)
+        if values == "free" and sizes is None and band_in_place.suits(H, reach):
+            distances = band_in_place.measure_off_band(H, reach)
     else:
         structure, support_size = _largest_of_band(H, reach, kept, values, sizes)
     return complete(
