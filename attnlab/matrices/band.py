@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.matrices import band_in_place
+from attnlab.matrices.band_in_place import can_be_read_in_place, copy_band, measure_off_band
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.fit import Band, Fit, SparseError, complete
 from attnlab.matrices.offsets import band_entries, matrix_from_band, real_band
@@ -36,8 +36,8 @@ def project_band(
     [1.0, 1.0, 0.0]
     """
     left, right = sides(window, causal=causal)
-    if band_in_place.suits(H, (left, right)):
-        return band_in_place.copy_band(H, (left, right))
+    if can_be_read_in_place(H, (left, right)):
+        return copy_band(H, (left, right))
     return H.tril(right).triu_(-left)
 
 
@@ -88,8 +88,8 @@ def fit_band(
     distances = None
     if kept is None:
         structure, support_size = _whole_band(H, reach, values, sizes)
-        if values == "free" and sizes is None and band_in_place.suits(H, reach):
-            distances = band_in_place.measure_off_band(H, reach)
+        if values == "free" and sizes is None and can_be_read_in_place(H, reach):
+            distances = measure_off_band(H, reach)
     else:
         structure, support_size = _largest_of_band(H, reach, kept, values, sizes)
     return complete(

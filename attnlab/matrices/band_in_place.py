@@ -17,7 +17,7 @@ from attnlab.matrices.distances import Distances, from_sums
 from attnlab.matrices.supports import Window
 
 
-def suits(H: Float[Tensor, "*batch query key"], window: Window) -> bool:
+def can_be_read_in_place(H: Float[Tensor, "*batch query key"], window: Window) -> bool:
     """Whether the matrices are square and contiguous and the band is narrow beside them."""
     narrow = 8 * (sum(window) + 1) <= H.shape[-1]
     return narrow and H.shape[-2] == H.shape[-1] and H.is_contiguous()

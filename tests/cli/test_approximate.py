@@ -1,0 +1,125 @@
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from attnlab.cli import app as program
+from attnlab.cli.app import app
+
+COLUMNS = (
+    "matrix,family,values,window_left,window_right,num_pos,dropout,error_nnz,error_bound,nnz,l1,"
+    "mean_error,relative,frobenius,kl,seconds"
+)
+
+
+@pytest.fixture
+def heads(tmp_path: Path) -> Path:
+    generator = torch.Generator().manual_seed(0)
+    H = torch.randn(3, 7, 7, generator=generator).mul(2).softmax(-1)
+    np.savez(tmp_path / "heads.npz", heads=H.numpy())
+    return tmp_path / "heads.npz"
+
+
+def run(*words: object) -> str:
+    result = CliRunner().invoke(app, ["approximate", *map(str, words)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_thesis_heads_come_out_exactly(shared_data: Path, tmp_path: Path) -> None:
+    file = shared_data / "thesis" / "heads.npz"
+    options = ["--window", "3", "--num-pos", "2", "--values", "free"]
+    result = CliRunner().invoke(app, ["approximate", str(file), *options, "--out", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "rows do not sum to 1 (from 0.229 to 1.111)" in result.stderr
+    table = pd.read_csv(tmp_path / "fits.csv")
+    expected = [2.40, 2.23, 7.44, 6.06, 2.48, 1.15, 2.86, 4.57]
+    for family in ("band", "union"):
+        found = table.loc[table["family"] == family, "l1"]
+        assert found.tolist() == pytest.approx(expected, abs=0.005)
+    for number in expected:
+        assert f"{number:.2f}" in result.stdout
+
+
+def test_file_and_csv_have_the_same_rows(heads: Path, tmp_path: Path) -> None:
+    printed = run(heads, "--format", "csv", "--out", tmp_path / "out")
+    assert printed.splitlines()[0] == COLUMNS
+    written = (tmp_path / "out" / "fits.csv").read_text(encoding="utf-8")
+    assert written == printed
+    assert len(pd.read_csv(io.StringIO(printed))) == 3 * 8
+
+
+def test_json_is_a_list_of_rows(heads: Path) -> None:
+    rows = json.loads(run(heads, "--format", "json", "--families", "band"))
+    assert len(rows) == 3 * 5
+    assert rows[4]["family"] == "band"
+    assert rows[0]["window_left"] is None
+
+
+def test_table_shows_distances_and_members(heads: Path) -> None:
+    shown = run(heads, "--families", "diagonal,rare_columns", "--error-nnz", "n")
+    for word in ("zero", "uniform", "top", "svd", "offset", "rows", "mean l1", "non-zeros"):
+        assert word in shown
+
+
+def test_long_tables_are_cut(tmp_path: Path) -> None:
+    np.save(tmp_path / "many.npy", np.full((30, 5, 5), 0.2))
+    assert "6 more matrices; --out DIR writes them all" in run(tmp_path / "many.npy")
+
+
+def test_options_change_the_fit(heads: Path) -> None:
+    def total(*words: str) -> float:
+        table = pd.read_csv(io.StringIO(run(heads, "--format", "csv", *words)))
+        return float(table.loc[table["family"] == "band", "l1"].sum())
+
+    plain = total("--window", "1")
+    assert total("--window", "1,2") < plain
+    assert total("--window", "1", "--causal") > plain
+    assert total("--window", "1", "--dropout", "0.5") > plain
+    assert total("--window", "1", "--error-nnz", "3", "--error-bound", "0.1") < plain
+    assert total("--window", "1", "--values", "stochastic") == pytest.approx(2 * plain)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--families", "stripes"], "There is no family 'stripes'; choose from: diagonal"),
+        (["--values", "any"], "choose from: binary, free, stochastic"),
+        (["--window", "x"], "--window is a number from 0 up or LEFT,RIGHT"),
+        (["--format", "xml"], "choose from: table, csv, json"),
+        (["--normalize", "all"], "choose from: rows, none"),
+        (["--array", "tails"], "no array 'tails'; it has: heads"),
+        (["--num-pos", "-1"], "0 or more, not -1"),
+    ],
+)
+def test_bad_options_are_one_sentence(
+    heads: Path, words: list[str], message: str, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["attnlab", "approximate", str(heads), *words])
+    with pytest.raises(SystemExit) as stopped:
+        program.main()
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("Error: ")
+    assert error.count("\n") == 1
+    assert message in error
+
+
+def test_negative_entries_are_named(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    H = np.full((2, 5, 5), 0.2)
+    H[1, 3, 2] = -0.2
+    np.save(tmp_path / "bad.npy", H)
+    monkeypatch.setattr("sys.argv", ["attnlab", "approximate", str(tmp_path / "bad.npy")])
+    with pytest.raises(SystemExit):
+        program.main()
+    assert (
+        "Matrix 1 has an entry that is negative (-0.2) at row 3, column 2"
+        in capsys.readouterr().err
+    )

@@ -1,0 +1,182 @@
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+
+from attnlab.errors import InputError
+from attnlab.matrices.code_lengths import Rows, log2_choose, shortest_code
+from attnlab.matrices.labels import FAMILIES, label_heads
+from attnlab.matrices.synthetic import draw_corpus
+
+
+def attention(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
+
+
+def bits_of_rows(
+    H: list[list[float]], supports: list[list[int]], eta: float, keys: list[int] | None = None
+) -> float:
+    """The cross-entropy of rows coded as a support and noise, one entry at a time."""
+    total = 0.0
+    for i, (row, support) in enumerate(zip(H, supports, strict=True)):
+        n = keys[i] if keys else len(row)
+        for j, h in enumerate(row[:n]):
+            if support:
+                inside = (1 - eta) / len(support) if j in support else 0.0
+                x = inside + eta / n
+            else:
+                x = 1 / n
+            total -= h * math.log2(x) if h > 0 else 0.0
+    return total
+
+
+def shortest(H: list[list[float]], supports: list[list[int]], keys: list[int] | None = None):
+    return minimize_scalar(
+        lambda eta: bits_of_rows(H, supports, eta, keys),
+        bounds=(1e-9, 1),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+
+
+def test_eta_and_bits_are_those_of_a_plain_minimisation() -> None:
+    H = attention(5, 7)
+    supports = [[0, 1], [1], [], [2, 3, 4], [6]]
+    captured = torch.tensor([sum(H[i, j].item() for j in s) for i, s in enumerate(supports)])
+    rows = Rows(H.sum(-1), torch.full((5,), 7.0, dtype=H.dtype))
+    found = shortest_code(rows, captured.double(), torch.tensor([len(s) for s in supports]))
+    expected = shortest(H.tolist(), supports)
+    assert float(found.bits) == pytest.approx(expected.fun, abs=1e-6)
+    assert float(found.eta) == pytest.approx(expected.x, abs=1e-4)
+
+
+def test_log2_choose() -> None:
+    for n in range(9):
+        for k in range(n + 1):
+            found = float(
+                log2_choose(torch.tensor(float(n)).double(), torch.tensor(float(k)).double())
+            )
+            assert found == pytest.approx(math.log2(math.comb(n, k)), abs=1e-9)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_bits_of_every_family(causal: bool) -> None:
+    H = attention(2, 5, 5)
+    if causal:
+        H = H.tril()
+        H = H / H.sum(-1, keepdim=True)
+    rows = H.flatten(0, 1).tolist()
+    keys = [*range(1, 6), *range(1, 6)] if causal else None
+    found = label_heads(H, window=2, num_pos=1, sink_positions=1, causal=causal)
+
+    def cost(support_of, names: float) -> float:
+        supports = [support_of(i) for i in range(5)] * 2
+        return shortest(rows, supports, keys).fun + names
+
+    def band(left: int, right: int):
+        return lambda i: [j for j in range(5) if -left <= j - i <= right]
+
+    right = 0 if causal else 2
+    offsets, sides = (
+        range(-2, right + 1),
+        [(a, b) for a in range(3) for b in range(right + 1) if a + b],
+    )
+    expected = {
+        "diffuse": sum(math.log2(k) for k in keys) if keys else 10 * math.log2(5),
+        "diagonal": min(cost(band(-d, d), math.log2(len(offsets))) for d in offsets),
+        "band": min(cost(band(a, b), math.log2(len(sides))) for a, b in sides),
+        "sink": min(cost(lambda i, t=t: [t] if not causal or t <= i else [], 1.0) for t in (0, 4)),
+    }
+    for family, bits in expected.items():
+        assert float(found.bits[FAMILIES.index(family)]) == pytest.approx(bits, abs=1e-5), family
+    best = expected["diffuse"]
+    assert float(found.bits_per_row[0]) == pytest.approx(best / 10, abs=1e-9)
+
+
+def test_bits_of_rare_columns_name_their_places_in_every_sentence() -> None:
+    columns = torch.tensor([[0, 1, 3, 3, 4, 5, 6], [0, 1, 2, 3, 5, 5, 6]])
+    H = 0.9 * torch.nn.functional.one_hot(columns, 7).double() + 0.1 / 7
+    found = label_heads(H, window=2, num_pos=1)
+    index = FAMILIES.index("rare_columns")
+    # Blocks of 2 rows in 7, each with 2 columns: log2 C(6, 1) + log2 2; nothing else to choose from.
+    supports = [[int(c)] for c in columns.flatten()]
+    rows = shortest(H.flatten(0, 1).tolist(), supports)
+    assert float(found.bits[index]) == pytest.approx(rows.fun + 2 * math.log2(12), abs=1e-5)
+    assert found.parameters["rare_columns"]["block_rows"].tolist() == 2
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_planted_families_are_recovered(family: str, noise: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.randint(14, 21, (25, 6), generator=generator)
+    lengths[:, 0] = 20
+    H = torch.stack(
+        [
+            draw_corpus(family, own, noise=noise, window=5, num_pos=2, generator=generator)
+            for own in lengths
+        ]
+    )
+    torch.testing.assert_close(H[0, 0].sum(-1), torch.ones(20, dtype=H.dtype))
+    labels = label_heads(H, sizes=lengths[..., None].expand(-1, -1, 2))
+    recovered = (labels.chosen == FAMILIES.index(family)).double().mean()
+    assert float(recovered) >= 0.95
+    assert bool((labels.margin >= 0).all())
+    ordered = labels.bits.sort(-1).values
+    torch.testing.assert_close(
+        labels.bits.gather(-1, labels.runner_up[:, None])[:, 0], ordered[:, 1]
+    )
+    if family != "diffuse":
+        eta = labels.eta[:, FAMILIES.index(family)]
+        assert float(eta.mean()) == pytest.approx(noise, abs=0.03)
+
+
+def test_parameters_of_planted_heads_are_found() -> None:
+    shifted = torch.eye(11, dtype=torch.float64).roll(-2, 0)[None].repeat(3, 1, 1)
+    labels = label_heads(0.9 * shifted + 0.1 / 11)
+    assert FAMILIES[int(labels.chosen)] == "diagonal"
+    assert int(labels.parameters["diagonal"]["offset"]) == 2
+    last = torch.zeros(3, 11, 11, dtype=torch.float64)
+    last[:, :, 9] = 1
+    labels = label_heads(0.9 * last + 0.1 / 11)
+    assert FAMILIES[int(labels.chosen)] == "sink"
+    assert {k: int(v) for k, v in labels.parameters["sink"].items()} == {
+        "position": 1,
+        "from_end": 1,
+    }
+
+
+def test_padding_and_order_of_sentences_change_nothing() -> None:
+    H = attention(4, 3, 9, 9)
+    sizes = torch.tensor([[9, 9], [5, 5], [7, 7]])
+    wide = torch.full((4, 3, 13, 13), 7.0, dtype=H.dtype)
+    wide[..., :9, :9] = H
+    narrow, padded = label_heads(H, sizes=sizes), label_heads(wide, sizes=sizes)
+    turned = label_heads(H.flip(1), sizes=sizes.flip(0))
+    torch.testing.assert_close(narrow.bits, padded.bits)
+    torch.testing.assert_close(narrow.bits, turned.bits)
+
+
+def test_more_noise_leaves_a_smaller_margin() -> None:
+    margins = []
+    for noise in (0.1, 0.3, 0.6):
+        generator = torch.Generator().manual_seed(0)
+        lengths = torch.full((5,), 14)
+        H = draw_corpus("sink", lengths, noise=noise, window=3, num_pos=1, generator=generator)
+        margins.append(float(label_heads(H).margin))
+    assert all(b < a for a, b in pairwise(margins))
+
+
+def test_unknown_family_is_refused() -> None:
+    with pytest.raises(InputError, match="choose from: diffuse, diagonal"):
+        draw_corpus(
+            "stripes",
+            torch.tensor([9]),
+            noise=0.1,
+            window=3,
+            num_pos=1,
+            generator=torch.Generator(),
+        )

@@ -1,0 +1,96 @@
+import math
+
+import pytest
+import torch
+
+from attnlab.errors import InputError
+from attnlab.matrices.distances import measure
+from attnlab.matrices.references import (
+    sparse_plus_low_rank,
+    top_entries,
+    top_entries_of_rows,
+    truncated_svd,
+)
+from attnlab.matrices.weights import check_weights, normalized_rows
+
+
+def attention(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
+
+
+def test_top_entries_are_the_largest() -> None:
+    H = attention(2, 5, 7)
+    for nonzeros in (0, 1, 9, 99):
+        expected = [sorted(h.flatten().tolist(), reverse=True)[:nonzeros] for h in H]
+        kept = top_entries(H, nonzeros)
+        assert kept.sum((-2, -1)).tolist() == pytest.approx([sum(e) for e in expected])
+        assert bool(((kept == 0) | (kept == H)).all())
+    rows = top_entries_of_rows(H, 2)
+    assert (rows != 0).sum(-1).tolist() == [[2] * 5] * 2
+    assert float(rows[1, 3].sum()) == pytest.approx(sum(sorted(H[1, 3].tolist())[-2:]))
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3, 5])
+def test_no_matrix_of_that_rank_is_nearer(rank: int) -> None:
+    H = attention(5, 7)
+    best = truncated_svd(H, rank)
+    singular = torch.linalg.svdvals(H)
+    assert float((H - best).norm()) == pytest.approx(float(singular[rank:].norm()), abs=1e-12)
+    assert int(torch.linalg.matrix_rank(best)) == rank
+    for seed in range(20):
+        other = attention(5, max(rank, 1), seed=seed) @ attention(max(rank, 1), 7, seed=seed)
+        assert float((H - other).norm()) >= float((H - best).norm()) or rank == 0
+
+
+def test_bounds_do_not_see_the_padding() -> None:
+    H = attention(5, 7)
+    sizes = torch.tensor([3, 4])
+    for bound in (
+        lambda H, sizes=None: top_entries(H, 5, sizes),
+        lambda H, sizes=None: top_entries_of_rows(H, 2, sizes),
+        lambda H, sizes=None: truncated_svd(H, 2, sizes),
+    ):
+        inside = bound(H, sizes)
+        torch.testing.assert_close(inside[:3, :4], bound(H[:3, :4]), rtol=0, atol=1e-12)
+        assert float(inside.abs().sum()) == pytest.approx(float(inside[:3, :4].abs().sum()))
+
+
+def test_sparse_plus_low_rank_has_its_rank_and_its_non_zeros() -> None:
+    low, sparse = sparse_plus_low_rank(attention(3, 11, 7), rank=2, nonzeros=5)
+    assert torch.linalg.matrix_rank(low, rtol=1e-9).tolist() == [2] * 3
+    assert (sparse != 0).sum((-2, -1)).tolist() == [5] * 3
+
+
+def test_sparse_plus_low_rank_comes_nearer_round_by_round() -> None:
+    H = attention(7, 7)
+    errors = []
+    for rounds in (1, 2, 5, 20):
+        low, sparse = sparse_plus_low_rank(H, rank=2, nonzeros=7, rounds=rounds)
+        errors.append(float(measure(H, low + sparse).frobenius))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] <= float(measure(H, truncated_svd(H, 2)).frobenius)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (math.nan, r"Matrix 1\.2 has an entry that is no finite number \(nan\) at row 3, column 4"),
+        (math.inf, r"no finite number \(inf\)"),
+        (-0.25, r"negative \(-0.25\) at row 3, column 4"),
+    ],
+)
+def test_what_is_no_weight_is_named_with_its_place(value: float, message: str) -> None:
+    H = attention(2, 3, 5, 7)
+    check_weights(H)
+    H[1, 2, 3, 4] = value
+    with pytest.raises(InputError, match=message):
+        check_weights(H)
+
+
+def test_rows_without_mass_cannot_be_normalized() -> None:
+    H = attention(2, 5, 7)
+    torch.testing.assert_close(normalized_rows(3 * H), H)
+    H[1, 2] = 0
+    with pytest.raises(InputError, match="Row 2 of matrix 1 sums to 0"):
+        normalized_rows(H)
