@@ -22,7 +22,7 @@ from attnlab.matrices.sigma import fit_sigma
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "fit_speed"
 SEED = 0
-THREADS = 2
+THREADS = 1
 REPEATS = 15
 MANY = 10_000
 # Combinations of coefficients on which the published search is timed, of 1,331.
@@ -78,7 +78,7 @@ def many(H: torch.Tensor) -> list[tuple[str, float, str, str, bool]]:
     cases = {"": {}, ", dropout 0.4": {"dropout": 0.4}, ", E of 32": {"error_nnz": 32}}
     found = []
     for name, options in cases.items():
-        rate = len(H) / seconds(lambda o=options: fit_sigma(H, window=3, num_pos=2, **o), 4)
+        rate = len(H) / seconds(lambda o=options: fit_sigma(H, window=3, num_pos=2, **o), 2)
         found.append(
             (f"union, {MANY:,} of 32 x 32{name}", rate, "per second", ">= 2,000", rate >= 2000)
         )
@@ -90,11 +90,13 @@ def large(H: torch.Tensor) -> list[tuple[str, float, str, str, bool]]:
     one_pass = seconds(H.clone, 100)
     band = seconds(lambda: fit_band(H, window=3), 100) / one_pass
     wide = seconds(lambda: fit_band(H, window=32), 100) / one_pass
+    half = seconds(lambda: fit_band(H, window=512)) / one_pass
     blocks = seconds(lambda: fit_rare_columns(H, window=3, num_pos=8))
     high = seconds(lambda: fit_rare_columns(H, window=32, num_pos=8))
     return [
         ("band w=3 of 1024 x 1024", band, "passes", "<= 3", band <= 3),
-        ("band w=32 of 1024 x 1024", wide, "passes", "", True),
+        ("band w=32 of 1024 x 1024", wide, "passes", "<= 3", wide <= 3),
+        ("band w=512 of 1024 x 1024", half, "passes", "<= 3", half <= 3),
         ("rare columns, 8 blocks of 3 in 1024", blocks, "seconds", "< 1", blocks < 1),
         ("rare columns, 8 blocks of 32 in 1024", high, "seconds", "< 1", high < 1),
     ]
@@ -108,10 +110,12 @@ def report(table: pd.DataFrame) -> str:
 
 {markdown(table)}
 
-{verdict} float32, {THREADS} torch threads, on a machine shared with other work, so only
+{verdict} float32, {THREADS} torch thread, on a machine shared with other work, so only
 what was measured in this one run can be compared. Times are the shortest of several runs. A pass is
 the time of `H.clone()`: reading the matrix once and writing it once. The published search is timed
-on {SAMPLE} of its 1,331 combinations of coefficients, and the shortest is multiplied up.
+on {SAMPLE} of its 1,331 combinations of coefficients, and the shortest is multiplied up; neighbours on
+the machine slow it more than the short exact fit, and its ratio was between 100,000 (quiet) and
+350,000 (busy) from run to run. A band wider than an eighth of the matrix is fitted by the plain form.
 
     python experiments/fit_speed.py
 
