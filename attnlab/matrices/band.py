@@ -30,7 +30,7 @@ def project_band(
 
     The unique minimiser in every norm that splits by entry, l1 and Frobenius among them, because the
     coordinates decouple. Applied twice it changes nothing more. Source: math.md section 2; thesis 3.1.2.
-    Cost: one pass over the matrix for a narrow band, two for a wide one.
+    Cost: one pass over the matrix, or two if it is not square and contiguous.
 
     >>> project_band(torch.ones(3, 3), 1)[0].tolist()
     [1.0, 1.0, 0.0]
@@ -121,11 +121,12 @@ def _entries_to_keep(
 ) -> Tensor | None:
     """How many entries of each band are used; None when all of them."""
     check_dropout(dropout)
+    if keep is None and dropout == 0:
+        return None
     dimension = band_dimension(sizes_of(H, sizes), reach).expand(H.shape[:-2])
     if keep is None:
         # (1 - 0.7) * 10 is a little more than 3 in floating point and must not become 4.
-        used = torch.ceil((1 - dropout) * dimension.double() - 1e-9).long()
-        return None if dropout == 0 else used
+        return torch.ceil((1 - dropout) * dimension.double() - 1e-9).long()
     wanted = torch.as_tensor(keep, device=H.device)
     if bool((wanted < 0).any()):
         msg = "The number of entries that a band keeps must be 0 or more."

@@ -1,4 +1,4 @@
-"""The band of large square matrices, copied and measured through views: the fast form of a free band fit.
+"""The band of square matrices, copied and measured through views: the fast form of a free band fit.
 
 In memory row after row, the inner rows of a band are rows of left + right + 1 entries, n + 1 apart. The
 entries between the band of one row and the band of the next stand side by side as well::
@@ -18,9 +18,9 @@ from attnlab.matrices.supports import Window
 
 
 def can_be_read_in_place(H: Float[Tensor, "*batch query key"], window: Window) -> bool:
-    """Whether the matrices are square and contiguous and the band is narrow beside them."""
-    narrow = 8 * (sum(window) + 1) <= H.shape[-1]
-    return narrow and H.shape[-2] == H.shape[-1] and H.is_contiguous()
+    """Whether the matrices are square and contiguous and the band is not wider than they are."""
+    square = H.shape[-2] == H.shape[-1] and H.numel() > 0
+    return square and sum(window) < H.shape[-1] and H.is_contiguous()
 
 
 def copy_band(H: Float[Tensor, "*batch n n"], window: Window) -> Float[Tensor, "*batch n n"]:

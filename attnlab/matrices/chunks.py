@@ -68,8 +68,8 @@ def _cut(name: str, value: Any, batch: torch.Size, length: int) -> Any:
 
 
 def takes_no_memory(tensor: Tensor) -> bool:
-    """Whether this is one number, the zero of an absent error, shown at every place."""
-    return not any(tensor.stride())
+    """Whether this is one number shown at every place, such as the zero of an absent error."""
+    return tensor.numel() > 0 and not any(tensor.stride())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +83,10 @@ class _Same:
 def _join(parts: list[Any], batch: torch.Size) -> Any:
     first = parts[0]
     if isinstance(first, Tensor):
-        if takes_no_memory(first):
-            return first.new_zeros(()).expand(*batch, *first.shape[1:])
+        if all(takes_no_memory(part) for part in parts):
+            one = first.flatten()[0].clone()
+            if all(bool(part.flatten()[0] == one) for part in parts):
+                return one.expand(*batch, *first.shape[1:])
         return torch.cat(parts).unflatten(0, batch)
     if dataclasses.is_dataclass(first) and not isinstance(first, type):
         joined = {

@@ -164,6 +164,8 @@ def _divergence_of_supported_rows(H: Tensor, structure: Tensor) -> Tensor:
 
 
 def _budget(H: Tensor, support_size: Tensor, allowed: SparseError, sizes: Sizes | None) -> Tensor:
+    if allowed.absent:
+        return support_size.expand(H.shape[:-2])
     nonzeros = torch.as_tensor(allowed.nonzeros, device=H.device)
     corrections = torch.minimum(nonzeros, sizes_of(H, sizes).prod(-1))
     return (support_size + corrections).expand(H.shape[:-2])

@@ -61,11 +61,12 @@ def check_error(nonzeros: int | Tensor, bound: float) -> int:
     Raises:
         InputError: `nonzeros` is negative, or `bound` is negative or NaN.
     """
-    counts = nonzeros if isinstance(nonzeros, Tensor) else torch.tensor(nonzeros)
-    if bool((counts < 0).any()):
+    if bool((nonzeros < 0).any()) if isinstance(nonzeros, Tensor) else nonzeros < 0:
         msg = "The number of non-zeros of the sparse error must be 0 or more."
         raise InputError(msg)
     if not bound >= 0:
         msg = f"The bound of the sparse error must be 0 or more, not {bound}."
         raise InputError(msg)
-    return int(counts.max()) if counts.numel() else 0
+    if isinstance(nonzeros, Tensor):
+        return int(nonzeros.max()) if nonzeros.numel() else 0
+    return nonzeros
