@@ -1,0 +1,195 @@
+"""From subword tokens to words: which token belongs to which word, and attention between words.
+
+Nothing here asks which tokenizer made the tokens: what counts is where each one stands in the text.
+A tokenizer that does not say so (no offset mapping) has its tokens found again by their letters.
+
+A *unit* is what can be told apart on both sides: usually one word. Two words that are written
+without a space between them and share a token (`."` in byte-level BPE) are one unit, as the two
+words of Italian "della" are. A token that reaches over a space makes the sentence unalignable.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from attnlab.errors import AttnlabError
+
+START_MARKS = ("▁", "Ġ")
+OTHER_MARKS = ("##", "@@", "</w>")
+
+
+class UnalignedError(AttnlabError):
+    """The tokens of a sentence cannot be matched with its words; the message says at which one."""
+
+
+class Span(NamedTuple):
+    """A stretch of text: characters `start` to `end`, the last one left out."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Which unit each token and each word of one sentence belongs to.
+
+    Attributes:
+        unit_of_token: a number from 0 for every token, None for special tokens.
+        unit_of_word: a number for every word; units are numbered in the order of the text.
+    """
+
+    unit_of_token: tuple[int | None, ...]
+    unit_of_word: tuple[int, ...]
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return len(set(self.unit_of_word))
+
+    @property
+    def exact(self) -> bool:
+        """Whether every word is a unit of its own."""
+        return self.units == len(self.unit_of_word)
+
+    def predicting(self) -> "Alignment":
+        """The same sentence with row t standing for token t + 1, the one that a decoder predicts.
+
+        Under teacher forcing a decoder reads `<s> a b` and predicts `a b </s>`: the row that reads
+        `<s>` is the one that looks for the source of `a`.
+
+        >>> Alignment((None, 0, 0, 1), (0, 1)).predicting().unit_of_token
+        (0, 0, 1, None)
+        """
+        return Alignment((*self.unit_of_token[1:], None), self.unit_of_word)
+
+
+def align_offsets(
+    text: str, words: Sequence[Span], tokens: Sequence[tuple[int, int]], special: Sequence[bool]
+) -> Alignment:
+    """Alignment of tokens whose places in the text are known (`return_offsets_mapping`).
+
+    A token that covers white space only (the lone word mark of SentencePiece) belongs to the word
+    behind it; behind the last word it is treated as special.
+
+    Args:
+        text: what was tokenized.
+        words: where each word stands in `text`, in order.
+        tokens: where each token stands in `text`; ignored where `special`.
+        special: True for tokens that the tokenizer added.
+
+    Raises:
+        UnalignedError: a token covers two words with a space between them, or lies outside all
+            words, or a word has no token (for example because the sentence was cut off).
+
+    >>> words = [Span(0, 2), Span(3, 6)]
+    >>> align_offsets("my cat", words, [(0, 0), (0, 2), (2, 4), (4, 6)], [True, False, False, False])
+    Alignment(unit_of_token=(None, 0, 1, 1), unit_of_word=(0, 1))
+    """
+    touched = [
+        range(0) if added else _words_touched(text, words, Span(*token))
+        for token, added in zip(tokens, special, strict=True)
+    ]
+    joined = {first for group in touched for first in list(group)[:-1]}
+    unit_of_word: list[int] = []
+    for number in range(len(words)):
+        previous = unit_of_word[-1] if unit_of_word else -1
+        unit_of_word.append(previous + (number - 1 not in joined))
+    covered = {number for group in touched for number in group}
+    for number, word in enumerate(words):
+        if number not in covered:
+            msg = f"the word '{text[word.start : word.end]}' has no token"
+            raise UnalignedError(msg)
+    units = tuple(unit_of_word[group[0]] if group else None for group in touched)
+    return Alignment(units, tuple(unit_of_word))
+
+
+def _words_touched(text: str, words: Sequence[Span], token: Span) -> range:
+    covered = text[token.start : token.end]
+    if not covered.strip():
+        behind = [number for number, word in enumerate(words) if word.start >= token.start]
+        return range(behind[0], behind[0] + 1) if behind else range(0)
+    start = token.start + len(covered) - len(covered.lstrip())
+    end = token.end - len(covered) + len(covered.rstrip())
+    touched = [n for n, word in enumerate(words) if word.start < end and word.end > start]
+    if not touched:
+        msg = f"the token '{covered}' belongs to no word"
+        raise UnalignedError(msg)
+    for one, next_one in pairwise(touched):
+        if words[one].end < words[next_one].start:
+            msg = f"the token '{covered}' reaches over the space between two words"
+            raise UnalignedError(msg)
+    return range(touched[0], touched[-1] + 1)
+
+
+def align_word_ids(word_ids: Sequence[int | None], words: int) -> Alignment:
+    """Alignment of a sentence that was handed to the tokenizer word by word.
+
+    Args:
+        word_ids: for every token the number of its word, None for special tokens.
+        words: how many words there were.
+
+    Raises:
+        UnalignedError: a word has no token.
+    """
+    for number in range(words):
+        if number not in word_ids:
+            msg = f"word {number + 1} of {words} has no token"
+            raise UnalignedError(msg)
+    return Alignment(tuple(word_ids), tuple(range(words)))
+
+
+def locate_tokens(
+    text: str, tokens: Sequence[str], special: Sequence[bool], unknown: str | None
+) -> list[Span]:
+    """Where each token stands in `text`, found by its letters; special tokens get an empty span.
+
+    Marks of word starts and of continuation are dropped, letters are compared in the Unicode form
+    NFKC without case. Unknown tokens next to each other share the text between the known ones.
+
+    Raises:
+        UnalignedError: the tokens do not spell the text.
+
+    >>> locate_tokens("Un gatto", ["▁un", "▁gat", "to", "</s>"], [False] * 3 + [True], "<unk>")
+    [Span(start=0, end=2), Span(start=3, end=6), Span(start=6, end=8), Span(start=0, end=0)]
+    """
+    plain = [(letter, index) for index, sign in enumerate(text) for letter in _plain(sign)]
+    places = [number for number, added in enumerate(special) if not added]
+    patterns: list[str] = []
+    groups: dict[int, int] = {}
+    previous: str | None = None
+    for number in places:
+        if tokens[number] != unknown or previous != unknown:
+            patterns.append(_pattern(tokens[number], unknown))
+        groups[number] = len(patterns)
+        previous = tokens[number]
+    match = re.fullmatch(
+        "".join(patterns) + r"\s*", "".join(letter for letter, _ in plain), re.DOTALL
+    )
+    if match is None:
+        msg = f"the tokens do not spell '{text[:40]}'"
+        raise UnalignedError(msg)
+    source = [*(index for _, index in plain), len(text)]
+    spans = [Span(0, 0)] * len(tokens)
+    for number, group in groups.items():
+        start, end = match.span(group)
+        spans[number] = Span(source[start], source[end - 1] + 1 if end > start else source[start])
+    return spans
+
+
+def _plain(piece: str) -> str:
+    return unicodedata.normalize("NFKC", piece).casefold()
+
+
+def _pattern(token: str, unknown: str | None) -> str:
+    """What a token looks like in the text: one group, and before it what its mark asks for."""
+    if token == unknown:
+        return r"\s*(\S.*?)"
+    before = r"(?:(?<!\S)|\s+)" if token.startswith(START_MARKS) else r"\s*"
+    for mark in START_MARKS:
+        token = token.replace(mark, "")
+    if token not in OTHER_MARKS:
+        token = token.removeprefix("##").removesuffix("@@").removesuffix("</w>")
+    return f"{before}({re.escape(_plain(token))})"
