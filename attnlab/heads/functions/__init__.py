@@ -1,0 +1,1 @@
+"""What heads do: one file a label, each with counts that add up over batches and a verdict."""

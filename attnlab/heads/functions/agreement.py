@@ -1,0 +1,87 @@
+"""Agreement between what a head does and what its matrix looks like: Cohen's kappa."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+# The family of matrices (thesis, section 3.1) that each function should leave behind.
+STRUCTURE_OF_FUNCTION = {
+    "positional": "diagonal",
+    "monotone": "diagonal",
+    "syntactic": "band",
+    "alignment": "band",
+    "rare tokens": "rare_columns",
+    "sink": "sink",
+    "broad": "diffuse",
+}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Cohen's kappa between two labellings of the same heads.
+
+    Attributes:
+        kappa: 1 for full agreement, 0 for what chance gives, NaN when both use one label only.
+        low: lower end of the 95 % interval.
+        high: upper end.
+        observed: share of heads with equal labels.
+        expected: that share if the labels were independent.
+        heads: how many heads were compared.
+    """
+
+    kappa: float
+    low: float
+    high: float
+    observed: float
+    expected: float
+    heads: int
+
+
+def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> Agreement:
+    """Agreement beyond chance of two labellings.
+
+    ::
+
+        kappa = (observed - expected) / (1 - expected)
+
+    Source: Cohen 1960; variance after Fleiss, Cohen and Everitt 1969, from statsmodels.
+
+    Raises:
+        ValueError: the labellings are empty or of different lengths.
+
+    >>> print(f"{cohen_kappa(['a', 'a', 'b', 'b'], ['a', 'a', 'b', 'a']).kappa:.2f}")
+    0.50
+    """
+    from statsmodels.stats.inter_rater import cohens_kappa
+
+    if len(first) != len(second) or not first:
+        msg = f"Two labellings of the same heads are needed, not of {len(first)} and {len(second)}."
+        raise ValueError(msg)
+    names = sorted({*first, *second})
+    number = {name: index for index, name in enumerate(names)}
+    table = np.zeros((len(names), len(names)))
+    for one, other in zip(first, second, strict=True):
+        table[number[one], number[other]] += 1
+    observed = float(np.trace(table) / len(first))
+    expected = float((table.sum(0) * table.sum(1)).sum() / len(first) ** 2)
+    if expected == 1:
+        nothing = float("nan")
+        return Agreement(nothing, nothing, nothing, observed, expected, len(first))
+    found = cohens_kappa(table)
+    return Agreement(
+        float(found.kappa),
+        float(found.kappa_low),
+        float(found.kappa_upp),
+        observed,
+        expected,
+        len(first),
+    )
+
+
+def agreement_with_structure(functions: Sequence[str], structures: Sequence[str]) -> Agreement:
+    """Kappa between functional labels and structural ones, each function read as its matrix family.
+
+    Functions that leave no shape (`unknown`) agree with no family and count against agreement.
+    """
+    return cohen_kappa([STRUCTURE_OF_FUNCTION.get(name, name) for name in functions], structures)

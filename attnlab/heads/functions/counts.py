@@ -1,0 +1,110 @@
+"""Counts that add up: over batches, over processes, in any order.
+
+Everything is counted in two halves of the corpus (even and odd sentence numbers). What is picked
+out of many (an offset, a relation, the best head) is picked on the choosing half and reported on
+the other, so that the reported figure is not the best of many draws.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+CHOOSING, REPORTED = 0, 1
+
+# Not typing.Self: beartype cannot check it on methods.
+Same = TypeVar("Same", bound="Counts")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Tensors that are added field by field; fields that are no tensors must be equal."""
+
+    def __add__(self: Same, other: Same) -> Same:
+        sums = {}
+        for field in dataclasses.fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(mine, Tensor | Counts) and theirs is not None:
+                sums[field.name] = mine + theirs
+            elif mine != theirs:
+                msg = f"Counts with different {field.name} do not add up: {mine} and {theirs}."
+                raise ValueError(msg)
+        return dataclasses.replace(self, **sums)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which rows and columns of a batch of attention matrices are counted.
+
+    Attributes:
+        queries: True for ordinary tokens as queries; special and padding tokens are dropped.
+        keys: True for ordinary tokens as keys.
+        seen: True where a query may look at a key, special keys among them.
+        halves: for each sentence 0 (choosing) or 1 (reported).
+    """
+
+    queries: Bool[Tensor, "batch query"]
+    keys: Bool[Tensor, "batch key"]
+    seen: Bool[Tensor, "batch query key"]
+    halves: Int[Tensor, " batch"]
+
+    @property
+    def rows(self) -> Bool[Tensor, "batch query"]:
+        """Ordinary queries that may look at two keys or more: where there was something to choose."""
+        return self.queries & (self.seen.sum(-1) >= 2)
+
+
+def halves_of(numbers: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+    """The half of each sentence, by its number in the whole corpus, whoever counts it."""
+    return numbers % 2
+
+
+def scope_of(
+    visible: Bool[Tensor, "batch token"],
+    special: Bool[Tensor, "batch token"],
+    numbers: Int[Tensor, " batch"],
+    *,
+    causal: bool = False,
+) -> Scope:
+    """The scope of self-attention.
+
+    Args:
+        visible: True for tokens, False for padding.
+        special: True for BOS, EOS, [CLS], [SEP] and their like.
+        numbers: each sentence's number in the corpus.
+        causal: a query sees no key behind itself.
+    """
+    length = visible.shape[1]
+    seen = visible[:, None, :] & visible[:, :, None]
+    if causal:
+        seen = seen & torch.ones(length, length, dtype=torch.bool, device=seen.device).tril()
+    ordinary = visible & ~special
+    return Scope(ordinary, ordinary, seen, halves_of(numbers))
+
+
+def cross_scope_of(
+    target: Bool[Tensor, "batch query"],
+    visible: Bool[Tensor, "batch key"],
+    special: Bool[Tensor, "batch key"],
+    numbers: Int[Tensor, " batch"],
+) -> Scope:
+    """The scope of cross-attention.
+
+    Args:
+        target: True for the decoder's rows that count; row t predicts token t + 1.
+        visible: True for tokens of the source, False for padding.
+        special: True for special tokens of the source.
+        numbers: each sentence's number in the corpus.
+    """
+    seen = target[:, :, None] & visible[:, None, :]
+    return Scope(target, visible & ~special, seen, halves_of(numbers))
+
+
+def sum_by_half(values: Tensor, halves: Int[Tensor, " batch"]) -> Tensor:
+    """Sums over the sentences of each half, `[half, ...]`, in int64 or float64."""
+    wide = values.double() if values.is_floating_point() else values.long()
+    sums = torch.zeros(2, *values.shape[1:], dtype=wide.dtype, device=values.device)
+    return sums.index_add_(0, halves.long(), wide)

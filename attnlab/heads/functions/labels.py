@@ -1,0 +1,48 @@
+"""From verdicts to labels: what each head is, and `unknown` for heads that are none of it."""
+
+import pandas as pd
+
+from attnlab.heads.functions.verdict import LABELS, UNKNOWN
+
+HEAD = ["site", "layer", "head"]
+
+
+def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """One row a head: `site, layer, head, labels, label`.
+
+    `labels` names all that hold, joined by `; `; `label` is the first of them in the order of
+    `LABELS`, for counting and for comparing with one structural label a head. Where none holds both
+    are `unknown`: expect that for most heads.
+
+    Args:
+        verdicts: one row a head and label, with `site` and `layer` beside the columns of `Verdict`.
+    """
+    holding = verdicts[verdicts.holds]
+    order = {label: number for number, label in enumerate(LABELS)}
+    rows = []
+    for head in verdicts[HEAD].drop_duplicates().itertuples(index=False):
+        mine = holding[(holding[HEAD] == list(head)).all(axis=1)].label
+        names = sorted(mine, key=order.__getitem__) or [UNKNOWN]
+        rows.append((*head, "; ".join(names), names[0]))
+    return pd.DataFrame(rows, columns=[*HEAD, "labels", "label"])
+
+
+def compare_controls(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Every verdict of the model beside those of its controls, one row a head and label.
+
+    For each control NAME the columns `NAME_value` and `NAME_holds` say what the same head got
+    there. `stands` is True where the label holds and the untrained model does not carry it too. On
+    shuffled sentences a label may stay (one back is one back whatever stands there): what changes
+    shows what the head goes by.
+
+    Args:
+        tables: verdicts by name, `model` and `untrained` among them, all with `site` and `layer`.
+    """
+    keys = [*HEAD, "label"]
+    result = tables["model"][[*keys, "detail", "statistic", "value", "threshold", "holds"]]
+    for name, table in tables.items():
+        if name != "model":
+            other = table[[*keys, "value", "holds"]]
+            renamed = other.rename(columns={"value": f"{name}_value", "holds": f"{name}_holds"})
+            result = result.merge(renamed, on=keys, how="left", validate="one_to_one")
+    return result.assign(stands=result.holds & ~result.untrained_holds)

@@ -1,0 +1,112 @@
+"""Sink heads: on average more than 0.6 of a row's weight lies on one special token or on punctuation.
+
+Mass, not arg-max. For cross-attention the sink to expect is the end-of-sentence token.
+"""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.heads.functions.counts import CHOOSING, REPORTED, Counts, Scope
+from attnlab.heads.functions.intervals import RatioCounts, count_ratio
+from attnlab.heads.functions.verdict import NO_CONTROL, Verdict
+
+MEAN_MASS = 0.6
+LEAST_ROWS = 1000
+PUNCTUATION = "punctuation"
+
+
+@dataclass(frozen=True)
+class SinkCounts(Counts):
+    """Mass of each head on each kind of key, over the rows of ordinary tokens.
+
+    Attributes:
+        kinds: names of the kinds, such as `[SEP]` and `punctuation`.
+        mass: summed weight on the kind over rows, by sentence.
+    """
+
+    kinds: tuple[str, ...]
+    mass: RatioCounts
+
+
+def punctuation_types(tokens: Sequence[str]) -> Bool[Tensor, " type"]:
+    """True for the types of a vocabulary that are punctuation or symbols and nothing else.
+
+    Marks of word starts and continuation do not count; a mark alone is no punctuation.
+
+    >>> punctuation_types(["cat", ".", "##,", "▁", "Ġ(", "a.m."]).tolist()
+    [False, True, True, False, True, False]
+    """
+    bare = [token.removeprefix("##").removesuffix("@@").strip("▁Ġ") for token in tokens]
+    marks = [
+        bool(token) and all(unicodedata.category(letter)[0] in "PS" for letter in token)
+        for token in bare
+    ]
+    return torch.tensor(marks, dtype=torch.bool)
+
+
+def mark_sinks(
+    tokens: Int[Tensor, "batch key"],
+    special: Mapping[str, int],
+    punctuation: Bool[Tensor, " type"],
+) -> tuple[tuple[str, ...], Bool[Tensor, "batch key kind"]]:
+    """Names of the kinds of sinks and where they stand: one kind a special token, and punctuation.
+
+    Args:
+        tokens: vocabulary numbers.
+        special: name and vocabulary number of each special token, padding left out.
+        punctuation: True for types that are punctuation, from `punctuation_types`.
+    """
+    columns = [tokens == number for number in special.values()]
+    own = torch.zeros_like(tokens, dtype=torch.bool)
+    for column in columns:
+        own = own | column
+    columns.append(punctuation.to(tokens.device)[tokens] & ~own)
+    return (*special, PUNCTUATION), torch.stack(columns, -1)
+
+
+def count_sink(
+    weights: Float[Tensor, "batch head query key"],
+    scope: Scope,
+    kinds: tuple[str, ...],
+    marked: Bool[Tensor, "batch key kind"],
+) -> SinkCounts:
+    """Counts of a batch; `marked` says which keys are of which kind."""
+    column_mass = (weights.masked_fill(~scope.rows[:, None, :, None], 0)).double().sum(2)
+    mass = column_mass @ marked.double()
+    return SinkCounts(kinds, count_ratio(mass, scope.rows.sum(1), scope.halves))
+
+
+def judge_sink(
+    counts: SinkCounts, mean_mass: float = MEAN_MASS, least_rows: int = LEAST_ROWS
+) -> list[Verdict]:
+    """One verdict a head: on the kind with the largest mean mass in the choosing half."""
+    mean = counts.mass.ratio
+    low, high = counts.mass.interval()
+    verdicts = []
+    for head, kind in enumerate(mean[CHOOSING].nan_to_num(-1).argmax(-1).tolist()):
+        rows = int(counts.mass.denominator[REPORTED, head, kind])
+        value = float(mean[REPORTED, head, kind])
+        reason = "" if value > mean_mass else f"mean mass not above {mean_mass:g}"
+        reason = reason if rows >= least_rows else f"fewer than {least_rows} rows"
+        verdicts.append(
+            Verdict(
+                label="sink",
+                head=head,
+                detail=counts.kinds[kind],
+                statistic="mean_mass_fraction",
+                value=value,
+                low=float(low[REPORTED, head, kind]),
+                high=float(high[REPORTED, head, kind]),
+                threshold=mean_mass,
+                control=NO_CONTROL,
+                denominator=rows,
+                holds=not reason,
+                reason=reason,
+            )
+        )
+    return verdicts

@@ -1,0 +1,113 @@
+"""Labels from verdicts, controls beside them, and agreement with structural labels."""
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+from heads.planting import at_offset, attend, make_batch, random_attention
+
+from attnlab.heads.functions.agreement import agreement_with_structure, cohen_kappa
+from attnlab.heads.functions.counting import Facts, SelfCounts, count_functions, judge_functions
+from attnlab.heads.functions.labels import compare_controls, label_table
+
+
+def judged(weights, batch, ranks) -> pd.DataFrame:
+    marked = batch.special[..., None]
+    facts = Facts(batch.scope, ranks, ("special",), marked)
+    verdicts, relations = judge_functions(count_functions("encoder", weights, facts))
+    assert relations is None
+    return verdicts.assign(site="encoder", layer=0)
+
+
+def test_heads_get_all_labels_that_hold_and_unknown_otherwise() -> None:
+    batch = make_batch()
+    generator = torch.Generator().manual_seed(0)
+    ranks = torch.randint(400, 2000, batch.visible.shape, generator=generator)
+    uniform = batch.scope.seen / batch.scope.seen.sum(-1, keepdim=True).clamp_min(1)
+    rare = ranks.masked_fill(~batch.ordinary, -1).argmax(1, keepdim=True).expand_as(ranks)
+    back = attend(at_offset(batch, -1), batch.scope.seen, 0.8)
+    heads = [
+        back,
+        attend(rare, batch.scope.seen, 0.8),
+        uniform,
+        random_attention(batch, heads=1)[:, 0],
+        attend(torch.zeros_like(rare), batch.scope.seen, 0.8),
+    ]
+    table = label_table(judged(torch.stack(heads, 1), batch, ranks))
+    assert table["head"].tolist() == [0, 1, 2, 3, 4]
+    assert table.labels.tolist() == ["positional", "rare tokens", "broad", "unknown", "sink"]
+
+
+def verdicts_of(**holds: list[bool]) -> pd.DataFrame:
+    rows = [
+        ("encoder", 1, head, label, held)
+        for label, heads in holds.items()
+        for head, held in enumerate(heads)
+    ]
+    table = pd.DataFrame(rows, columns=["site", "layer", "head", "label", "holds"])
+    return table.assign(detail="", statistic="", value=0.5, threshold=0.4)
+
+
+def test_first_label_is_the_first_of_the_list() -> None:
+    table = label_table(verdicts_of(sink=[True, True, False], positional=[True, False, False]))
+    assert table.labels.tolist() == ["positional; sink", "sink", "unknown"]
+    assert table.label.tolist() == ["positional", "sink", "unknown"]
+
+
+def test_label_that_an_untrained_model_has_too_does_not_stand() -> None:
+    compared = compare_controls(
+        {
+            "model": verdicts_of(sink=[True, True, False]),
+            "untrained": verdicts_of(sink=[True, False, True]),
+            "shuffled": verdicts_of(sink=[True, True, True]).assign(value=0.1),
+        }
+    )
+    assert compared.stands.tolist() == [False, True, False]
+    assert compared.shuffled_value.tolist() == [0.1] * 3
+    assert compared.shuffled_holds.tolist() == [True] * 3
+
+
+def test_counts_of_a_layer_add_up_with_and_without_links() -> None:
+    batch = make_batch()
+    facts = Facts(
+        batch.scope, torch.zeros_like(batch.visible).long(), ("x",), batch.special[..., None]
+    )
+    counts = count_functions("encoder", random_attention(batch), facts)
+    assert isinstance(counts, SelfCounts)
+    total = counts + counts
+    assert isinstance(total, SelfCounts)
+    assert total.links is None
+    assert torch.equal(total.positional.hits, 2 * counts.positional.hits)
+    assert torch.equal(total.broad.entropy.ratio, counts.broad.entropy.ratio)
+
+
+def test_kappa_by_hand() -> None:
+    # 2 x 2 table 20 5 / 10 15: observed 0.7, expected 0.5, kappa 0.4
+    first = ["a"] * 25 + ["b"] * 25
+    second = ["a"] * 20 + ["b"] * 5 + ["a"] * 10 + ["b"] * 15
+    found = cohen_kappa(first, second)
+    assert (found.observed, found.expected, found.heads) == (0.7, 0.5, 50)
+    assert found.kappa == pytest.approx(0.4)
+    assert found.low < 0.4 < found.high
+
+
+def test_kappa_of_equal_constant_and_independent_labels() -> None:
+    labels = ["a", "b", "c", "a", "b"]
+    assert cohen_kappa(labels, labels).kappa == pytest.approx(1)
+    assert math.isnan(cohen_kappa(["a"] * 5, ["a"] * 5).kappa)
+    assert cohen_kappa(["a", "a", "b", "b"], ["a", "b", "a", "b"]).kappa == pytest.approx(0)
+
+
+def test_kappa_wants_the_same_heads() -> None:
+    with pytest.raises(ValueError, match="not of 1 and 2"):
+        cohen_kappa(["a"], ["a", "b"])
+
+
+def test_functions_are_compared_by_the_shape_they_leave() -> None:
+    functions = ["positional", "syntactic", "broad", "unknown"]
+    assert agreement_with_structure(functions[:3], ["diagonal", "band", "diffuse"]).kappa == 1
+    assert (
+        agreement_with_structure(functions, ["diagonal", "band", "diffuse", "band"]).observed
+        == 0.75
+    )

@@ -1,0 +1,175 @@
+"""Positional heads: found where planted, with the denominators that the definition asks for."""
+
+import dataclasses
+
+import pytest
+import torch
+from heads.planting import Batch, at_offset, attend, make_batch, random_attention
+from oracles.functions import positional_by_loops
+from torch import Tensor
+
+from attnlab.heads.functions.counts import CHOOSING, REPORTED, Scope
+from attnlab.heads.functions.positional import (
+    count_positional,
+    judge_positional,
+    positional_table,
+)
+
+
+def planted(batch: Batch, offset: int, share: float, of_rows: float = 1.0, seed: int = 1) -> Tensor:
+    """A head at `offset` in a share of the rows; elsewhere at another offset."""
+    generator = torch.Generator().manual_seed(seed)
+    elsewhere = torch.rand(batch.visible.shape, generator=generator) >= of_rows
+    away = at_offset(batch, offset + 2 if offset < 2 else offset - 2)
+    target = torch.where(elsewhere, away, at_offset(batch, offset))
+    return attend(target, batch.scope.seen, share)
+
+
+@pytest.mark.parametrize("offset", [-3, -1, 0, 1, 2])
+@pytest.mark.parametrize("left", [False, True])
+def test_planted_offset_is_found(offset: int, left: bool) -> None:
+    batch = make_batch(sentences=1201, left=left)
+    weights = torch.stack([planted(batch, offset, 0.5), planted(batch, -offset - 1, 0.5)], 1)
+    verdicts = judge_positional(count_positional(weights, batch.scope))
+    assert [verdict.detail for verdict in verdicts] == [
+        f"offset {o:+d}" for o in (offset, -offset - 1)
+    ]
+    assert all(verdict.holds and verdict.value == 1 for verdict in verdicts)
+
+
+def test_rows_without_a_token_at_the_offset_are_left_out() -> None:
+    batch = make_batch()
+    counts = count_positional(planted(batch, -1, 0.5)[:, None], batch.scope)
+    # All ordinary tokens but the first one, which has [CLS] before it.
+    expected = [(batch.ordinary.sum(1) - 1)[batch.numbers % 2 == half].sum() for half in (0, 1)]
+    column = counts.rows.shape[1] // 2 - 1
+    assert counts.rows[:, column].tolist() == expected
+    assert counts.hits[:, 0, column].tolist() == expected
+
+
+@pytest.mark.parametrize(("of_rows", "holds"), [(0.87, False), (0.93, True)])
+def test_ninety_percent(of_rows: float, holds: bool) -> None:
+    batch = make_batch()
+    counts = count_positional(planted(batch, 1, 0.5, of_rows)[:, None], batch.scope)
+    verdict = judge_positional(counts)[0]
+    assert verdict.holds is holds
+    assert verdict.low < verdict.value < verdict.high
+    assert verdict.value == pytest.approx(of_rows, abs=0.03)
+    assert bool(verdict.reason) is not holds
+
+
+def test_arg_max_rate_mass_and_confidence_are_three_things() -> None:
+    batch = make_batch()
+    generator = torch.Generator().manual_seed(2)
+    anywhere = torch.randint(1, 4, batch.visible.shape, generator=generator)
+    weak = planted(batch, -1, 0.4)
+    sure = attend(anywhere, batch.scope.seen, 0.95)
+    table = positional_table(count_positional(torch.stack([weak, sure], 1), batch.scope))
+    weak_row, sure_row = (
+        table[(table["head"] == h) & (table.offset == -1)].iloc[0] for h in (0, 1)
+    )
+    assert weak_row.argmax_rate == 1
+    assert weak_row.mass_fraction == pytest.approx(0.4)
+    assert weak_row.confidence < 0.42
+    assert sure_row.argmax_rate < 0.6
+    assert sure_row.confidence > 0.9
+
+
+def test_special_token_that_wins_the_row_is_a_miss() -> None:
+    # 0.6 on [CLS], 0.4 on the previous token: a sink, not a positional head.
+    batch = make_batch()
+    seen = batch.scope.seen
+    weights = 0.6 * attend(torch.zeros_like(batch.numbers)[:, None].expand(-1, 13), seen, 1.0)
+    weights = weights + 0.4 * attend(at_offset(batch, -1), seen, 1.0)
+    counts = count_positional(weights[:, None], batch.scope)
+    assert not judge_positional(counts)[0].holds
+    table = positional_table(counts)
+    assert table[table.offset == -1].mass_fraction.item() == pytest.approx(0.4)
+
+
+def test_few_rows_give_no_label() -> None:
+    batch = make_batch(sentences=61)
+    verdict = judge_positional(count_positional(planted(batch, -1, 0.9)[:, None], batch.scope))[0]
+    assert (verdict.holds, verdict.reason) == (False, "fewer than 1000 rows")
+    assert verdict.value == 1
+
+
+def test_offset_is_picked_on_one_half_and_reported_on_the_other() -> None:
+    batch = make_batch()
+    ahead, back = (planted(batch, offset, 0.5) for offset in (1, -1))
+    odd = (batch.numbers % 2 == 1)[:, None, None]
+    verdict = judge_positional(
+        count_positional(torch.where(odd, back, ahead)[:, None], batch.scope)
+    )[0]
+    assert verdict.detail == "offset +1"
+    assert verdict.value < 0.2
+    assert not verdict.holds
+
+
+def test_causal_rows_have_no_token_ahead() -> None:
+    batch = make_batch(causal=True)
+    counts = count_positional(random_attention(batch), batch.scope)
+    middle = counts.rows.shape[1] // 2
+    assert counts.rows[:, middle + 1 :].sum() == 0
+    assert (counts.rows[:, middle - 1] > 0).all()
+
+
+def test_half_precision_keeps_the_arg_max_but_not_the_row_sums() -> None:
+    batch = make_batch()
+    weights = random_attention(batch)
+    rounded = weights.half()
+    full, half = (count_positional(w, batch.scope) for w in (weights, rounded))
+    off = (rounded.double().sum(-1) - weights.sum(-1)).abs().max()
+    assert off > 1e-4
+    # Rounding can only tie two weights that were within 0.1 % of each other.
+    assert (full.hits - half.hits).abs().sum() <= 0.002 * full.hits.sum()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_equals_loops(causal: bool, left: bool) -> None:
+    batch = make_batch(sentences=7, left=left, causal=causal)
+    weights = random_attention(batch)
+    counts = count_positional(weights, batch.scope, max_offset=3)
+    for head in range(3):
+        for column, offset in enumerate(range(-3, 4)):
+            sums = [[0, 0, 0.0], [0, 0, 0.0]]
+            for sentence in range(7):
+                places = batch.visible[sentence].nonzero().flatten()
+                block = weights[sentence, head][places][:, places].tolist()
+                special = batch.special[sentence][places].tolist()
+                found = positional_by_loops(block, special, offset, causal)
+                sums[sentence % 2] = [a + b for a, b in zip(sums[sentence % 2], found, strict=True)]
+            for half in (CHOOSING, REPORTED):
+                hits, rows, mass = sums[half]
+                assert counts.hits[half, head, column] == hits
+                assert counts.rows[half, column] == rows
+                torch.testing.assert_close(counts.mass[half, head, column].item(), mass)
+
+
+def test_parts_add_up_to_the_whole() -> None:
+    batch = make_batch()
+    weights = random_attention(batch)
+    whole = count_positional(weights, batch.scope)
+    parts = []
+    for part in (slice(0, 100), slice(100, 401)):
+        scope = Scope(
+            batch.scope.queries[part],
+            batch.scope.keys[part],
+            batch.scope.seen[part],
+            batch.scope.halves[part],
+        )
+        parts.append(count_positional(weights[part], scope))
+    for total in (parts[0] + parts[1], parts[1] + parts[0]):
+        for field in dataclasses.fields(whole):
+            torch.testing.assert_close(
+                getattr(total, field.name), getattr(whole, field.name), rtol=0, atol=1e-9
+            )
+
+
+def test_single_precision_is_counted_the_same() -> None:
+    batch = make_batch()
+    weights = random_attention(batch)
+    full, single = (count_positional(w, batch.scope) for w in (weights, weights.float()))
+    assert torch.equal(full.hits, single.hits)
+    torch.testing.assert_close(full.mass, single.mass, rtol=0, atol=1e-4)

@@ -1,0 +1,148 @@
+"""Sink and broad heads: mean mass and mean entropy, with intervals between sentences."""
+
+import math
+
+import pytest
+import torch
+from heads.planting import Batch, attend, make_batch, random_attention
+from torch import Tensor
+
+from attnlab.heads.functions.broad import count_broad, judge_broad
+from attnlab.heads.functions.counts import cross_scope_of
+from attnlab.heads.functions.sink import (
+    count_sink,
+    judge_sink,
+    mark_sinks,
+    punctuation_types,
+)
+
+CLS, SEP, DOT = 1, 2, 3
+NAMES = {"[CLS]": CLS, "[SEP]": SEP}
+PUNCTUATION = torch.tensor([False, False, True, True, False])
+
+
+def tokens_of(batch: Batch) -> Tensor:
+    """Words are 4, a full stop before [SEP], padding 0."""
+    tokens = torch.where(batch.visible, 4, 0)
+    last = batch.visible.sum(1) - 1
+    rows = torch.arange(len(tokens))
+    tokens[:, 0] = CLS
+    tokens[rows, last] = SEP
+    tokens[rows, last - 1] = DOT
+    return tokens
+
+
+def on_type(batch: Batch, number: int, share: float) -> Tensor:
+    target = (tokens_of(batch) == number).long().argmax(1, keepdim=True)
+    return attend(target.expand(batch.visible.shape), batch.scope.seen, share)
+
+
+def counted(batch: Batch, *heads: Tensor):
+    kinds, marked = mark_sinks(tokens_of(batch), NAMES, PUNCTUATION)
+    return count_sink(torch.stack(heads, 1), batch.scope, kinds, marked)
+
+
+def test_mass_on_a_token_makes_a_sink() -> None:
+    batch = make_batch()
+    verdicts = judge_sink(counted(batch, *(on_type(batch, n, 0.7) for n in (CLS, SEP, DOT))))
+    assert [verdict.detail for verdict in verdicts] == ["[CLS]", "[SEP]", "punctuation"]
+    assert all(verdict.holds and verdict.value == pytest.approx(0.7) for verdict in verdicts)
+
+
+@pytest.mark.parametrize(("share", "holds"), [(0.59, False), (0.61, True)])
+def test_threshold(share: float, holds: bool) -> None:
+    batch = make_batch()
+    assert judge_sink(counted(batch, on_type(batch, SEP, share)))[0].holds is holds
+
+
+def test_winning_every_row_is_not_enough() -> None:
+    batch = make_batch()
+    weights = on_type(batch, SEP, 0.45)
+    assert (weights.argmax(-1) == batch.visible.sum(1, keepdim=True) - 1)[batch.ordinary].all()
+    assert not judge_sink(counted(batch, weights))[0].holds
+
+
+def test_rows_of_special_tokens_do_not_count() -> None:
+    batch = make_batch()
+    weights = torch.where(
+        batch.special[:, :, None], on_type(batch, CLS, 1.0), on_type(batch, SEP, 0.7)
+    )
+    counts = counted(batch, weights)
+    assert judge_sink(counts)[0].value == pytest.approx(0.7)
+    assert counts.mass.denominator[:, 0, 0].sum() == batch.ordinary.sum()
+
+
+def test_special_token_is_not_counted_as_punctuation_too() -> None:
+    # [SEP] is punctuation by its letters.
+    batch = make_batch()
+    mean = counted(batch, on_type(batch, SEP, 1.0)).mass.ratio
+    assert mean[0, 0].tolist() == [0, 1, 0]
+
+
+def test_few_rows_give_no_label() -> None:
+    batch = make_batch(sentences=41)
+    verdict = judge_sink(counted(batch, on_type(batch, SEP, 0.9)))[0]
+    assert (verdict.holds, verdict.reason) == (False, "fewer than 1000 rows")
+
+
+def test_end_of_sentence_sink_in_cross_attention() -> None:
+    batch = make_batch()
+    target = torch.arange(7) < (3 + batch.numbers % 5)[:, None]
+    scope = cross_scope_of(target, batch.visible, batch.special, batch.numbers)
+    last = (batch.visible.sum(1, keepdim=True) - 1).expand_as(target)
+    kinds, marked = mark_sinks(tokens_of(batch), {"</s>": SEP}, PUNCTUATION)
+    weights = attend(last, scope.seen, 0.8)[:, None]
+    verdict = judge_sink(count_sink(weights, scope, kinds, marked), least_rows=500)[0]
+    assert (verdict.holds, verdict.detail) == (True, "</s>")
+
+
+def test_interval_agrees_with_a_bootstrap_over_sentences() -> None:
+    batch = make_batch(sentences=301)
+    counts = counted(batch, *random_attention(batch, heads=2, scale=3).unbind(1))
+    low, high = counts.mass.interval()
+    tokens = tokens_of(batch)
+    weights = random_attention(batch, heads=2, scale=3)[:, 1]
+    mass = ((weights * (tokens == DOT)[:, None]).sum(-1) * batch.ordinary).sum(1)[1::2]
+    rows = batch.ordinary.sum(1)[1::2]
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.randint(len(rows), (4000, len(rows)), generator=generator)
+    ratios = mass[draws].sum(1) / rows[draws].sum(1)
+    expected = ratios.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
+    width = (expected[1] - expected[0]).item()
+    assert low[1, 1, 2].item() == pytest.approx(expected[0].item(), abs=0.07 * width)
+    assert high[1, 1, 2].item() == pytest.approx(expected[1].item(), abs=0.07 * width)
+
+
+def test_punctuation_is_found_behind_marks() -> None:
+    tokens = ["▁", "▁.", "Ġ(", "##'", "@@", "a.", "«", "$", "[SEP]", "...", "'s", "##"]
+    assert [t for t, found in zip(tokens, punctuation_types(tokens), strict=True) if found] == [
+        "▁.",
+        "Ġ(",
+        "##'",
+        "«",
+        "$",
+        "...",
+    ]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_uniform_head_is_broad(causal: bool) -> None:
+    # In a causal head every row has another n, and the first one no choice at all.
+    batch = make_batch(causal=causal)
+    seen = batch.scope.seen.double()
+    uniform = seen / seen.sum(-1, keepdim=True).clamp_min(1)
+    sharp = attend(torch.zeros_like(batch.visible, dtype=torch.long), batch.scope.seen, 0.9)
+    broad, narrow = judge_broad(count_broad(torch.stack([uniform, sharp], 1), batch.scope))
+    assert broad.holds
+    assert broad.value == pytest.approx(1)
+    assert not narrow.holds
+
+
+def test_entropy_is_compared_with_ln_n() -> None:
+    batch = make_batch(sentences=401, longest=5)
+    weights = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1], dtype=torch.float64)
+    weights = weights.expand(401, 2, 5, 5)
+    entropy = -(weights[0, 0, 0] * weights[0, 0, 0].log()).sum().item()
+    counts = count_broad(weights, batch.scope)
+    assert judge_broad(counts, least_rows=500)[0].value == pytest.approx(entropy / math.log(5))
+    assert counts.rows.sum() == 401 * 3

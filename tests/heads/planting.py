@@ -1,0 +1,70 @@
+"""Attention matrices with a known answer, on ragged batches with [CLS], [SEP] and padding."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnlab.heads.functions.counts import Scope, scope_of
+
+
+class Batch(NamedTuple):
+    """Sentences of 5 to `longest` tokens, the first and last of them special."""
+
+    visible: Tensor
+    special: Tensor
+    numbers: Tensor
+    scope: Scope
+
+    @property
+    def ordinary(self) -> Tensor:
+        return self.visible & ~self.special
+
+
+def make_batch(
+    sentences: int = 401,
+    *,
+    longest: int = 13,
+    seed: int = 0,
+    left: bool = False,
+    causal: bool = False,
+) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(5, longest + 1, (sentences, 1), generator=generator)
+    position = torch.arange(longest)
+    visible = position < lengths
+    special = (position == 0) | (position == lengths - 1)
+    if left:
+        visible, special = visible.flip(1), special.flip(1)
+    numbers = torch.arange(sentences)
+    return Batch(
+        visible, special & visible, numbers, scope_of(visible, special, numbers, causal=causal)
+    )
+
+
+def attend(targets: Tensor, seen: Tensor, share: float = 0.6) -> Tensor:
+    """One head `[batch, query, key]`: `share` at the target, the rest even over other seen keys.
+
+    A row whose target is not seen (or is negative) is even over all seen keys but one.
+    """
+    keys = seen.shape[-1]
+    aimed = torch.arange(keys) == targets[..., None]
+    aimed = aimed & seen
+    others = (seen & ~aimed).sum(-1, keepdim=True).clamp_min(1)
+    weights = torch.where(aimed, share, (1 - share) / others.double()) * seen
+    return weights / weights.sum(-1, keepdim=True).clamp_min(1e-9)
+
+
+def random_attention(batch: Batch, heads: int = 3, seed: int = 0, scale: float = 2.0) -> Tensor:
+    """Softmax of random scores over what each query may see."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(batch.visible), heads, *batch.scope.seen.shape[1:])
+    scores = scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+    seen = batch.scope.seen[:, None]
+    return scores.masked_fill(~seen, -1e9).softmax(-1) * seen
+
+
+def at_offset(batch: Batch, offset: int) -> Tensor:
+    """The key position at an offset, for every query."""
+    length = batch.visible.shape[1]
+    return (torch.arange(length) + offset).expand(len(batch.visible), length)
