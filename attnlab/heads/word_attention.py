@@ -69,19 +69,29 @@ def gather_units(
 
 
 def merge_tokens(
-    weights: Float[Tensor, "batch head query key"], queries: BatchUnits, keys: BatchUnits
+    weights: Float[Tensor, "batch head query key"],
+    queries: BatchUnits,
+    keys: BatchUnits,
+    *,
+    special: bool = False,
 ) -> Float[Tensor, "batch head query_unit key_unit"]:
-    """Attention between units: summed over the tokens of the key, averaged over those of the query.
+    """Attention between words: summed over the tokens of the key, averaged over those of the query.
 
     ::
 
         A_uv = (1 / |u|) * sum over i in u, j in v of weights_ij
 
-    Rows sum to the mean of their tokens' row sums; rows of units that a sentence lacks are 0.
-    Half precision is summed in float32. Cost: O(query * key * unit) a head.
+    With `special` the units of special tokens follow those of the words, and rows sum to the mean
+    of their tokens' row sums; without, what lies on special tokens is missing. Rows of units that a
+    sentence lacks are 0. Half precision is summed in float32. Cost: O(query * key * unit) a head.
     """
     wide = weights if weights.dtype in {torch.float32, torch.float64} else weights.float()
-    to_keys = keys.membership.to(wide.dtype)[:, None]
-    from_queries = queries.membership.to(wide.dtype).mT[:, None]
-    sizes = from_queries.sum(-1, keepdim=True).clamp_min(1)
-    return from_queries @ (wide @ to_keys) / sizes
+    units = [
+        side.membership if special else side.membership[..., : side.words.shape[1]]
+        for side in (queries, keys)
+    ]
+    from_queries, to_keys = (side.to(wide.dtype) for side in units)
+    # All heads in one product: the same columns are summed in each.
+    columns = (wide.flatten(1, 2) @ to_keys).unflatten(1, wide.shape[1:3])
+    sizes = from_queries.sum(1).clamp_min(1)[:, None, :, None]
+    return from_queries.mT[:, None] @ columns / sizes

@@ -41,7 +41,10 @@ def test_by_hand() -> None:
         ]
     )
     torch.testing.assert_close(
-        merge_tokens(weights[None, None], units, units)[0, 0], expected, rtol=0, atol=0
+        merge_tokens(weights[None, None], units, units, special=True)[0, 0],
+        expected,
+        rtol=0,
+        atol=0,
     )
     assert units.words.tolist() == [[True, True]]
 
@@ -68,7 +71,7 @@ def test_equals_loops_and_keeps_row_sums(data: st.DataObject) -> None:
     weights = scores * visible[0][:, None, :, None] * visible[1][:, None, None]
     weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-9)
     q_units, k_units = (gather_units(a, v) for a, v in zip((queries, keys), visible, strict=True))
-    merged = merge_tokens(weights, q_units, k_units)
+    merged = merge_tokens(weights, q_units, k_units, special=True)
     for sentence in range(3):
         rows, columns = (side[sentence].nonzero().flatten() for side in visible)
         for head in range(2):
@@ -91,7 +94,7 @@ def test_sentence_without_alignment_has_no_units() -> None:
     visible = torch.tensor([[True, True, True], [True, True, False]])
     units = gather_units([None, Alignment((0, 1), (0, 1))], visible)
     assert units.words.tolist() == [[False, False], [True, True]]
-    merged = merge_tokens(random_weights(2, 1, 3, 3), units, units)
+    merged = merge_tokens(random_weights(2, 1, 3, 3), units, units, special=True)
     assert merged[0].abs().sum() == 0
 
 
@@ -104,7 +107,7 @@ def test_half_precision_is_summed_in_float32() -> None:
     alignment = Alignment((0,) * 61, (0,))
     units = gather_units([alignment], torch.ones(1, 61, dtype=torch.bool))
     weights = random_weights(1, 1, 61, 61).half()
-    merged = merge_tokens(weights, units, units)
+    merged = merge_tokens(weights, units, units, special=True)
     assert merged.dtype == torch.float32
     torch.testing.assert_close(
         merged[0, 0, 0, 0].double(), weights.double().sum() / 61, rtol=0, atol=1e-6
@@ -126,5 +129,7 @@ def test_row_sums_on_parallel_treebanks(shared_data, trained_byte_level, languag
         weights = weights * visible[:, None, None]
         weights = weights / weights.sum(-1, keepdim=True)
         units = gather_units(group, visible)
-        sums = merge_tokens(weights, units, units).sum(-1)[:, 0, : units.words.shape[1]]
+        sums = merge_tokens(weights, units, units, special=True).sum(-1)[
+            :, 0, : units.words.shape[1]
+        ]
         torch.testing.assert_close(sums, units.words.double(), rtol=0, atol=1e-12)

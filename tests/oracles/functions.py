@@ -7,9 +7,9 @@ def best_of(row: list[float], candidates: list[int]) -> int:
 
 def positional_by_loops(
     weights: list[list[float]], special: list[bool], offset: int, causal: bool
-) -> tuple[int, int, float]:
-    """Hits, rows and mass at one offset."""
-    hits, rows, mass = 0, 0, 0.0
+) -> tuple[int, int]:
+    """Hits and rows at one offset."""
+    hits, rows = 0, 0
     length = len(weights)
     for i in range(length):
         seen = list(range(i + 1 if causal else length))
@@ -18,8 +18,7 @@ def positional_by_loops(
             continue
         rows += 1
         hits += best_of(weights[i], seen) == j
-        mass += weights[i][j]
-    return hits, rows, mass
+    return hits, rows
 
 
 def rare_by_loops(

@@ -3,19 +3,19 @@
 from dataclasses import dataclass
 
 import pandas as pd
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.heads.functions.broad import BroadCounts, count_broad, judge_broad
-from attnlab.heads.functions.counts import Counts, Scope
-from attnlab.heads.functions.links import LinkCounts, Links, count_links
+from attnlab.heads.functions.counts import Counts, Scope, largest
+from attnlab.heads.functions.links import LinkCounts, PossibleLinks, count_links
 from attnlab.heads.functions.monotone import MonotoneCounts, count_monotone, judge_monotone
 from attnlab.heads.functions.positional import (
     PositionalCounts,
     count_positional,
     judge_positional,
 )
-from attnlab.heads.functions.rare import RareCounts, count_rare, judge_rare
+from attnlab.heads.functions.rare import RareCounts, RarePlaces, count_rare, judge_rare
 from attnlab.heads.functions.sink import SinkCounts, count_sink, judge_sink
 from attnlab.heads.functions.syntactic import judge_links, relation_table
 from attnlab.heads.functions.verdict import verdict_table
@@ -28,23 +28,26 @@ class Facts:
 
     Attributes:
         scope: which rows and columns count.
-        ranks: frequency rank of each key's type.
+        rare: where the rarest tokens stand.
         sink_kinds: names of the kinds of sinks.
         sinks: where they stand.
-        causal: a query sees no key behind itself (decoder self-attention).
-        queries: word units of the queries; None when there are no gold links.
-        keys: word units of the keys.
-        links: gold arcs (self-attention) or gold alignments (cross-attention) between word units.
+        words: gold arcs (self-attention) or alignments (cross-attention), if there are any.
     """
 
     scope: Scope
-    ranks: Int[Tensor, "batch key"]
+    rare: RarePlaces
     sink_kinds: tuple[str, ...]
     sinks: Bool[Tensor, "batch key kind"]
-    causal: bool = False
-    queries: BatchUnits | None = None
-    keys: BatchUnits | None = None
-    links: Links | None = None
+    words: "GoldWords | None" = None
+
+
+@dataclass(frozen=True)
+class GoldWords:
+    """Word units of the queries and the keys of a batch, and which of them belong together."""
+
+    queries: BatchUnits
+    keys: BatchUnits
+    links: PossibleLinks
 
 
 @dataclass(frozen=True)
@@ -73,30 +76,17 @@ def count_functions(
     site: str, weights: Float[Tensor, "batch head query key"], facts: Facts
 ) -> SelfCounts | CrossCounts:
     """Counts of one batch in one layer of `site` (`encoder`, `decoder` or `cross`)."""
-    links = _count_links(site, weights, facts)
-    rare = count_rare(weights, facts.scope, facts.ranks)
+    best = largest(weights)
+    links = None
+    if facts.words is not None:
+        attention = merge_tokens(weights, facts.words.queries, facts.words.keys)
+        links = count_links(attention, facts.words.links)
+    rare = count_rare(best, facts.rare)
     sink = count_sink(weights, facts.scope, facts.sink_kinds, facts.sinks)
     broad = count_broad(weights, facts.scope)
     if site == "cross":
         return CrossCounts(count_monotone(weights, facts.scope), rare, sink, broad, links)
-    return SelfCounts(count_positional(weights, facts.scope), rare, sink, broad, links)
-
-
-def _count_links(
-    site: str, weights: Float[Tensor, "batch head query key"], facts: Facts
-) -> LinkCounts | None:
-    if facts.links is None or facts.queries is None or facts.keys is None:
-        return None
-    rows, columns = facts.queries.words.shape[1], facts.keys.words.shape[1]
-    attention = merge_tokens(weights, facts.queries, facts.keys)[..., :rows, :columns]
-    return count_links(
-        attention,
-        facts.keys.words,
-        facts.links,
-        facts.scope.halves,
-        self_attention=site != "cross",
-        causal=facts.causal,
-    )
+    return SelfCounts(count_positional(best, facts.scope), rare, sink, broad, links)
 
 
 def judge_functions(counts: SelfCounts | CrossCounts) -> tuple[pd.DataFrame, pd.DataFrame | None]:

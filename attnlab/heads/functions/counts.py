@@ -7,10 +7,11 @@ the other, so that the reported figure is not the best of many draws.
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 CHOOSING, REPORTED = 0, 1
@@ -37,7 +38,9 @@ class Counts:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which rows and columns of a batch of attention matrices are counted.
+    """Which rows and columns of a batch of attention matrices are counted, the same in all layers.
+
+    Weights are taken to be 0 where a query may not look; capture asserts it of every batch.
 
     Attributes:
         queries: True for ordinary tokens as queries; special and padding tokens are dropped.
@@ -51,10 +54,15 @@ class Scope:
     seen: Bool[Tensor, "batch query key"]
     halves: Int[Tensor, " batch"]
 
-    @property
+    @cached_property
     def rows(self) -> Bool[Tensor, "batch query"]:
         """Ordinary queries that may look at two keys or more: where there was something to choose."""
         return self.queries & (self.seen.sum(-1) >= 2)
+
+    @cached_property
+    def pairs(self) -> Int[Tensor, "half query key"]:
+        """In how many sentences a counted row may look at an ordinary key, by their places."""
+        return sum_by_half(self.rows[:, :, None] & self.keys[:, None] & self.seen, self.halves)
 
 
 def halves_of(numbers: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
@@ -108,3 +116,9 @@ def sum_by_half(values: Tensor, halves: Int[Tensor, " batch"]) -> Tensor:
     wide = values.double() if values.is_floating_point() else values.long()
     sums = torch.zeros(2, *values.shape[1:], dtype=wide.dtype, device=values.device)
     return sums.index_add_(0, halves.long(), wide)
+
+
+def largest(weights: Float[Tensor, "batch head query key"]) -> Int[Tensor, "batch head query"]:
+    """The key with the largest weight of every row, the first of equals."""
+    # max finds the place several times faster than argmax.
+    return weights.max(-1).indices

@@ -22,6 +22,7 @@ def wilson_interval(
 
     Observations are taken as independent. Source: Wilson 1927, JASA 22 (158).
 
+    >>> import torch
     >>> low, high = wilson_interval(torch.tensor(9), torch.tensor(10))
     >>> print(f"{low:.3f} {high:.3f}")
     0.596 0.982

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.heads.functions.counts import Counts
+from attnlab.heads.functions.counts import Counts, largest
 from attnlab.heads.treebank import Sentence
 from attnlab.heads.words import Alignment
 
@@ -98,49 +98,75 @@ class LinkCounts(Counts):
     offsets: Int[Tensor, "half kind offset"]
 
 
-def count_links(
-    attention: Float[Tensor, "batch head query_word key_word"],
-    keys: Bool[Tensor, "batch key_word"],
-    links: Links,
-    halves: Int[Tensor, " batch"],
-    *,
-    self_attention: bool,
-    causal: bool = False,
-) -> LinkCounts:
-    """Counts of a batch; the arg-max is over the sentence's words.
+@dataclass(frozen=True)
+class PossibleLinks:
+    """The links of a batch that a head could follow, counted; the same in all layers.
+
+    Attributes:
+        links: those whose key is a candidate of their query.
+        cell: for each of them, half * number of kinds + kind.
+        counts: how many there are and at which offsets, with no head in `hits`.
+        self_attention: whether a query's own word is no candidate.
+    """
+
+    links: Links
+    cell: Int[Tensor, " link"]
+    counts: LinkCounts
+    self_attention: bool
+
+
+def possible_links(
+    links: Links, halves: Int[Tensor, " batch"], *, self_attention: bool, causal: bool = False
+) -> PossibleLinks:
+    """The links that could be followed.
 
     Args:
-        attention: word by word; special tokens are no candidates.
-        keys: True for words of the sentence.
         links: gold pairs.
         halves: 0 or 1 for each sentence.
-        self_attention: the query's own word is no candidate.
-        causal: words behind the query are no candidates, and links to them are not counted.
+        self_attention: a query's own word is no candidate.
+        causal: words behind the query are no candidates.
     """
-    device = attention.device
-    candidates = keys[:, None, :].expand(-1, attention.shape[2], -1)
-    position = torch.arange(attention.shape[3], device=device)
-    offset = position - torch.arange(attention.shape[2], device=device)[:, None]
+    offset = links.key - links.query
+    possible = torch.ones_like(offset, dtype=torch.bool)
     if self_attention:
-        candidates = candidates & (offset != 0)
+        possible &= offset != 0
     if causal:
-        candidates = candidates & (offset <= 0)
-    best = attention.masked_fill(~candidates[:, None], -1).argmax(-1)
-    sentence, query, key, kind = (
-        vector.to(device) for vector in (links.sentence, links.query, links.key, links.kind)
-    )
-    possible = candidates[sentence, query, key]
-    sentence, query, key, kind = (v[possible] for v in (sentence, query, key, kind))
-    hits = (best[sentence, :, query] == key[:, None]).long()
-    cell = halves.long().to(device)[sentence] * len(links.kinds) + kind
-    shape = (2, len(links.kinds))
-    near = (key - query).abs() <= MAX_OFFSET
-    wide = 2 * MAX_OFFSET + 1
-    place = cell[near] * wide + (key - query)[near] + MAX_OFFSET
-    zeros = torch.zeros(shape[0] * shape[1], attention.shape[1], dtype=torch.long, device=device)
-    return LinkCounts(
+        possible &= offset <= 0
+    columns = (links.sentence, links.query, links.key, links.kind)
+    kept = Links(links.kinds, *(column[possible] for column in columns))
+    kinds, wide = len(links.kinds), 2 * MAX_OFFSET + 1
+    cell = halves.to(kept.sentence.device)[kept.sentence] * kinds + kept.kind
+    offset = offset[possible]
+    near = offset.abs() <= MAX_OFFSET
+    place = cell[near] * wide + offset[near] + MAX_OFFSET
+    counts = LinkCounts(
         links.kinds,
-        torch.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape),
-        zeros.index_add_(0, cell, hits).reshape(*shape, -1),
-        torch.bincount(place, minlength=shape[0] * shape[1] * wide).reshape(*shape, wide),
+        torch.bincount(cell, minlength=2 * kinds).view(2, kinds),
+        torch.zeros(2, kinds, 0, dtype=torch.long, device=cell.device),
+        torch.bincount(place, minlength=2 * kinds * wide).view(2, kinds, wide),
+    )
+    return PossibleLinks(kept, cell, counts, self_attention)
+
+
+def count_links(
+    attention: Float[Tensor, "batch head query_word key_word"], possible: PossibleLinks
+) -> LinkCounts:
+    """Counts of a batch; the arg-max is over the sentence's words, special tokens left out.
+
+    Args:
+        attention: word by word, 0 where a query may not look.
+        possible: the gold pairs that could be followed.
+    """
+    if possible.self_attention:
+        own = torch.eye(*attention.shape[2:], dtype=torch.bool, device=attention.device)
+        attention = attention.masked_fill(own, -1)
+    links, counts = possible.links, possible.counts
+    # In a row without weight on any word the first word would win; padding words never do.
+    hits = largest(attention)[links.sentence, :, links.query] == links.key[:, None]
+    total = torch.zeros(
+        counts.links.numel(), attention.shape[1], dtype=torch.long, device=attention.device
+    )
+    total.index_add_(0, possible.cell, hits.long())
+    return LinkCounts(
+        counts.kinds, counts.links, total.view(*counts.links.shape, -1), counts.offsets
     )

@@ -1,6 +1,6 @@
 """Positional heads: the row's largest weight stands at one fixed offset in 90 % of the rows.
 
-Arg-max rate, mass at the offset and confidence are three different things and are counted apart.
+Arg-max rate, mass at the offset and confidence are three different things: this is the first.
 Source: Voita et al. 2019 (arXiv 1905.09418), section 4.1; heads.md says what the paper leaves open.
 """
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from attnlab.heads.functions.counts import CHOOSING, REPORTED, Counts, Scope, sum_by_half
+from attnlab.heads.functions.counts import CHOOSING, REPORTED, Counts, Scope
 from attnlab.heads.functions.intervals import wilson_interval
 from attnlab.heads.functions.verdict import NO_CONTROL, Verdict
 
@@ -22,46 +22,43 @@ LEAST_ROWS = 1000
 
 @dataclass(frozen=True)
 class PositionalCounts(Counts):
-    """How often and how strongly each head looks at each offset from -max to +max.
+    """How often each head looks at each offset from -max to +max.
 
     Attributes:
         hits: rows whose largest weight, special tokens among the candidates, is at the offset.
         rows: rows that have an ordinary token at the offset.
-        mass: summed weight at the offset over those rows.
-        confidence: summed largest weight on an ordinary token, over all rows.
-        all_rows: rows of ordinary tokens that may look at two keys or more.
     """
 
     hits: Int[Tensor, "half head offset"]
     rows: Int[Tensor, "half offset"]
-    mass: Float[Tensor, "half head offset"]
-    confidence: Float[Tensor, "half head"]
-    all_rows: Int[Tensor, " half"]
 
 
 def count_positional(
-    weights: Float[Tensor, "batch head query key"], scope: Scope, max_offset: int = MAX_OFFSET
+    best: Int[Tensor, "batch head query"], scope: Scope, max_offset: int = MAX_OFFSET
 ) -> PositionalCounts:
-    """Counts of a batch. Cost: O(query * (key + offsets)) a head."""
-    offsets = torch.arange(-max_offset, max_offset + 1, device=weights.device)
-    queries, keys = weights.shape[-2:]
-    target = torch.arange(queries, device=weights.device)[:, None] + offsets
-    place = target.clamp(0, keys - 1)
-    inside = (target >= 0) & (target < keys)
-    rows = scope.rows[:, :, None] & inside & scope.keys[:, place]
-    rows = rows & scope.seen.gather(2, place.expand(len(weights), -1, -1))
-    best = weights.masked_fill(~scope.seen[:, None], -1).argmax(-1)
-    hits = (best[..., None] == target) & rows[:, None]
-    index = place.expand(*weights.shape[:2], -1, -1)
-    mass = weights.gather(3, index).double() * rows[:, None]
-    largest = weights.masked_fill(~scope.keys[:, None, None], 0).amax(-1).double()
-    return PositionalCounts(
-        hits=sum_by_half(hits.sum(2), scope.halves),
-        rows=sum_by_half(rows.sum(1), scope.halves),
-        mass=sum_by_half(mass.sum(2), scope.halves),
-        confidence=sum_by_half((largest * scope.rows[:, None]).sum(2), scope.halves),
-        all_rows=sum_by_half(scope.rows.sum(1), scope.halves),
-    )
+    """Counts of a batch.
+
+    Args:
+        best: the key with the largest weight of every row.
+        scope: what is counted.
+        max_offset: the largest distance that is looked at.
+    """
+    heads, queries = best.shape[1:]
+    offsets = 2 * max_offset + 1
+    position = torch.arange(queries, device=best.device)
+    columns = torch.arange(scope.keys.shape[1], device=best.device)
+    # Offsets out of range share a last column that is cut off.
+    column = (columns - position[:, None] + max_offset).clamp(-1, offsets)
+    column = torch.where(column < 0, offsets, column).flatten()
+    rows = torch.zeros(2, offsets + 1, dtype=torch.long, device=best.device)
+    rows.index_add_(1, column, scope.pairs.flatten(1))
+    found = best - position + max_offset
+    ordinary = scope.keys.gather(1, best.flatten(1)).view_as(best)
+    counted = scope.rows[:, None] & ordinary & (found >= 0) & (found < offsets)
+    cell = (scope.halves[:, None] * heads + torch.arange(heads, device=best.device))[..., None]
+    place = torch.where(counted, cell * offsets + found, 2 * heads * offsets)
+    hits = torch.bincount(place.flatten(), minlength=2 * heads * offsets + 1)[:-1]
+    return PositionalCounts(hits.view(2, heads, offsets), rows[:, :-1])
 
 
 def judge_positional(
@@ -105,21 +102,14 @@ def judge_positional(
 
 
 def positional_table(counts: PositionalCounts) -> pd.DataFrame:
-    """One row a head and offset: rows, arg-max rate, mass fraction; both halves together.
-
-    `confidence` is the head's mean largest weight on an ordinary token, rows not renormalised.
-    """
-    hits, rows = counts.hits.sum(0), counts.rows.sum(0)
-    mass = counts.mass.sum(0) / rows
-    confidence = counts.confidence.sum(0) / counts.all_rows.sum()
+    """One row a head and offset: `head, offset, rows, argmax_rate`; both halves together."""
+    hits, rows = counts.hits.sum(0).cpu(), counts.rows.sum(0).cpu()
     heads, offsets = hits.shape
     return pd.DataFrame(
         {
             "head": torch.arange(heads).repeat_interleave(offsets).numpy(),
             "offset": (torch.arange(offsets) - offsets // 2).repeat(heads).numpy(),
-            "rows": rows.repeat(heads).cpu().numpy(),
-            "argmax_rate": (hits / rows).flatten().cpu().numpy(),
-            "mass_fraction": mass.flatten().cpu().numpy(),
-            "confidence": confidence.repeat_interleave(offsets).cpu().numpy(),
+            "rows": rows.repeat(heads).numpy(),
+            "argmax_rate": (hits / rows).flatten().numpy(),
         }
     )

@@ -9,7 +9,7 @@ rows where that is a difference. Source: Voita et al. 2019 (arXiv 1905.09418), s
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.heads.functions.counts import REPORTED, Counts, Scope, sum_by_half
@@ -51,17 +51,32 @@ def frequency_ranks(counts: Int[Tensor, " type"]) -> Int[Tensor, " type"]:
     return counts.argsort(descending=True, stable=True).argsort()
 
 
-def count_rare(
-    weights: Float[Tensor, "batch head query key"],
-    scope: Scope,
-    ranks: Int[Tensor, "batch key"],
-    frequent_types: int = FREQUENT_TYPES,
-) -> RareCounts:
-    """Counts of a batch.
+@dataclass(frozen=True)
+class RarePlaces:
+    """Where the rarest tokens of a batch stand and which rows count, the same in all layers.
+
+    Attributes:
+        place: for each key 2 if it is of the rarest type, 1 if of the second rarest, else 0.
+        rows: rows that count.
+        contested: of those, rows that may also look at some other uncommon token.
+        expected: what a row picking at random among uncommon tokens would hit on average.
+        halves: 0 or 1 for each sentence.
+    """
+
+    place: Int[Tensor, "batch key"]
+    rows: Bool[Tensor, "batch query"]
+    contested: Bool[Tensor, "batch query"]
+    expected: Float[Tensor, "batch query"]
+    halves: Int[Tensor, " batch"]
+
+
+def rare_places(
+    scope: Scope, ranks: Int[Tensor, "batch key"], frequent_types: int = FREQUENT_TYPES
+) -> RarePlaces:
+    """Where the rarest tokens stand; special tokens are never among them.
 
     Args:
-        weights: token by token.
-        scope: what is counted; special tokens are never the rarest but may win the arg-max.
+        scope: what is counted.
         ranks: each key's frequency rank in the corpus, 0 for the most frequent type.
         frequent_types: how many types are called frequent.
     """
@@ -70,25 +85,29 @@ def count_rare(
     second = rank.masked_fill(rank == first, -1).amax(1, keepdim=True)
     rarest = scope.keys & (rank == first)
     two_rarest = rarest | (scope.keys & (rank == second))
-    qualifies = first >= frequent_types
-    rows = scope.rows & qualifies & (scope.seen | ~two_rarest[:, None]).all(-1)
+    rows = scope.rows & (first >= frequent_types)
+    rows = rows & (scope.seen | ~two_rarest[:, None]).all(-1)
     uncommon = ((rank >= frequent_types)[:, None] & scope.seen).sum(-1)
     size = two_rarest.sum(1, keepdim=True).expand_as(uncommon)
     contested = rows & (uncommon > size)
     expected = (size / uncommon.clamp_min(1)).double() * contested
-    best = weights.masked_fill(~scope.seen[:, None], -1).argmax(-1)
+    return RarePlaces(two_rarest.long() + rarest.long(), rows, contested, expected, scope.halves)
 
-    def hits(wanted: Tensor, counted: Tensor) -> Tensor:
-        found = wanted[:, None].expand(-1, best.shape[1], -1).gather(2, best) & counted[:, None]
-        return sum_by_half(found.sum(-1), scope.halves)
+
+def count_rare(best: Int[Tensor, "batch head query"], places: RarePlaces) -> RareCounts:
+    """Counts of a batch; `best` is the key with the largest weight of every row, special or not."""
+    found = places.place.gather(1, best.flatten(1)).view_as(best)
+
+    def total(hits: Tensor, counted: Bool[Tensor, "batch query"]) -> Tensor:
+        return sum_by_half((hits & counted[:, None]).sum(-1), places.halves)
 
     return RareCounts(
-        rows=sum_by_half(rows.sum(1), scope.halves),
-        rarest=hits(rarest, rows),
-        two_rarest=hits(two_rarest, rows),
-        contested_rows=sum_by_half(contested.sum(1), scope.halves),
-        contested_two_rarest=hits(two_rarest, contested),
-        contested_expected=sum_by_half(expected.sum(1), scope.halves),
+        rows=sum_by_half(places.rows.sum(1), places.halves),
+        rarest=total(found == 2, places.rows),
+        two_rarest=total(found > 0, places.rows),
+        contested_rows=sum_by_half(places.contested.sum(1), places.halves),
+        contested_two_rarest=total(found > 0, places.contested),
+        contested_expected=sum_by_half(places.expected.sum(1), places.halves),
     )
 
 

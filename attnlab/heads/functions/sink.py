@@ -76,8 +76,8 @@ def count_sink(
     marked: Bool[Tensor, "batch key kind"],
 ) -> SinkCounts:
     """Counts of a batch; `marked` says which keys are of which kind."""
-    column_mass = (weights.masked_fill(~scope.rows[:, None, :, None], 0)).double().sum(2)
-    mass = column_mass @ marked.double()
+    column_mass = scope.rows[:, None, None].to(weights.dtype) @ weights
+    mass = column_mass[:, :, 0].double() @ marked.double()
     return SinkCounts(kinds, count_ratio(mass, scope.rows.sum(1), scope.halves))
 
 

@@ -10,11 +10,12 @@ from heads.planting import at_offset, attend, make_batch, random_attention
 from attnlab.heads.functions.agreement import agreement_with_structure, cohen_kappa
 from attnlab.heads.functions.counting import Facts, SelfCounts, count_functions, judge_functions
 from attnlab.heads.functions.labels import compare_controls, label_table
+from attnlab.heads.functions.rare import rare_places
 
 
 def judged(weights, batch, ranks) -> pd.DataFrame:
     marked = batch.special[..., None]
-    facts = Facts(batch.scope, ranks, ("special",), marked)
+    facts = Facts(batch.scope, rare_places(batch.scope, ranks), ("special",), marked)
     verdicts, relations = judge_functions(count_functions("encoder", weights, facts))
     assert relations is None
     return verdicts.assign(site="encoder", layer=0)
@@ -71,7 +72,10 @@ def test_label_that_an_untrained_model_has_too_does_not_stand() -> None:
 def test_counts_of_a_layer_add_up_with_and_without_links() -> None:
     batch = make_batch()
     facts = Facts(
-        batch.scope, torch.zeros_like(batch.visible).long(), ("x",), batch.special[..., None]
+        batch.scope,
+        rare_places(batch.scope, torch.zeros_like(batch.visible).long()),
+        ("x",),
+        batch.special[..., None],
     )
     counts = count_functions("encoder", random_attention(batch), facts)
     assert isinstance(counts, SelfCounts)

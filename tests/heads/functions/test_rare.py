@@ -6,8 +6,8 @@ from heads.planting import Batch, attend, make_batch, random_attention
 from oracles.functions import rare_by_loops
 from torch import Tensor
 
-from attnlab.heads.functions.counts import REPORTED
-from attnlab.heads.functions.rare import count_rare, frequency_ranks, judge_rare
+from attnlab.heads.functions.counts import REPORTED, largest
+from attnlab.heads.functions.rare import count_rare, frequency_ranks, judge_rare, rare_places
 
 
 def draw_ranks(batch: Batch, low: int = 300, high: int = 2000, seed: int = 0) -> Tensor:
@@ -33,7 +33,7 @@ def test_head_on_the_rarest_or_second_rarest_token(number: int, rarest_share: fl
     batch = make_batch()
     ranks = draw_ranks(batch)
     weights = attend(nth_rarest(batch, ranks, number), batch.scope.seen)[:, None]
-    counts = count_rare(weights, batch.scope, ranks)
+    counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
     verdict = judge_rare(counts)[0]
     assert (verdict.holds, verdict.value) == (True, 1.0)
     share = counts.rarest[REPORTED] / counts.rows[REPORTED]
@@ -45,7 +45,7 @@ def test_sentences_of_frequent_words_do_not_count() -> None:
     ranks = draw_ranks(batch)
     ranks[::4] = draw_ranks(batch, 0, 499)[::4]
     weights = attend(nth_rarest(batch, ranks, 0), batch.scope.seen)[:, None]
-    counts = count_rare(weights, batch.scope, ranks)
+    counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
     rows = batch.ordinary.sum(1)
     qualifies = ranks.masked_fill(~batch.ordinary, 0).amax(1) >= 500
     assert counts.rows.sum() == rows[qualifies].sum()
@@ -55,9 +55,10 @@ def test_sentences_of_frequent_words_do_not_count() -> None:
 
 def test_the_five_hundredth_type_is_frequent_and_the_next_is_not() -> None:
     batch = make_batch(sentences=10)
-    scope, weights = batch.scope, random_attention(batch)
-    assert count_rare(weights, scope, torch.full_like(draw_ranks(batch), 499)).rows.sum() == 0
-    assert count_rare(weights, scope, torch.full_like(draw_ranks(batch), 500)).rows.sum() > 0
+    best = largest(random_attention(batch))
+    for rank, counts in ((499, False), (500, True)):
+        places = rare_places(batch.scope, torch.full(batch.visible.shape, rank))
+        assert bool(count_rare(best, places).rows.sum() > 0) is counts
 
 
 def test_head_on_any_uncommon_word_is_no_rare_token_head() -> None:
@@ -66,7 +67,7 @@ def test_head_on_any_uncommon_word_is_no_rare_token_head() -> None:
     ranks = draw_ranks(batch)
     ranks = torch.where(draw_ranks(batch, 0, 100, seed=9) < 55, ranks % 500, ranks)
     weights = attend(uncommon_at_random(batch, ranks), batch.scope.seen)[:, None]
-    verdict = judge_rare(count_rare(weights, batch.scope, ranks))[0]
+    verdict = judge_rare(count_rare(largest(weights), rare_places(batch.scope, ranks)))[0]
     assert verdict.value > 0.5
     assert verdict.low < verdict.control < verdict.high
     assert (verdict.holds, verdict.reason) == (
@@ -80,7 +81,7 @@ def test_without_a_third_uncommon_token_there_is_no_label() -> None:
     ranks = torch.zeros_like(draw_ranks(batch))
     ranks[:, 1:3] = 900 + torch.arange(2)
     weights = attend(nth_rarest(batch, ranks, 0), batch.scope.seen)[:, None]
-    verdict = judge_rare(count_rare(weights, batch.scope, ranks))[0]
+    verdict = judge_rare(count_rare(largest(weights), rare_places(batch.scope, ranks)))[0]
     assert (verdict.holds, verdict.value) == (False, 1.0)
     assert verdict.reason == "fewer than 1000 rows with a third uncommon token"
 
@@ -90,7 +91,7 @@ def test_special_tokens_are_never_the_rarest_but_may_win() -> None:
     ranks = draw_ranks(batch).masked_fill(batch.special, 10**6)
     sep = batch.visible.sum(1, keepdim=True) - 1
     weights = attend(sep.expand_as(ranks), batch.scope.seen)[:, None]
-    counts = count_rare(weights, batch.scope, ranks)
+    counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
     assert counts.rows.sum() > 1000
     assert counts.two_rarest.sum() == 0
 
@@ -101,7 +102,7 @@ def test_equals_loops(causal: bool, left: bool) -> None:
     batch = make_batch(sentences=31, left=left, causal=causal)
     ranks = draw_ranks(batch, 490, 510)  # many equal types
     weights = random_attention(batch)
-    counts = count_rare(weights, batch.scope, ranks)
+    counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
     for head in range(3):
         for half in (0, 1):
             sums = [0.0] * 6
