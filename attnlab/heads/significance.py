@@ -1,0 +1,141 @@
+"""Whether a change of loss or BLEU is more than chance: paired bootstrap over sentences.
+
+Both systems are scored on the same resampled sentences. Source: Koehn 2004, Statistical
+Significance Tests for Machine Translation Evaluation; sacrebleu does the same for two systems.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A corpus score before and after a change.
+
+    Attributes:
+        before: score on all sentences.
+        after: score on all sentences.
+        change: after - before.
+        low: lower end of the change's 95 % bootstrap interval.
+        high: upper end.
+        p_value: share of draws whose change, moved to mean 0, is as large as `change`.
+        sentences: how many sentences.
+    """
+
+    before: float
+    after: float
+    change: float
+    low: float
+    high: float
+    p_value: float
+    sentences: int
+
+
+def loss_difference(
+    before: Float[Tensor, " sentence"],
+    after: Float[Tensor, " sentence"],
+    tokens: Float[Tensor, " sentence"],
+    *,
+    seed: int,
+    draws: int = DRAWS,
+) -> Difference:
+    """Change of the mean loss a token, in the unit of the losses.
+
+    Args:
+        before: each sentence's summed loss.
+        after: the same sentences' losses after the change.
+        tokens: how many tokens each loss sums over.
+        seed: of the resampling.
+        draws: number of resamplings.
+    """
+
+    def score(losses: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda times: (times @ losses.double()) / (times @ tokens.double())
+
+    return paired_bootstrap(score(before), score(after), len(tokens), seed=seed, draws=draws)
+
+
+def bleu_difference(
+    before: Sequence[str],
+    after: Sequence[str],
+    references: Sequence[str],
+    *,
+    seed: int,
+    draws: int = DRAWS,
+) -> Difference:
+    """Change of corpus BLEU (sacrebleu's defaults), 0 to 100.
+
+    Raises:
+        ValueError: the three do not hold the same number of sentences.
+    """
+    if not len(before) == len(after) == len(references):
+        msg = (
+            f"BLEU is compared on the same sentences, not on {len(before)}, {len(after)} and "
+            f"{len(references)}."
+        )
+        raise ValueError(msg)
+    first, second = (_bleu_of(_bleu_counts(system, references)) for system in (before, after))
+    return paired_bootstrap(first, second, len(references), seed=seed, draws=draws)
+
+
+def _bleu_counts(system: Sequence[str], references: Sequence[str]) -> Float[Tensor, "sentence 10"]:
+    """By sentence: matched and all n-grams of 1 to 4 words, lengths of translation and reference."""
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(effective_order=True)
+    rows = []
+    for hypothesis, reference in zip(system, references, strict=True):
+        found = metric.sentence_score(hypothesis, [reference])
+        rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def _bleu_of(counts: Float[Tensor, "sentence 10"]) -> Callable[[Tensor], Tensor]:
+    from sacrebleu.metrics import BLEU
+
+    def score(times: Tensor) -> Tensor:
+        scores = []
+        for row in (times @ counts).long().reshape(-1, 10).tolist():
+            found = BLEU.compute_bleu(
+                correct=row[:4], total=row[4:8], sys_len=row[8], ref_len=row[9], smooth_method="exp"
+            )
+            scores.append(found.score)
+        return torch.tensor(scores, dtype=torch.float64).reshape(times.shape[:-1])
+
+    return score
+
+
+def paired_bootstrap(
+    before: Callable[[Tensor], Tensor],
+    after: Callable[[Tensor], Tensor],
+    sentences: int,
+    *,
+    seed: int,
+    draws: int = DRAWS,
+) -> Difference:
+    """The change between two corpus scores, with an interval and a p-value.
+
+    Args:
+        before: corpus scores of one system from how often each sentence is drawn, `[..., sentence]`.
+        after: the same of the other system.
+        sentences: how many sentences there are.
+        seed: of the resampling; the global random state is not touched.
+        draws: number of resamplings.
+    """
+    once = torch.ones(sentences, dtype=torch.float64)
+    first, second = float(before(once)), float(after(once))
+    generator = torch.Generator().manual_seed(seed)
+    picks = torch.randint(sentences, (draws, sentences), generator=generator)
+    times = torch.zeros(draws, sentences, dtype=torch.float64)
+    times.scatter_add_(1, picks, torch.ones_like(picks, dtype=torch.float64))
+    changes = after(times) - before(times)
+    low, high = changes.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    as_large = (changes - changes.mean()).abs() >= abs(second - first)
+    p_value = (int(as_large.sum()) + 1) / (draws + 1)
+    return Difference(first, second, second - first, low, high, p_value, sentences)

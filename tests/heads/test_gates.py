@@ -1,0 +1,103 @@
+"""Hard Concrete gates: their distribution, their verdict, and learning which heads are not needed."""
+
+import pytest
+import torch
+from heads.architectures import CASES
+from torch import Tensor
+
+from attnlab.heads.ablation import ablated
+from attnlab.heads.gates import (
+    HeadGates,
+    draw_gates,
+    probability_of_one,
+    probability_of_zero,
+    train_gates,
+)
+from attnlab.heads.projections import Head, all_heads
+
+
+@pytest.mark.parametrize("location", [-3.0, -0.5, 0.0, 0.7, 2.0])
+def test_gates_are_drawn_as_the_closed_forms_say(location: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    draws = draw_gates(torch.full((40_000,), location, dtype=torch.float64), generator)
+    place = torch.tensor([location], dtype=torch.float64)
+    for value, formula in ((0.0, probability_of_zero), (1.0, probability_of_one)):
+        share = (draws == value).double().mean().item()
+        assert share == pytest.approx(formula(place).item(), abs=0.01)
+    assert ((draws >= 0) & (draws <= 1)).all()
+
+
+def test_gates_have_a_slope() -> None:
+    location = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+
+    def draw(x: Tensor) -> Tensor:
+        return draw_gates(x, torch.Generator().manual_seed(4))
+
+    assert torch.autograd.gradcheck(draw, location)
+
+
+def test_closed_for_good_when_zero_is_likelier() -> None:
+    case = CASES["attnlab"]()
+    projections = case.projections()
+    gates = HeadGates(projections)
+    assert gates.closed() == []
+    with torch.no_grad():
+        gates.locations["cross-1"][2] = -0.01
+        gates.locations["encoder-0"][0] = -4.0
+        gates.locations["encoder-0"][1] = 0.01
+    assert gates.closed() == [Head("encoder", 0, 0), Head("cross", 1, 2)]
+    by_hand = sum(
+        1 - probability_of_zero(location).sum() / len(location)
+        for location in gates.locations.values()
+    )
+    assert gates.expected_open().item() == pytest.approx(3 * by_hand.item(), rel=1e-5)
+
+
+def test_decided_gates_equal_ablation() -> None:
+    case = CASES["attnlab"]()
+    projections = case.projections()
+    gates = HeadGates(projections)
+    with torch.no_grad():
+        gates.locations["decoder-0"][1] = -3.0
+    with gates.decided():
+        found = case.result()
+    with ablated(projections, [Head("decoder", 0, 1)], "zero"):
+        torch.testing.assert_close(found, case.result(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_heads_that_do_nothing_are_closed_and_the_needed_one_stays() -> None:
+    # One head of the cross-attention carries all that the loss asks for.
+    case = CASES["attnlab"]()
+    projections = case.projections()
+    kept: dict[str, Tensor] = {}
+    needed = Head("cross", 1, 1)
+
+    def loss(_: int) -> Tensor:
+        apart = kept["gated"]
+        return (apart[:, :, needed.head] - kept["whole"][:, :, needed.head]).square().mean() * 50
+
+    def note(name):
+        def hook(_, inputs):
+            kept[name] = inputs[0].unflatten(-1, (3, -1))
+
+        return hook
+
+    module = projections["cross", 1].module
+    handle = module.register_forward_pre_hook(note("whole"))
+    case.result()
+    handle.remove()
+    kept["whole"] = kept["whole"].detach()
+    others = {layer: p for layer, p in projections.items() if layer == ("cross", 1)}
+    gates = HeadGates(others)
+
+    def run(batch: int) -> Tensor:
+        handle = module.register_forward_pre_hook(note("gated"))
+        case.run()
+        handle.remove()
+        return loss(batch)
+
+    history = train_gates(gates, range(200), run, penalty=0.05, learning_rate=0.1, seed=0)
+    assert gates.closed() == [head for head in all_heads(others) if head != needed]
+    assert history[-1].expected_open < history[0].expected_open
+    assert all(parameter.grad is None for parameter in case.model.parameters())
