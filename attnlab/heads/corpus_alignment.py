@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.heads.treebank import Sentence
+from attnlab.heads.treebank import GoldSentence
 from attnlab.heads.words import (
     Alignment,
     Span,
@@ -48,7 +48,7 @@ class AlignedCorpus:
 
 
 def align_corpus(
-    tokenizer: Any, sentences: Sequence[Sentence], max_tokens: int | None = None
+    tokenizer: Any, sentences: Sequence[GoldSentence], max_tokens: int | None = None
 ) -> AlignedCorpus:
     """The alignment of every sentence; those that cannot be aligned are kept with their reasons.
 
@@ -68,7 +68,9 @@ def align_corpus(
     return AlignedCorpus(tuple(found), reasons)
 
 
-def align_sentence(tokenizer: Any, sentence: Sentence, max_tokens: int | None = None) -> Alignment:
+def align_sentence(
+    tokenizer: Any, sentence: GoldSentence, max_tokens: int | None = None
+) -> Alignment:
     """Alignment with the tokens that `tokenizer(sentence.text)` gives, special tokens among them.
 
     Fast tokenizers say where their tokens stand in the text; those of others are found by their

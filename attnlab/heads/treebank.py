@@ -19,6 +19,7 @@ from conllu.exceptions import ParseException
 
 from attnlab.errors import InputError
 from attnlab.heads.words import Span
+from attnlab.translation.trees import Word, surface
 
 
 class Arc(NamedTuple):
@@ -30,7 +31,7 @@ class Arc(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sentence:
+class GoldSentence:
     """A sentence with its gold tree over written words.
 
     Attributes:
@@ -55,14 +56,14 @@ class Sentence:
         return tuple(self.text[span.start : span.end] for span in self.spans)
 
 
-def load_treebank(path: Path, sentences: int | None = None) -> list[Sentence]:
+def load_treebank(path: Path, sentences: int | None = None) -> list[GoldSentence]:
     """The sentences of a CoNLL-U file, plain or gzip, in order; the first `sentences` if given.
 
     Raises:
         InputError: the file is missing, is no CoNLL-U in UTF-8, holds no sentence, or a word's head
             is missing or is no word of its sentence.
     """
-    found: list[Sentence] = []
+    found: list[GoldSentence] = []
     try:
         with _opened(path) as stream:
             for number, lines in enumerate(conllu.parse_incr(stream), start=1):
@@ -81,13 +82,27 @@ def load_treebank(path: Path, sentences: int | None = None) -> list[Sentence]:
     return found
 
 
+def gold_sentence(words: Sequence[Word], identifier: str) -> GoldSentence:
+    """The tree of a sentence of the embedded corpus, which has no multi-word tokens."""
+    spans: list[Span] = []
+    start = 0
+    for word in words:
+        spans.append(Span(start, start + len(word.form)))
+        start += len(word.form) + word.space_after
+    arcs = tuple(
+        Arc(number, word.head - 1, word.relation) for number, word in enumerate(words) if word.head
+    )
+    tags = tuple(word.part_of_speech for word in words)
+    return GoldSentence(identifier, surface(tuple(words)), tuple(spans), tags, arcs)
+
+
 def _opened(path: Path) -> io.TextIOWrapper:
     if path.suffix == ".gz":
         return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8")
     return path.open(encoding="utf-8")
 
 
-def _read_sentence(lines: conllu.TokenList, number: int, path: Path) -> Sentence:
+def _read_sentence(lines: conllu.TokenList, number: int, path: Path) -> GoldSentence:
     identifier = str(lines.metadata.get("sent_id", number))
     if any("misc" not in line for line in lines):
         msg = f"a line of sentence {identifier} has fewer than ten columns"
@@ -104,7 +119,7 @@ def _read_sentence(lines: conllu.TokenList, number: int, path: Path) -> Sentence
     arcs, inside = _arcs(lines, owner, f"sentence {identifier} of {path}")
     first = {unit: line["upos"] for line, unit in reversed(list(_owned(lines, owner)))}
     tags = tuple(first[unit] or "_" for unit in range(len(written)))
-    return Sentence(identifier, "".join(pieces), tuple(spans), tags, arcs, inside)
+    return GoldSentence(identifier, "".join(pieces), tuple(spans), tags, arcs, inside)
 
 
 def _written_words(lines: conllu.TokenList) -> tuple[list[Any], dict[int, int]]:
@@ -150,7 +165,7 @@ def _arcs(
     return tuple(dict.fromkeys(arcs)), inside
 
 
-def shuffle_words(sentence: Sentence, seed: int) -> Sentence:
+def shuffle_words(sentence: GoldSentence, seed: int) -> GoldSentence:
     """The same words and arcs in a random order: what is left is not owed to word order.
 
     Words are joined by single spaces. The order depends on `seed` and the sentence's identifier.
@@ -163,7 +178,7 @@ def shuffle_words(sentence: Sentence, seed: int) -> Sentence:
         Arc(new_place[arc.dependent], new_place[arc.head], arc.relation) for arc in sentence.arcs
     )
     tags = tuple(sentence.tags[old] for old in order)
-    return Sentence(
+    return GoldSentence(
         sentence.identifier, " ".join(words), _spans(words), tags, arcs, sentence.arcs_inside
     )
 

@@ -54,17 +54,6 @@ class Alignment:
         """Whether every word is a unit of its own."""
         return self.units == len(self.unit_of_word)
 
-    def predicting(self) -> "Alignment":
-        """The same sentence with row t standing for token t + 1, the one that a decoder predicts.
-
-        Under teacher forcing a decoder reads `<s> a b` and predicts `a b </s>`: the row that reads
-        `<s>` is the one that looks for the source of `a`.
-
-        >>> Alignment((None, 0, 0, 1), (0, 1)).predicting().unit_of_token
-        (0, 0, 1, None)
-        """
-        return Alignment((*self.unit_of_token[1:], None), self.unit_of_word)
-
 
 def align_offsets(
     text: str, words: Sequence[Span], tokens: Sequence[tuple[int, int]], special: Sequence[bool]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.heads.functions.counts import Scope, scope_of
+from attnlab.heads.functions.counts import Scope, halves_of
 
 
 class Batch(NamedTuple):
@@ -19,6 +19,47 @@ class Batch(NamedTuple):
     @property
     def ordinary(self) -> Tensor:
         return self.visible & ~self.special
+
+
+def scope_of(
+    visible: Tensor,
+    special: Tensor,
+    numbers: Tensor,
+    *,
+    causal: bool = False,
+) -> Scope:
+    """The scope of self-attention.
+
+    Args:
+        visible: True for tokens, False for padding.
+        special: True for BOS, EOS, [CLS], [SEP] and their like.
+        numbers: each sentence's number in the corpus.
+        causal: a query sees no key behind itself.
+    """
+    length = visible.shape[1]
+    seen = visible[:, None, :] & visible[:, :, None]
+    if causal:
+        seen = seen & torch.ones(length, length, dtype=torch.bool, device=seen.device).tril()
+    ordinary = visible & ~special
+    return Scope(ordinary, ordinary, seen, halves_of(numbers))
+
+
+def cross_scope_of(
+    target: Tensor,
+    visible: Tensor,
+    special: Tensor,
+    numbers: Tensor,
+) -> Scope:
+    """The scope of cross-attention.
+
+    Args:
+        target: True for the decoder's rows that count; row t predicts token t + 1.
+        visible: True for tokens of the source, False for padding.
+        special: True for special tokens of the source.
+        numbers: each sentence's number in the corpus.
+    """
+    seen = target[:, :, None] & visible[:, None, :]
+    return Scope(target, visible & ~special, seen, halves_of(numbers))
 
 
 def make_batch(

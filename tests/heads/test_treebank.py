@@ -8,7 +8,9 @@ import conllu
 import pytest
 
 from attnlab.errors import InputError
-from attnlab.heads.treebank import Arc, load_treebank, shuffle_words
+from attnlab.heads.treebank import Arc, gold_sentence, load_treebank, shuffle_words
+from attnlab.translation.grammar import draw_pairs
+from attnlab.translation.trees import conllu as conllu_of
 
 
 def line(number, form, tag, head, relation, misc="_") -> str:
@@ -65,6 +67,15 @@ def test_written_words_carry_the_arcs_of_their_parts(tmp_path: Path, name: str) 
     assert second.words == ("Don't", "go")
     assert second.arcs == (Arc(0, 1, "aux"),)
     assert (second.identifier, second.arcs_inside) == ("2", 1)
+
+
+def test_embedded_trees_equal_their_own_file(tmp_path: Path) -> None:
+    for pair in draw_pairs(20, seed=1):
+        for tree, text in ((pair.source_tree, pair.source), (pair.target_tree, pair.target)):
+            path = tmp_path / "tree.conllu"
+            path.write_text(conllu_of(tree), encoding="utf-8")
+            assert gold_sentence(tree, "1") == load_treebank(path)[0]
+            assert gold_sentence(tree, "1").text == text
 
 
 def test_first_sentences_only(tmp_path: Path) -> None:

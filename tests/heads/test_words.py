@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.heads.corpus_alignment import align_corpus, align_sentence
-from attnlab.heads.treebank import Sentence, load_treebank
+from attnlab.heads.treebank import GoldSentence, load_treebank
 from attnlab.heads.words import (
     Alignment,
     Span,
@@ -18,13 +18,13 @@ from attnlab.heads.words import (
 )
 
 
-def sentence_of(*words: str, tight: tuple[int, ...] = ()) -> Sentence:
+def sentence_of(*words: str, tight: tuple[int, ...] = ()) -> GoldSentence:
     """A sentence without a tree; the words numbered in `tight` have no space behind them."""
     text, spans = "", []
     for number, word in enumerate(words):
         spans.append(Span(len(text), len(text) + len(word)))
         text += word + ("" if number in tight or number == len(words) - 1 else " ")
-    return Sentence("test", text, tuple(spans), ("X",) * len(words), ())
+    return GoldSentence("test", text, tuple(spans), ("X",) * len(words), ())
 
 
 DOGS = sentence_of("The", "dogs", "barked", ".", tight=(2,))
@@ -154,12 +154,6 @@ def test_word_ids() -> None:
     assert align_word_ids([None, 0, 0, 1, None], 2) == Alignment((None, 0, 0, 1, None), (0, 1))
     with pytest.raises(UnalignedError, match="word 3 of 3 has no token"):
         align_word_ids([None, 0, 1, None], 3)
-
-
-def test_rows_of_a_decoder_stand_for_the_token_they_predict() -> None:
-    # reads <s> a1 a2 b </s>, predicts a1 a2 b </s> -
-    read = Alignment((None, 0, 0, 1, None), (0, 1))
-    assert read.predicting().unit_of_token == (0, 0, 1, None, None)
 
 
 @pytest.mark.parametrize(

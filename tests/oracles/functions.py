@@ -68,7 +68,7 @@ def links_by_loops(
             for j in range(words)
             if not (self_attention and j == query) and not (causal and j > query)
         ]
-        if key in candidates:
+        if key in candidates and len(candidates) >= 2:
             possible += 1
             hits += best_of(attention[query], candidates) == key
     return possible, hits

@@ -70,47 +70,6 @@ def halves_of(numbers: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
     return numbers % 2
 
 
-def scope_of(
-    visible: Bool[Tensor, "batch token"],
-    special: Bool[Tensor, "batch token"],
-    numbers: Int[Tensor, " batch"],
-    *,
-    causal: bool = False,
-) -> Scope:
-    """The scope of self-attention.
-
-    Args:
-        visible: True for tokens, False for padding.
-        special: True for BOS, EOS, [CLS], [SEP] and their like.
-        numbers: each sentence's number in the corpus.
-        causal: a query sees no key behind itself.
-    """
-    length = visible.shape[1]
-    seen = visible[:, None, :] & visible[:, :, None]
-    if causal:
-        seen = seen & torch.ones(length, length, dtype=torch.bool, device=seen.device).tril()
-    ordinary = visible & ~special
-    return Scope(ordinary, ordinary, seen, halves_of(numbers))
-
-
-def cross_scope_of(
-    target: Bool[Tensor, "batch query"],
-    visible: Bool[Tensor, "batch key"],
-    special: Bool[Tensor, "batch key"],
-    numbers: Int[Tensor, " batch"],
-) -> Scope:
-    """The scope of cross-attention.
-
-    Args:
-        target: True for the decoder's rows that count; row t predicts token t + 1.
-        visible: True for tokens of the source, False for padding.
-        special: True for special tokens of the source.
-        numbers: each sentence's number in the corpus.
-    """
-    seen = target[:, :, None] & visible[:, None, :]
-    return Scope(target, visible & ~special, seen, halves_of(numbers))
-
-
 def sum_by_half(values: Tensor, halves: Int[Tensor, " batch"]) -> Tensor:
     """Sums over the sentences of each half, `[half, ...]`, in int64 or float64."""
     wide = values.double() if values.is_floating_point() else values.long()

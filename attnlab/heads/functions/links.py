@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.heads.functions.counts import Counts, largest
-from attnlab.heads.treebank import Sentence
+from attnlab.heads.treebank import GoldSentence
 from attnlab.heads.words import Alignment
 
 TO_HEAD, TO_DEPENDENT = "dependent>head", "head>dependent"
@@ -49,7 +49,7 @@ def base_relation(relation: str) -> str:
     return relation.split(":", maxsplit=1)[0]
 
 
-def tree_kinds(sentences: Sequence[Sentence]) -> tuple[LinkKind, ...]:
+def tree_kinds(sentences: Sequence[GoldSentence]) -> tuple[LinkKind, ...]:
     """Every relation of a treebank in both directions, and `all` (any but punctuation) to the head."""
     relations = sorted({base_relation(arc.relation) for one in sentences for arc in one.arcs})
     both = [LinkKind(name, way) for name in relations for way in (TO_HEAD, TO_DEPENDENT)]
@@ -57,7 +57,7 @@ def tree_kinds(sentences: Sequence[Sentence]) -> tuple[LinkKind, ...]:
 
 
 def tree_links(
-    sentences: Sequence[Sentence],
+    sentences: Sequence[GoldSentence],
     alignments: Sequence[Alignment | None],
     kinds: tuple[LinkKind, ...],
 ) -> Links:
@@ -86,7 +86,8 @@ class LinkCounts(Counts):
 
     Attributes:
         kinds: what the axis `kind` numbers.
-        links: links whose query may look at their key.
+        links: links whose query may look at their key and at some other word.
+        chance: how many of them a head that picks at random would follow on average.
         hits: those that the head's arg-max follows.
         offsets: links by offset in word units, from -MAX_OFFSET to +MAX_OFFSET; longer ones are in
             `links` only.
@@ -94,6 +95,7 @@ class LinkCounts(Counts):
 
     kinds: tuple[LinkKind, ...]
     links: Int[Tensor, "half kind"]
+    chance: Float[Tensor, "half kind"]
     hits: Int[Tensor, "half kind head"]
     offsets: Int[Tensor, "half kind offset"]
 
@@ -116,36 +118,54 @@ class PossibleLinks:
 
 
 def possible_links(
-    links: Links, halves: Int[Tensor, " batch"], *, self_attention: bool, causal: bool = False
+    links: Links,
+    words: Bool[Tensor, "batch key_word"],
+    halves: Int[Tensor, " batch"],
+    *,
+    self_attention: bool,
+    causal: bool = False,
 ) -> PossibleLinks:
-    """The links that could be followed.
+    """The links that could be followed, where the query had two candidates or more.
 
     Args:
         links: gold pairs.
+        words: True for words of the sentence on the key side, counted from the left.
         halves: 0 or 1 for each sentence.
         self_attention: a query's own word is no candidate.
         causal: words behind the query are no candidates.
     """
+    device = links.key.device
     offset = links.key - links.query
+    candidates = links.query + 1 if causal else words.sum(1).to(device)[links.sentence]
     possible = torch.ones_like(offset, dtype=torch.bool)
     if self_attention:
+        candidates = candidates - 1
         possible &= offset != 0
     if causal:
         possible &= offset <= 0
+    possible &= candidates >= 2
     columns = (links.sentence, links.query, links.key, links.kind)
     kept = Links(links.kinds, *(column[possible] for column in columns))
+    cell = halves.to(device)[kept.sentence] * len(links.kinds) + kept.kind
+    counts = _count_possible(kept, cell, candidates[possible])
+    return PossibleLinks(kept, cell, counts, self_attention)
+
+
+def _count_possible(
+    links: Links, cell: Int[Tensor, " link"], candidates: Int[Tensor, " link"]
+) -> LinkCounts:
     kinds, wide = len(links.kinds), 2 * MAX_OFFSET + 1
-    cell = halves.to(kept.sentence.device)[kept.sentence] * kinds + kept.kind
-    offset = offset[possible]
+    offset = links.key - links.query
     near = offset.abs() <= MAX_OFFSET
     place = cell[near] * wide + offset[near] + MAX_OFFSET
-    counts = LinkCounts(
+    chance = torch.zeros(2 * kinds, dtype=torch.float64, device=cell.device)
+    return LinkCounts(
         links.kinds,
         torch.bincount(cell, minlength=2 * kinds).view(2, kinds),
+        chance.index_add_(0, cell, 1 / candidates.double()).view(2, kinds),
         torch.zeros(2, kinds, 0, dtype=torch.long, device=cell.device),
         torch.bincount(place, minlength=2 * kinds * wide).view(2, kinds, wide),
     )
-    return PossibleLinks(kept, cell, counts, self_attention)
 
 
 def count_links(
@@ -168,5 +188,9 @@ def count_links(
     )
     total.index_add_(0, possible.cell, hits.long())
     return LinkCounts(
-        counts.kinds, counts.links, total.view(*counts.links.shape, -1), counts.offsets
+        counts.kinds,
+        counts.links,
+        counts.chance,
+        total.view(*counts.links.shape, -1),
+        counts.offsets,
     )

@@ -3,12 +3,9 @@
 Mass, not arg-max. For cross-attention the sink to expect is the end-of-sentence token.
 """
 
-import unicodedata
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.heads.functions.counts import CHOOSING, REPORTED, Counts, Scope
@@ -17,7 +14,6 @@ from attnlab.heads.functions.verdict import NO_CONTROL, Verdict
 
 MEAN_MASS = 0.6
 LEAST_ROWS = 1000
-PUNCTUATION = "punctuation"
 
 
 @dataclass(frozen=True)
@@ -25,48 +21,12 @@ class SinkCounts(Counts):
     """Mass of each head on each kind of key, over the rows of ordinary tokens.
 
     Attributes:
-        kinds: names of the kinds, such as `[SEP]` and `punctuation`.
+        kinds: names of the kinds, such as `closing` ([SEP], EOS) and `punctuation`.
         mass: summed weight on the kind over rows, by sentence.
     """
 
     kinds: tuple[str, ...]
     mass: RatioCounts
-
-
-def punctuation_types(tokens: Sequence[str]) -> Bool[Tensor, " type"]:
-    """True for the types of a vocabulary that are punctuation or symbols and nothing else.
-
-    Marks of word starts and continuation do not count; a mark alone is no punctuation.
-
-    >>> punctuation_types(["cat", ".", "##,", "▁", "Ġ(", "a.m."]).tolist()
-    [False, True, True, False, True, False]
-    """
-    bare = [token.removeprefix("##").removesuffix("@@").strip("▁Ġ") for token in tokens]
-    marks = [
-        bool(token) and all(unicodedata.category(letter)[0] in "PS" for letter in token)
-        for token in bare
-    ]
-    return torch.tensor(marks, dtype=torch.bool)
-
-
-def mark_sinks(
-    tokens: Int[Tensor, "batch key"],
-    special: Mapping[str, int],
-    punctuation: Bool[Tensor, " type"],
-) -> tuple[tuple[str, ...], Bool[Tensor, "batch key kind"]]:
-    """Names of the kinds of sinks and where they stand: one kind a special token, and punctuation.
-
-    Args:
-        tokens: vocabulary numbers.
-        special: name and vocabulary number of each special token, padding left out.
-        punctuation: True for types that are punctuation, from `punctuation_types`.
-    """
-    columns = [tokens == number for number in special.values()]
-    own = torch.zeros_like(tokens, dtype=torch.bool)
-    for column in columns:
-        own = own | column
-    columns.append(punctuation.to(tokens.device)[tokens] & ~own)
-    return (*special, PUNCTUATION), torch.stack(columns, -1)
 
 
 def count_sink(

@@ -22,15 +22,33 @@ from attnlab.heads.functions.links import (
     make_links,
 )
 from attnlab.heads.functions.verdict import Verdict
+from attnlab.heads.words import Alignment
 
 MARGIN = 0.10
 LEAST_LINKS = 100
 ALIGNMENT_KINDS = (LinkKind("alignment", "target>source"),)
 
 
-def alignment_links(pairs: Sequence[Sequence[tuple[int, int]]]) -> Links:
-    """Gold word alignments of a batch: for each sentence pairs (target word, source word)."""
-    rows = [(index, *pair, 0) for index, sentence in enumerate(pairs) for pair in sentence]
+def alignment_links(
+    pairs: Sequence[Sequence[tuple[int, int]]],
+    targets: Sequence[Alignment | None],
+    sources: Sequence[Alignment | None],
+) -> Links:
+    """Gold word alignments of a batch as links between units, target to source.
+
+    Args:
+        pairs: for each sentence pairs (target word, source word), counted from 0.
+        targets: the target sentences' alignments with their tokens.
+        sources: the source sentences' alignments with theirs.
+    """
+    rows = [
+        (index, target.unit_of_word[one], source.unit_of_word[other], 0)
+        for index, (sentence, target, source) in enumerate(
+            zip(pairs, targets, sources, strict=True)
+        )
+        if target is not None and source is not None
+        for one, other in sentence
+    ]
     return make_links(ALIGNMENT_KINDS, rows)
 
 
@@ -40,21 +58,23 @@ def relation_table(
     """One row a head and kind of link: accuracy, its interval, and the offset baseline.
 
     Columns: `head, relation, direction, baseline_offset` (most frequent in the choosing half);
-    `links, accuracy, low, high, baseline` of the reported half; `choosing_links,
+    `links, accuracy, low, high, baseline, chance` of the reported half; `choosing_links,
     choosing_accuracy, choosing_baseline` (fitted and scored on the same half, so a little too
-    high); `follows`, whether accuracy exceeds the baseline by `margin` in both halves with
-    `least_links` links in each.
+    high); `follows`, whether accuracy exceeds both the offset baseline and chance by `margin` in
+    both halves with `least_links` links in each. Chance is what a head gets that picks at random
+    among the words it may look at: high in a causal decoder, where early words see few others.
     """
     best = counts.offsets[CHOOSING].argmax(-1)
     at_best = counts.offsets.gather(2, best.expand(2, -1)[..., None])[..., 0]
     links = counts.links
-    baseline = at_best / links
+    baseline, chance = at_best / links, counts.chance / links
     accuracy = counts.hits / links[..., None]
     low, high = wilson_interval(
         counts.hits[REPORTED], links[REPORTED, :, None].expand_as(counts.hits[REPORTED])
     )
     enough = (links >= least_links).all(0)
-    follows = (accuracy >= baseline[..., None] + margin).all(0) & enough[:, None]
+    control = torch.maximum(baseline.double(), chance)
+    follows = (accuracy >= control[..., None] + margin).all(0) & enough[:, None]
     kinds, heads = follows.shape
     number = torch.arange(kinds).repeat_interleave(heads).tolist()
 
@@ -74,6 +94,7 @@ def relation_table(
             "low": by_head(low),
             "high": by_head(high),
             "baseline": by_kind(baseline[REPORTED]),
+            "chance": by_kind(chance[REPORTED]),
             "baseline_offset": by_kind(best - MAX_OFFSET),
             "choosing_links": by_kind(links[CHOOSING]),
             "choosing_accuracy": by_head(accuracy[CHOOSING]),
@@ -109,7 +130,10 @@ def _judge_head(
     candidates = enough if len(enough) else rows
     gain = (candidates.choosing_accuracy - candidates.choosing_baseline).fillna(-1.0)
     best = candidates.iloc[int(gain.to_numpy().argmax())]
-    reason = "" if best.follows else f"not {margin:g} above the offset baseline in both halves"
+    control = max(float(best.baseline), float(best.chance))
+    reason = (
+        "" if best.follows else f"not {margin:g} above offset baseline and chance in both halves"
+    )
     reason = reason if len(enough) else f"fewer than {least_links} links"
     return Verdict(
         label=label,
@@ -119,8 +143,8 @@ def _judge_head(
         value=float(best.accuracy),
         low=float(best.low),
         high=float(best.high),
-        threshold=float(best.baseline) + margin,
-        control=float(best.baseline),
+        threshold=control + margin,
+        control=control,
         denominator=int(best.links),
         holds=not reason,
         reason=reason,

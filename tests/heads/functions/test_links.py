@@ -25,7 +25,7 @@ from attnlab.heads.functions.syntactic import (
     judge_links,
     relation_table,
 )
-from attnlab.heads.treebank import Arc, Sentence
+from attnlab.heads.treebank import Arc, GoldSentence
 from attnlab.heads.word_attention import gather_units, merge_tokens
 from attnlab.heads.words import Alignment, Span
 
@@ -86,7 +86,9 @@ def random_heads(words: Tensor, heads: int, seed: int = 0) -> Tensor:
 
 
 def counted(weights: Tensor, words: Tensor, links: Links, **options: bool):
-    possible = possible_links(links, halves(len(words)), **{"self_attention": True, **options})
+    possible = possible_links(
+        links, words, halves(len(words)), **{"self_attention": True, **options}
+    )
     return count_links(weights, possible)
 
 
@@ -176,7 +178,9 @@ def test_special_tokens_are_no_candidates() -> None:
     weights[..., 4] = 0.9
     weights[..., 3] = 0.1
     merged = merge_tokens(weights, units, units)
-    counts = count_links(merged, possible_links(links, halves(300), self_attention=True))
+    counts = count_links(
+        merged, possible_links(links, units.words, halves(300), self_attention=True)
+    )
     assert counts.hits.sum() == 300
 
 
@@ -184,9 +188,28 @@ def test_arcs_ahead_cannot_be_followed_in_a_causal_decoder() -> None:
     words = words_of(300)
     links = draw_links(words)
     causal = counted(random_heads(words, 2), words, links, causal=True)
-    assert causal.links.sum() == (links.key < links.query).sum()
+    # The second word has but one candidate: nothing to choose.
+    assert causal.links.sum() == ((links.key < links.query) & (links.query >= 2)).sum()
     middle = MAX_OFFSET
     assert causal.offsets[..., middle:].sum() == 0
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_few_candidates_make_no_syntactic_head(causal: bool) -> None:
+    # Verbs third in short sentences, subjects at random before them: half of the picks are right.
+    words = words_of(600, 4)
+    rows = [(s, 2, s // 2 % 2, 0) for s in range(600)]
+    links = make_links((OBJ,), rows)
+    weights = random_heads(words, 5)
+    counts = counted(weights.tril() if causal else weights, words, links, causal=causal)
+    table = relation_table(counts)
+    candidates = torch.full((600,), 2.0) if causal else words.sum(1) - 1.0
+    chance = (1 / candidates)[halves(600) == REPORTED].mean().item()
+    assert table.chance.tolist() == pytest.approx([chance] * 5)
+    assert table.accuracy.mean() == pytest.approx(chance, abs=0.05)
+    for found in judge_links(table, "syntactic"):
+        assert not found.holds
+        assert found.threshold >= chance + 0.10
 
 
 def test_all_relations_together_give_no_label() -> None:
@@ -201,9 +224,9 @@ def test_all_relations_together_give_no_label() -> None:
     assert not judge_links(table, "syntactic")[0].holds
 
 
-def tree(*arcs: Arc, words: int = 4) -> Sentence:
+def tree(*arcs: Arc, words: int = 4) -> GoldSentence:
     spans = tuple(Span(2 * n, 2 * n + 1) for n in range(words))
-    return Sentence("t", " ".join("abcdefg"[:words]), spans, ("X",) * words, arcs)
+    return GoldSentence("t", " ".join("abcdefg"[:words]), spans, ("X",) * words, arcs)
 
 
 def as_set(links: Links) -> set[tuple[int, int, int, LinkKind]]:
@@ -271,6 +294,11 @@ def test_links_of_different_treebanks_do_not_add_up() -> None:
         one + other
 
 
+def plain(words: Tensor) -> list[Alignment]:
+    """Alignments of sentences whose every word is one token."""
+    return [Alignment(tuple(range(n)), tuple(range(n))) for n in words.sum(1).tolist()]
+
+
 def test_head_that_follows_gold_alignments() -> None:
     # Source and target have different lengths; the alignment is a random permutation of words.
     target, source = words_of(400, 7), words_of(400, 11)
@@ -283,7 +311,8 @@ def test_head_that_follows_gold_alignments() -> None:
         goal[sentence, :t] = torch.tensor(keys)
     seen = target[:, :, None] & source[:, None, :]
     weights = attend(goal, seen, 0.6)[:, None]
-    possible = possible_links(alignment_links(pairs), halves(400), self_attention=False)
+    links = alignment_links(pairs, plain(target), plain(source))
+    possible = possible_links(links, source, halves(400), self_attention=False)
     counts = count_links(weights, possible)
     verdict = judge_links(relation_table(counts), "alignment")[0]
     assert verdict.holds
@@ -294,20 +323,33 @@ def test_head_that_follows_gold_alignments() -> None:
     )
 
 
+def test_alignments_become_links_between_units() -> None:
+    # Target words 1 and 2 share a token; the third sentence has no alignment of its source.
+    target, source = Alignment((0, 1, 2), (0, 1, 1, 2)), Alignment((0, 1), (0, 1))
+    pairs = [[(0, 0), (1, 1), (2, 1), (3, 0)], [(3, 1)], [(0, 0)]]
+    links = alignment_links(pairs, [target] * 3, [source, source, None])
+    kind = LinkKind("alignment", "target>source")
+    assert as_set(links) == {(0, 0, 0, kind), (0, 1, 1, kind), (0, 2, 0, kind), (1, 2, 1, kind)}
+
+
 def test_decoder_row_is_aligned_by_the_token_it_predicts() -> None:
     # Decoder reads <s> a b c, predicts a b c </s>; row t looks at the source of token t + 1.
     read = Alignment((None, 0, 1, 2), (0, 1, 2))
+    predicting = Alignment((0, 1, 2, None), (0, 1, 2))
     source = Alignment((0, 1, 2, None), (0, 1, 2))
     seen = torch.ones(300, 4, dtype=torch.bool)
     goal = torch.tensor([2, 0, 1, 3]).expand(300, 4)
     weights = attend(goal, seen[:, :, None] & seen[:, None, :], 0.8)[:, None]
-    links = alignment_links([[(0, 2), (1, 0), (2, 1)]] * 300)
+    pairs = [(0, 2), (1, 0), (2, 1)]
+    links = alignment_links([pairs] * 300, [read] * 300, [source] * 300)
 
     def accuracy(rows: Alignment) -> float:
         queries, keys = gather_units([rows] * 300, seen), gather_units([source] * 300, seen)
         merged = merge_tokens(weights, queries, keys)
-        counts = count_links(merged, possible_links(links, halves(300), self_attention=False))
+        counts = count_links(
+            merged, possible_links(links, keys.words, halves(300), self_attention=False)
+        )
         return float(counts.hits[REPORTED].sum() / counts.links[REPORTED].sum())
 
-    assert accuracy(read.predicting()) == 1
+    assert accuracy(predicting) == 1
     assert accuracy(read) == 0

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from heads.planting import attend, make_batch
+from heads.planting import attend, cross_scope_of, make_batch
 from scipy.stats import linregress, spearmanr
 from torch import Tensor
 
-from attnlab.heads.functions.counts import Scope, cross_scope_of
+from attnlab.heads.functions.counts import Scope
 from attnlab.heads.functions.monotone import count_monotone, judge_monotone
 
 TARGETS = 11

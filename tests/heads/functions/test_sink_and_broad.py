@@ -4,21 +4,17 @@ import math
 
 import pytest
 import torch
-from heads.planting import Batch, attend, make_batch, random_attention
+from heads.planting import Batch, attend, cross_scope_of, make_batch, random_attention
 from torch import Tensor
 
 from attnlab.heads.functions.broad import count_broad, judge_broad
-from attnlab.heads.functions.counts import cross_scope_of
 from attnlab.heads.functions.sink import (
     count_sink,
     judge_sink,
-    mark_sinks,
-    punctuation_types,
 )
 
 CLS, SEP, DOT = 1, 2, 3
-NAMES = {"[CLS]": CLS, "[SEP]": SEP}
-PUNCTUATION = torch.tensor([False, False, True, True, False])
+KINDS = {"[CLS]": CLS, "[SEP]": SEP, "punctuation": DOT}
 
 
 def tokens_of(batch: Batch) -> Tensor:
@@ -38,8 +34,8 @@ def on_type(batch: Batch, number: int, share: float) -> Tensor:
 
 
 def counted(batch: Batch, *heads: Tensor):
-    kinds, marked = mark_sinks(tokens_of(batch), NAMES, PUNCTUATION)
-    return count_sink(torch.stack(heads, 1), batch.scope, kinds, marked)
+    marked = torch.stack([tokens_of(batch) == number for number in KINDS.values()], -1)
+    return count_sink(torch.stack(heads, 1), batch.scope, tuple(KINDS), marked)
 
 
 def test_mass_on_a_token_makes_a_sink() -> None:
@@ -72,13 +68,6 @@ def test_rows_of_special_tokens_do_not_count() -> None:
     assert counts.mass.denominator[:, 0, 0].sum() == batch.ordinary.sum()
 
 
-def test_special_token_is_not_counted_as_punctuation_too() -> None:
-    # [SEP] is punctuation by its letters.
-    batch = make_batch()
-    mean = counted(batch, on_type(batch, SEP, 1.0)).mass.ratio
-    assert mean[0, 0].tolist() == [0, 1, 0]
-
-
 def test_few_rows_give_no_label() -> None:
     batch = make_batch(sentences=41)
     verdict = judge_sink(counted(batch, on_type(batch, SEP, 0.9)))[0]
@@ -90,7 +79,7 @@ def test_end_of_sentence_sink_in_cross_attention() -> None:
     target = torch.arange(7) < (3 + batch.numbers % 5)[:, None]
     scope = cross_scope_of(target, batch.visible, batch.special, batch.numbers)
     last = (batch.visible.sum(1, keepdim=True) - 1).expand_as(target)
-    kinds, marked = mark_sinks(tokens_of(batch), {"</s>": SEP}, PUNCTUATION)
+    kinds, marked = ("</s>",), (tokens_of(batch) == SEP)[..., None]
     weights = attend(last, scope.seen, 0.8)[:, None]
     verdict = judge_sink(count_sink(weights, scope, kinds, marked), least_rows=500)[0]
     assert (verdict.holds, verdict.detail) == (True, "</s>")
@@ -111,18 +100,6 @@ def test_interval_agrees_with_a_bootstrap_over_sentences() -> None:
     width = (expected[1] - expected[0]).item()
     assert low[1, 1, 2].item() == pytest.approx(expected[0].item(), abs=0.07 * width)
     assert high[1, 1, 2].item() == pytest.approx(expected[1].item(), abs=0.07 * width)
-
-
-def test_punctuation_is_found_behind_marks() -> None:
-    tokens = ["▁", "▁.", "Ġ(", "##'", "@@", "a.", "«", "$", "[SEP]", "...", "'s", "##"]
-    assert [t for t, found in zip(tokens, punctuation_types(tokens), strict=True) if found] == [
-        "▁.",
-        "Ġ(",
-        "##'",
-        "«",
-        "$",
-        "...",
-    ]
 
 
 @pytest.mark.parametrize("causal", [False, True])
