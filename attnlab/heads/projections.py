@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.errors import AttnlabError
+from attnlab.heads.taps import find, ready_to_show
 
 Layer = tuple[str, int]
 
@@ -61,6 +62,32 @@ def all_heads(projections: Projections) -> list[Head]:
         for (site, layer), projection in projections.items()
         for head in range(projection.heads)
     ]
+
+
+def projections_of(model: nn.Module, run: Callable[[], Any]) -> dict[Layer, Projection]:
+    """The output projection of every attention layer of a transformers model.
+
+    Args:
+        model: left as it is; while it is looked at it is in eval mode and returns weights.
+        run: calls `model` with `output_attentions=True` on one sentence without padding; source and
+            target differ in length, so that the sites can be told apart.
+
+    Raises:
+        InputError: the model returns no attention weights.
+        AttnlabError: a projection cannot be told; the message names site and layer.
+    """
+    with ready_to_show(model), torch.no_grad():
+        plumbing = find(model, run, causal=lambda weights: not bool(weights.triu(1).any()))
+        attentions: dict[Layer, nn.Module] = {
+            (tap.site, tap.layer): tap.module for tap in plumbing.taps
+        }
+        if len(attentions) < sum(plumbing.layers.values()):
+            msg = (
+                f"The attention modules of {type(model).__name__} cannot be told apart, so its "
+                "heads cannot be ablated."
+            )
+            raise AttnlabError(msg)
+        return find_projections(model, attentions, run)
 
 
 def find_projections(

@@ -9,7 +9,13 @@ from torch import nn
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.heads.ablation import ablate_cumulatively, ablate_each, ablated, mean_outputs
-from attnlab.heads.projections import Head, all_heads, find_projections, watched_heads
+from attnlab.heads.projections import (
+    Head,
+    all_heads,
+    find_projections,
+    projections_of,
+    watched_heads,
+)
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
@@ -40,6 +46,12 @@ def test_projections_are_found(case: Case) -> None:
     }
     for (site, layer), projection in found.items():
         assert projection.heads == heads[site][layer].shape[1]
+
+
+def test_projections_are_found_without_naming_modules(case: Case) -> None:
+    source, target = SOURCE[2:], TARGET[2:]
+    found = projections_of(case.model, lambda: case.run(source, target, output_attentions=True))
+    assert found == case.projections()
 
 
 def test_zero_equals_removing_the_head_from_the_sum(case: Case) -> None:

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from attnlab.heads.functions.syntactic import MARGIN
 from attnlab.heads.functions.verdict import LABELS, UNKNOWN
 
 HEAD = ["site", "layer", "head"]
@@ -46,3 +47,32 @@ def compare_controls(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
             renamed = other.rename(columns={"value": f"{name}_value", "holds": f"{name}_holds"})
             result = result.merge(renamed, on=keys, how="left", validate="one_to_one")
     return result.assign(stands=result.holds & ~result.untrained_holds)
+
+
+def compare_relations(
+    model: pd.DataFrame, shuffled: pd.DataFrame, untrained: pd.DataFrame, margin: float = MARGIN
+) -> pd.DataFrame:
+    """Every relation of the model beside its controls, one row a head and kind of gold link.
+
+    The offset baseline says what position alone would give; on shuffled words it falls to almost
+    nothing and any preference for a kind of word exceeds it, so the rule itself says little there.
+    What counts is the head's own accuracy on shuffled words, which it owes to the words alone:
+    `stands` is True where the head follows the relation, exceeds that accuracy by `margin` too, and
+    the untrained model's head does not follow it.
+
+    Args:
+        model: relations with `site` and `layer`, from `HeadFunctions.relations`.
+        shuffled: the same on sentences whose words are shuffled.
+        untrained: the same of the untrained model.
+        margin: how far accuracy must exceed the one on shuffled words.
+    """
+    keys = [*HEAD, "relation", "direction"]
+    result = model
+    for name, table in (("shuffled", shuffled), ("untrained", untrained)):
+        other = table[[*keys, "accuracy", "follows"]].rename(
+            columns={"accuracy": f"{name}_accuracy", "follows": f"{name}_follows"}
+        )
+        result = result.merge(other, on=keys, how="left", validate="one_to_one")
+    beyond_words = result.accuracy >= result.shuffled_accuracy + margin
+    stands = result.follows & beyond_words & ~result.untrained_follows.astype(bool)
+    return result.assign(stands=stands)

@@ -9,7 +9,7 @@ from heads.planting import at_offset, attend, make_batch, random_attention
 
 from attnlab.heads.functions.agreement import agreement_with_structure, cohen_kappa
 from attnlab.heads.functions.counting import Facts, SelfCounts, count_functions, judge_functions
-from attnlab.heads.functions.labels import compare_controls, label_table
+from attnlab.heads.functions.labels import compare_controls, compare_relations, label_table
 from attnlab.heads.functions.rare import rare_places
 
 
@@ -67,6 +67,22 @@ def test_label_that_an_untrained_model_has_too_does_not_stand() -> None:
     assert compared.stands.tolist() == [False, True, False]
     assert compared.shuffled_value.tolist() == [0.1] * 3
     assert compared.shuffled_holds.tolist() == [True] * 3
+
+
+def relations_of(accuracy: list[float], follows: list[bool]) -> pd.DataFrame:
+    rows = [("encoder", 2, head, "obj", "dependent>head") for head in range(len(accuracy))]
+    table = pd.DataFrame(rows, columns=["site", "layer", "head", "relation", "direction"])
+    return table.assign(accuracy=accuracy, follows=follows, baseline=0.4)
+
+
+def test_relation_that_the_words_alone_explain_does_not_stand() -> None:
+    # Heads 1 and 2 do almost as well on shuffled words; head 3 follows when untrained too.
+    compared = compare_relations(
+        relations_of([0.7, 0.7, 0.7, 0.7, 0.45], [True, True, True, True, False]),
+        relations_of([0.2, 0.65, 0.61, 0.2, 0.1], [True, True, True, True, False]),
+        relations_of([0.1, 0.1, 0.1, 0.6, 0.1], [False, False, False, True, False]),
+    )
+    assert compared.stands.tolist() == [True, False, False, False, False]
 
 
 def test_counts_of_a_layer_add_up_with_and_without_links() -> None:
