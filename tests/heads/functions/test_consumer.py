@@ -10,7 +10,7 @@ from torch import Tensor
 from attnlab.errors import InputError
 from attnlab.heads.capture import stream
 from attnlab.heads.corpus_alignment import align_corpus
-from attnlab.heads.functions.consumer import HeadFunctions, TextSide
+from attnlab.heads.functions.consumer import HeadFunctions, TextSide, scope_of_layer
 from attnlab.heads.functions.labels import label_table
 from attnlab.heads.treebank import gold_sentence
 from attnlab.heads.weights import LayerWeights
@@ -20,7 +20,7 @@ from attnlab.translation.grammar import draw_pairs
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.tokenizer import train_tokenizers
 
-SENTENCES = 700
+SENTENCES = 480
 
 
 @dataclass
@@ -170,6 +170,28 @@ def test_other_heads_of_an_untrained_model_are_not(judged: HeadFunctions) -> Non
             assert not {"positional", "syntactic", "alignment", "monotone"} & set(
                 row.labels.split("; ")
             )
+
+
+def test_rows_of_cross_attention_count_by_the_token_they_predict(setting: Setting) -> None:
+    seen: list[LayerWeights] = []
+
+    class Keep:
+        def update(self, layer: LayerWeights) -> None:
+            if layer.site == "cross":
+                seen.append(layer)
+
+    stream(setting.model, setting.tokenizers, setting.texts[:9], [Keep()], batch_size=4)
+    tokenizer = setting.tokenizers.target
+    for layer in seen:
+        rows = scope_of_layer(layer).queries
+        for row, number in enumerate(layer.sentences):
+            ids = tokenizer(setting.texts[number][1]).input_ids
+            # read: <s> a b, predicted: a b </s>
+            expected = [
+                token not in {tokenizer.bos_token_id, tokenizer.eos_token_id} for token in ids[1:]
+            ]
+            assert rows[row, : len(expected)].tolist() == expected
+            assert not rows[row, len(expected) :].any()
 
 
 def test_decoder_arcs_reach_back_only(judged: HeadFunctions) -> None:

@@ -11,6 +11,7 @@ from attnlab.heads.functions.links import (
     MAX_OFFSET,
     TO_DEPENDENT,
     TO_HEAD,
+    LinkCounts,
     LinkKind,
     Links,
     count_links,
@@ -210,6 +211,23 @@ def test_few_candidates_make_no_syntactic_head(causal: bool) -> None:
     for found in judge_links(table, "syntactic"):
         assert not found.holds
         assert found.threshold >= chance + 0.10
+
+
+@pytest.mark.parametrize(("hits", "holds"), [(590, False), (610, True)])
+def test_accuracy_must_exceed_chance_too(hits: int, holds: bool) -> None:
+    # Offset baseline 0.3, chance 0.5.
+    offsets = torch.zeros(2, 1, 2 * MAX_OFFSET + 1, dtype=torch.long)
+    offsets[..., MAX_OFFSET - 2] = 300
+    counts = LinkCounts(
+        (OBJ,),
+        torch.full((2, 1), 1000),
+        torch.full((2, 1), 500.0, dtype=torch.float64),
+        torch.full((2, 1, 1), hits),
+        offsets,
+    )
+    found = judge_links(relation_table(counts), "syntactic")[0]
+    assert found.holds is holds
+    assert found.threshold == pytest.approx(0.6)
 
 
 def test_all_relations_together_give_no_label() -> None:

@@ -64,12 +64,16 @@ def test_few_sentences_give_no_label() -> None:
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_equals_scipy(left: bool) -> None:
+@pytest.mark.parametrize("sharp", [False, True])
+def test_equals_scipy(left: bool, sharp: bool) -> None:
     scope, lengths, _ = cross(sentences=19, left=left)
     generator = torch.Generator().manual_seed(0)
     seen = scope.seen[:, None]
     scores = torch.randn(19, 2, *scope.seen.shape[1:], generator=generator, dtype=torch.float64)
     weights = (3 * scores).masked_fill(~seen, -1e9).softmax(-1) * seen
+    if sharp:  # one key a row, an ordinary one: whole positions, many of them equal
+        place = (weights * scope.keys[:, None, None]).argmax(-1)
+        weights = torch.nn.functional.one_hot(place, weights.shape[-1]).double()
     counts = count_monotone(weights, scope)
     for head in range(2):
         for half in (0, 1):
