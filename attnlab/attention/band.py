@@ -2,27 +2,50 @@
 
 from typing import ClassVar
 
-import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.mechanism import MaskedSoftmax, offsets
+from attnlab.attention.flex import attend_blocks, window_and_columns
+from attnlab.attention.mechanism import Context
+from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.attention.specification import Band, sides
+from attnlab.attention.traits import Place, Traits
+from attnlab.attention.union import Union, attend
 
 
 class BandAttention(MaskedSoftmax):
-    """Softmax over the keys at offsets -left..right of the query; when causal, over -left..0."""
+    """Softmax over the keys at offsets -left..right of the query; when causal, over -left..0.
+
+    Between different sentences (cross-attention) the offset is taken as it stands: query 5 sees
+    the keys around position 5.
+    """
 
     name: ClassVar[str] = "band"
+    source: ClassVar[str] = "thesis, section 3.1.2"
+    traits: ClassVar[Traits] = Traits()
 
-    def __init__(self, spec: Band, *, causal: bool = False, dropout: float = 0.0) -> None:
-        super().__init__(causal=causal, dropout=dropout)
+    def __init__(self, spec: Band, place: Place) -> None:
         self.spec = spec
+        left, right = sides(self.name, spec.window)
+        self.union = Union((left, 0 if place.causal else right), causal=place.causal)
+        super().__init__(place)
 
-    def allowed(
-        self, queries: int, keys: int, *, first_query: int = 0, device: torch.device | None = None
-    ) -> Bool[Tensor, "query key"]:
+    def pairs(self, query: Tensor, key: Tensor, context: Context) -> Bool[Tensor, "1 1 query key"]:
         """True at offsets -left..right, cut at 0 when causal."""
-        left, right = sides(self.name, self.spec.window)
-        offset = offsets(queries, keys, first_query=first_query, device=device)
-        return (offset >= -left) & (offset <= (0 if self.causal else right))
+        return self.union.pairs(query.shape[-2], key.shape[-2], context.first_query, query.device)
+
+    def slots(self) -> int:
+        """Both sides and the query's own position."""
+        return sum(self.union.window) + 1
+
+    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Chunks of queries on the stretches of keys that their windows cover."""
+        return attend(query, key, value, self.union, context, dropout=self.active_dropout())
+
+    def has_flex(self) -> bool:
+        """A band is known from two positions."""
+        return True
+
+    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """FlexAttention that skips all blocks outside the band."""
+        return attend_blocks(query, key, value, window_and_columns(self.union, key, context))

@@ -2,27 +2,41 @@
 
 from typing import ClassVar
 
-import torch
 from jaxtyping import Bool
 from torch import Tensor
+from torch.nn import functional as F
 
-from attnlab.attention.mechanism import MaskedSoftmax, offsets
+from attnlab.attention.mechanism import Context, offsets
+from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.attention.specification import Full
+from attnlab.attention.traits import Place, Traits
 
 
 class FullAttention(MaskedSoftmax):
     """Softmax of scaled dot products over all keys, or over all keys up to the query when causal."""
 
     name: ClassVar[str] = "full"
+    source: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
+    traits: ClassVar[Traits] = Traits(subquadratic=False)
 
-    def __init__(self, spec: Full, *, causal: bool = False, dropout: float = 0.0) -> None:
-        super().__init__(causal=causal, dropout=dropout)
+    def __init__(self, spec: Full, place: Place) -> None:
+        super().__init__(place)
         self.spec = spec
 
-    def allowed(
-        self, queries: int, keys: int, *, first_query: int = 0, device: torch.device | None = None
-    ) -> Bool[Tensor, "query key"] | None:
+    def pairs(
+        self, query: Tensor, key: Tensor, context: Context
+    ) -> Bool[Tensor, "1 1 query key"] | None:
         """Every pair, or the lower triangle; None also when one query comes after all keys."""
-        if not self.causal or first_query >= keys - 1:
+        queries, keys, first = query.shape[-2], key.shape[-2], context.first_query
+        if not self.causal or first >= keys - 1:
             return None
-        return offsets(queries, keys, first_query=first_query, device=device) <= 0
+        return (offsets(queries, keys, first_query=first, device=query.device) <= 0)[None, None]
+
+    def dense(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Torch's fused attention; without padding its own causal form, which skips half the work."""
+        square = query.shape[-2] == key.shape[-2] and context.first_query == 0
+        if not (self.causal and square and context.visible is None):
+            return super().dense(query, key, value, context)
+        return F.scaled_dot_product_attention(
+            query, key, value, is_causal=True, dropout_p=self.active_dropout()
+        )

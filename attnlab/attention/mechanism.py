@@ -1,12 +1,16 @@
 """What every attention mechanism is: queries, keys, values in; mixed values out; the matrix it applied."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from attnlab.attention.traits import Cost, Traits
+from attnlab.errors import InputError
 
 
 class Mechanism(nn.Module, ABC):
@@ -14,21 +18,50 @@ class Mechanism(nn.Module, ABC):
 
     Tensors are `[batch, head, token, dim]`. `visible` is True where a key is a real token. A causal
     mechanism lets a query see keys up to its own position; `first_query` is the position of the
-    first query, so that cached decoding sees what uncached decoding sees.
+    first query, so that cached decoding sees what uncached decoding sees. `tokens` are the token
+    ids of the keys, which only mechanisms that choose keys by token look at; `bias` is added to the
+    scores, where the mechanism has any.
 
     The law of every mechanism, in eval mode: `forward(q, k, v) == implied_matrix(q, k) @ v`.
 
     Attributes:
         name: how the mechanism is written in a specification.
+        source: the paper, or the section of the thesis, that it comes from.
+        traits: what it can do.
+        refusals: for what it cannot do (`"causal"`, `"cross"`), why.
         causal: whether a query is kept from keys behind it.
+        cross: whether queries and keys belong to different sentences.
         dropout: probability with which a weight is dropped in training mode.
     """
 
     name: ClassVar[str]
+    source: ClassVar[str] = ""
+    traits: ClassVar[Traits] = Traits()
+    refusals: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, *, causal: bool = False, dropout: float = 0.0) -> None:
+    def __init__(self, *, causal: bool = False, cross: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
+        for wanted, able, what in (
+            (causal, self.traits.causal, "causal"),
+            (cross, self.traits.cross, "cross"),
+        ):
+            if wanted and not able:
+                why = self.refusals.get(what, "it is not defined")
+                msg = (
+                    f"The mechanism '{self.name}' has no {what} form: {why}; choose another "
+                    "mechanism there (`attnlab mechanisms` lists what each can do)."
+                )
+                raise InputError(msg)
+        if causal and cross:
+            msg = (
+                "Cross-attention has no future to hide: ask for causal or for cross, not for both."
+            )
+            raise InputError(msg)
+        if not 0.0 <= dropout < 1.0:
+            msg = f"The attention dropout is a probability from 0 up to below 1, not {dropout}."
+            raise InputError(msg)
         self.causal = causal
+        self.cross = cross
         self.dropout = dropout
 
     @abstractmethod
@@ -40,6 +73,8 @@ class Mechanism(nn.Module, ABC):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,
+        bias: Float[Tensor, "#batch #head query key"] | None = None,
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, one row a query; a query that sees no key gets 0."""
 
@@ -51,79 +86,24 @@ class Mechanism(nn.Module, ABC):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,
+        bias: Float[Tensor, "#batch #head query key"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
 
-
-class MaskedSoftmax(Mechanism):
-    """Softmax of scaled dot products over a set of pairs that is fixed before any score is computed.
-
-    ::
-
-        out_i = sum over allowed j of softmax_j(q_i . k_j / sqrt(dim)) v_j
-
-    A subclass says which pairs are allowed. Cost: O(query * key * dim), the dense form.
-    """
-
-    @abstractmethod
-    def allowed(
-        self, queries: int, keys: int, *, first_query: int = 0, device: torch.device | None = None
-    ) -> Bool[Tensor, "query key"] | None:
-        """True where a query may see a key; None when every pair is allowed."""
-
-    def forward(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        value: Float[Tensor, "batch head key value_dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-    ) -> Float[Tensor, "batch head query value_dim"]:
-        """Mixed values through torch's fused attention; a query that sees no key gets 0."""
-        dropout = self.dropout if self.training else 0.0
-        if _product_is_faster(query, key):
-            matrix = self.implied_matrix(query, key, visible, first_query=first_query)
-            return F.dropout(matrix, dropout).to(value.dtype) @ value
-        seen = self._seen(query, key, visible, first_query)
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=dropout)
-
-    def implied_matrix(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-    ) -> Float[Tensor, "batch head query key"]:
-        """Attention weights: rows sum to 1 over the keys seen, exactly 0 elsewhere."""
-        scores = (query @ key.mT) * query.shape[-1] ** -0.5
-        seen = self._seen(query, key, visible, first_query)
-        if seen is None:
-            return scores.softmax(-1)
-        # The lowest number instead of -inf: a row without any key would turn into NaN.
-        lowest = torch.finfo(scores.dtype).min
-        return scores.masked_fill(~seen, lowest).softmax(-1).masked_fill(~seen, 0.0)
-
-    def _seen(
-        self, query: Tensor, key: Tensor, visible: Tensor | None, first_query: int
-    ) -> Bool[Tensor, "batch #head #query key"] | None:
-        pairs = self.allowed(
-            query.shape[-2], key.shape[-2], first_query=first_query, device=query.device
-        )
-        if visible is None:
-            return None if pairs is None else pairs.expand(query.shape[0], 1, *pairs.shape)
-        keys = visible[:, None, None, :]
-        return keys if pairs is None else keys & pairs
+    def cost(self, queries: int, keys: int, dim: int) -> Cost:
+        """Work for one head and one sentence; a mechanism that does not say is taken as dense."""
+        return Cost(multiply_adds=2 * queries * keys * dim, bytes=4 * queries * keys)
 
 
-def _product_is_faster(query: Tensor, key: Tensor) -> bool:
-    """Whether two plain products beat torch's fused attention: on a CPU, in 16 bits, for short texts.
+@dataclass(frozen=True)
+class Context:
+    """What a mechanism is told besides queries, keys and values; see `Mechanism`."""
 
-    Measured with torch 2.13 forward and backward: at 15 to 64 keys the fused kernel takes 5 to 9
-    times as long in bfloat16; at 256 keys the two are even.
-    """
-    return query.device.type == "cpu" and query.element_size() == 2 and key.shape[-2] <= 128
+    visible: Tensor | None = None
+    first_query: int = 0
+    tokens: Tensor | None = None
+    bias: Tensor | None = None
 
 
 def offsets(
@@ -136,3 +116,38 @@ def offsets(
     """
     rows = torch.arange(first_query, first_query + queries, device=device)
     return torch.arange(keys, device=device) - rows[:, None]
+
+
+def visible_or_all(key: Tensor, visible: Tensor | None) -> Bool[Tensor, "batch key"]:
+    """`visible` itself, or True for every key of the batch."""
+    if visible is not None:
+        return visible
+    return torch.ones(key.shape[0], key.shape[-2], dtype=torch.bool, device=key.device)
+
+
+def ordinals(visible: Bool[Tensor, "batch key"]) -> Int[Tensor, "batch key"]:
+    """How many real tokens come before each key: its position when padding is not counted.
+
+    >>> ordinals(torch.tensor([[False, True, True]])).tolist()
+    [[0, 0, 1]]
+    """
+    return (visible.cumsum(-1) - 1).clamp(min=0)
+
+
+def sentence_ends(visible: Bool[Tensor, "batch key"]) -> Int[Tensor, " batch"]:
+    """One past the last real token of each sentence; 0 for an empty one.
+
+    >>> sentence_ends(torch.tensor([[False, True, False], [False, False, False]])).tolist()
+    [2, 0]
+    """
+    positions = torch.arange(1, visible.shape[-1] + 1, device=visible.device)
+    return (visible * positions).amax(-1)
+
+
+def without_keys(value: Tensor, dropout: float) -> Tensor:
+    """Values with whole keys dropped at random, the same for every query, the rest scaled up.
+
+    Mechanisms that never form single weights drop keys: the expected output is the same.
+    """
+    kept = nn.functional.dropout(torch.ones_like(value[..., :1]), dropout)
+    return value * kept

@@ -1,22 +1,70 @@
 """The one table from a specification to the mechanism that carries it out."""
 
-from attnlab.attention.band import BandAttention
-from attnlab.attention.full import FullAttention
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.specification import Band, Full, Specification, parse
+from collections.abc import Callable
+from typing import Any
 
-MECHANISMS = {Full: FullAttention, Band: BandAttention}
+from attnlab.attention.band import BandAttention
+from attnlab.attention.bigbird import BigBirdAttention
+from attnlab.attention.fixed import FixedAttention
+from attnlab.attention.full import FullAttention
+from attnlab.attention.linear import LinearAttention
+from attnlab.attention.linformer import LinformerAttention
+from attnlab.attention.longformer import LongformerAttention
+from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.scatterbrain import ScatterbrainAttention
+from attnlab.attention.sigma import SigmaAttention
+from attnlab.attention.specification import (
+    Band,
+    BigBird,
+    Fixed,
+    Full,
+    Linear,
+    Linformer,
+    Longformer,
+    Scatterbrain,
+    Sigma,
+    Specification,
+    TopK,
+    parse,
+)
+from attnlab.attention.topk import TopKAttention
+from attnlab.attention.traits import Form, Place
+
+MECHANISMS: dict[type[Specification], type[Mechanism]] = {
+    Full: FullAttention,
+    Band: BandAttention,
+    Longformer: LongformerAttention,
+    BigBird: BigBirdAttention,
+    Sigma: SigmaAttention,
+    Linear: LinearAttention,
+    Linformer: LinformerAttention,
+    Scatterbrain: ScatterbrainAttention,
+    Fixed: FixedAttention,
+    TopK: TopKAttention,
+}
 
 
 def make(
-    spec: str | Specification | Mechanism, *, causal: bool = False, dropout: float = 0.0
+    spec: str | Specification | Mechanism,
+    *,
+    causal: bool = False,
+    cross: bool = False,
+    dropout: float = 0.0,
+    heads: int | None = None,
+    vocabulary: int | None = None,
+    form: Form = "auto",
 ) -> Mechanism:
     """The mechanism that `spec` names, ready to be called.
 
     Args:
         spec: text such as `"band(window=3)"`, a specification, or a mechanism, which is returned.
         causal: keep queries from the keys behind them.
+        cross: queries and keys belong to different sentences.
         dropout: probability with which a weight is dropped in training mode.
+        heads: how many heads it serves; needed by mechanisms that keep something for each.
+        vocabulary: number of token ids; needed by sigma with columns by salience or frequency.
+        form: how it is computed; `"auto"` takes the quicker way by length, `"dense"` scores every
+            pair, `"fast"` never does, `"flex"` is FlexAttention on a GPU. The results are the same.
 
     Raises:
         InputError: `spec` cannot be read, or asks for what the mechanism cannot do.
@@ -27,4 +75,6 @@ def make(
     if isinstance(spec, Mechanism):
         return spec
     value = parse(spec) if isinstance(spec, str) else spec
-    return MECHANISMS[type(value)](value, causal=causal, dropout=dropout)
+    place = Place(causal, cross, dropout, heads, vocabulary, form)
+    build: Callable[[Any, Place], Mechanism] = MECHANISMS[type(value)]
+    return build(value, place)

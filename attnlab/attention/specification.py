@@ -1,6 +1,8 @@
 """How a mechanism is written down: `"band(window=3)"` is read into a frozen value and printed back.
 
-One dataclass a mechanism; its fields are the options, checked here. Nothing is evaluated.
+One dataclass a mechanism; its fields are the options, checked here. Nothing is evaluated, and no
+tensor library is imported. Annotations that a user's text may break are wide on purpose: the
+sentence that refuses a value is worth more than a type error.
 """
 
 import ast
@@ -21,9 +23,34 @@ class Specification:
 
     def __str__(self) -> str:
         options = ", ".join(
-            f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self)
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in dataclasses.fields(self)
+            if field.default is dataclasses.MISSING or getattr(self, field.name) != field.default
         )
         return f"{self.name}({options})" if options else self.name
+
+    def _whole(self, option: str, least: int) -> None:
+        """Refuses an option that is no whole number from `least` up."""
+        value = getattr(self, option)
+        if type(value) is not int or value < least:
+            msg = (
+                f"The option '{option}' of '{self.name}' is a whole number from {least} up, "
+                f"not {value!r}."
+            )
+            raise InputError(msg)
+
+    def _one_of(self, option: str, choices: tuple[str, ...]) -> None:
+        """Refuses an option that is none of `choices`."""
+        value = getattr(self, option)
+        if value not in choices:
+            listed = ", ".join(repr(choice) for choice in choices)
+            msg = f"The option '{option}' of '{self.name}' is one of {listed}, not {value!r}."
+            raise InputError(msg)
+
+    def _window(self) -> None:
+        """Replaces the option `window` by its shortest form; one number stands for both sides."""
+        left, right = sides(self.name, getattr(self, "window"))  # noqa: B009 - not every kind has one
+        object.__setattr__(self, "window", left if left == right else (left, right))
 
 
 @dataclass(frozen=True)
@@ -38,14 +65,153 @@ class Band(Specification):
     """A query sees the keys at offsets -left..right; one number stands for both sides."""
 
     name: ClassVar[str] = "band"
-    window: int | tuple[int, ...]
+    window: int | tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        left, right = sides(self.name, self.window)
-        object.__setattr__(self, "window", left if left == right else (left, right))
+        self._window()
 
 
-SPECIFICATIONS: dict[str, type[Specification]] = {kind.name: kind for kind in (Full, Band)}
+@dataclass(frozen=True)
+class Longformer(Specification):
+    """A dilated window, and global tokens that see all and are seen by all.
+
+    `global_tokens` are positions in the sentence, negative ones counted from its end.
+    """
+
+    name: ClassVar[str] = "longformer"
+    window: int | tuple[Any, ...]
+    dilation: Any = 1
+    global_tokens: Any = (0,)
+
+    def __post_init__(self) -> None:
+        self._window()
+        self._whole("dilation", 1)
+        positions = self.global_tokens
+        if not isinstance(positions, list | tuple) or any(type(at) is not int for at in positions):
+            msg = (
+                f"The option 'global_tokens' of '{self.name}' is a list of positions such as "
+                f"[0, -1], not {positions!r}."
+            )
+            raise InputError(msg)
+        object.__setattr__(self, "global_tokens", tuple(dict.fromkeys(positions)))
+
+
+@dataclass(frozen=True)
+class BigBird(Specification):
+    """Blocks of keys: the three nearest, `global_blocks` at the ends, `random` ones drawn once."""
+
+    name: ClassVar[str] = "bigbird"
+    block: Any = 64
+    random: Any = 3
+    global_blocks: Any = 2
+    seed: Any = 0
+
+    def __post_init__(self) -> None:
+        self._whole("block", 1)
+        for option in ("random", "global_blocks", "seed"):
+            self._whole(option, 0)
+
+
+@dataclass(frozen=True)
+class Sigma(Specification):
+    """A band, `num_pos` columns chosen before scoring, and `extra` entries in each row."""
+
+    name: ClassVar[str] = "sigma"
+    window: int | tuple[Any, ...]
+    num_pos: Any = 2
+    columns: Any = "salience"
+    extra: Any = 0
+    entries: Any = "random"
+    seed: Any = 0
+
+    def __post_init__(self) -> None:
+        self._window()
+        for option in ("num_pos", "extra", "seed"):
+            self._whole(option, 0)
+        self._one_of("columns", ("salience", "frequency", "first", "random"))
+        self._one_of("entries", ("random", "offsets"))
+
+
+@dataclass(frozen=True)
+class Linear(Specification):
+    """A kernel of feature vectors in place of the softmax."""
+
+    name: ClassVar[str] = "linear"
+    feature: Any = "elu"
+    features: Any = 64
+    seed: Any = 0
+
+    def __post_init__(self) -> None:
+        self._one_of("feature", ("elu", "taylor", "favor"))
+        self._whole("features", 1)
+        self._whole("seed", 0)
+
+
+@dataclass(frozen=True)
+class Linformer(Specification):
+    """Keys and values projected to `k` of them; `max_length` is the longest sentence there may be."""
+
+    name: ClassVar[str] = "linformer"
+    k: Any
+    max_length: Any = 512
+    share: Any = "none"
+
+    def __post_init__(self) -> None:
+        self._whole("k", 1)
+        self._whole("max_length", 1)
+        self._one_of("share", ("none", "heads", "kv", "layers"))
+
+
+@dataclass(frozen=True)
+class Scatterbrain(Specification):
+    """Random features everywhere, exact scores inside the window."""
+
+    name: ClassVar[str] = "scatterbrain"
+    window: int | tuple[Any, ...]
+    features: Any = 64
+    seed: Any = 0
+
+    def __post_init__(self) -> None:
+        self._window()
+        self._whole("features", 1)
+        self._whole("seed", 0)
+
+
+@dataclass(frozen=True)
+class Fixed(Specification):
+    """Weights that follow from positions alone."""
+
+    name: ClassVar[str] = "fixed"
+    pattern: Any
+
+    def __post_init__(self) -> None:
+        self._one_of("pattern", ("self", "previous", "next", "left", "right", "start", "end"))
+
+
+@dataclass(frozen=True)
+class TopK(Specification):
+    """Each query keeps the `k` keys it scores highest."""
+
+    name: ClassVar[str] = "topk"
+    k: Any
+
+    def __post_init__(self) -> None:
+        self._whole("k", 1)
+
+
+KINDS = (
+    Full,
+    Band,
+    Longformer,
+    BigBird,
+    Sigma,
+    Linear,
+    Linformer,
+    Scatterbrain,
+    Fixed,
+    TopK,
+)
+SPECIFICATIONS: dict[str, type[Specification]] = {kind.name: kind for kind in KINDS}
 
 
 def parse(text: str) -> Specification:
@@ -96,7 +262,7 @@ def _name_and_options(text: str) -> tuple[str, dict[str, Any]]:
     return tree.func.id, {str(name): value for name, value in options.items()}
 
 
-def sides(name: str, window: int | tuple[int, ...]) -> Window:
+def sides(name: str, window: Any) -> Window:
     """The window as (left, right); one number stands for both sides.
 
     Raises:

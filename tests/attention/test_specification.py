@@ -5,7 +5,23 @@ from attnlab.attention.specification import SPECIFICATIONS, Band, parse
 from attnlab.errors import InputError
 
 
-@pytest.mark.parametrize("text", ["full", "band(window=3)", "band(window=(3, 0))"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "full",
+        "band(window=3)",
+        "band(window=(3, 0))",
+        "longformer(window=(4, 2), dilation=2, global_tokens=(0, -1))",
+        "bigbird(block=16, random=2)",
+        "sigma(window=3, columns='frequency', extra=1)",
+        "linear",
+        "linear(feature='favor', features=32)",
+        "linformer(k=32, share='kv')",
+        "scatterbrain(window=3)",
+        "fixed(pattern='previous')",
+        "topk(k=8)",
+    ],
+)
 def test_printed_form_reads_back(text: str) -> None:
     assert str(parse(text)) == text
     assert parse(str(parse(text))) == parse(text)
@@ -30,6 +46,13 @@ def test_one_number_is_a_pair_of_equal_sides() -> None:
         ("band(window=open('x'))", "write it like"),
         ("band(**{'window': 3})", "write it like"),
         ("3 + 4", "write it like"),
+        ("sigma(window=3, num_pos=-1)", "'num_pos' of 'sigma' is a whole number from 0 up, not -1"),
+        ("sigma(window=3, columns='rare')", "one of 'salience', 'frequency', 'first', 'random'"),
+        ("linear(feature='relu')", "one of 'elu', 'taylor', 'favor', not 'relu'"),
+        ("fixed(pattern='next', window=3)", "its options are: pattern"),
+        ("longformer(window=3, global_tokens=0)", "a list of positions such as"),
+        ("bigbird(block=0)", "whole number from 1 up"),
+        ("linformer(k='3')", "whole number from 1 up, not '3'"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_the_choices(text: str, message: str) -> None:

@@ -1,0 +1,151 @@
+"""Fixed patterns (Raganato et al. 2020, arXiv 2002.10260, section 3): weights from positions alone."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.attention.mechanism import (
+    Mechanism,
+    sentence_ends,
+    visible_or_all,
+    without_keys,
+)
+from attnlab.attention.specification import Fixed
+from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.errors import InputError
+
+SHIFTS = {"self": 0, "previous": -1, "next": 1}
+BACKWARD = ("self", "previous", "left")
+
+
+class FixedAttention(Mechanism):
+    """One key, or a stretch of keys with cubic weights, chosen by position.
+
+    ::
+
+        self, previous, next:  weight 1 at i, i - 1, i + 1
+        left:   (j + 1)^3 for j <= i - 2            right:  (n - j)^3 for j >= i + 2
+        end:    (j + 1)^3 for all j                 start:  (n - j)^3 for all j
+
+    Positions are counted within the sentence. Rows sum to 1: stretches are normalised, and a row
+    whose keys would all lie outside the sentence sees the key of the sentence nearest to it.
+    In training whole keys are dropped, the same for all queries.
+    """
+
+    name: ClassVar[str] = "fixed"
+    source: ClassVar[str] = "Raganato et al. 2020, arXiv 2002.10260"
+    traits: ClassVar[Traits] = Traits(bias=False)
+
+    def __init__(self, spec: Fixed, place: Place) -> None:
+        if place.causal and spec.pattern not in BACKWARD:
+            msg = (
+                f"'{spec}' looks ahead and cannot be causal; the patterns that do not are: "
+                f"{', '.join(BACKWARD)}."
+            )
+            raise InputError(msg)
+        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
+        self.spec = spec
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        value: Float[Tensor, "batch head key value_dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
+    ) -> Float[Tensor, "batch head query value_dim"]:
+        """Mixed values: one key taken a row, or running sums of weighted values."""
+        visible = visible_or_all(key, visible)
+        if self.training and self.dropout:
+            value = without_keys(value, self.dropout)
+        alone = _rows_of(value, _nearest(self._targets(query, first_query), visible))
+        if self.spec.pattern not in SHIFTS:
+            mixed, some = self._stretch(value, visible, query, first_query)
+            alone = torch.where(some[:, None, :, None], mixed, alone)
+        return alone.masked_fill(~visible.any(-1)[:, None, None, None], 0.0)
+
+    def implied_matrix(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
+    ) -> Float[Tensor, "batch head query key"]:
+        """The pattern: rows sum to 1 over the sentence, the same for every head."""
+        visible = visible_or_all(key, visible)
+        targets = self._targets(query, first_query)
+        columns = torch.arange(key.shape[-2], device=key.device)
+        matrix = (_nearest(targets, visible).unsqueeze(-1) == columns).to(key.dtype)
+        if self.spec.pattern not in SHIFTS:
+            rows = torch.arange(query.shape[-2], device=key.device)[:, None] + first_query
+            weights = self._weights(visible, key.dtype)[:, None] * self._reach(columns - rows)
+            total = weights.sum(-1, keepdim=True)
+            matrix = torch.where(total > 0, weights / total.clamp(min=1.0), matrix)
+        matrix = matrix * visible[:, None, :]
+        return matrix[:, None].expand(-1, query.shape[1], -1, -1)
+
+    def cost(self, queries: int, keys: int, dim: int) -> Cost:
+        """One product a value: running sums, or rows taken as they are."""
+        return Cost(multiply_adds=(queries + keys) * dim, bytes=4 * keys * dim)
+
+    def _targets(self, query: Tensor, first_query: int) -> Tensor:
+        rows = torch.arange(query.shape[-2], device=query.device) + first_query
+        return rows + SHIFTS.get(self.spec.pattern, 0)
+
+    def _weights(self, visible: Tensor, dtype: torch.dtype) -> Tensor:
+        """Cubic weight of each key, 0 for padding, `[batch, key]`."""
+        steps = torch.arange(visible.shape[-1], device=visible.device)
+        begins = visible.long().argmax(-1, keepdim=True)
+        if self.spec.pattern in {"left", "end"}:
+            place = steps - begins + 1
+        else:
+            place = sentence_ends(visible)[:, None] - steps
+        return place.to(dtype) ** 3 * visible
+
+    def _reach(self, offset: Tensor) -> Tensor:
+        reach = {"left": offset <= -2, "right": offset >= 2}
+        return reach.get(self.spec.pattern, torch.ones_like(offset, dtype=torch.bool))
+
+    def _stretch(
+        self, value: Tensor, visible: Tensor, query: Tensor, first_query: int
+    ) -> tuple[Tensor, Tensor]:
+        """Weighted means over the stretch of each row, and which rows have one."""
+        wide = torch.promote_types(value.dtype, torch.float32)
+        weights = self._weights(visible, wide)[:, None, :, None]
+        # Weighted values and, as one more number, the weights themselves.
+        summed = torch.cat([value.to(wide) * weights, weights.expand(*value.shape[:-1], 1)], -1)
+        rows = torch.arange(query.shape[-2], device=query.device) + first_query
+        if self.spec.pattern in {"start", "end"}:
+            sums = summed.sum(2, keepdim=True).expand(-1, -1, len(rows), -1)
+        elif self.spec.pattern == "left":
+            sums = _picked(summed.cumsum(2), rows - 2) * (rows >= 2)[:, None]
+        else:
+            last = value.shape[2] - 1
+            sums = _picked(summed.flip(2).cumsum(2).flip(2), rows + 2) * (rows + 2 <= last)[:, None]
+        total = sums[..., -1:]
+        mixed = sums[..., :-1] / total.clamp(min=1.0)
+        return mixed.to(value.dtype), (total > 0)[:, 0, :, 0]
+
+
+def _picked(sums: Tensor, rows: Tensor) -> Tensor:
+    return sums[:, :, rows.clamp(0, sums.shape[2] - 1)]
+
+
+def _nearest(targets: Tensor, visible: Tensor) -> Tensor:
+    """The position of each row's target, moved into the sentence, `[batch, query]`."""
+    begins = visible.long().argmax(-1, keepdim=True)
+    last = (sentence_ends(visible)[:, None] - 1).clamp(min=0)
+    return torch.minimum(torch.maximum(targets, begins), last)
+
+
+def _rows_of(value: Tensor, index: Tensor) -> Tensor:
+    index = index[:, None, :, None].expand(-1, value.shape[1], -1, value.shape[-1])
+    return value.gather(2, index)

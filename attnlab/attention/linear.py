@@ -1,0 +1,106 @@
+"""Linear attention: a kernel of feature vectors in place of the softmax, in time linear in the tokens."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.attention.features import common_height, elu_features, favor_exponents, taylor_features
+from attnlab.attention.kernel import kernel_matrix, kernel_sums, normalised, with_ones
+from attnlab.attention.mechanism import Mechanism, offsets, visible_or_all, without_keys
+from attnlab.attention.specification import Linear
+from attnlab.attention.traits import Cost, Place, Traits
+
+
+class LinearAttention(Mechanism):
+    """Weights phi(q) . phi(k) over their sum.
+
+    ::
+
+        out_i = sum_j (phi(q_i) . phi(k_j)) v_j / sum_j phi(q_i) . phi(k_j)
+
+    `elu`: phi(x) = elu(x) + 1 (Katharopoulos et al. 2020). `taylor`: phi(x) = (1, x / |x|), so that
+    the sum in the denominator counts the real keys (Li et al. 2020). Neither divides by sqrt(dim),
+    and both stay close to uniform: no Taylor weight exceeds about 2 / n. `favor`: positive random
+    features, unbiased for the softmax kernel (Choromanski et al. 2021).
+    Numbers of 16 bits are computed in 32. In training whole keys are dropped, the same for all queries.
+    """
+
+    name: ClassVar[str] = "linear"
+    source: ClassVar[str] = "arXiv 2006.16236 (elu), 2007.14902 (taylor), 2009.14794 (favor)"
+    traits: ClassVar[Traits] = Traits(support=False, bias=False)
+
+    def __init__(self, spec: Linear, place: Place) -> None:
+        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
+        self.spec = spec
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        value: Float[Tensor, "batch head key value_dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
+    ) -> Float[Tensor, "batch head query value_dim"]:
+        """Mixed values by sums over keys; when causal, by sums up to each chunk."""
+        if self.training and self.dropout:
+            value = without_keys(value, self.dropout)
+        phi_query, phi_key = self._features(query, key, visible)
+        values = with_ones(value.to(phi_key.dtype))
+        queries, keys = query.shape[-2], key.shape[-2]
+        if self.causal and first_query < keys - 1 and (queries != keys or first_query):
+            # A few queries in the middle of the keys: pairs are few, too.
+            future = offsets(queries, keys, first_query=first_query, device=query.device) > 0
+            sums = kernel_matrix(phi_query, phi_key, future=future) @ values
+        else:
+            causal = self.causal and first_query < keys - 1
+            sums = kernel_sums(phi_query, phi_key, values, causal=causal)
+        return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
+
+    def implied_matrix(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
+    ) -> Float[Tensor, "batch head query key"]:
+        """Weights pair by pair: rows sum to 1 over the real keys."""
+        phi_query, phi_key = self._features(query, key, visible)
+        shape = (query.shape[-2], key.shape[-2])
+        future = offsets(*shape, first_query=first_query, device=query.device) > 0
+        matrix = kernel_matrix(phi_query, phi_key, future=future if self.causal else None)
+        return normalised(matrix, matrix.sum(-1, keepdim=True)).to(query.dtype)
+
+    def cost(self, queries: int, keys: int, dim: int) -> Cost:
+        """Sums over keys and their product with queries; the sums of each chunk are kept."""
+        features = {"elu": dim, "taylor": dim + 1, "favor": self.spec.features}[self.spec.feature]
+        drawn = features * dim * (queries + keys) if self.spec.feature == "favor" else 0
+        sums = (queries + keys) * features * (dim + 1)
+        return Cost(multiply_adds=sums + drawn, bytes=4 * (queries + keys) * features)
+
+    def _features(
+        self, query: Tensor, key: Tensor, visible: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Features of queries and keys, 0 for keys that are padding, in 32 bits at least."""
+        real = visible_or_all(key, visible)[:, None, :, None]
+        wide = torch.promote_types(query.dtype, torch.float32)
+        # What stands in padding may be anything, infinite too: it is taken out first.
+        query, key = query.to(wide), key.to(wide).where(real, 0.0)
+        if self.spec.feature == "elu":
+            return elu_features(query), elu_features(key) * real
+        if self.spec.feature == "taylor":
+            return taylor_features(query), taylor_features(key) * real
+        of_query, of_key = (
+            favor_exponents(x, self.spec.features, self.spec.seed) for x in (query, key)
+        )
+        # A factor common to a row cancels out.
+        of_query = of_query - of_query.detach().amax(-1, keepdim=True)
+        of_key = of_key - common_height(of_key, real, causal=self.causal)
+        return of_query.exp(), of_key.masked_fill(~real, -torch.inf).exp()

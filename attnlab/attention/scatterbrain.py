@@ -1,0 +1,124 @@
+"""Scatterbrain (Chen et al. 2021, arXiv 2110.15343): random features everywhere, exact inside a band."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.attention.features import common_height, favor_exponents
+from attnlab.attention.kernel import kernel_matrix, kernel_sums, normalised, with_ones
+from attnlab.attention.mechanism import Mechanism, offsets, visible_or_all, without_keys
+from attnlab.attention.softmax import scaled_scores
+from attnlab.attention.specification import Scatterbrain, sides
+from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.attention.union import Strip, Union
+
+
+class ScatterbrainAttention(Mechanism):
+    """exp(q . k) inside the band, its random-feature estimate outside, under one normaliser.
+
+    ::
+
+        a_ij = phi(q_i) . phi(k_j) + [j - i in band] (exp(q_i . k_j / sqrt(dim)) - phi(q_i) . phi(k_j))
+        out_i = sum_j a_ij v_j / sum_j a_ij
+
+    Low rank plus sparse: the estimate is corrected where it matters. In training whole keys are
+    dropped, the same for all queries.
+    """
+
+    name: ClassVar[str] = "scatterbrain"
+    source: ClassVar[str] = "Chen et al. 2021, arXiv 2110.15343"
+    traits: ClassVar[Traits] = Traits(support=False, bias=False)
+
+    def __init__(self, spec: Scatterbrain, place: Place) -> None:
+        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
+        self.spec = spec
+        left, right = sides(self.name, spec.window)
+        self.union = Union((left, 0 if place.causal else right), causal=place.causal)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        value: Float[Tensor, "batch head key value_dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
+    ) -> Float[Tensor, "batch head query value_dim"]:
+        """Mixed values: sums over all keys by features, and the band's correction in chunks."""
+        if self.training and self.dropout:
+            value = without_keys(value, self.dropout)
+        visible = visible_or_all(key, visible)
+        queries, keys = query.shape[-2], key.shape[-2]
+        aligned = queries == keys and first_query == 0
+        if self.causal and not aligned and first_query < keys - 1:
+            matrix = self.implied_matrix(query, key, visible, first_query=first_query)
+            return matrix @ value
+        strip = Strip(self.union, queries, first_query)
+        rows = torch.arange(queries, device=query.device) + first_query
+        inside = strip.seen(rows, visible)
+        query, key, real = _prepared(query, key, visible)
+        scores = strip.scores(query * query.shape[-1] ** -0.5, key)
+        phi_query, phi_key, exact = self._in_scale(query, key, real, scores, inside)
+        values = with_ones(value.to(key.dtype))
+        everywhere = kernel_sums(phi_query, phi_key, values, causal=self.causal and aligned)
+        estimate = strip.scores(phi_query, phi_key)
+        corrected = strip.mix((exact - estimate).masked_fill(~inside, 0.0), values)
+        sums = everywhere + corrected
+        return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
+
+    def implied_matrix(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
+    ) -> Float[Tensor, "batch head query key"]:
+        """Weights pair by pair: rows sum to 1 over the real keys."""
+        visible = visible_or_all(key, visible)
+        shape, dtype = (query.shape[-2], key.shape[-2]), query.dtype
+        offset = offsets(*shape, first_query=first_query, device=query.device)
+        query, key, real = _prepared(query, key, visible)
+        inside = self.union.pairs(*shape, first_query, query.device) & real.mT
+        scores = scaled_scores(query, key)
+        phi_query, phi_key, exact = self._in_scale(query, key, real, scores, inside)
+        estimate = kernel_matrix(phi_query, phi_key, future=offset > 0 if self.causal else None)
+        matrix = torch.where(inside, exact, estimate)
+        return normalised(matrix, matrix.sum(-1, keepdim=True)).to(dtype)
+
+    def cost(self, queries: int, keys: int, dim: int) -> Cost:
+        """Features and their sums over all keys, and two kinds of scores inside the band."""
+        features, band = self.spec.features, sum(self.union.window) + 1
+        everywhere = features * (queries + keys) * (2 * dim + 1)
+        inside = queries * band * (2 * dim + features)
+        kept = (queries + keys) * features + 2 * queries * band
+        return Cost(multiply_adds=everywhere + inside, bytes=4 * kept)
+
+    def _in_scale(
+        self, query: Tensor, key: Tensor, real: Tensor, scores: Tensor, inside: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Features of queries and keys and exp(scores), over one factor a row that keeps them small."""
+        of_query, of_key = (
+            favor_exponents(x, self.spec.features, self.spec.seed) for x in (query, key)
+        )
+        height = common_height(of_key, real, causal=self.causal)
+        scores = scores.masked_fill(~inside, -torch.inf)
+        level = torch.maximum(
+            of_query.amax(-1, keepdim=True) + height, scores.amax(-1, keepdim=True)
+        ).detach()
+        phi_query = (of_query + height - level).exp()
+        phi_key = (of_key - height).masked_fill(~real, -torch.inf).exp()
+        return phi_query, phi_key, (scores - level).exp()
+
+
+def _prepared(query: Tensor, key: Tensor, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries and keys in 32 bits at least, padding zeroed, and which keys are real."""
+    wide = torch.promote_types(query.dtype, torch.float32)
+    real = visible[:, None, :, None]
+    return query.to(wide), key.to(wide).where(real, 0.0), real

@@ -1,0 +1,172 @@
+"""Softmax over a support: mechanisms that score some pairs and leave the others out."""
+
+from abc import abstractmethod
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.attention.mechanism import Context, Mechanism
+from attnlab.attention.traits import Cost, Place
+from attnlab.errors import AttnlabError, InputError
+
+# Below this many queries torch's fused dense attention is quicker than any of the sparse forms
+# (two cores, 8 heads of 64; results/scaling measures it).
+FAST_FROM = 512
+# A sparse form has to leave out at least this share of the keys before it pays.
+FAST_GAIN = 2
+
+
+class MaskedSoftmax(Mechanism):
+    """Softmax of scaled dot products over the pairs that a support allows.
+
+    ::
+
+        out_i = sum over allowed j of softmax_j(q_i . k_j / sqrt(dim)) v_j
+
+    A subclass says which pairs are allowed, and may bring a form that never scores the others.
+    """
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
+        if place.form == "flex" and not self.has_flex():
+            msg = f"The mechanism '{self.name}' has no FlexAttention form; use form='auto'."
+            raise InputError(msg)
+        if place.form == "fast" and self.slots() is None:
+            msg = f"The mechanism '{self.name}' has no fast form; use form='auto'."
+            raise InputError(msg)
+        self.form = place.form
+
+    @abstractmethod
+    def pairs(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        context: Context,
+    ) -> Bool[Tensor, "#batch #head query key"] | None:
+        """True where a query may see a key, padding aside; None when every pair is allowed."""
+
+    def slots(self) -> int | None:
+        """How many keys a row of the fast form scores; None when there is no such form."""
+        return None
+
+    def has_flex(self) -> bool:
+        """Whether the support can be told to FlexAttention."""
+        return False
+
+    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """The same output as the dense form, without scoring all pairs."""
+        raise NotImplementedError
+
+    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """The same output through FlexAttention."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        value: Float[Tensor, "batch head key value_dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,
+        bias: Float[Tensor, "#batch #head query key"] | None = None,
+    ) -> Float[Tensor, "batch head query value_dim"]:
+        """Mixed values by the quicker of the dense and the fast form; without keys, 0."""
+        context = Context(visible, first_query, tokens, bias)
+        if bias is not None:
+            matrix = self._matrix(query, key, context)
+            return F.dropout(matrix, self.active_dropout(), self.training) @ value
+        if self.form == "flex":
+            if not query.is_cuda:
+                msg = "form='flex' runs on a GPU only; use form='auto' on this machine."
+                raise AttnlabError(msg)
+            return self.flex(query, key, value, context)
+        if self._fast_pays(query.shape[-2], key.shape[-2]):
+            return self.fast(query, key, value, context)
+        return self.dense(query, key, value, context)
+
+    def implied_matrix(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,
+        bias: Float[Tensor, "#batch #head query key"] | None = None,
+    ) -> Float[Tensor, "batch head query key"]:
+        """Attention weights: rows sum to 1 over the keys seen, exactly 0 elsewhere."""
+        return self._matrix(query, key, Context(visible, first_query, tokens, bias))
+
+    def support(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        tokens: Int[Tensor, "batch key"] | None = None,
+    ) -> Bool[Tensor, "batch head query key"]:
+        """True for the pairs whose weight may differ from 0."""
+        seen = self._seen(query, key, Context(visible, first_query, tokens))
+        shape = (*query.shape[:-1], key.shape[-2])
+        if seen is None:
+            return torch.ones(shape, dtype=torch.bool, device=query.device)
+        return seen.expand(shape)
+
+    def dense(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Every pair scored by torch's fused attention, those outside the support left out."""
+        seen = self._seen(query, key, context)
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=seen, dropout_p=self.active_dropout()
+        )
+
+    def active_dropout(self) -> float:
+        """The dropout of this call: 0 outside training."""
+        return self.dropout if self.training else 0.0
+
+    def cost(self, queries: int, keys: int, dim: int) -> Cost:
+        """Scores and mixing of the keys that a row sees; one weight kept a pair."""
+        slots = self.slots()
+        row = keys if slots is None else min(slots, keys)
+        return Cost(multiply_adds=2 * queries * row * dim, bytes=4 * queries * row)
+
+    def _fast_pays(self, queries: int, keys: int) -> bool:
+        slots = self.slots()
+        if slots is None or self.form == "dense":
+            return False
+        return self.form == "fast" or (queries >= FAST_FROM and keys >= FAST_GAIN * slots)
+
+    def _matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
+        scores = scaled_scores(query, key, context.bias)
+        seen = self._seen(query, key, context)
+        return scores.softmax(-1) if seen is None else softmax_over(scores, seen)
+
+    def _seen(
+        self, query: Tensor, key: Tensor, context: Context
+    ) -> Bool[Tensor, "#batch #head #query key"] | None:
+        pairs = self.pairs(query, key, context)
+        if context.visible is None:
+            return pairs
+        keys = context.visible[:, None, None, :]
+        return keys if pairs is None else keys & pairs
+
+
+def scaled_scores(query: Tensor, key: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Products q . k / sqrt(dim) every pair, plus `bias`."""
+    scores = (query * query.shape[-1] ** -0.5) @ key.mT
+    return scores if bias is None else scores + bias
+
+
+def softmax_over(scores: Tensor, seen: Tensor) -> Tensor:
+    """Softmax of each row over the entries `seen`, exactly 0 elsewhere, and 0 in empty rows.
+
+    >>> softmax_over(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]])).tolist()
+    [[1.0, 0.0], [0.0, 0.0]]
+    """
+    # The lowest number instead of -inf: a row without any key would turn into NaN.
+    lowest = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~seen, lowest).softmax(-1).masked_fill(~seen, 0.0)

@@ -1,0 +1,216 @@
+"""Attention over a window, columns and entries that never scores the other pairs.
+
+Queries are cut into chunks; each chunk meets the stretch of keys that its window covers, as one
+small matrix product. Columns are met by all rows at once, entries row by row, and one softmax runs
+over all three. Plain products are quicker here than `scaled_dot_product_attention` on the same
+stretches: the backward pass of the latter does not like many small batches.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.attention.columns import Places
+from attnlab.attention.mechanism import Context, visible_or_all
+from attnlab.attention.softmax import softmax_over
+
+CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Union:
+    """The keys that a row sees: multiples of `dilation` in the window, columns, entries.
+
+    A key that is reached in two ways counts once. `causal` cuts everything behind the row.
+    """
+
+    window: tuple[int, int]
+    dilation: int = 1
+    columns: Places | None = None
+    entries: Places | None = None
+    causal: bool = False
+
+    def in_window(self, offset: Tensor) -> Tensor:
+        """True at the offsets that the window holds."""
+        left, right = self.window
+        inside = (offset >= -left * self.dilation) & (offset <= right * self.dilation)
+        return inside if self.dilation == 1 else inside & (offset % self.dilation == 0)
+
+    def pairs(self, queries: int, keys: int, first_query: int, device: torch.device) -> Tensor:
+        """True where a row sees a key, `[#batch, #head, query, key]`."""
+        rows = torch.arange(first_query, first_query + queries, device=device)
+        offset = torch.arange(keys, device=device) - rows[:, None]
+        seen = self.in_window(offset)[None, None]
+        if self.columns is not None:
+            seen = seen | _marked(self.columns, keys)[:, :, None]
+        if self.entries is not None:
+            seen = seen | _marked(self.entries, keys)
+        return seen & (offset <= 0) if self.causal else seen
+
+
+def _marked(places: Places, keys: int) -> Tensor:
+    # What does not count is marked in one column too many, which is cut off.
+    index = torch.where(places.usable, places.index, keys)
+    marked = torch.zeros(*index.shape[:-1], keys + 1, dtype=torch.bool, device=index.device)
+    return marked.scatter(-1, index, True)[..., :keys]
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    union: Union,
+    context: Context,
+    *,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Mixed values over the pairs of `union`, in time and memory linear in the tokens."""
+    visible = visible_or_all(key, context.visible)
+    parts: list[_Part] = [Strip(union, query.shape[-2], context.first_query)]
+    parts += [_Columns(union, union.columns)] if union.columns is not None else []
+    parts += [_Entries(union, union.entries)] if union.entries is not None else []
+    rows = torch.arange(query.shape[-2], device=query.device) + context.first_query
+    query = query * query.shape[-1] ** -0.5
+    scores = [part.scores(query, key) for part in parts]
+    seen = [
+        part.seen(rows, visible).expand(score.shape)
+        for part, score in zip(parts, scores, strict=True)
+    ]
+    weights = softmax_over(torch.cat(scores, -1), torch.cat(seen, -1))
+    weights = F.dropout(weights, dropout)
+    pieces = weights.split([score.shape[-1] for score in scores], -1)
+    mixed = [part.mix(piece, value) for part, piece in zip(parts, pieces, strict=True)]
+    return torch.stack(mixed).sum(0) if len(mixed) > 1 else mixed[0]
+
+
+class _Part(Protocol):
+    """One way in which rows reach keys; what it returns is `[batch, head, query, slot]`."""
+
+    def scores(self, query: Tensor, key: Tensor) -> Tensor: ...
+
+    def seen(self, rows: Tensor, visible: Tensor) -> Tensor: ...
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor: ...
+
+
+class Strip:
+    """Chunks of queries on stretches of keys; with dilation, one such band for each residue."""
+
+    def __init__(self, union: Union, queries: int, first_query: int) -> None:
+        self.union, self.queries = union, queries
+        left, right = union.window
+        strand = -(-queries // union.dilation)
+        self.size = min(CHUNK, strand)
+        self.chunks = -(-strand // self.size)
+        self.span = left + self.size + right
+        self.start = first_query - left * union.dilation
+
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        """Products of each query with the keys of its chunk's stretch."""
+        return self._to_rows(self._to_chunks(query) @ self._stretches(key))
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor:
+        """Values of the stretches mixed by the weights of their slots."""
+        return self._to_rows(self._to_chunks(weights) @ self._stretches(value).mT)
+
+    def seen(self, rows: Tensor, visible: Tensor) -> Tensor:
+        """True for the slots of a stretch that the row's own window holds and that are real."""
+        left, right = self.union.window
+        slot = torch.arange(self.span, device=rows.device) - left
+        offset = slot - torch.arange(self.size, device=rows.device)[:, None]
+        inside = (offset >= -left) & (offset <= (0 if self.union.causal else right))
+        real = self._stretches(visible[:, None, :, None])  # batch 1 residue chunk 1 slot
+        return self._to_rows(inside & real)
+
+    def _to_chunks(self, tokens: Tensor) -> Tensor:
+        """`[batch, head, token, x]` as `[batch, head, residue, chunk, row, x]`."""
+        dilation = self.union.dilation
+        filling = dilation * self.chunks * self.size - self.queries
+        folded = F.pad(tokens, (0, 0, 0, filling)).unflatten(2, (-1, dilation))
+        return folded.transpose(2, 3).unflatten(3, (self.chunks, self.size))
+
+    def _to_rows(self, chunks: Tensor) -> Tensor:
+        return chunks.flatten(3, 4).transpose(2, 3).flatten(2, 3)[:, :, : self.queries]
+
+    def _stretches(self, tokens: Tensor) -> Tensor:
+        """The keys that each chunk's window covers, `[batch, head, residue, chunk, x, slot]`."""
+        dilation, left_over = self.union.dilation, min(self.start, 0)
+        tokens = tokens[:, :, max(self.start, 0) :]
+        length = dilation * (self.span + (self.chunks - 1) * self.size)
+        tokens = tokens[:, :, : length + left_over]
+        filling = length + left_over - tokens.shape[2]
+        padded = F.pad(tokens, (0, 0, -left_over, filling))
+        return padded.unflatten(2, (-1, dilation)).transpose(2, 3).unfold(3, self.span, self.size)
+
+
+class _Columns:
+    """The same few keys for all rows of a sentence and head, where the window does not reach them."""
+
+    def __init__(self, union: Union, places: Places) -> None:
+        self.union, self.places = union, places
+
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ taken(key, self.places.index).mT
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor:
+        return weights @ taken(value, self.places.index)
+
+    def seen(self, rows: Tensor, visible: Tensor) -> Tensor:
+        index = self.places.index[:, :, None]
+        real = self.places.usable[:, :, None] & at(visible, self.places.index)[:, :, None]
+        return real & _outside(self.union, index, rows)
+
+
+class _Entries:
+    """A few keys for each row, where neither window nor columns nor an earlier entry reach them."""
+
+    def __init__(self, union: Union, places: Places) -> None:
+        self.union, self.places = union, places
+
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        return (taken(key, self.places.index) @ query.unsqueeze(-1)).squeeze(-1)
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor:
+        return (weights.unsqueeze(-2) @ taken(value, self.places.index)).squeeze(-2)
+
+    def seen(self, rows: Tensor, visible: Tensor) -> Tensor:
+        index, usable = self.places.index, self.places.usable
+        real = usable & at(visible, index) & _outside(self.union, index, rows)
+        twice = (index.unsqueeze(-1) == index.unsqueeze(-2)) & usable.unsqueeze(-2)
+        real = real & ~twice.tril(-1).any(-1)
+        if self.union.columns is None:
+            return real
+        columns = self.union.columns
+        held = index.unsqueeze(-1) == columns.index[:, :, None, None]
+        return real & ~(held & columns.usable[:, :, None, None]).any(-1)
+
+
+def _outside(union: Union, index: Tensor, rows: Tensor) -> Tensor:
+    offset = index - rows[:, None]
+    outside = ~union.in_window(offset)
+    return outside & (offset <= 0) if union.causal else outside
+
+
+def taken(tokens: Tensor, index: Tensor) -> Tensor:
+    """Vectors at the positions of `index`: `[batch, head, *slots, dim]`."""
+    index = index.expand(*tokens.shape[:2], *index.shape[2:])
+    flat = index.flatten(2).unsqueeze(-1).expand(-1, -1, -1, tokens.shape[-1])
+    return tokens.gather(2, flat).unflatten(2, index.shape[2:])
+
+
+def at(visible: Tensor, index: Tensor) -> Tensor:
+    """`visible` at the positions of `index`, which is `[batch, head, *slots]`."""
+    batch = visible.shape[0]
+    index = index.expand(batch, *index.shape[1:])
+    return visible.gather(1, index.reshape(batch, -1)).view(index.shape)
+
+
+def replaced(out: Tensor, index: Tensor, usable: Tensor, rows: Tensor) -> Tensor:
+    """`out` with its rows `index` (where `usable`) taken from `rows`, `[batch, head, slot, dim]`."""
+    spare = out.shape[2]
+    target = torch.where(usable, index, spare).expand(rows.shape[:3])
+    extended = F.pad(out, (0, 0, 0, 1))
+    return extended.scatter(2, target.unsqueeze(-1).expand_as(rows), rows)[:, :, :spare]

@@ -1,0 +1,357 @@
+"""Each mechanism against its definition, written as loops that share no code with it."""
+
+import math
+
+import pytest
+import torch
+from oracles.attention import (
+    Allowed,
+    bigbird,
+    fixed_row,
+    kernel_matrix,
+    longformer,
+    masked_softmax_matrix,
+    window,
+)
+from oracles.ragged import ragged, token_ids
+from torch import Tensor
+
+from attnlab.attention.features import favor_exponents, orthogonal_directions
+from attnlab.attention.linformer import LinformerAttention, share_projections
+from attnlab.attention.registry import make
+from attnlab.attention.sigma import SigmaAttention
+from attnlab.errors import AttnlabError, InputError
+
+CLOSE = {"rtol": 0, "atol": 1e-12}
+
+
+@pytest.mark.parametrize("form", ["dense", "fast"])
+@pytest.mark.parametrize("tokens", [1, 2, 7, 13])
+@pytest.mark.parametrize(
+    ("spec", "causal", "allowed"),
+    [
+        ("band(window=2)", False, window(2, 2)),
+        ("band(window=(3, 1))", False, window(3, 1)),
+        ("band(window=(3, 1))", True, window(3, 1, causal=True)),
+        (
+            "longformer(window=(2, 1), dilation=3, global_tokens=[1, -2])",
+            False,
+            longformer(2, 1, 3, [1, -2], False),
+        ),
+        ("longformer(window=1, global_tokens=[0, 4])", True, longformer(1, 1, 1, [0, 4], True)),
+        ("bigbird(block=3, random=0, global_blocks=2)", False, bigbird(3, 1, 1)),
+        ("bigbird(block=2, random=0, global_blocks=3)", False, bigbird(2, 2, 1)),
+    ],
+)
+def test_softmax_over_a_pattern(
+    spec: str, causal: bool, allowed: Allowed, tokens: int, form: str
+) -> None:
+    query, key, value, visible = ragged(tokens)
+    expected = masked_softmax_matrix(query, key, visible, allowed)
+    mechanism = make(spec, causal=causal, form=form)
+    torch.testing.assert_close(mechanism.implied_matrix(query, key, visible), expected, **CLOSE)
+    torch.testing.assert_close(mechanism(query, key, value, visible), expected @ value, **CLOSE)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_full_equals_the_loop_and_a_wide_band(causal: bool) -> None:
+    query, key, _, visible = ragged(7)
+    expected = masked_softmax_matrix(query, key, visible, window(99, 99, causal))
+    for spec in ("full", "band(window=7)", "topk(k=7)", "longformer(window=6, global_tokens=[])"):
+        matrix = make(spec, causal=causal).implied_matrix(query, key, visible)
+        torch.testing.assert_close(matrix, expected, **CLOSE)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_sigma_adds_the_columns_of_highest_priority(causal: bool) -> None:
+    query, key, _, visible = ragged(13)
+    ids, table = token_ids(13, 6), torch.tensor([[0.3, 0.1, 0.9, 0.2, 0.5, 0.4]] * 2)
+    table[1] = table[0].flip(0)
+    mechanism = make("sigma(window=1, num_pos=2)", causal=causal, heads=2, vocabulary=6).double()
+    assert isinstance(mechanism, SigmaAttention)
+    mechanism.load_tables(table)
+
+    def allowed(b: int, h: int, i: int, j: int, length: int) -> bool:
+        able = [at for at in range(length) if not (causal and at > i)]
+        chosen = sorted(able, key=lambda at: (-float(table[h, ids[b, at]]), at))[:2]
+        return (abs(j - i) <= 1 or j in chosen) and not (causal and j > i)
+
+    expected = masked_softmax_matrix(query, key, visible, allowed)
+    torch.testing.assert_close(
+        mechanism.implied_matrix(query, key, visible, tokens=ids), expected, **CLOSE
+    )
+
+
+def test_sigma_sees_first_columns_and_learned_offsets() -> None:
+    query, key, _, visible = ragged(13)
+    spec = "sigma(window=0, num_pos=2, columns='first', extra=2, entries='offsets')"
+    mechanism = make(spec, heads=2)
+    assert isinstance(mechanism, SigmaAttention)
+    offsets = [[-4, 2], [5, -1]]
+    mechanism.load_tables(offsets=torch.tensor(offsets))
+
+    def allowed(b: int, h: int, i: int, j: int, length: int) -> bool:
+        return j < 2 or j - i in (0, *offsets[h])
+
+    expected = masked_softmax_matrix(query, key, visible, allowed)
+    torch.testing.assert_close(mechanism.implied_matrix(query, key, visible), expected, **CLOSE)
+
+
+def test_sigma_counts_no_more_keys_than_its_budget() -> None:
+    query, key, _, visible = ragged(67)
+    mechanism = make("sigma(window=(2, 1), num_pos=3, columns='random', extra=2)")
+    assert isinstance(mechanism, SigmaAttention)
+    seen = mechanism.support(query, key, visible).sum(-1)
+    assert int(seen.max()) == mechanism.slots() == 9
+    assert not torch.equal(seen[0, 0], seen[0, 1])  # heads draw their own
+
+
+@pytest.mark.parametrize("missing", ["heads", "vocabulary"])
+def test_sigma_refuses_to_keep_a_table_of_unknown_size(missing: str) -> None:
+    sizes = {"heads": 2, "vocabulary": 6}
+    sizes.pop(missing)
+    with pytest.raises(InputError, match=r"heads=\.\.\., vocabulary=\.\.\."):
+        make("sigma(window=1)", **sizes)
+
+
+def test_sigma_refuses_to_run_without_what_it_needs() -> None:
+    query, key, value, _ = ragged(7)
+    mechanism = make("sigma(window=1)", heads=2, vocabulary=6)
+    with pytest.raises(AttnlabError, match="hand over the token ids"):
+        mechanism(query, key, value)
+    with pytest.raises(AttnlabError, match=r"call attnlab\.attention\.calibrate first"):
+        mechanism(query, key, value, tokens=token_ids(7, 6))
+
+
+def test_bigbird_draws_distinct_blocks_once_for_each_head() -> None:
+    query, key, _, visible = ragged(60)
+    drawn = make("bigbird(block=4, random=2)").support(query, key, visible)
+    none = make("bigbird(block=4, random=0)").support(query, key, visible)
+    blocks = (drawn & ~none).unflatten(2, (15, 4)).unflatten(4, (15, 4))
+    assert torch.equal(blocks.any((3, 5)), blocks.all((3, 5)) | blocks.any((3, 5)))
+    whole = blocks[0].any((2, 4)).sum(-1)  # head, block of queries
+    assert torch.equal(whole[:, 1:-1], torch.full((2, 13), 2))
+    assert not torch.equal(drawn[0, 0], drawn[0, 1])
+    assert torch.equal(
+        drawn, make("bigbird(block=4, random=2)").train().support(query, key, visible)
+    )
+    other = make("bigbird(block=4, random=2, seed=1)").support(query, key, visible)
+    assert not torch.equal(drawn, other)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("feature", ["elu", "taylor", "favor"])
+def test_linear_equals_its_kernel(feature: str, causal: bool) -> None:
+    query, key, _, visible = ragged(13)
+
+    def elu(q: Tensor, k: Tensor) -> float:
+        return sum(
+            (a + 1 if a >= 0 else math.exp(a)) * (b + 1 if b >= 0 else math.exp(b))
+            for a, b in zip(q.tolist(), k.tolist(), strict=True)
+        )
+
+    def taylor(q: Tensor, k: Tensor) -> float:
+        return 1 + float(q @ k / (q.norm() * k.norm()))
+
+    directions = orthogonal_directions(8, 5, 0)
+
+    def favor(q: Tensor, k: Tensor) -> float:
+        def phi(x: Tensor) -> list[float]:
+            x = x / 5**0.25
+            return [math.exp(float(w @ x) - float(x @ x) / 2) for w in directions]
+
+        return sum(a * b for a, b in zip(phi(q), phi(k), strict=True))
+
+    kernel = {"elu": elu, "taylor": taylor, "favor": favor}[feature]
+    mechanism = make(f"linear(feature='{feature}', features=8)", causal=causal)
+    expected = kernel_matrix(query, key, visible, kernel, causal)
+    torch.testing.assert_close(mechanism.implied_matrix(query, key, visible), expected, **CLOSE)
+
+
+def test_taylor_weights_have_the_published_form() -> None:
+    query, key, _, _ = ragged(7)
+    unit_query, unit_key = (x / x.norm(dim=-1, keepdim=True) for x in (query, key))
+    expected = (1 + unit_query @ unit_key.mT) / (7 + unit_query @ unit_key.sum(-2, keepdim=True).mT)
+    matrix = make("linear(feature='taylor')").implied_matrix(query, key)
+    torch.testing.assert_close(matrix, expected, **CLOSE)
+    assert float(matrix.max()) < 2 / (7 - 7**0.5)
+
+
+def test_random_features_are_unbiased_for_the_softmax_kernel() -> None:
+    query, key, _, _ = ragged(2)
+    query, key = query[0, 0], key[0, 0]
+    exact = (query @ key.T / 5**0.5).exp()
+    estimates = torch.stack(
+        [
+            favor_exponents(query, 16, seed).exp() @ favor_exponents(key, 16, seed).exp().T
+            for seed in range(4000)
+        ]
+    )
+    error = (estimates.mean(0) - exact) / (estimates.std(0) / 4000**0.5)
+    assert float(error.abs().max()) < 4
+
+
+def test_random_features_approach_full_attention() -> None:
+    query, key, _, _ = ragged(7)
+    full = make("full").implied_matrix(query, key)
+    errors = [
+        float(
+            (make(f"linear(feature='favor', features={m})").implied_matrix(query, key) - full)
+            .abs()
+            .mean()
+        )
+        for m in (4, 64, 4096)
+    ]
+    assert errors[2] < errors[1] < errors[0]
+    assert errors[2] < 0.02
+
+
+def test_elu_features_do_not_vanish_in_bfloat16() -> None:
+    query = torch.full((1, 1, 2, 4), -8.0, dtype=torch.bfloat16)
+    out = make("linear(feature='elu')")(query, query, torch.ones_like(query))
+    torch.testing.assert_close(out, torch.ones_like(out))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_scatterbrain_is_exact_in_the_band_and_estimated_outside(causal: bool) -> None:
+    query, key, _, visible = ragged(13)
+    directions = orthogonal_directions(6, 5, 0)
+    matrix = make("scatterbrain(window=(2, 1), features=6)", causal=causal).implied_matrix(
+        query, key, visible
+    )
+    expected = torch.zeros_like(matrix)
+    for b, h, i in ((b, h, i) for b in range(2) for h in range(2) for i in range(13)):
+        row = {}
+        for j in range(int(visible[b].sum())):
+            if causal and j > i:
+                continue
+            q, k = query[b, h, i] / 5**0.25, key[b, h, j] / 5**0.25
+            if -2 <= j - i <= 1:
+                row[j] = math.exp(float(q @ k))
+            else:
+                scores = directions @ (q + k) - (q @ q + k @ k) / 2
+                row[j] = float(scores.exp().mean())
+        for j, number in row.items():
+            expected[b, h, i, j] = number / sum(row.values())
+    torch.testing.assert_close(matrix, expected, **CLOSE)
+
+
+def test_scatterbrain_with_a_wide_band_is_full_attention() -> None:
+    query, key, value, visible = ragged(13)
+    out = make("scatterbrain(window=13)")(query, key, value, visible)
+    torch.testing.assert_close(out, make("full")(query, key, value, visible), **CLOSE)
+
+
+def linformer(spec: str, **sizes: int) -> LinformerAttention:
+    mechanism = make(spec, **sizes).double()
+    assert isinstance(mechanism, LinformerAttention)
+    return mechanism
+
+
+def test_linformer_with_identity_projections_is_full_attention() -> None:
+    query, key, value, _ = ragged(7)
+    mechanism = linformer("linformer(k=7, max_length=7, share='heads')")
+    with torch.no_grad():
+        for projection in mechanism.parameters():
+            projection.copy_(torch.eye(7))
+    torch.testing.assert_close(
+        mechanism(query, key, value), make("full")(query, key, value), **CLOSE
+    )
+
+
+def test_linformer_equals_its_formula() -> None:
+    query, key, value, _ = ragged(7)
+    mechanism = linformer("linformer(k=3, max_length=9)", heads=2)
+    keys, values = mechanism.key_projection[:, :, :7], mechanism.value_projection[:, :, :7]
+    for h in range(2):
+        weights = (query[:, h] @ (keys[h] @ key[:, h]).mT / 5**0.5).softmax(-1)
+        out = mechanism(query, key, value)[:, h]
+        torch.testing.assert_close(out, weights @ (values[h] @ value[:, h]), **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("share", "numbers"), [("none", 2 * 2), ("heads", 2), ("kv", 1), ("layers", 1)]
+)
+def test_linformer_shares_as_the_paper_says(share: str, numbers: int) -> None:
+    mechanism = linformer(f"linformer(k=3, max_length=9, share='{share}')", heads=2)
+    assert sum(part.numel() for part in mechanism.parameters()) == numbers * 3 * 9
+
+
+def test_linformer_layers_can_share_one_projection() -> None:
+    spec = "linformer(k=3, max_length=9, share='layers')"
+    layers = torch.nn.ModuleList([make(spec), make("full"), make(spec)])
+    share_projections(layers)
+    assert len(list(layers.parameters())) == 1
+    layers.append(make("linformer(k=4, max_length=9, share='layers')"))
+    with pytest.raises(InputError, match="cannot share one projection"):
+        share_projections(layers)
+
+
+def test_linformer_refuses_longer_sentences() -> None:
+    with pytest.raises(AttnlabError, match="at most 5 tokens and met one of 7"):
+        linformer("linformer(k=3, max_length=5)", heads=2)(*ragged(7))
+
+
+@pytest.mark.parametrize("pattern", ["self", "previous", "next", "left", "right", "start", "end"])
+def test_fixed_rows(pattern: str) -> None:
+    query, key, _, visible = ragged(13)
+    matrix = make(f"fixed(pattern='{pattern}')").implied_matrix(query, key, visible)
+    for b, length in ((0, 13), (1, 7)):
+        for i in range(length):
+            row = torch.tensor(fixed_row(pattern, i, length), dtype=torch.float64)
+            torch.testing.assert_close(matrix[b, 1, i, :length], row, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "spec", ["fixed(pattern='left')", "longformer(window=1)", "sigma(window=1, columns='first')"]
+)
+def test_padding_in_front_counts_no_position(spec: str) -> None:
+    query, key, value, _ = ragged(13)
+    visible = (torch.arange(13) >= 4).expand(3, -1)
+    shifted = make(spec)(query[:, :, 4:], key[:, :, 4:], value[:, :, 4:])
+    out = make(spec)(query, key, value, visible)[:, :, 4:]
+    torch.testing.assert_close(out, shifted, **CLOSE)
+
+
+def test_topk_captures_at_least_what_any_pattern_of_its_size_does() -> None:
+    query, key, _, visible = ragged(16)
+    full = make("full").implied_matrix(query, key, visible)
+    best = (full * make("topk(k=5)").support(query, key, visible)).sum(-1)
+    for spec in (
+        "band(window=2)",
+        "sigma(window=1, columns='first')",
+        "longformer(window=1, global_tokens=[0, -1])",
+    ):
+        captured = (full * make(spec).support(query, key, visible)).sum(-1)
+        rows = visible[:, None] & (make(spec).support(query, key, visible).sum(-1) <= 5)
+        assert bool((captured <= best + 1e-12)[rows.expand_as(best)].all())
+
+
+def test_cost_counts_visible_keys() -> None:
+    assert make("band(window=(3, 1))").cost(100, 100, 8).multiply_adds == 2 * 100 * 5 * 8
+    assert make("full").cost(100, 90, 8).multiply_adds == 2 * 100 * 90 * 8
+    for spec in (
+        "linear",
+        "linformer(k=4, share='kv')",
+        "scatterbrain(window=2)",
+        "band(window=2)",
+        "fixed(pattern='left')",
+    ):
+        small, large = (make(spec).cost(n, n, 8) for n in (1000, 2000))
+        assert large.multiply_adds == 2 * small.multiply_adds
+
+
+@pytest.mark.parametrize("form", ["fast", "flex"])
+def test_forms_that_do_not_exist_are_refused(form: str) -> None:
+    with pytest.raises(InputError, match="use form='auto'"):
+        make("topk(k=3)", form=form)
+
+
+def test_dropout_out_of_range_is_refused() -> None:
+    with pytest.raises(InputError, match="probability from 0 up to below 1"):
+        make("full", dropout=1.0)
+
+
+def test_causal_cross_attention_is_refused() -> None:
+    with pytest.raises(InputError, match="not for both"):
+        make("full", causal=True, cross=True)
