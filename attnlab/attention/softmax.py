@@ -14,8 +14,8 @@ from attnlab.errors import AttnlabError, InputError
 # Below this many queries torch's fused dense attention is quicker than any of the sparse forms
 # (two cores, 8 heads of 64; results/scaling measures it).
 FAST_FROM = 512
-# A sparse form has to leave out at least this share of the keys before it pays.
-FAST_GAIN = 2
+# The keys must be this many times those that a row sees before leaving the others out pays.
+FAST_GAIN = 4
 
 
 class MaskedSoftmax(Mechanism):

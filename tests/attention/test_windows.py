@@ -1,0 +1,145 @@
+"""The nine conventions that say "window": which keys move an output, a row of the table a test."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from oracles.ragged import ragged
+from transformers import LongformerConfig
+from transformers.masking_utils import (
+    sliding_window_bidirectional_mask_function,
+    sliding_window_causal_mask_function,
+)
+from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
+
+from attnlab.attention import windows
+from attnlab.attention.registry import make
+from attnlab.errors import InputError
+
+TOKENS = 24
+
+
+def keys_that_move(
+    forward: Callable[[torch.Tensor], torch.Tensor], values: torch.Tensor
+) -> list[set[int]]:
+    """For each query the keys whose change moves its output; `forward` maps tokens to outputs."""
+    before = forward(values)
+    moved: list[set[int]] = [set() for _ in range(TOKENS)]
+    for j in range(TOKENS):
+        changed = values.clone()
+        changed[:, j] += 1.0
+        after = forward(changed)
+        for i in range(TOKENS):
+            if not torch.equal(after[:, i], before[:, i]):
+                moved[i].add(j)
+    return moved
+
+
+def moved_in_band(window: windows.Window) -> list[set[int]]:
+    query, key, _, _ = ragged(TOKENS)
+    band = make(f"band(window={window})")
+    values = torch.randn(
+        3, TOKENS, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3)
+    )
+    return keys_that_move(
+        lambda tokens: band(query[:, :1], key[:, :1], tokens[:, None])[:, 0], values
+    )
+
+
+def clipped(rule: Callable[[int], range]) -> list[set[int]]:
+    """Keys of each query by a rule on positions, cut at the ends of the sentence."""
+    return [{j for j in rule(i) if 0 <= j < TOKENS} for i in range(TOKENS)]
+
+
+@pytest.mark.parametrize(
+    ("window", "rule", "keys"),
+    [
+        (windows.thesis(3), lambda i: range(i - 3, i + 4), 7),
+        (windows.transformers_longformer(6), lambda i: range(i - 3, i + 4), 7),
+        (windows.allenai_longformer(3), lambda i: range(i - 3, i + 4), 7),
+        (windows.fast_transformers_local(4), lambda i: range(i - 2, i + 2), 4),
+        (windows.fast_transformers_local(5), lambda i: range(i - 2, i + 3), 5),
+        (windows.local_attention(3, causal=False), lambda i: range(i - 3, i + 4), 7),
+        (windows.local_attention(3, causal=True), lambda i: range(i - 3, i + 1), 4),
+        (windows.transformers_causal_sliding(4), lambda i: range(i - 3, i + 1), 4),
+        (windows.transformers_bidirectional_sliding(4), lambda i: range(i - 4, i + 5), 9),
+        (windows.attention_gym_sliding(4), lambda i: range(i - 4, i + 1), 5),
+    ],
+    ids=[
+        "thesis",
+        "longformer",
+        "allenai",
+        "idiap-even",
+        "idiap-odd",
+        "lucidrains",
+        "lucidrains-causal",
+        "causal",
+        "bidirectional",
+        "gym",
+    ],
+)
+def test_keys_of_a_convention(
+    window: windows.Window, rule: Callable[[int], range], keys: int
+) -> None:
+    moved = moved_in_band(window)
+    assert moved == clipped(rule)
+    assert len(moved[TOKENS // 2]) == keys
+
+
+@pytest.mark.parametrize(
+    ("window", "mask"),
+    [
+        (windows.transformers_causal_sliding(4), sliding_window_causal_mask_function(4)),
+        (
+            windows.transformers_bidirectional_sliding(4),
+            sliding_window_bidirectional_mask_function(4),
+        ),
+    ],
+    ids=["causal", "bidirectional"],
+)
+def test_sliding_windows_are_those_of_transformers(
+    window: windows.Window, mask: Callable[..., torch.Tensor]
+) -> None:
+    place = torch.arange(TOKENS)
+    theirs = [
+        {j for j in range(TOKENS) if bool(mask(place[0], place[0], place[i], place[j]))}
+        for i in range(TOKENS)
+    ]
+    assert moved_in_band(window) == theirs
+
+
+def test_longformer_window_is_that_of_transformers() -> None:
+    config = LongformerConfig(
+        hidden_size=4, num_attention_heads=1, attention_window=[6], attention_probs_dropout_prob=0.0
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = LongformerSelfAttention(config, 0).double().eval()
+    zeros = torch.zeros(3, TOKENS)
+
+    def forward(tokens: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return module(tokens, zeros, zeros.bool(), zeros.bool(), is_global_attn=False)[0]
+
+    tokens = torch.randn(
+        3, TOKENS, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    assert moved_in_band(windows.transformers_longformer(6)) == keys_that_move(forward, tokens)
+
+
+def test_three_blocks_of_bigbird_reach_one_to_two_blocks() -> None:
+    query, key, _, _ = ragged(TOKENS)
+    seen = make("bigbird(block=4, random=0, global_blocks=0)").support(query, key)[0, 0]
+    lefts, rights = set(), set()
+    for i in range(8, 16):
+        keys = [j for j in range(TOKENS) if bool(seen[i, j])]
+        assert len(keys) == 12
+        lefts.add(i - keys[0])
+        rights.add(keys[-1] - i)
+    assert lefts == rights == {4, 5, 6, 7}
+
+
+@pytest.mark.parametrize("total", [0, 5, -2])
+def test_odd_total_is_refused(total: int) -> None:
+    with pytest.raises(InputError, match="positive even number"):
+        windows.transformers_longformer(total)
