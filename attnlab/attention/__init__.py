@@ -1,6 +1,18 @@
-"""Swappable attention mechanisms and their registry."""
+"""Swappable attention mechanisms, their registry, plans, and the bridge to transformers models."""
 
+from attnlab.attention.bridge import install, install_written, use
 from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.plan import AttentionPlan, load_plan, plan_of, write_plan
 from attnlab.attention.registry import make
 
-__all__ = ["Mechanism", "make"]
+__all__ = [
+    "AttentionPlan",
+    "Mechanism",
+    "install",
+    "install_written",
+    "load_plan",
+    "make",
+    "plan_of",
+    "use",
+    "write_plan",
+]

@@ -56,7 +56,7 @@ class FixedAttention(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
-        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
         bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values: one key taken a row, or running sums of weighted values."""
@@ -76,7 +76,7 @@ class FixedAttention(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
-        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
         bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
     ) -> Float[Tensor, "batch head query key"]:
         """The pattern: rows sum to 1 over the sentence, the same for every head."""

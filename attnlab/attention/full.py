@@ -35,7 +35,8 @@ class FullAttention(MaskedSoftmax):
     def dense(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Torch's fused attention; without padding its own causal form, which skips half the work."""
         square = query.shape[-2] == key.shape[-2] and context.first_query == 0
-        if not (self.causal and square and context.visible is None):
+        short = query.shape[-2] <= 128
+        if short or not (self.causal and square and context.visible is None):
             return super().dense(query, key, value, context)
         return F.scaled_dot_product_attention(
             query, key, value, is_causal=True, dropout_p=self.active_dropout()

@@ -1,10 +1,26 @@
 """Attention by a product of feature vectors: sums over keys first, so that no pair is ever formed."""
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 CHUNK = 64
+Method = TypeVar("Method", bound=Callable[..., Tensor])
+
+
+def in_full_precision(method: Method) -> Method:
+    """The method of a mechanism without autocast, which would put long sums into 16 bits."""
+
+    @wraps(method)
+    def plain(module: Any, query: Tensor, *others: Any, **context: Any) -> Tensor:
+        with torch.autocast(query.device.type, enabled=False):
+            return method(module, query, *others, **context)
+
+    return cast("Method", plain)
 
 
 def kernel_sums(phi_query: Tensor, phi_key: Tensor, value: Tensor, *, causal: bool) -> Tensor:

@@ -7,7 +7,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention.features import common_height, elu_features, favor_exponents, taylor_features
-from attnlab.attention.kernel import kernel_matrix, kernel_sums, normalised, with_ones
+from attnlab.attention.kernel import (
+    in_full_precision,
+    kernel_matrix,
+    kernel_sums,
+    normalised,
+    with_ones,
+)
 from attnlab.attention.mechanism import Mechanism, offsets, visible_or_all, without_keys
 from attnlab.attention.specification import Linear
 from attnlab.attention.traits import Cost, Place, Traits
@@ -35,6 +41,7 @@ class LinearAttention(Mechanism):
         super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
         self.spec = spec
 
+    @in_full_precision
     def forward(
         self,
         query: Float[Tensor, "batch head query dim"],
@@ -43,7 +50,7 @@ class LinearAttention(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
-        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
         bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values by sums over keys; when causal, by sums up to each chunk."""
@@ -61,6 +68,7 @@ class LinearAttention(Mechanism):
             sums = kernel_sums(phi_query, phi_key, values, causal=causal)
         return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
 
+    @in_full_precision
     def implied_matrix(
         self,
         query: Float[Tensor, "batch head query dim"],
@@ -68,7 +76,7 @@ class LinearAttention(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
-        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
         bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
     ) -> Float[Tensor, "batch head query key"]:
         """Weights pair by pair: rows sum to 1 over the real keys."""

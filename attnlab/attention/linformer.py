@@ -66,7 +66,7 @@ class LinformerAttention(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,  # noqa: ARG002 - positions of queries do not matter
-        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
         bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no n x n scores
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values: k projected keys in place of n."""
@@ -83,7 +83,7 @@ class LinformerAttention(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,  # noqa: ARG002 - positions of queries do not matter
-        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
         bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no n x n scores
     ) -> Float[Tensor, "batch head query key"]:
         """softmax(Q (E K)^T / sqrt(dim)) F, 0 for padding; entries of either sign."""

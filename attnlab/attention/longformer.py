@@ -82,20 +82,26 @@ class LongformerAttention(MaskedSoftmax):
 
     def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Window and columns in chunks; the few global rows over all keys."""
-        visible = visible_or_all(key, context.visible)
-        tokens = self.global_tokens(visible)
-        dropout = self.active_dropout()
-        out = attend(query, key, value, self._union(tokens), context, dropout=dropout)
+        tokens = self.global_tokens(visible_or_all(key, context.visible))
+        out = attend(query, key, value, self._union(tokens), context, dropout=self.active_dropout())
+        return self.with_global_rows(out, query, key, value, context)
+
+    def with_global_rows(
+        self, out: Tensor, query: Tensor, key: Tensor, value: Tensor, context: Context
+    ) -> Tensor:
+        """`out` with the rows of global tokens replaced by full attention of `query` over `key`."""
         if not self.spec.global_tokens:
             return out
-        index, usable = self._rows(tokens, query.shape[-2], context.first_query)
-        rows = taken(query, index)
+        visible = visible_or_all(key, context.visible)
+        index, usable = self._rows(
+            self.global_tokens(visible), query.shape[-2], context.first_query
+        )
         seen = visible[:, None, None, :] & usable.unsqueeze(-1)
         if self.causal:
             positions = torch.arange(key.shape[-2], device=key.device)
             seen = seen & (positions <= (index + context.first_query).unsqueeze(-1))
-        weights = softmax_over(scaled_scores(rows, key), seen)
-        mixed = torch.nn.functional.dropout(weights, dropout) @ value
+        weights = softmax_over(scaled_scores(taken(query, index), key), seen)
+        mixed = torch.nn.functional.dropout(weights, self.active_dropout()) @ value
         return replaced(out, index, usable, mixed)
 
     def _union(self, tokens: Places) -> Union:

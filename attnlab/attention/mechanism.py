@@ -18,8 +18,8 @@ class Mechanism(nn.Module, ABC):
 
     Tensors are `[batch, head, token, dim]`. `visible` is True where a key is a real token. A causal
     mechanism lets a query see keys up to its own position; `first_query` is the position of the
-    first query, so that cached decoding sees what uncached decoding sees. `tokens` are the token
-    ids of the keys, which only mechanisms that choose keys by token look at; `bias` is added to the
+    first query, so that cached decoding sees what uncached decoding sees. `token_ids` are
+    those of the keys, which only mechanisms that choose keys by token look at; `bias` is added to the
     scores, where the mechanism has any.
 
     The law of every mechanism, in eval mode: `forward(q, k, v) == implied_matrix(q, k) @ v`.
@@ -73,7 +73,7 @@ class Mechanism(nn.Module, ABC):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
-        tokens: Int[Tensor, "batch key"] | None = None,
+        token_ids: Int[Tensor, "batch key"] | None = None,
         bias: Float[Tensor, "#batch #head query key"] | None = None,
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, one row a query; a query that sees no key gets 0."""
@@ -86,7 +86,7 @@ class Mechanism(nn.Module, ABC):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
-        tokens: Int[Tensor, "batch key"] | None = None,
+        token_ids: Int[Tensor, "batch key"] | None = None,
         bias: Float[Tensor, "#batch #head query key"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
@@ -102,7 +102,7 @@ class Context:
 
     visible: Tensor | None = None
     first_query: int = 0
-    tokens: Tensor | None = None
+    token_ids: Tensor | None = None
     bias: Tensor | None = None
 
 

@@ -1,10 +1,11 @@
 """Multi-head attention: projections around a mechanism, with the weights of every head on request."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.global_rows import GlobalRows
+from attnlab.attention.mechanism import Context, Mechanism
 
 
 class MultiHeadAttention(nn.Module):
@@ -22,6 +23,8 @@ class MultiHeadAttention(nn.Module):
         heads: number of heads; must divide `dim`.
         mechanism: how values are mixed.
         init: `"default"` (Xavier) or `"identity"` for W_Q, W_K and W_V, which the thesis also tries.
+        global_projections: separate W_Q, W_K and W_V for the rows of Longformer's global tokens;
+            `keys_and_values` then returns twice as many heads, the second half for those rows.
     """
 
     def __init__(
@@ -31,6 +34,7 @@ class MultiHeadAttention(nn.Module):
         mechanism: Mechanism,
         *,
         init: str = "default",
+        global_projections: bool = False,
     ) -> None:
         super().__init__()
         self.heads = heads
@@ -45,6 +49,9 @@ class MultiHeadAttention(nn.Module):
             else:
                 nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
+        self.global_rows = (
+            GlobalRows(mechanism, self.query, self.key, self.value) if global_projections else None
+        )
 
     def split(
         self, tokens: Float[Tensor, "batch token dim"]
@@ -56,25 +63,49 @@ class MultiHeadAttention(nn.Module):
         self, memory: Float[Tensor, "batch key dim"]
     ) -> tuple[Float[Tensor, "batch head key _"], Float[Tensor, "batch head key _"]]:
         """Keys and values of every head, which cached decoding keeps."""
-        return self.split(self.key(memory)), self.split(self.value(memory))
+        keys, values = self.split(self.key(memory)), self.split(self.value(memory))
+        if self.global_rows is None:
+            return keys, values
+        more_keys = self.split(self.global_rows.key(memory))
+        more_values = self.split(self.global_rows.value(memory))
+        return torch.cat([keys, more_keys], 1), torch.cat([values, more_values], 1)
 
     def forward(
         self,
         tokens: Float[Tensor, "batch query dim"],
-        keys: Float[Tensor, "batch head key head_dim"],
-        values: Float[Tensor, "batch head key head_dim"],
+        keys: Float[Tensor, "batch key_head key head_dim"],
+        values: Float[Tensor, "batch key_head key head_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
+        token_ids: Int[Tensor, "batch key"] | None = None,
         weights: bool = False,
     ) -> tuple[Float[Tensor, "batch query dim"], Float[Tensor, "batch head query key"] | None]:
         """Mixed tokens and, when `weights`, the matrix each head applied (before dropout)."""
         queries = self.split(self.query(tokens))
-        mixed = self.mechanism(queries, keys, values, visible, first_query=first_query)
+        own = slice(0, self.heads)
+        mixed = self.mechanism(
+            queries,
+            keys[:, own],
+            values[:, own],
+            visible,
+            first_query=first_query,
+            token_ids=token_ids,
+        )
         matrix = None
         if weights:
             with torch.autocast(tokens.device.type, enabled=False):
                 matrix = self.mechanism.implied_matrix(
-                    queries, keys, visible, first_query=first_query
+                    queries, keys[:, own], visible, first_query=first_query, token_ids=token_ids
                 )
+        if self.global_rows is not None:
+            mixed, matrix = self.global_rows.replaced(
+                self.mechanism,
+                self.split(self.global_rows.query(tokens)),
+                keys[:, self.heads :],
+                values[:, self.heads :],
+                Context(visible, first_query),
+                mixed=mixed,
+                matrix=matrix,
+            )
         return self.output(mixed.transpose(1, 2).flatten(2)), matrix

@@ -41,7 +41,7 @@ class PerHead(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
-        tokens: Int[Tensor, "batch key"] | None = None,
+        token_ids: Int[Tensor, "batch key"] | None = None,
         bias: Float[Tensor, "#batch #head query key"] | None = None,
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, each group by its own mechanism."""
@@ -52,7 +52,7 @@ class PerHead(Mechanism):
                 value[:, heads],
                 visible,
                 first_query=first_query,
-                tokens=tokens,
+                token_ids=token_ids,
                 bias=_of(bias, heads),
             )
             for heads, mechanism in self._parts()
@@ -66,7 +66,7 @@ class PerHead(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
-        tokens: Int[Tensor, "batch key"] | None = None,
+        token_ids: Int[Tensor, "batch key"] | None = None,
         bias: Float[Tensor, "#batch #head query key"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """The matrices of all heads, each from its own mechanism."""
@@ -76,7 +76,7 @@ class PerHead(Mechanism):
                 key[:, heads],
                 visible,
                 first_query=first_query,
-                tokens=tokens,
+                token_ids=token_ids,
                 bias=_of(bias, heads),
             )
             for heads, mechanism in self._parts()

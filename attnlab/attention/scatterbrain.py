@@ -7,7 +7,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention.features import common_height, favor_exponents
-from attnlab.attention.kernel import kernel_matrix, kernel_sums, normalised, with_ones
+from attnlab.attention.kernel import (
+    in_full_precision,
+    kernel_matrix,
+    kernel_sums,
+    normalised,
+    with_ones,
+)
 from attnlab.attention.mechanism import Mechanism, offsets, visible_or_all, without_keys
 from attnlab.attention.softmax import scaled_scores
 from attnlab.attention.specification import Scatterbrain, sides
@@ -37,6 +43,7 @@ class ScatterbrainAttention(Mechanism):
         left, right = sides(self.name, spec.window)
         self.union = Union((left, 0 if place.causal else right), causal=place.causal)
 
+    @in_full_precision
     def forward(
         self,
         query: Float[Tensor, "batch head query dim"],
@@ -45,7 +52,7 @@ class ScatterbrainAttention(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
-        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
         bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values: sums over all keys by features, and the band's correction in chunks."""
@@ -70,6 +77,7 @@ class ScatterbrainAttention(Mechanism):
         sums = everywhere + corrected
         return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
 
+    @in_full_precision
     def implied_matrix(
         self,
         query: Float[Tensor, "batch head query dim"],
@@ -77,7 +85,7 @@ class ScatterbrainAttention(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         *,
         first_query: int = 0,
-        tokens: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
+        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
         bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
     ) -> Float[Tensor, "batch head query key"]:
         """Weights pair by pair: rows sum to 1 over the real keys."""

@@ -113,13 +113,11 @@ class SigmaAttention(MaskedSoftmax):
         if spec.columns == "random":
             table = draws(spec.seed, visible.shape[-1], heads).T.to(visible.device)
             return table[:, ordinal].transpose(0, 1)
-        if context.tokens is None:
-            msg = (
-                f"'{spec}' chooses columns by token: hand over the token ids of the keys (tokens=)."
-            )
+        if context.token_ids is None:
+            msg = f"'{spec}' chooses columns by token: hand over the token ids of the keys (token_ids=)."
             raise AttnlabError(msg)
         priority = self.get_buffer("priority")
-        chosen = priority[:, context.tokens].transpose(0, 1)
+        chosen = priority[:, context.token_ids].transpose(0, 1)
         if bool(chosen.isnan().any()):
             how = "attnlab.attention.calibrate" if spec.columns == "salience" else "load_tables"
             msg = f"'{spec}' has not learned its table of tokens yet: call {how} first."

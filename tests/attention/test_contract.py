@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from oracles.ragged import ragged, token_ids
+from oracles.ragged import drawn_ids, ragged
 from torch import Tensor
 
 from attnlab.attention.bigbird import block_table
@@ -87,9 +87,9 @@ def test_every_mechanism_is_under_contract() -> None:
     assert {parse(spec).name for spec in SPECS if spec != "perhead"} == set(SPECIFICATIONS)
 
 
-def gradients(mechanism: Mechanism, inputs: list[Tensor], visible: Tensor, tokens: Tensor):
+def gradients(mechanism: Mechanism, inputs: list[Tensor], visible: Tensor, ids: Tensor):
     leaves = [tensor.clone().requires_grad_() for tensor in inputs]
-    out = mechanism(*leaves, visible, tokens=tokens)
+    out = mechanism(*leaves, visible, token_ids=ids)
     weights = torch.arange(out.numel(), dtype=out.dtype).view(out.shape).cos()
     found = torch.autograd.grad((out * weights).sum(), leaves, allow_unused=True)
     return out, [
@@ -102,7 +102,7 @@ def gradients(mechanism: Mechanism, inputs: list[Tensor], visible: Tensor, token
 @pytest.mark.parametrize(("spec", "causal"), [case for case in ARRANGED if case[0] in FAST])
 def test_rule_1_fast_equals_dense_with_gradients(spec: str, causal: bool, tokens: int) -> None:
     *inputs, visible = ragged(tokens)
-    ids = token_ids(tokens, VOCABULARY)
+    ids = drawn_ids(tokens, VOCABULARY)
     dense = gradients(build(spec, causal=causal, form="dense"), inputs, visible, ids)
     fast = gradients(build(spec, causal=causal, form="fast"), inputs, visible, ids)
     torch.testing.assert_close(fast, dense, **CLOSE)
@@ -114,25 +114,25 @@ def test_law_forward_is_the_implied_matrix_times_values(
     spec: str, causal: bool, tokens: int
 ) -> None:
     query, key, value, visible = ragged(tokens)
-    ids = token_ids(tokens, VOCABULARY)
+    ids = drawn_ids(tokens, VOCABULARY)
     mechanism = build(spec, causal=causal)
-    matrix = mechanism.implied_matrix(query, key, visible, tokens=ids)
-    out = mechanism(query, key, value, visible, tokens=ids)
+    matrix = mechanism.implied_matrix(query, key, visible, token_ids=ids)
+    out = mechanism(query, key, value, visible, token_ids=ids)
     torch.testing.assert_close(out, matrix @ value, **CLOSE)
     identity = torch.eye(tokens, dtype=torch.float64).expand(3, 2, -1, -1)
-    fed = mechanism(query, key, identity, visible, tokens=ids)
+    fed = mechanism(query, key, identity, visible, token_ids=ids)
     torch.testing.assert_close(fed, matrix, **CLOSE)
 
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_rule_1_gradients_are_those_of_the_implied_matrix(spec: str) -> None:
     *inputs, visible = ragged(16)
-    ids = token_ids(16, VOCABULARY)
+    ids = drawn_ids(16, VOCABULARY)
     mechanism = build(spec)
     _, found = gradients(mechanism, inputs, visible, ids)
 
-    def through_matrix(query, key, value, visible, *, tokens):
-        return mechanism.implied_matrix(query, key, visible, tokens=tokens) @ value
+    def through_matrix(query, key, value, visible, *, token_ids):
+        return mechanism.implied_matrix(query, key, visible, token_ids=token_ids) @ value
 
     _, expected = gradients(through_matrix, inputs, visible, ids)
     torch.testing.assert_close(found, expected, **CLOSE)
@@ -141,17 +141,17 @@ def test_rule_1_gradients_are_those_of_the_implied_matrix(spec: str) -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_rule_2_padding_content_is_not_seen(spec: str) -> None:
     query, key, value, visible = ragged(16)
-    ids = token_ids(16, VOCABULARY)
+    ids = drawn_ids(16, VOCABULARY)
     real = visible[:, None, :, None]
     mechanism = build(spec)
     torch.testing.assert_close(
-        mechanism(query, key, value, visible, tokens=ids),
+        mechanism(query, key, value, visible, token_ids=ids),
         mechanism(
             query,
             torch.where(real, key, 100.0),
             torch.where(real, value, -100.0),
             visible,
-            tokens=torch.where(visible, ids, 0),
+            token_ids=torch.where(visible, ids, 0),
         ),
         rtol=0,
         atol=0,
@@ -161,11 +161,11 @@ def test_rule_2_padding_content_is_not_seen(spec: str) -> None:
 @pytest.mark.parametrize(("spec", "causal"), ARRANGED)
 def test_rule_2_amount_of_padding_does_not_matter(spec: str, causal: bool) -> None:
     query, key, value, _ = ragged(130)
-    ids = token_ids(130, VOCABULARY)
+    ids = drawn_ids(130, VOCABULARY)
     mechanism = build(spec, causal=causal)
-    short = mechanism(query[:, :, :67], key[:, :, :67], value[:, :, :67], tokens=ids[:, :67])
+    short = mechanism(query[:, :, :67], key[:, :, :67], value[:, :, :67], token_ids=ids[:, :67])
     visible = (torch.arange(130) < 67).expand(3, -1)
-    padded = mechanism(query, key, value, visible, tokens=ids)[:, :, :67]
+    padded = mechanism(query, key, value, visible, token_ids=ids)[:, :, :67]
     torch.testing.assert_close(padded, short, **CLOSE)
 
 
@@ -177,7 +177,7 @@ def test_rule_3_causal_hides_the_future_or_is_refused(spec: str, tokens: int) ->
             build(spec, causal=True)
         return
     query, key, value, _ = ragged(tokens)
-    ids = token_ids(tokens, VOCABULARY)
+    ids = drawn_ids(tokens, VOCABULARY)
     for form in ("dense", "fast") if spec in FAST else ("auto",):
         mechanism = build(spec, causal=True, form=form)
         for cut in (1, tokens // 2, tokens - 1):
@@ -186,9 +186,9 @@ def test_rule_3_causal_hides_the_future_or_is_refused(spec: str, tokens: int) ->
                 query,
                 torch.where(later, -3 * key, key),
                 torch.where(later, value + 9, value),
-                tokens=torch.where(later[:, 0], VOCABULARY - 1 - ids, ids),
+                token_ids=torch.where(later[:, 0], VOCABULARY - 1 - ids, ids),
             )
-            before = mechanism(query, key, value, tokens=ids)
+            before = mechanism(query, key, value, token_ids=ids)
             torch.testing.assert_close(changed[:, :, :cut], before[:, :, :cut], **CLOSE)
             assert cut > 1 or not torch.equal(changed, before)
 
@@ -200,31 +200,31 @@ def test_rule_3_cross_attention_holds_or_is_refused(spec: str) -> None:
             build(spec, cross=True)
         return
     query, key, value, visible = ragged(13, 67)
-    ids = token_ids(67, VOCABULARY)
+    ids = drawn_ids(67, VOCABULARY)
     for form in ("dense", "fast") if spec in FAST else ("auto",):
         mechanism = build(spec, cross=True, form=form)
-        matrix = mechanism.implied_matrix(query, key, visible, tokens=ids)
-        out = mechanism(query, key, value, visible, tokens=ids)
+        matrix = mechanism.implied_matrix(query, key, visible, token_ids=ids)
+        out = mechanism(query, key, value, visible, token_ids=ids)
         torch.testing.assert_close(out, matrix @ value, **CLOSE)
-        step = mechanism(query[:, :, 5:6], key, value, visible, tokens=ids, first_query=5)
+        step = mechanism(query[:, :, 5:6], key, value, visible, token_ids=ids, first_query=5)
         torch.testing.assert_close(step, out[:, :, 5:6], **CLOSE)
     longer = build(spec, cross=True)
     long_query = ragged(71, 7)
-    matrix = longer.implied_matrix(*long_query[:2], long_query[3], tokens=ids[:, :7])
-    out = longer(*long_query, tokens=ids[:, :7])
+    matrix = longer.implied_matrix(*long_query[:2], long_query[3], token_ids=ids[:, :7])
+    out = longer(*long_query, token_ids=ids[:, :7])
     torch.testing.assert_close(out, matrix @ long_query[2], **CLOSE)
 
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_rule_4_row_without_keys_gives_zero_and_finite_gradients(spec: str) -> None:
     *inputs, visible = ragged(7)
-    ids = token_ids(7, VOCABULARY)
+    ids = drawn_ids(7, VOCABULARY)
     for form in ("dense", "fast") if spec in FAST else ("auto",):
         mechanism = build(spec, form=form)
         out, found = gradients(mechanism, inputs, visible, ids)
         assert torch.equal(out[2], torch.zeros_like(out[2]))
         assert all(bool(gradient.isfinite().all()) for gradient in found)
-    matrix = mechanism.implied_matrix(*inputs[:2], visible, tokens=ids)
+    matrix = mechanism.implied_matrix(*inputs[:2], visible, token_ids=ids)
     assert torch.equal(matrix[2], torch.zeros_like(matrix[2]))
 
 
@@ -233,7 +233,7 @@ def test_rule_4_row_without_keys_gives_zero_and_finite_gradients(spec: str) -> N
 def test_rule_5_rows_of_what_is_called_weights_sum_to_one(spec: str, tokens: int) -> None:
     query, key, _, visible = ragged(tokens)
     mechanism = build(spec)
-    matrix = mechanism.implied_matrix(query, key, visible, tokens=token_ids(tokens, VOCABULARY))
+    matrix = mechanism.implied_matrix(query, key, visible, token_ids=drawn_ids(tokens, VOCABULARY))
     assert not bool(matrix.masked_select(~visible[:, None, None, :]).any())
     sums = matrix.sum(-1)
     # Rows of padding may see keys or not; rows of the sentence have to.
@@ -248,15 +248,15 @@ def test_rule_5_rows_of_what_is_called_weights_sum_to_one(spec: str, tokens: int
 @pytest.mark.parametrize("spec", [spec for spec in CAUSAL if can(spec, "cached")])
 def test_rule_6_one_query_at_a_time_equals_all_at_once(spec: str) -> None:
     query, key, value, _ = ragged(67)
-    ids = token_ids(67, VOCABULARY)
+    ids = drawn_ids(67, VOCABULARY)
     mechanism = build(spec, causal=True)
-    whole = mechanism(query, key, value, tokens=ids)
+    whole = mechanism(query, key, value, token_ids=ids)
     for first, last in ((0, 1), (1, 2), (30, 33), (64, 65), (65, 66), (66, 67)):
         step = mechanism(
             query[:, :, first:last],
             key[:, :, :last],
             value[:, :, :last],
-            tokens=ids[:, :last],
+            token_ids=ids[:, :last],
             first_query=first,
         )
         torch.testing.assert_close(step, whole[:, :, first:last], **CLOSE)
@@ -265,7 +265,7 @@ def test_rule_6_one_query_at_a_time_equals_all_at_once(spec: str) -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_rule_6_global_random_state_stays(spec: str, untouched_randomness: None) -> None:
     query, key, value, visible = ragged(70)
-    out = build(spec)(query, key, value, visible, tokens=token_ids(70, VOCABULARY))
+    out = build(spec)(query, key, value, visible, token_ids=drawn_ids(70, VOCABULARY))
     assert bool(out.isfinite().all())
 
 
@@ -274,7 +274,7 @@ def test_rule_6_global_random_state_stays(spec: str, untouched_randomness: None)
 def test_rule_7_sixteen_bits_stay_finite(spec: str, dtype: torch.dtype) -> None:
     query, key, value, visible = ragged(65)
     query, key, value = ((8 * x).to(dtype) for x in (query, key, value))
-    ids = token_ids(65, VOCABULARY)
+    ids = drawn_ids(65, VOCABULARY)
     for form in ("dense", "fast") if spec in FAST else ("auto",):
         mechanism = build(spec, form=form).to(dtype)
         out, found = gradients(mechanism, [query, key, value], visible, ids)
@@ -287,28 +287,30 @@ def test_rule_7_sixteen_bits_stay_finite(spec: str, dtype: torch.dtype) -> None:
 def test_support_holds_every_weight(spec: str) -> None:
     mechanism = build(spec)
     query, key, _, visible = ragged(16)
-    ids = token_ids(16, VOCABULARY)
+    ids = drawn_ids(16, VOCABULARY)
     if not isinstance(mechanism, MaskedSoftmax):
         return
-    support = mechanism.support(query, key, visible, tokens=ids)
-    matrix = mechanism.implied_matrix(query, key, visible, tokens=ids)
+    support = mechanism.support(query, key, visible, token_ids=ids)
+    matrix = mechanism.implied_matrix(query, key, visible, token_ids=ids)
     torch.testing.assert_close(support, matrix > 0)
 
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_dropout_only_in_training_and_right_on_average(spec: str) -> None:
     query, key, value, visible = ragged(7)
-    ids = token_ids(7, VOCABULARY)
+    ids = drawn_ids(7, VOCABULARY)
     mechanism = build(spec, dropout=0.25)
-    expected = mechanism(query, key, value, visible, tokens=ids)
+    expected = mechanism(query, key, value, visible, token_ids=ids)
     mechanism.train()
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        drawn = [mechanism(query, key, value, visible, tokens=ids) for _ in range(400)]
+        drawn = [mechanism(query, key, value, visible, token_ids=ids) for _ in range(400)]
     assert not torch.equal(drawn[0], drawn[1])
     mean = torch.stack(drawn).mean(0)
     torch.testing.assert_close(mean, expected, rtol=0, atol=0.35)
-    torch.testing.assert_close(mechanism.eval()(query, key, value, visible, tokens=ids), expected)
+    torch.testing.assert_close(
+        mechanism.eval()(query, key, value, visible, token_ids=ids), expected
+    )
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -316,9 +318,9 @@ def test_what_is_drawn_in_inference_mode_serves_training(spec: str) -> None:
     block_table.cache_clear()
     orthogonal_directions.cache_clear()
     query, key, value, visible = ragged(7)
-    ids = token_ids(7, VOCABULARY)
+    ids = drawn_ids(7, VOCABULARY)
     mechanism = build(spec)
     with torch.inference_mode():
-        first = mechanism(query, key, value, visible, tokens=ids)
+        first = mechanism(query, key, value, visible, token_ids=ids)
     out, _ = gradients(mechanism, [query, key, value], visible, ids)
     torch.testing.assert_close(out, first, **CLOSE)

@@ -13,7 +13,7 @@ from oracles.attention import (
     masked_softmax_matrix,
     window,
 )
-from oracles.ragged import ragged, token_ids
+from oracles.ragged import drawn_ids, ragged
 from torch import Tensor
 
 from attnlab.attention.features import favor_exponents, orthogonal_directions
@@ -65,7 +65,7 @@ def test_full_equals_the_loop_and_a_wide_band(causal: bool) -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_sigma_adds_the_columns_of_highest_priority(causal: bool) -> None:
     query, key, _, visible = ragged(13)
-    ids, table = token_ids(13, 6), torch.tensor([[0.3, 0.1, 0.9, 0.2, 0.5, 0.4]] * 2)
+    ids, table = drawn_ids(13, 6), torch.tensor([[0.3, 0.1, 0.9, 0.2, 0.5, 0.4]] * 2)
     table[1] = table[0].flip(0)
     mechanism = make("sigma(window=1, num_pos=2)", causal=causal, heads=2, vocabulary=6).double()
     assert isinstance(mechanism, SigmaAttention)
@@ -78,7 +78,7 @@ def test_sigma_adds_the_columns_of_highest_priority(causal: bool) -> None:
 
     expected = masked_softmax_matrix(query, key, visible, allowed)
     torch.testing.assert_close(
-        mechanism.implied_matrix(query, key, visible, tokens=ids), expected, **CLOSE
+        mechanism.implied_matrix(query, key, visible, token_ids=ids), expected, **CLOSE
     )
 
 
@@ -120,7 +120,7 @@ def test_sigma_refuses_to_run_without_what_it_needs() -> None:
     with pytest.raises(AttnlabError, match="hand over the token ids"):
         mechanism(query, key, value)
     with pytest.raises(AttnlabError, match=r"call attnlab\.attention\.calibrate first"):
-        mechanism(query, key, value, tokens=token_ids(7, 6))
+        mechanism(query, key, value, token_ids=drawn_ids(7, 6))
 
 
 def test_bigbird_draws_distinct_blocks_once_for_each_head() -> None:

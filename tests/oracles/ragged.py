@@ -17,7 +17,7 @@ def ragged(
     return query, key, value, torch.arange(keys) < lengths[:, None]
 
 
-def token_ids(keys: int, vocabulary: int, seed: int = 0) -> Tensor:
+def drawn_ids(keys: int, vocabulary: int, seed: int = 0) -> Tensor:
     """Ids of the keys of three sentences."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(vocabulary, (3, keys), generator=generator)

@@ -1,0 +1,192 @@
+"""An attention plan: which mechanism stands at which head, as a value and as a JSON file."""
+
+import copy
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.perhead import PerHead
+from attnlab.attention.registry import make
+from attnlab.attention.specification import Full, Specification, parse
+from attnlab.attention.traits import Form
+from attnlab.errors import InputError
+from attnlab.files import write_json
+
+SITES = ("encoder", "decoder", "cross")
+FORMAT = "attnlab attention plan 1"
+
+Entry = Specification | Mechanism
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """Mechanisms by address: a site (`encoder`), a layer (`encoder.0`) or a head (`encoder.0.3`).
+
+    The longest address that fits a head decides; a head that none fits has full attention.
+
+    >>> plan = plan_of({"encoder": "band(window=3)", "encoder.0.1": "full"})
+    >>> [str(plan.at("encoder", 0, head)) for head in (0, 1)]
+    ['band(window=3)', 'full']
+    """
+
+    entries: Mapping[str, Entry]
+
+    def at(self, site: str, layer: int, head: int) -> Entry:
+        """What stands at one head."""
+        for address in (f"{site}.{layer}.{head}", f"{site}.{layer}", site):
+            if address in self.entries:
+                return self.entries[address]
+        return Full()
+
+    def mechanism(
+        self,
+        site: str,
+        layer: int,
+        heads: int,
+        *,
+        dropout: float = 0.0,
+        vocabulary: int | None = None,
+        form: Form = "auto",
+    ) -> Mechanism:
+        """One mechanism for a layer: that of all its heads, or one that hands each group its own.
+
+        The decoder's own attention is causal. A user's mechanism object is copied, so that layers
+        do not share what it learns.
+
+        Raises:
+            InputError: a mechanism cannot do what the site asks for.
+        """
+        groups: list[tuple[Entry, list[int]]] = []
+        for head in range(heads):
+            entry = self.at(site, layer, head)
+            same = [members for other, members in groups if other is entry or other == entry]
+            if same:
+                same[0].append(head)
+            else:
+                groups.append((entry, [head]))
+        made = []
+        for entry, members in groups:
+            part = make(
+                copy.deepcopy(entry) if isinstance(entry, Mechanism) else entry,
+                causal=site == "decoder",
+                cross=site == "cross",
+                dropout=dropout,
+                heads=len(members),
+                vocabulary=vocabulary,
+                form=form,
+            )
+            made.append((members, part))
+        return made[0][1] if len(made) == 1 else PerHead(made)
+
+    def refuse_outside(self, layers: Mapping[str, int], heads: Mapping[str, int]) -> None:
+        """Refuses addresses that the model does not have.
+
+        Args:
+            layers: number of layers of each site of the model.
+            heads: number of heads of a layer of each site.
+
+        Raises:
+            InputError: the address, and what there is.
+        """
+        for address in self.entries:
+            site, layer, head = _parts(address)
+            if site not in layers:
+                there = ", ".join(layers)
+                msg = f"The plan names '{address}', but the model has no {site} attention; it has: {there}."
+                raise InputError(msg)
+            if (layer or 0) >= layers[site] or (head or 0) >= heads[site]:
+                msg = (
+                    f"The plan names '{address}', but the model's {site} has {layers[site]} layers of "
+                    f"{heads[site]} heads, counted from 0."
+                )
+                raise InputError(msg)
+
+    def as_dict(self) -> dict[str, str]:
+        """Addresses and mechanisms as text.
+
+        Raises:
+            InputError: an entry is a mechanism object, which has no text.
+        """
+        for address, entry in self.entries.items():
+            if isinstance(entry, Mechanism):
+                msg = (
+                    f"The plan holds a mechanism object at '{address}', which cannot be written to a "
+                    "file; only mechanisms written as text can."
+                )
+                raise InputError(msg)
+        return {address: str(entry) for address, entry in self.entries.items()}
+
+
+def plan_of(entries: Mapping[str, str | Specification | Mechanism]) -> AttentionPlan:
+    """The plan of a mapping from addresses to mechanisms.
+
+    Raises:
+        InputError: an address or a mechanism that does not read.
+    """
+    for address in entries:
+        _parts(address)
+    read = {
+        address: parse(entry) if isinstance(entry, str) else entry
+        for address, entry in entries.items()
+    }
+    return AttentionPlan(read)
+
+
+def plan_from_words(words: Iterable[str]) -> AttentionPlan:
+    """The plan of a command line: words such as `encoder=band(window=3)`; one without `=` is for all sites.
+
+    >>> plan_from_words(["encoder.1=topk(k=4)"]).as_dict()
+    {'encoder.1': 'topk(k=4)'}
+    """
+    entries: dict[str, str] = {}
+    for word in words:
+        address, equals, text = word.partition("=")
+        if not equals or "(" in address:
+            entries |= dict.fromkeys(SITES, word)
+        else:
+            entries[address.strip()] = text
+    return plan_of(entries)
+
+
+def load_plan(path: Path) -> AttentionPlan:
+    """The plan that a JSON file holds.
+
+    Raises:
+        InputError: the file does not exist, is no plan, or names what cannot be read.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"Could not read the attention plan {path}: {error.strerror or error}."
+        raise InputError(msg) from error
+    except ValueError as error:
+        msg = f"{path} is no attention plan: it is not JSON ({error})."
+        raise InputError(msg) from error
+    entries = content.get("mechanisms") if isinstance(content, dict) else None
+    if not isinstance(entries, dict) or content.get("format") != FORMAT:
+        msg = f'{path} is no attention plan: it needs "format": "{FORMAT}" and "mechanisms".'
+        raise InputError(msg)
+    for address, text in entries.items():
+        if not isinstance(text, str):
+            msg = f"{path}: the mechanism at '{address}' is a text such as \"full\", not {text!r}."
+            raise InputError(msg)
+    return plan_of(entries)
+
+
+def write_plan(path: Path, plan: AttentionPlan) -> None:
+    """Writes the plan as JSON, atomically."""
+    write_json(path, {"format": FORMAT, "mechanisms": plan.as_dict()})
+
+
+def _parts(address: str) -> tuple[str, int | None, int | None]:
+    site, *numbers = address.split(".")
+    if site not in SITES or len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
+        msg = (
+            f"'{address}' names no attention; write a site ({', '.join(SITES)}), a layer such as "
+            "encoder.0, or a head such as encoder.0.3."
+        )
+        raise InputError(msg)
+    layer, head = [*(int(number) for number in numbers), None, None][:2]
+    return site, layer, head
