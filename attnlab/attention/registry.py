@@ -29,6 +29,7 @@ from attnlab.attention.specification import (
 )
 from attnlab.attention.topk import TopKAttention
 from attnlab.attention.traits import Form, Place
+from attnlab.errors import InputError
 
 MECHANISMS: dict[type[Specification], type[Mechanism]] = {
     Full: FullAttention,
@@ -73,6 +74,12 @@ def make(
     True
     """
     if isinstance(spec, Mechanism):
+        if causal and not spec.causal:
+            msg = (
+                f"The mechanism '{spec.name}' was made with causal=False and cannot stand where the "
+                "future is hidden; make it with causal=True."
+            )
+            raise InputError(msg)
         return spec
     value = parse(spec) if isinstance(spec, str) else spec
     place = Place(causal, cross, dropout, heads, vocabulary, form)
