@@ -5,7 +5,7 @@ from typing import ClassVar
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.flex import attend_blocks, window_and_columns
+from attnlab.attention.flex import attend_blocks
 from attnlab.attention.mechanism import Context
 from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.attention.specification import Band, sides
@@ -48,4 +48,4 @@ class BandAttention(MaskedSoftmax):
 
     def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """FlexAttention that skips all blocks outside the band."""
-        return attend_blocks(query, key, value, window_and_columns(self.union, key, context))
+        return attend_blocks(query, key, value, self.union, context)

@@ -12,55 +12,57 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from attnlab.attention.mechanism import Context, visible_or_all
-from attnlab.attention.union import Union
+from attnlab.attention.mechanism import Context
+from attnlab.attention.union import Union, marked
 
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def window_and_columns(union: Union, key: Tensor, context: Context) -> Rule:
-    """The rule `(batch, head, query, key) -> seen` that FlexAttention asks for; entries have none."""
-    left, right = (side * union.dilation for side in union.window)
-    visible = visible_or_all(key, context.visible)
-    first = context.first_query
-    is_column = _column_table(union, visible)
-
-    def rule(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        offset = key - query - first
-        seen = (offset >= -left) & (offset <= right) & (offset % union.dilation == 0)
-        if is_column is not None:
-            seen = seen | is_column[batch, head % is_column.shape[1], key]
-        if union.causal:
-            seen = seen & (offset <= 0)
-        return seen & visible[batch, key]
-
-    return rule
-
-
-def _column_table(union: Union, visible: Tensor) -> Tensor | None:
-    if union.columns is None:
-        return None
-    places, keys = union.columns, visible.shape[-1]
-    index = torch.where(places.usable, places.index, keys)
-    table = visible.new_zeros(*index.shape[:-1], keys + 1)
-    return table.scatter(-1, index, True)[..., :keys]
-
-
-def attend_blocks(query: Tensor, key: Tensor, value: Tensor, rule: Rule) -> Tensor:
-    """Mixed values over the pairs that `rule` allows, by the compiled kernel."""
-    blocks: BlockMask = create_block_mask(
-        rule,
-        query.shape[0],
-        query.shape[1],
-        query.shape[2],
-        key.shape[2],
-        device=query.device.type,
-        _compile=True,
-    )
+def attend_blocks(
+    query: Tensor, key: Tensor, value: Tensor, union: Union, context: Context
+) -> Tensor:
+    """Mixed values over the window and columns of `union`, by the compiled kernel."""
+    shape, device = (query.shape[2], key.shape[2]), query.device
+    if context.visible is None and union.columns is None:
+        blocks = _window_blocks(union, shape, context.first_query, device.type)
+    else:
+        rule = rule_of(union, context, shape[1])
+        blocks = create_block_mask(
+            rule, *query.shape[:2], *shape, device=device.type, _compile=device.type == "cuda"
+        )
     out: Tensor = _compiled()(query, key, value, block_mask=blocks)
     return out
 
 
+def rule_of(union: Union, context: Context, keys: int) -> Rule:
+    """The rule `(batch, head, query, key) -> seen` that FlexAttention asks for; entries have none."""
+    left, right = (side * union.dilation for side in union.window)
+    visible, first = context.visible, context.first_query
+    columns = None if union.columns is None else marked(union.columns, keys)
+
+    def rule(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        offset = key - query - first
+        seen = (offset >= -left) & (offset <= right) & (offset % union.dilation == 0)
+        if columns is not None:
+            seen = seen | columns[batch, head % columns.shape[1], key]
+        if union.causal:
+            seen = seen & (offset <= 0)
+        return seen if visible is None else seen & visible[batch, key]
+
+    # FlexAttention counts positional parameters, which decorated functions do not show.
+    return lambda batch, head, query, key: rule(batch, head, query, key)  # noqa: PLW0108
+
+
+@lru_cache(maxsize=32)
+def _window_blocks(
+    union: Union, shape: tuple[int, int], first_query: int, device: str
+) -> BlockMask:
+    """The blocks of a window without padding: the same for all sentences and heads, so kept."""
+    rule = rule_of(union, Context(first_query=first_query), shape[1])
+    return create_block_mask(rule, None, None, *shape, device=device, _compile=device == "cuda")
+
+
 @lru_cache(maxsize=1)
 def _compiled() -> Any:
-    return torch.compile(flex_attention, dynamic=True)
+    # One kernel for each pair of lengths: torch 2.13 cannot lower rules with symbolic sizes.
+    return torch.compile(flex_attention, dynamic=False)

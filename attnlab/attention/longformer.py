@@ -8,6 +8,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from attnlab.attention.columns import Places
+from attnlab.attention.flex import attend_blocks
 from attnlab.attention.mechanism import Context, offsets, ordinals, visible_or_all
 from attnlab.attention.softmax import MaskedSoftmax, scaled_scores, softmax_over
 from attnlab.attention.specification import Longformer, sides
@@ -84,6 +85,16 @@ class LongformerAttention(MaskedSoftmax):
         """Window and columns in chunks; the few global rows over all keys."""
         tokens = self.global_tokens(visible_or_all(key, context.visible))
         out = attend(query, key, value, self._union(tokens), context, dropout=self.active_dropout())
+        return self.with_global_rows(out, query, key, value, context)
+
+    def has_flex(self) -> bool:
+        """Window and columns are known from positions; the few global rows are done apart."""
+        return True
+
+    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Window and columns through FlexAttention, then the global rows."""
+        tokens = self.global_tokens(visible_or_all(key, context.visible))
+        out = attend_blocks(query, key, value, self._union(tokens), context)
         return self.with_global_rows(out, query, key, value, context)
 
     def with_global_rows(

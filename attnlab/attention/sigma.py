@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention.columns import Places, best, draws, running_best
+from attnlab.attention.flex import attend_blocks
 from attnlab.attention.mechanism import Context, ordinals, sentence_ends, visible_or_all
 from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.attention.specification import Sigma, sides
@@ -88,6 +89,14 @@ class SigmaAttention(MaskedSoftmax):
         """Band in chunks, columns at once, entries row by row, under one softmax."""
         union = self._union(query, key, context)
         return attend(query, key, value, union, context, dropout=self.active_dropout())
+
+    def has_flex(self) -> bool:
+        """Columns shared by all rows are known from positions; what each row has for itself is not."""
+        return not (self.causal and self.spec.num_pos) and not self.spec.extra
+
+    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Band and columns through FlexAttention."""
+        return attend_blocks(query, key, value, self._union(query, key, context), context)
 
     def _union(self, query: Tensor, key: Tensor, context: Context) -> Union:
         visible = visible_or_all(key, context.visible)

@@ -45,13 +45,14 @@ class Union:
         offset = torch.arange(keys, device=device) - rows[:, None]
         seen = self.in_window(offset)[None, None]
         if self.columns is not None:
-            seen = seen | _marked(self.columns, keys)[:, :, None]
+            seen = seen | marked(self.columns, keys)[:, :, None]
         if self.entries is not None:
-            seen = seen | _marked(self.entries, keys)
+            seen = seen | marked(self.entries, keys)
         return seen & (offset <= 0) if self.causal else seen
 
 
-def _marked(places: Places, keys: int) -> Tensor:
+def marked(places: Places, keys: int) -> Tensor:
+    """True at the positions that count, `[batch, head, ..., key]`."""
     # What does not count is marked in one column too many, which is cut off.
     index = torch.where(places.usable, places.index, keys)
     marked = torch.zeros(*index.shape[:-1], keys + 1, dtype=torch.bool, device=index.device)

@@ -15,9 +15,11 @@ from transformers.models.longformer.modeling_longformer import LongformerSelfAtt
 from attnlab.attention import bigbird
 from attnlab.attention.columns import Places
 from attnlab.attention.longformer import LongformerAttention
+from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.registry import make
 from attnlab.attention.specification import Longformer
 from attnlab.attention.traits import Place
+from attnlab.errors import InputError
 
 HEADS, DIM = 2, 14
 
@@ -78,6 +80,44 @@ def test_longformer_equals_transformers(where: str, padded: bool, form: str) -> 
     if where == "first":
         plain = joined(make(spec, form=form)(query, key, value, visible))
         torch.testing.assert_close(plain, out, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("lengths", [[24, 24, 24], [24, 17, 9]])
+def test_longformer_with_its_second_projections_equals_transformers(lengths: list[int]) -> None:
+    tokens = 24
+    config = LongformerConfig(
+        hidden_size=DIM,
+        num_attention_heads=HEADS,
+        attention_window=[6],
+        attention_probs_dropout_prob=0.0,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        theirs = LongformerSelfAttention(config, 0).double().eval()
+        hidden = torch.randn(3, tokens, DIM, dtype=torch.float64)
+        ours = MultiHeadAttention(
+            DIM, HEADS, make("longformer(window=3)"), global_projections=True
+        ).double()
+    assert torch.equal(ours.global_rows.key.weight, ours.key.weight)
+    for name in ("query", "key", "value"):
+        getattr(ours, name).load_state_dict(getattr(theirs, name).state_dict())
+        second = getattr(theirs, f"{name}_global").state_dict()
+        getattr(ours.global_rows, name).load_state_dict(second)
+    torch.nn.init.eye_(ours.output.weight)
+    visible = torch.arange(tokens) < torch.tensor(lengths)[:, None]
+    chosen = (torch.arange(tokens) == 0).expand(3, -1)
+    mask = torch.where(visible, 0.0, -10000.0).masked_fill(chosen, 10000.0)
+    with torch.no_grad():
+        expected = theirs(hidden, mask, ~visible, chosen, is_global_attn=True)[0]
+        out, weights = ours(hidden, *ours.keys_and_values(hidden), visible, weights=True)
+    torch.testing.assert_close(out[visible], expected[visible], rtol=0, atol=5e-6)
+    sums = weights.sum(-1).transpose(1, 2)[visible]
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+def test_second_projections_need_global_tokens() -> None:
+    with pytest.raises(InputError, match="Only 'longformer' has global tokens"):
+        MultiHeadAttention(DIM, HEADS, make("full"), global_projections=True)
 
 
 @contextmanager

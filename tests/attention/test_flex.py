@@ -1,0 +1,75 @@
+"""FlexAttention's rule says what the support says; on a GPU its kernel gives the same output."""
+
+import pytest
+import torch
+from oracles.ragged import ragged
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention.flex_attention import create_mask
+
+from attnlab.attention import band, flex, longformer, sigma
+from attnlab.attention.mechanism import Context
+from attnlab.attention.registry import make
+from attnlab.attention.softmax import MaskedSoftmax
+from attnlab.attention.union import Union
+from attnlab.errors import AttnlabError, InputError
+
+CASES = [
+    ("band(window=(3, 1))", False),
+    ("band(window=(3, 1))", True),
+    ("longformer(window=2, dilation=3, global_tokens=[0, -2])", False),
+    ("longformer(window=2, global_tokens=[4])", True),
+    ("sigma(window=1, num_pos=2, columns='random')", False),
+]
+
+
+def dense_blocks(
+    query: Tensor, key: Tensor, value: Tensor, union: Union, context: Context
+) -> Tensor:
+    """What the kernel computes, with the rule written out for every pair."""
+    rule = flex.rule_of(union, context, key.shape[2])
+    mask = create_mask(rule, *query.shape[:3], key.shape[2], device="cpu")
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+
+@pytest.mark.parametrize(("spec", "causal"), CASES)
+def test_flex_equals_the_dense_form(
+    spec: str, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (band, longformer, sigma):
+        monkeypatch.setattr(module, "attend_blocks", dense_blocks)
+    query, key, value, visible = ragged(67)
+    mechanism = make(spec, causal=causal)
+    assert isinstance(mechanism, MaskedSoftmax)
+    for seen in (visible, None):
+        out = mechanism.flex(query, key, value, Context(seen))
+        expected = mechanism(query, key, value, seen)
+        torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+
+
+def test_flex_is_refused_without_a_gpu_and_where_there_is_no_rule() -> None:
+    with pytest.raises(InputError, match="no FlexAttention form"):
+        make("sigma(window=1, columns='first', extra=1)", form="flex")
+    with pytest.raises(InputError, match="no FlexAttention form"):
+        make("bigbird", form="flex")
+    query, key, value, visible = ragged(7)
+    with pytest.raises(AttnlabError, match="runs on a GPU only"):
+        make("band(window=1)", form="flex")(query, key, value, visible)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the compiled kernel needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("spec", "causal"), CASES)
+def test_compiled_flex_equals_the_dense_form(spec: str, causal: bool, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, 2, 300, 64)
+    inputs = [
+        torch.randn(shape, generator=generator).to("cuda", dtype).requires_grad_() for _ in range(3)
+    ]
+    visible = (torch.arange(300) < torch.tensor([300, 211])[:, None]).cuda()
+    results = {}
+    for form in ("flex", "dense"):
+        out = make(spec, causal=causal, form=form)(*inputs, visible)
+        results[form] = (out, *torch.autograd.grad(out.float().square().sum(), inputs))
+    tolerance = 5e-3 if dtype == torch.float32 else 1e-1
+    torch.testing.assert_close(results["flex"], results["dense"], rtol=tolerance, atol=tolerance)
