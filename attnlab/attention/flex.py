@@ -28,7 +28,13 @@ def attend_blocks(
     else:
         rule = rule_of(union, context, shape[1])
         blocks = create_block_mask(
-            rule, *query.shape[:2], *shape, device=device.type, _compile=device.type == "cuda"
+            rule,
+            query.shape[0],
+            query.shape[1],
+            shape[0],
+            shape[1],
+            device=device.type,
+            _compile=device.type == "cuda",
         )
     out: Tensor = _compiled()(query, key, value, block_mask=blocks)
     return out
@@ -59,7 +65,9 @@ def _window_blocks(
 ) -> BlockMask:
     """The blocks of a window without padding: the same for all sentences and heads, so kept."""
     rule = rule_of(union, Context(first_query=first_query), shape[1])
-    return create_block_mask(rule, None, None, *shape, device=device, _compile=device == "cuda")
+    return create_block_mask(
+        rule, None, None, shape[0], shape[1], device=device, _compile=device == "cuda"
+    )
 
 
 @lru_cache(maxsize=1)
