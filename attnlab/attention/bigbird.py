@@ -65,6 +65,10 @@ class BigBirdAttention(MaskedSoftmax):
         """Near, global and random blocks, times their size."""
         return (len(NEAR) + self.spec.global_blocks + self.spec.random) * self.spec.block
 
+    def global_rows(self) -> int:
+        """The tokens of the global blocks."""
+        return self.spec.global_blocks * self.spec.block
+
     def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Each block of queries on the blocks it sees; global rows over all keys."""
         size, tokens = self.spec.block, query.shape[-2]

@@ -1,4 +1,4 @@
-"""What sigma attention learns from sentences: the attention that tokens and offsets receive outside the band."""
+"""What sigma attention learns from sentences: attention that tokens and offsets receive outside the band."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

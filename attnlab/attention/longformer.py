@@ -81,6 +81,10 @@ class LongformerAttention(MaskedSoftmax):
         """The window, and one key for each global token."""
         return sum(self.window) + 1 + len(self.spec.global_tokens)
 
+    def global_rows(self) -> int:
+        """One for each global token."""
+        return len(self.spec.global_tokens)
+
     def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Window and columns in chunks; the few global rows over all keys."""
         tokens = self.global_tokens(visible_or_all(key, context.visible))

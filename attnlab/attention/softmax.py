@@ -131,11 +131,17 @@ class MaskedSoftmax(Mechanism):
         """The dropout of this call: 0 outside training."""
         return self.dropout if self.training else 0.0
 
+    def global_rows(self) -> int:
+        """How many rows see every key, whatever the others see."""
+        return 0
+
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """Scores and mixing of the keys that a row sees; one weight kept a pair."""
         slots = self.slots()
         row = keys if slots is None else min(slots, keys)
-        return Cost(multiply_adds=2 * queries * row * dim, bytes=4 * queries * row)
+        wide = min(self.global_rows(), queries)
+        pairs = (queries - wide) * row + wide * keys
+        return Cost(multiply_adds=2 * pairs * dim, bytes=4 * pairs)
 
     def _fast_pays(self, queries: int, keys: int) -> bool:
         slots = self.slots()

@@ -11,6 +11,7 @@ from attnlab.cli.analyze import analyze
 from attnlab.cli.approximate import approximate
 from attnlab.cli.corpora import corpora
 from attnlab.cli.demo import demo
+from attnlab.cli.mechanisms import mechanisms
 from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
 from attnlab.errors import AttnlabError
@@ -23,7 +24,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, translate, score, analyze, approximate, corpora):
+for command in (
+    demo,
+    train,
+    translate,
+    score,
+    analyze,
+    approximate,
+    corpora,
+    mechanisms,
+):
     app.command()(command)
 
 

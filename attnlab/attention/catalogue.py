@@ -1,0 +1,66 @@
+"""The mechanisms there are, as a table: options, abilities, sources, and what one costs."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from attnlab.attention.registry import MECHANISMS, make
+from attnlab.attention.specification import Specification
+from attnlab.attention.traits import Cost, Traits
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One mechanism, described.
+
+    Attributes:
+        name: its name.
+        options: options with their defaults, as they are written.
+        summary: what it does, in one line.
+        traits: what it can do.
+        source: where it comes from.
+    """
+
+    name: str
+    options: str
+    summary: str
+    traits: Traits
+    source: str
+
+
+def catalogue() -> list[Entry]:
+    """Every mechanism of the registry.
+
+    >>> [entry.name for entry in catalogue()][:2]
+    ['full', 'band']
+    """
+    return [
+        Entry(
+            name=kind.name,
+            options=_options(kind),
+            summary=(kind.__doc__ or "").partition("\n")[0],
+            traits=mechanism.traits,
+            source=mechanism.source,
+        )
+        for kind, mechanism in MECHANISMS.items()
+    ]
+
+
+def cost_of(text: str, tokens: int, head_dim: int) -> Cost:
+    """Work of one head of the mechanism that `text` names, on a sentence of `tokens`.
+
+    Raises:
+        InputError: `text` names no mechanism.
+
+    >>> cost_of("band(window=3)", 100, 64).multiply_adds
+    89600
+    """
+    # Tables by head and token do not change the work: any number of them will do.
+    return make(text, heads=1, vocabulary=1).cost(tokens, tokens, head_dim)
+
+
+def _options(kind: type[Specification]) -> str:
+    words = [
+        field.name if field.default is dataclasses.MISSING else f"{field.name}={field.default!r}"
+        for field in dataclasses.fields(kind)
+    ]
+    return ", ".join(words)

@@ -1,0 +1,59 @@
+"""`attnlab mechanisms`: which attention mechanisms there are, what each can do, and what one costs."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+LENGTHS = (32, 128, 512, 2048)
+HEAD_DIM = 64
+
+
+def mechanisms(
+    mechanism: Annotated[
+        str | None,
+        typer.Argument(help='One to look at, as it is written in --attention: "band(window=3)".'),
+    ] = None,
+) -> None:
+    """List the attention mechanisms with their options and abilities, or show what one costs."""
+    if mechanism is None:
+        _print_catalogue()
+    else:
+        _print_cost(mechanism)
+
+
+def _print_catalogue() -> None:
+    from attnlab.attention.catalogue import catalogue
+
+    table = Table(
+        "mechanism", "options", "causal", "cross", "linear cost", "rows sum to 1", "learns"
+    )
+    entries = catalogue()
+    for entry in entries:
+        traits = entry.traits
+        able = (traits.causal, traits.cross, traits.subquadratic, traits.stochastic, traits.learned)
+        table.add_row(entry.name, entry.options, *("yes" if yes else "no" for yes in able))
+    console = Console()
+    console.print(table)
+    for entry in entries:
+        console.print(f"{entry.name}: {entry.summary} [{entry.source}]", markup=False)
+    console.print(
+        "Write one as in encoder=band(window=3); an option with no value has to be given. "
+        "See what one costs with: attnlab mechanisms MECHANISM"
+    )
+
+
+def _print_cost(text: str) -> None:
+    from attnlab.attention.catalogue import cost_of
+    from attnlab.attention.specification import parse
+
+    console = Console()
+    console.print(f"{parse(text)}, one head of {HEAD_DIM}, against full attention", markup=False)
+    table = Table("tokens", "million multiply-adds", "share of full", "kept for training (kB)")
+    for tokens in LENGTHS:
+        cost, full = cost_of(text, tokens, HEAD_DIM), cost_of("full", tokens, HEAD_DIM)
+        share = cost.multiply_adds / full.multiply_adds
+        numbers = (f"{cost.multiply_adds / 1e6:.2f}", f"{share:.1%}", f"{cost.bytes / 1e3:.0f}")
+        table.add_row(str(tokens), *numbers)
+    console.print(table)

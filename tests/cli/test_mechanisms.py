@@ -1,0 +1,34 @@
+import pytest
+from typer.testing import CliRunner
+
+from attnlab.attention.specification import SPECIFICATIONS
+from attnlab.cli.app import app
+from attnlab.errors import InputError
+
+run = CliRunner(env={"COLUMNS": "200"}).invoke
+
+
+def test_every_mechanism_is_listed_with_its_options() -> None:
+    printed = run(app, ["mechanisms"])
+    assert printed.exit_code == 0
+    for name in SPECIFICATIONS:
+        assert f"│ {name} " in printed.output
+    assert "window, dilation=1, global_tokens=(0,)" in printed.output
+    assert "arXiv 2004.05150" in printed.output
+
+
+def test_the_cost_of_one_is_shown_against_full_attention() -> None:
+    printed = run(app, ["mechanisms", "band( window=3 )"])
+    assert printed.exit_code == 0
+    assert "band(window=3), one head of 64" in printed.output
+    assert f"{7 / 512:.1%}" in printed.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("bund", "choose from: full, band"), ("band", "needs the option 'window'")],
+)
+def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
+    refused = run(app, ["mechanisms", text])
+    assert isinstance(refused.exception, InputError)
+    assert message in str(refused.exception)
