@@ -123,9 +123,9 @@ def test_second_projections_need_global_tokens() -> None:
 @contextmanager
 def numpy_state() -> Iterator[None]:
     """Their forward seeds NumPy's global generator."""
-    state = np.random.get_state()  # noqa: NPY002 - theirs is the legacy generator
+    state = np.random.get_state()
     yield
-    np.random.set_state(state)  # noqa: NPY002
+    np.random.set_state(state)
 
 
 def their_bigbird(
