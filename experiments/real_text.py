@@ -23,6 +23,9 @@ from readme_parts import markdown, provenance
 from rich.console import Console
 
 from attnlab.files import write_json, write_table, write_text
+from attnlab.reporting.canvas import write_figure
+from attnlab.reporting.heatmaps import draw_heads
+from attnlab.studies.analysis import analyze
 from attnlab.translation.quiet import quiet
 from attnlab.translation.run import Run, load
 from attnlab.translation.settings import settings_from
@@ -32,6 +35,7 @@ from attnlab.translation.translating import score_run
 HERE = Path(__file__).resolve().parent
 BEAMS = (1, 5)
 SHOWN = 8
+SENTENCES, KEPT = 300, 4
 COLUMNS = [
     "epoch", "training_loss", "validation_loss", "validation_bleu", "validation_chrf",
     "training_seconds", "target_tokens_per_second",
@@ -56,6 +60,8 @@ def main() -> None:
     write_table(out / "metrics.csv", metrics)
     write_json(out / "settings.json", run.record)
     draw_training(metrics, out)
+    with quiet():
+        describe_heads(run, out)
     write_text(out / "README.md", report(chosen.name, run, scores, metrics, scored[-1][1]))
     print(scores.to_string(index=False))
 
@@ -96,6 +102,24 @@ def draw_training(metrics: pd.DataFrame, out: Path) -> None:
     plt.close(figure)
 
 
+def describe_heads(run: Run, out: Path) -> None:
+    """The heads' statistics on test sentences, and the heat maps of one of them."""
+    analysis = analyze(run.folder, sentences=SENTENCES, keep_matrices=KEPT, fit_sentences=0)
+    write_table(out / "heads.csv", analysis.heads)
+    drawn = {
+        site: (number, weights)
+        for (number, site, layer), weights in analysis.matrices.matrices.items()
+        if layer == 0
+    }
+    for site, (number, weights) in drawn.items():
+        queries, keys = analysis.matrices.tokens[number, site]
+        names = [f"{site}.0.{head}" for head in range(len(weights))]
+        title = f"{site}, layer 0, test sentence {number}"
+        figure = draw_heads(weights, queries, keys, title=title, names=names)
+        figure.set_facecolor("white")
+        write_figure(figure, out, f"heads_{site}")
+
+
 def report(
     name: str, run: Run, scores: pd.DataFrame, metrics: pd.DataFrame, texts: list[str]
 ) -> str:
@@ -117,7 +141,7 @@ A model of {model.encoder_layers} layer(s), {model.heads} heads, size {model.dim
 ({parameters:,} parameters), trained on {run.settings.corpus.pair}: {pairs} pairs; dropped as
 longer than {run.settings.corpus.max_tokens} tokens: {json.dumps(corpus["dropped_over_max_tokens"])}.
 Lower-cased: {run.settings.corpus.lowercase}. Seed {run.settings.optimizer.seed}. The checkpoint is
-the one with the best validation BLEU; the test part was used once, for this table.
+the one with the best validation BLEU; nothing was chosen on the test part.
 
 {markdown(scores[["split", "beams", "bleu", "chrf", "sentences", "dropped"]])}
 
@@ -132,6 +156,10 @@ of which {metrics["training_seconds"].iloc[-1] / 60:.1f} minutes were training s
 ![loss and BLEU by epoch](figure.svg)
 
 {markdown(metrics[COLUMNS].round(3))}
+
+What each head does on {SENTENCES} test sentences stands in `heads.csv`; the heads of one of them:
+
+![encoder heads](heads_encoder.png)
 
 The first {SHOWN} test sentences:
 
