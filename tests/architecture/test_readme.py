@@ -1,0 +1,58 @@
+"""The README says what is there: its tree, its functions, its links, its commands, its examples."""
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from attnlab.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^ {4}attnlab (.+?)(?:\s+#.*)?$", README, flags=re.MULTILINE)
+
+
+def test_the_tree_equals_the_disk() -> None:
+    packages = {path.parent.name for path in (ROOT / "attnlab").glob("*/__init__.py")}
+    tree = README.split("```\nattnlab/\n")[1].split("```")[0]
+    assert set(re.findall(r"^  (\w+)/ ", tree, flags=re.MULTILINE)) == packages
+    for folder in re.findall(r"^(\w+)/ ", tree, flags=re.MULTILINE):
+        assert (ROOT / folder).is_dir()
+
+
+def test_every_link_leads_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)h][^)]*)\)", README):
+        assert (ROOT / link).exists(), link
+
+
+def test_every_result_is_listed() -> None:
+    folders = {path.parent.name for path in (ROOT / "results").glob("*/README.md")}
+    assert folders == set(re.findall(r"\]\(results/(\w+)/README\.md\) \|", README))
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(attnlab(?:\.\w+){2,})`", README))))
+def test_named_functions_exist(name: str) -> None:
+    module, attribute = name.rsplit(".", 1)
+    assert hasattr(importlib.import_module(module), attribute)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_can_be_read(line: str) -> None:
+    name, *words = shlex.split(line)
+    command = typer.main.get_command(app).commands[name]
+    command.make_context(name, words)
+
+
+def test_every_command_is_shown() -> None:
+    assert {line.split()[0] for line in COMMANDS} == set(typer.main.get_command(app).commands)
+
+
+def test_python_examples_run(small_run: Path) -> None:
+    examples = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        code = example.replace("runs/demo", str(small_run)).replace("sentences=100", "sentences=3")
+        exec(compile(code, "README.md", "exec"), {})
