@@ -115,7 +115,7 @@ what was measured in this one run can be compared. Times are the shortest of sev
 the time of `H.clone()`: reading the matrix once and writing it once. The published search is timed
 on {SAMPLE} of its 1,331 combinations of coefficients, and the shortest is multiplied up; neighbours on
 the machine slow it more than the short exact fit, and its ratio was between 100,000 (quiet) and
-350,000 (busy) from run to run. A band wider than an eighth of the matrix is fitted by the plain form.
+400,000 (busy) from run to run; the passes move by about half of one.
 
     python experiments/fit_speed.py
 
