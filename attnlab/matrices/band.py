@@ -30,7 +30,7 @@ def project_band(
 
     The unique minimiser in every norm that splits by entry, l1 and Frobenius among them, because the
     coordinates decouple. Applied twice it changes nothing more. Source: math.md section 2; thesis 3.1.2.
-    Cost: one pass over the matrix, or two if it is not square and contiguous.
+    Cost: one pass over the matrix for a narrow band of a square matrix, three otherwise.
 
     >>> project_band(torch.ones(3, 3), 1)[0].tolist()
     [1.0, 1.0, 0.0]

@@ -18,9 +18,9 @@ from attnlab.matrices.supports import Window
 
 
 def can_be_read_in_place(H: Float[Tensor, "*batch query key"], window: Window) -> bool:
-    """Whether the matrices are square and contiguous and the band is not wider than they are."""
+    """Whether the matrices are square and contiguous, and the band narrow enough for this to pay."""
     square = H.shape[-2] == H.shape[-1] and H.numel() > 0
-    return square and sum(window) < H.shape[-1] and H.is_contiguous()
+    return square and 4 * (sum(window) + 1) <= H.shape[-1] and H.is_contiguous()
 
 
 def copy_band(H: Float[Tensor, "*batch n n"], window: Window) -> Float[Tensor, "*batch n n"]:

@@ -6,7 +6,7 @@ from attnlab.matrices.band import fit_band, project_band
 from attnlab.matrices.distances import measure
 from attnlab.matrices.supports import band_support
 
-WINDOWS = [(0, 0), (3, 3), (5, 0), (0, 4), (2, 7), (40, 50), (48, 48), (96, 0), (1, 95)]
+WINDOWS = [(0, 0), (3, 3), (5, 0), (0, 4), (2, 7), (11, 12), (23, 0), (1, 22)]
 
 
 def attention(*shape: int) -> torch.Tensor:
@@ -35,7 +35,7 @@ def test_a_part_of_a_larger_tensor_is_read_at_its_place() -> None:
     )
 
 
-@pytest.mark.parametrize("H", [attention(97, 97).mT, attention(97, 96), attention(6, 6)])
+@pytest.mark.parametrize("H", [attention(97, 97).mT, attention(97, 96), attention(27, 27)])
 def test_other_matrices_go_the_plain_way(H: torch.Tensor) -> None:
     assert not band_in_place.can_be_read_in_place(H, (3, 3))
     P = H * band_support(*H.shape, (3, 3))

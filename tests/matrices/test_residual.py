@@ -15,8 +15,9 @@ def matrices(*shape: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("bound", [0.0, 0.1, 0.4, math.inf])
 @pytest.mark.parametrize("nonzeros", [0, 1, 2, 5])
-def test_no_other_places_are_better(nonzeros: int, bound: float) -> None:
-    target, structure = matrices(3, 3)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_no_other_places_are_better(sign: int, nonzeros: int, bound: float) -> None:
+    target, structure = matrices(3, 3)[::sign]
     R = target - structure
     places = list(product(range(3), range(3)))
     best = {1: math.inf, 2: math.inf}
