@@ -185,6 +185,11 @@ def softmax_over(scores: Tensor, seen: Tensor) -> Tensor:
     >>> softmax_over(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]])).tolist()
     [[1.0, 0.0], [0.0, 0.0]]
     """
-    # The lowest number instead of -inf: a row without any key would turn into NaN.
-    lowest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(~seen, lowest).softmax(-1).masked_fill(~seen, 0.0)
+    # A finite number instead of -inf: a row without any key would turn into NaN. It is added, which
+    # costs the backward pass nothing, and far enough from overflow to be added to any score.
+    away = torch.zeros(seen.shape, dtype=scores.dtype, device=scores.device)
+    away = away.masked_fill_(~seen, torch.finfo(scores.dtype).min / 2)
+    weights = (scores + away).softmax(-1)
+    # Beside any real score that has weight 0 already; only empty rows are left.
+    some = seen.any(-1, keepdim=True)
+    return weights if bool(some.all()) else weights.masked_fill(~some, 0.0)

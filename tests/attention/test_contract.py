@@ -106,6 +106,9 @@ def test_rule_1_fast_equals_dense_with_gradients(spec: str, causal: bool, tokens
     dense = gradients(build(spec, causal=causal, form="dense"), inputs, visible, ids)
     fast = gradients(build(spec, causal=causal, form="fast"), inputs, visible, ids)
     torch.testing.assert_close(fast, dense, **CLOSE)
+    with torch.no_grad():
+        out = build(spec, causal=causal, form="fast")(*inputs, visible, token_ids=ids)
+    torch.testing.assert_close(out, dense[0], **CLOSE)
 
 
 @pytest.mark.parametrize("tokens", TOKENS)

@@ -1,0 +1,244 @@
+"""Time and memory of every attention mechanism against the number of tokens, and ratios to others' code.
+
+    python experiments/scaling.py
+
+writes results/scaling/. Every number comes from a process of its own (scaling_worker.py); times are
+the shortest of several, since the machine is shared. About a quarter of an hour on two cores.
+"""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from readme_parts import markdown, provenance
+from scaling_worker import HEAD_DIM, HEADS, SEED, THREADS
+
+from attnlab.files import replacing, write_table, write_text
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "results" / "scaling"
+TOKENS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+# Exponents and memory are taken from these lengths.
+LONG = [2048, 4096, 8192, 16384]
+SHORT = [64, 256]
+TIME_TARGET, MEMORY_TARGET, SHORT_TARGET = 1.15, 1.1, 1.5
+# What is quadratic stops earlier.
+LONGEST = {"full": 8192, "topk(k=64)": 2048}
+MECHANISMS = [
+    ("full", False),
+    ("topk(k=64)", False),
+    ("band(window=64)", False),
+    ("band(window=64)", True),
+    ("longformer(window=64, global_tokens=[0])", False),
+    ("bigbird(block=64, random=3)", False),
+    ("sigma(window=16, num_pos=8, columns='first')", False),
+    ("sigma(window=16, num_pos=8, columns='random', extra=2)", True),
+    ("linear(feature='elu')", False),
+    ("linear(feature='elu')", True),
+    ("linear(feature='favor')", False),
+    ("linformer(k=128, max_length=16384)", False),
+    ("scatterbrain(window=16)", False),
+    ("fixed(pattern='left')", True),
+]
+PAIRS = [
+    ("band_dense", "forward", 8.0, "SDPA with the band as a dense mask"),
+    ("band_dense", "both", 8.0, "SDPA with the band as a dense mask"),
+    ("longformer", "both", 1.2, "transformers' Longformer local attention"),
+    ("bigbird", "both", 1.0, "transformers' block-sparse BigBird, training mode"),
+]
+
+
+def main() -> None:
+    """Measures, then writes tables, figure and README."""
+    table = pd.concat([measured(*case) for case in MECHANISMS], ignore_index=True)
+    exponents = table.groupby("mechanism", sort=False).apply(exponents_of, include_groups=False)
+    exponents = exponents.reset_index()
+    ratios = pd.DataFrame(pairs())
+    short = pd.DataFrame([row for case in MECHANISMS for row in shorts(*case)])
+    write_table(OUT / "table.csv", table)
+    write_table(OUT / "exponents.csv", exponents)
+    write_table(OUT / "ratios.csv", ratios)
+    write_table(OUT / "short.csv", short)
+    figure = draw_scaling(table)
+    for ending in ("svg", "png"):
+        with replacing(OUT / f"figure.{ending}") as path:
+            figure.savefig(path, format=ending)
+    write_text(OUT / "README.md", report(table, exponents, ratios, short))
+
+
+def worker(**asked: Any) -> Any:
+    """What one process measures."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("scaling_worker.py")), json.dumps(asked)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def measured(spec: str, causal: bool) -> pd.DataFrame:
+    """Seconds at every length and bytes at the long ones."""
+    print(spec, "causal" if causal else "", flush=True)
+    tokens = [length for length in TOKENS if length <= LONGEST.get(spec, TOKENS[-1])]
+    table = pd.DataFrame(worker(task="time", spec=spec, tokens=tokens, causal=causal))
+    bytes_at = [
+        worker(task="memory", spec=spec, tokens=length, causal=causal)
+        for length in tokens
+        if length >= LONG[0]
+    ]
+    table = table.merge(pd.DataFrame(bytes_at), on="tokens", how="left")
+    table.insert(0, "mechanism", f"{spec}, causal" if causal else spec)
+    return table
+
+
+def exponents_of(rows: pd.DataFrame) -> pd.Series:
+    """Slopes of log seconds and log bytes in log tokens, by least squares over the long lengths."""
+    rows = rows[rows["tokens"] >= LONG[0]]
+    found = {
+        "lengths": len(rows),
+        "time_forward": slope(rows, "seconds_forward"),
+        "time_both": slope(rows, "seconds_both"),
+        "memory": slope(rows, "peak_bytes"),
+    }
+    times_met = max(found["time_forward"], found["time_both"]) <= TIME_TARGET
+    found["met"] = bool(times_met and found["memory"] <= MEMORY_TARGET)
+    return pd.Series(found)
+
+
+def slope(rows: pd.DataFrame, column: str) -> float:
+    """Least-squares slope in log-log."""
+    if len(rows) < 2:
+        return math.nan
+    x, y = (torch.tensor(rows[name].to_numpy(float)).log() for name in ("tokens", column))
+    x = x - x.mean()
+    return round(float((x * (y - y.mean())).sum() / x.square().sum()), 3)
+
+
+def pairs() -> list[dict[str, Any]]:
+    """Ratios to other implementations at 4096 tokens."""
+    names = dict.fromkeys(name for name, *_ in PAIRS)
+    found = {name: worker(task="pair", name=name) for name in names}
+    return [
+        {
+            "against": other,
+            "pass": "forward" if what == "forward" else "forward + backward",
+            "times_faster": round(found[name][what], 2),
+            "target": target,
+            "met": found[name][what] >= target,
+        }
+        for name, what, target, other in PAIRS
+    ]
+
+
+def shorts(spec: str, causal: bool) -> list[dict[str, Any]]:
+    """Time over that of the dense form for short sentences."""
+    rows = []
+    for tokens in SHORT:
+        found = worker(task="short", spec=spec, tokens=tokens, causal=causal)
+        rows.append(
+            {
+                "mechanism": f"{spec}, causal" if causal else spec,
+                "tokens": tokens,
+                "forward": round(found["forward"], 2),
+                "both": round(found["both"], 2),
+                "met": max(found["forward"], found["both"]) <= SHORT_TARGET,
+            }
+        )
+    return rows
+
+
+def crossover(table: pd.DataFrame, name: str) -> float:
+    """The length from which the mechanism is quicker than full attention, forward + backward."""
+    full = table[table["mechanism"] == "full"].set_index("tokens")["seconds_both"]
+    mine = table[table["mechanism"] == name].set_index("tokens")["seconds_both"]
+    quicker = (mine < full).reindex(full.index)
+    slower = [length for length in full.index if not quicker[length]]
+    later = [length for length in full.index if length > max(slower, default=0)]
+    return min(later, default=math.nan)
+
+
+def draw_scaling(table: pd.DataFrame) -> Figure:
+    """Seconds and bytes against tokens, log-log, one line a mechanism; a ring where full is overtaken."""
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    time_axes, memory_axes = figure.subplots(1, 2)
+    styles = ["-", "--", ":"]
+    for number, (name, rows) in enumerate(table.groupby("mechanism", sort=False)):
+        colour = "black" if name == "full" else f"C{number % 10}"
+        look = {"color": colour, "linestyle": styles[number // 10 % 3], "linewidth": 1.3}
+        time_axes.plot(rows["tokens"], rows["seconds_both"], label=name, **look)
+        memory_axes.plot(rows["tokens"], rows["peak_bytes"] / 2**20, marker=".", **look)
+        start = crossover(table, name)
+        if not math.isnan(start):
+            at = rows.loc[rows["tokens"] == start, "seconds_both"]
+            time_axes.plot(start, at, "o", color=colour, fillstyle="none", markersize=8)
+    time_axes.set(
+        ylabel="forward + backward (s)", title="Time; a ring: quicker than full from here"
+    )
+    memory_axes.set(ylabel="peak of forward + backward (MiB)", title="Memory")
+    for axes in (time_axes, memory_axes):
+        axes.set(xscale="log", yscale="log", xlabel="tokens")
+        axes.set_xticks(TOKENS, [str(length) for length in TOKENS])
+        axes.minorticks_off()
+    figure.legend(loc="outside lower center", ncols=3, fontsize=7, frameon=False)
+    return figure
+
+
+def report(
+    table: pd.DataFrame, exponents: pd.DataFrame, ratios: pd.DataFrame, short: pd.DataFrame
+) -> str:
+    """The README of the result."""
+    linear = exponents[~exponents["mechanism"].isin(LONGEST)]
+    starts = {name: crossover(table, name) for name in exponents["mechanism"] if name != "full"}
+    overtaken = pd.DataFrame(
+        [
+            {"mechanism": name, "from_tokens": "never" if math.isnan(start) else int(start)}
+            for name, start in starts.items()
+        ]
+    )
+    missed = short[~short["met"]]
+    return f"""# Time and memory of the mechanisms against the number of tokens
+
+One sentence, {HEADS} heads of {HEAD_DIM}, float32, {THREADS} threads on a shared machine of two cores.
+Times are the shortest of several runs in one process; ratios are taken in turns within one process. Memory is the peak of
+resident memory of a first forward + backward pass above what inputs and libraries held before. No GPU was
+there when this was made: the FlexAttention form has not been timed.
+
+![figure](figure.svg)
+
+## Exponents between {LONG[0]} and {LONG[-1]} tokens
+
+Slope of log time and log memory in log tokens; targets {TIME_TARGET} for time and {MEMORY_TARGET} for
+memory. Met by {int(linear["met"].sum())} of {len(linear)} mechanisms that are not quadratic by nature.
+
+{markdown(exponents)}
+
+## Against other code, at 4096 tokens, window of 64 a side or blocks of 64
+
+{markdown(ratios)}
+
+## From which length a mechanism is quicker than full attention (forward + backward)
+
+{markdown(overtaken)}
+
+## Short sentences: time over that of the dense form
+
+Target: at most {SHORT_TARGET}. Met in {int(short["met"].sum())} of {len(short)} cells (`short.csv`).
+
+{"All cells are met." if missed.empty else markdown(missed)}
+
+    python experiments/scaling.py
+
+Seed {SEED}. {provenance("torch", "transformers")}
+"""
+
+
+if __name__ == "__main__":
+    main()
