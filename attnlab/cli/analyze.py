@@ -20,7 +20,8 @@ def analyze(
     source: Annotated[
         str,
         typer.Argument(
-            help="A run of `attnlab train`, a folder of a transformers model, or its name on the hub."
+            help="A run of `attnlab train`, a folder of a transformers model, its name on the hub, "
+            "or a file of matrices (.npz, .npy, .safetensors)."
         ),
     ],
     *,
@@ -41,8 +42,15 @@ def analyze(
     pair: Annotated[str, typer.Option(help="Languages of --corpus.")] = "en-it",
     sites: Annotated[
         str | None,
-        typer.Option(help="Any of encoder,decoder,cross, with commas; default: all there are."),
+        typer.Option(
+            help="Any of encoder,decoder,cross, with commas; default: all there are. "
+            "For a file: what its matrices are."
+        ),
     ] = None,
+    array: Annotated[str | None, typer.Option(help="Which array of a file of matrices.")] = None,
+    normalize: Annotated[
+        str, typer.Option(help="Divide every row of a file's matrices by its sum (rows), or not.")
+    ] = "none",
     keep_matrices: Annotated[
         int, typer.Option(help="Of how many sentences to keep and draw every matrix.")
     ] = 3,
@@ -87,6 +95,8 @@ def analyze(
             corpus=corpus,
             pair=pair,
             sites=parse_sites(sites),
+            array=array,
+            normalize=normalize,
             keep_matrices=keep_matrices,
             fit_sentences=fit_sentences,
             batch_size=batch_size,
@@ -110,9 +120,10 @@ def _summary(analysis: "Analysis") -> "Table":
     more = len(heads) - _MOST_ROWS
     table = Table(caption=f"and {more} more heads in heads.csv" if more > 0 else None)
     table.add_column("head", no_wrap=True)
-    for name in _SUMMARY:
+    shown = [name for name in _SUMMARY if heads[name].notna().any()]
+    for name in shown:
         table.add_column(column(name).heading, justify="right")
     for row in heads.head(_MOST_ROWS).to_dict("records"):
-        cells = ("" if row[name] != row[name] else f"{row[name]:.2f}" for name in _SUMMARY)
+        cells = ("" if row[name] != row[name] else f"{row[name]:.2f}" for name in shown)
         table.add_row(f"{row['site']}.{row['layer']}.{row['head']}", *cells)
     return table

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.files import write_tensors
-from attnlab.heads.taps import SITES, Site
+from attnlab.heads.taps import Site, place_of
 from attnlab.heads.weights import LayerWeights
 
 Key = tuple[int, Site, int]
@@ -52,7 +52,7 @@ class KeptMatrices:
 
 def _ordered(matrices: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
     """By sentence, site and layer, sites in the order that data flows."""
-    return dict(sorted(matrices.items(), key=lambda m: (m[0][0], SITES.index(m[0][1]), m[0][2])))
+    return dict(sorted(matrices.items(), key=lambda m: (m[0][0], place_of(m[0][1]), m[0][2])))
 
 
 def load_matrices(path: Path) -> KeptMatrices:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.heads.taps import SITES, Site
+from attnlab.heads.taps import Site, place_of
 from attnlab.heads.weights import LayerWeights
 
 OFFSETS = range(-5, 6)
@@ -83,9 +83,7 @@ class HeadStatistics:
         self.layers[key] = sums if known is None else _added(known, sums)
 
     def _ordered(self) -> Iterator[tuple[tuple[Site, int], Sums]]:
-        yield from sorted(
-            self.layers.items(), key=lambda item: (SITES.index(item[0][0]), item[0][1])
-        )
+        yield from sorted(self.layers.items(), key=lambda item: (place_of(item[0][0]), item[0][1]))
 
 
 def _added(one: Sums, other: Sums) -> Sums:

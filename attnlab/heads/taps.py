@@ -3,16 +3,22 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from attnlab.errors import AttnlabError, InputError
 
-Site = Literal["encoder", "decoder", "cross"]
-SITES: tuple[Site, ...] = get_args(Site)
+# `unknown` is for matrices of a file, which does not say where they come from.
+Site = Literal["encoder", "decoder", "cross", "unknown"]
+SITES: tuple[Site, ...] = ("encoder", "decoder", "cross")
 Receiver = Callable[[Site, int, Tensor], None]
+
+
+def place_of(site: Site) -> int:
+    """Where a site stands in tables: in the order that data flows."""
+    return (*SITES, "unknown").index(site)
 
 
 @dataclass(frozen=True)

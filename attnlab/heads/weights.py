@@ -1,18 +1,28 @@
 """One layer's attention weights for one batch, with what is known of its tokens; and their check."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.errors import AttnlabError
-from attnlab.heads.batches import Axis, Vocabulary
+from attnlab.heads.batches import Axis
 from attnlab.heads.taps import Site
 
 # How far a row sum may be from 1, by the type the softmax was computed in.
 _TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
+
+
+@runtime_checkable
+class Naming(Protocol):
+    """Names tokens by their ids, as a `Vocabulary` does."""
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Tokens as text."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class LayerWeights:
     keys: Axis
     causal: bool
     sentences: tuple[int, ...]
-    vocabularies: tuple[Vocabulary, Vocabulary]
+    vocabularies: tuple[Naming, Naming]
 
     @cached_property
     def offsets(self) -> Int[Tensor, "query key"]:

@@ -87,7 +87,8 @@ def write_analysis(
 def _heads_section(analysis: Analysis, figures: Path) -> Section:
     heads = analysis.heads
     named = heads.assign(head_name=head_names(heads))
-    columns = [*_HEAD_COLUMNS, *(["empty_rows"] if heads["empty_rows"].any() else [])]
+    columns = [name for name in _HEAD_COLUMNS if named[name].notna().any()]
+    columns += ["empty_rows"] if heads["empty_rows"].any() else []
     drawn = write_figure(draw_mass_by_offset(heads), figures, "mass_by_offset")
     return Section(
         "heads",
@@ -173,6 +174,7 @@ _SITES = {
     "encoder": "encoder self-attention (source looks at source)",
     "decoder": "decoder self-attention (the row of a token predicts the next one)",
     "cross": "cross-attention (target looks at source; the row of a token predicts the next one)",
+    "unknown": "matrices of a file",
 }
 
 

@@ -10,11 +10,11 @@ import torch
 
 from attnlab.errors import InputError
 from attnlab.heads.batches import Text
-from attnlab.heads.capture import Passage, stream
-from attnlab.heads.keeping import KeptMatrices, MatrixKeeper
-from attnlab.heads.statistics import HeadStatistics
+from attnlab.heads.capture import Consumer, Passage, stream
+from attnlab.heads.keeping import KeptMatrices
 from attnlab.heads.taps import SITES
-from attnlab.studies.fits import BandFits, OffsetProfiles
+from attnlab.studies.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
+from attnlab.studies.measuring import measure
 from attnlab.studies.sources import Subject, load_subject
 
 Progress = Callable[[str, int, int], None]
@@ -52,21 +52,26 @@ def analyze(
     corpus: str | None = None,
     pair: str = "en-it",
     sites: Sequence[str] | None = None,
+    array: str | None = None,
+    normalize: str = "none",
     keep_matrices: int = KEPT_MATRICES,
     fit_sentences: int = FIT_SENTENCES,
     batch_size: int = 32,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Analysis:
-    """Statistics, band distances and a few whole matrices of every head of a model.
+    """Statistics, band distances and a few whole matrices of every head of a model or a file.
 
     Args:
-        source: a run folder, a transformers folder or hub name, or a pair (model, tokenizer).
+        source: a run folder, a transformers folder or hub name, a pair (model, tokenizer), or a
+            file of matrices, see `attnlab.studies.matrix_source.load_matrix_source`.
         sentences: how many held-out sentences, or the sentences themselves.
         text: a file with one sentence a line, instead of the run's own corpus.
         corpus: a corpus by name or path, instead of the run's own.
         pair: languages of `corpus`.
-        sites: any of encoder, decoder, cross; None for all there are.
+        sites: any of encoder, decoder, cross; None for all there are. Of a file: what it holds.
+        array: which array of a file of matrices that holds several.
+        normalize: `rows` divides the rows of a file's matrices by their sums.
         keep_matrices: how many of the first sentences to keep whole.
         fit_sentences: how many of the first sentences to measure against bands.
         batch_size: most sentences in one forward pass.
@@ -78,34 +83,50 @@ def analyze(
         AttnlabError: a layer whose weights are no attention weights.
     """
     _refuse(sites, batch_size=batch_size, keep_matrices=keep_matrices, fit_sentences=fit_sentences)
+    if isinstance(source, str | Path) and is_matrix_file(source):
+        matrices = load_matrix_source(Path(source), array=array, normalize=normalize, sites=sites)
+        return _analyze_file(matrices, keep_matrices, fit_sentences)
     place = _place(device)
     subject = _subject(source, sentences, text, corpus, pair)
     model = subject.model.to(place)
     texts = subject.texts
     if not model.config.is_encoder_decoder:
         texts = tuple(t[0] if isinstance(t, tuple) else t for t in texts)
-    statistics, profiles = HeadStatistics(), OffsetProfiles()
-    keeper, fits = MatrixKeeper(keep_matrices, 64 * 2**20), BandFits(profiles, fit_sentences)
 
-    def run(what: str, some: Sequence[Text], consumers: Sequence[Any]) -> Passage:
+    def run(what: str, consumers: Sequence[Consumer], first: int | None) -> Passage:
         tell = None if progress is None else (lambda done, total: progress(what, done, total))
         return stream(
-            model, subject.tokenizer, some, consumers,
+            model, subject.tokenizer, texts[:first], consumers,
             sites=sites, batch_size=batch_size, progress=tell,
         )  # fmt: skip
 
-    passage = run("Capturing heads", texts, [statistics, profiles, keeper])
-    if fit_sentences > 0:
-        # A second pass, because the mean over the other sentences is known only after the first.
-        run("Measuring bands", texts[:fit_sentences], [fits])
-    kept = keeper.kept()
+    found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences)
     return Analysis(
-        heads=statistics.heads(),
-        distances=statistics.distances(),
-        fits=fits.fits(),
-        matrices=kept,
-        about=_about(source, subject, passage, len({number for number, _ in kept.tokens})),
-        warnings=tuple(_warnings(passage, len(texts), statistics, kept, keep_matrices)),
+        heads=found.heads,
+        distances=found.distances,
+        fits=found.fits,
+        matrices=found.matrices,
+        about=_about(source, subject, found.passage, found.sentences_kept),
+        warnings=found.warnings,
+    )
+
+
+def _analyze_file(matrices: MatrixSource, keep_matrices: int, fit_sentences: int) -> Analysis:
+    def run(_: str, consumers: Sequence[Consumer], first: int | None) -> Passage:
+        return matrices.send(consumers, first)
+
+    found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences)
+    return Analysis(
+        heads=found.heads,
+        distances=found.distances,
+        fits=found.fits,
+        matrices=found.matrices,
+        about={
+            **matrices.about(),
+            "Matrices kept": f"{found.sentences_kept} sentences",
+            **_versions(),
+        },
+        warnings=(*matrices.warnings, *found.warnings),
     )
 
 
@@ -149,10 +170,6 @@ def _subject(
 def _about(
     source: str | Path | tuple[Any, Any], subject: Subject, passage: Passage, kept: int
 ) -> dict[str, str]:
-    import transformers
-
-    from attnlab import __version__
-
     model = subject.model
     layers = ", ".join(f"{site}: {count}" for site, count in passage.layers.items())
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -167,33 +184,17 @@ def _about(
         if "decoder" in passage.layers and model.config.is_encoder_decoder
         else "",
         "Device": str(model.device),
-        "Versions": f"attnlab {__version__}, torch {torch.__version__}, "
-        f"transformers {transformers.__version__}",
+        **_versions(),
     }
     return {name: value for name, value in described.items() if value}
 
 
-def _warnings(
-    passage: Passage, texts: int, statistics: HeadStatistics, kept: KeptMatrices, wanted: int
-) -> list[str]:
-    found = [
-        f"{count} of {texts} sentences were left out: {reason}."
-        for reason, count in passage.dropped.items()
-    ]
-    if not passage.streamed:
-        found.append(
-            "This model's layers could not be read one at a time, so all layers of a batch were "
-            "held in memory at once."
-        )
-    empty = int(statistics.heads()["empty_rows"].sum())
-    if empty:
-        found.append(f"{empty} rows of attention saw no key at all and count with entropy 0.")
-    if kept.left_out:
-        found.append(
-            f"{len(kept.left_out)} of the {wanted} sentences to keep were too large for 64 MiB."
-        )
-    if passage.sentences < 30:
-        found.append(
-            f"Only {passage.sentences} sentences: means may be far from those of a corpus."
-        )
-    return found
+def _versions() -> dict[str, str]:
+    import transformers
+
+    from attnlab import __version__
+
+    return {
+        "Versions": f"attnlab {__version__}, torch {torch.__version__}, "
+        f"transformers {transformers.__version__}",
+    }

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.heads.taps import SITES, Site
+from attnlab.heads.taps import Site, place_of
 from attnlab.heads.weights import LayerWeights
 from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
@@ -141,7 +141,7 @@ class BandFits:
 
 
 def _in_order(column: pd.Series) -> pd.Series:
-    return column.map(SITES.index) if column.name == "site" else column
+    return column.map(place_of) if column.name == "site" else column
 
 
 def _shape_columns(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import random_models
 from random_models import PAIRS, tokenizer
@@ -63,3 +64,11 @@ def test_help_names_the_units_and_the_files() -> None:
     done = run("--help")
     assert "heads.csv" in done.output
     assert "--keep-matrices" in done.output
+
+
+def test_a_file_of_matrices(tmp_path: Path) -> None:
+    np.save(tmp_path / "heads.npy", np.full((3, 5, 5), 0.2))
+    done = run(tmp_path / "heads.npy", "--sites", "cross", "--out", tmp_path / "out")
+    assert "cross.0.2" in done.output
+    assert "special" not in done.output
+    assert (tmp_path / "out" / "report.html").is_file()

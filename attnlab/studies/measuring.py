@@ -1,0 +1,79 @@
+"""Statistics, band distances and whole matrices of heads, whatever the heads come from."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from attnlab.heads.capture import Consumer, Passage
+from attnlab.heads.keeping import KeptMatrices, MatrixKeeper
+from attnlab.heads.statistics import HeadStatistics
+from attnlab.studies.fits import BandFits, OffsetProfiles
+
+KEPT_BYTES = 64 * 2**20
+# Feeds every layer's weights over the first few sentences (None: all) to consumers; the text says
+# what is being done.
+Pass = Callable[[str, Sequence[Consumer], int | None], Passage]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Tables of every head, see `attnlab.studies.analysis.Analysis`, and what they rest on."""
+
+    heads: pd.DataFrame
+    distances: pd.DataFrame
+    fits: pd.DataFrame
+    matrices: KeptMatrices
+    passage: Passage
+    warnings: tuple[str, ...]
+
+    @property
+    def sentences_kept(self) -> int:
+        """Of how many sentences the matrices were kept."""
+        return len({number for number, _ in self.matrices.tokens})
+
+
+def measure(run: Pass, *, keep_matrices: int, fit_sentences: int) -> Measured:
+    """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer."""
+    statistics, profiles = HeadStatistics(), OffsetProfiles()
+    keeper, fits = MatrixKeeper(keep_matrices, KEPT_BYTES), BandFits(profiles, fit_sentences)
+    measured_twice = [profiles] if fit_sentences > 0 else []
+    passage = run("Capturing heads", [statistics, *measured_twice, keeper], None)
+    if fit_sentences > 0:
+        # A second pass, because the mean over the other sentences is known only after the first.
+        run("Measuring bands", [fits], fit_sentences)
+    kept = keeper.kept()
+    heads = statistics.heads()
+    return Measured(
+        heads=heads,
+        distances=statistics.distances(),
+        fits=fits.fits(),
+        matrices=kept,
+        passage=passage,
+        warnings=tuple(_warnings(heads, passage, kept, keep_matrices)),
+    )
+
+
+def _warnings(heads: pd.DataFrame, passage: Passage, kept: KeptMatrices, wanted: int) -> list[str]:
+    total = passage.sentences + sum(passage.dropped.values())
+    found = [
+        f"{count} of {total} sentences were left out: {reason}."
+        for reason, count in passage.dropped.items()
+    ]
+    if not passage.streamed:
+        found.append(
+            "This model's layers could not be read one at a time, so all layers of a batch were "
+            "held in memory at once."
+        )
+    empty = int(heads["empty_rows"].sum())
+    if empty:
+        found.append(f"{empty} rows of attention saw no key at all and count with entropy 0.")
+    if kept.left_out:
+        found.append(
+            f"{len(kept.left_out)} of the {wanted} sentences to keep were too large for 64 MiB."
+        )
+    if passage.sentences < 30:
+        found.append(
+            f"Only {passage.sentences} sentences: means may be far from those of a corpus."
+        )
+    return found
