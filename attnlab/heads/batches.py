@@ -82,18 +82,32 @@ class Vocabulary:
     def axis(self, sequences: Sequence[Sequence[int]], device: torch.device) -> Axis:
         """The sequences side by side, padded to the longest."""
         length = max(map(len, sequences))
-        ids = torch.full((len(sequences), length), self.padding)
-        flags = torch.zeros((4, len(sequences), length), dtype=torch.bool)
-        for row, sequence in enumerate(sequences):
-            ids[row, : len(sequence)] = torch.tensor(sequence)
-            flags[0, row, : len(sequence)] = True
-            for place, token in enumerate(sequence):
-                flags[1, row, place] = token in self.special
-                flags[2, row, place] = token in self.closing and place > 0
-                flags[3, row, place] = token not in self.special and self.is_punctuation(token)
-        real, special, closing, punctuation = flags.to(device)
-        opening = special & (torch.arange(length, device=device) == 0)
-        return Axis(ids.to(device), real, real & ~special, special, opening, closing, punctuation)
+        gaps = [length - len(sequence) for sequence in sequences]
+        # Lists first: setting the entries of a tensor one by one takes as long as a layer.
+        ids = torch.tensor(
+            [[*s, *[self.padding] * gap] for s, gap in zip(sequences, gaps, strict=True)]
+        )
+        kinds = [
+            [*map(self._kinds, s), *[(False,) * 4] * gap]
+            for s, gap in zip(sequences, gaps, strict=True)
+        ]
+        real, special, ends, punctuation = torch.tensor(kinds).to(device).unbind(-1)
+        first = torch.arange(length, device=device) == 0
+        return Axis(
+            ids.to(device),
+            real,
+            real & ~special,
+            special,
+            special & first,
+            ends & ~first,
+            punctuation,
+        )
+
+    def _kinds(self, token: int) -> tuple[bool, bool, bool, bool]:
+        """Real, special, an end of sentence, punctuation."""
+        special = token in self.special
+        ends = token in self.closing
+        return True, special, ends, not special and self.is_punctuation(token)
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,14 @@ class LayerWeights:
         return pairs & (self.offsets <= 0) if self.causal else pairs
 
     @cached_property
+    def wide(self) -> Float[Tensor, "batch head query key"]:
+        """The weights as they are, half precision in float32."""
+        kept = self.weights.dtype in {torch.float32, torch.float64}
+        return self.weights if kept else self.weights.float()
+
+    @cached_property
     def exact(self) -> Float[Tensor, "batch head query key"]:
-        """The weights in float64, in which all sums are taken."""
+        """The weights in float64."""
         weights = self.weights.cpu() if self.weights.device.type == "mps" else self.weights
         return weights.double()
 
@@ -89,7 +95,7 @@ def checked(layer: LayerWeights) -> LayerWeights:
         raise AttnlabError(msg)
     sums = weights.sum(-1, dtype=torch.float32 if weights.dtype != torch.float64 else None)
     off = ((sums - 1).abs() * real.squeeze(-1)).masked_fill(sums == 0, 0.0).max()
-    hidden = weights.masked_fill(layer.visible[:, None], 0.0).sum((0, 1))
+    hidden = weights.sum(1).masked_fill(layer.visible, 0.0)
     ahead = hidden.masked_fill(layer.offsets <= 0, 0.0).sum() if layer.causal else hidden.sum() * 0
     tolerance = _TOLERANCES.get(layer.weights.dtype, 1e-4)
     row_error, hidden_mass, ahead_mass = torch.stack(

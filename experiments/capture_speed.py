@@ -1,0 +1,186 @@
+"""What capture costs on top of the model: time against a bare forward pass, and peak memory.
+
+Run from the repository: OMP_NUM_THREADS=1 python experiments/capture_speed.py [--out results/capture_speed]
+"""
+
+import argparse
+import platform
+import random
+import resource
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+import pandas as pd
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from attnlab.files import write_table, write_text
+from attnlab.heads.batches import batches, encode
+from attnlab.heads.capture import capture
+
+SEED = 0
+SENTENCES, TOKENS, BATCH = 2_000, 24, 32
+ROUNDS = 8
+MEMORY_SENTENCES = (500, 5_000)
+TYPES = 5_000
+# The shape of MiniLM-L6: 6 layers of 12 heads.
+SHAPE = {
+    "hidden_size": 384,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 12,
+    "intermediate_size": 1_536,
+}
+TARGET_RATIO, TARGET_GROWTH = 1.3, 1.1
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+
+
+def build_tokenizer() -> PreTrainedTokenizerFast:
+    """Words w0, w1, ...; [CLS] before and [SEP] behind a sentence."""
+    types = [*SPECIAL, *(f"w{number}" for number in range(TYPES))]
+    inner = Tokenizer(models.WordLevel({t: n for n, t in enumerate(types)}, unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+    )
+
+
+def build_model(types: int) -> BertModel:
+    """A BERT with random weights."""
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        config = BertConfig(vocab_size=types, attn_implementation="eager", **SHAPE)
+        return BertModel(config).eval()
+
+
+def draw_sentences(count: int) -> list[str]:
+    """Random words; with the special tokens each sentence has `TOKENS` tokens."""
+    generator = random.Random(SEED)
+    return [
+        " ".join(f"w{generator.randrange(TYPES)}" for _ in range(TOKENS - 2)) for _ in range(count)
+    ]
+
+
+def measure_time() -> pd.DataFrame:
+    """One row a round: seconds of processor and of clock, bare and captured, on the same sentences."""
+    tokenizer = build_tokenizer()
+    model = build_model(len(tokenizer))
+    sentences = draw_sentences(SENTENCES)
+    share = SENTENCES // ROUNDS
+    capture(model, tokenizer, sentences[:BATCH])  # the first call of everything is slow
+    rows = []
+    for part in range(ROUNDS):
+        texts = sentences[part * share : (part + 1) * share]
+        bare = seconds_of_bare(model, tokenizer, texts)
+        start = time.process_time(), time.perf_counter()
+        capture(model, tokenizer, texts, batch_size=BATCH)
+        captured = time.process_time() - start[0], time.perf_counter() - start[1]
+        rows.append((part, len(texts), *bare, *captured))
+    names = ["bare_cpu_seconds", "bare_seconds", "capture_cpu_seconds", "capture_seconds"]
+    table = pd.DataFrame(rows, columns=["round", "sentences", *names])
+    table["cpu_ratio"] = table["capture_cpu_seconds"] / table["bare_cpu_seconds"]
+    table["clock_ratio"] = table["capture_seconds"] / table["bare_seconds"]
+    return table
+
+
+def seconds_of_bare(model: BertModel, tokenizer: object, texts: list[str]) -> tuple[float, float]:
+    """The model alone over the batches that capture makes, ready to be read."""
+    encoding = encode(model, tokenizer, texts)
+    heads = SHAPE["num_attention_heads"]
+    work = [
+        encoding.source.axis([sentence.source for sentence in batch], model.device)
+        for batch in batches(encoding.sentences, size=BATCH, weights_a_cell=heads)
+    ]
+    start = time.process_time(), time.perf_counter()
+    with torch.inference_mode():
+        for axis in work:
+            model(input_ids=axis.ids, attention_mask=axis.real.long())
+    return time.process_time() - start[0], time.perf_counter() - start[1]
+
+
+def measure_memory(sentences: int) -> int:
+    """Most bytes that a process of its own held while it captured so many sentences."""
+    command = [sys.executable, __file__, "--peak-of", str(sentences)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1])
+
+
+def print_peak(sentences: int) -> None:
+    """Runs in the process of its own."""
+    tokenizer = build_tokenizer()
+    capture(build_model(len(tokenizer)), tokenizer, draw_sentences(sentences), batch_size=BATCH)
+    unit = 1 if sys.platform == "darwin" else 1024
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+
+
+def describe(times: pd.DataFrame, memory: pd.DataFrame) -> str:
+    """The text beside the tables; every number in it comes from them."""
+    ratio, clock = times["cpu_ratio"], times["clock_ratio"]
+    growth = memory["peak_bytes"].iloc[-1] / memory["peak_bytes"].iloc[0]
+    small, large = (f"{size / 2**20:,.0f} MiB" for size in memory["peak_bytes"])
+    met = "met" if median(ratio) <= TARGET_RATIO else "missed"
+    flat = "met" if growth <= TARGET_GROWTH else "missed"
+    return f"""# What capture costs
+
+All statistics of every head, taken while the model runs, against the model alone.
+
+| | measured | target | |
+| --- | --- | --- | --- |
+| time of capture / time of a bare forward pass, processor, median of {ROUNDS} rounds | \
+{median(ratio):.2f} (from {ratio.min():.2f} to {ratio.max():.2f}) | at most {TARGET_RATIO} | {met} |
+| the same by the clock on the wall | {median(clock):.2f} (from {clock.min():.2f} to \
+{clock.max():.2f}) | | |
+| peak memory at {MEMORY_SENTENCES[1]:,} sentences / at {MEMORY_SENTENCES[0]:,} | {growth:.3f} \
+({small}, {large}) | at most {TARGET_GROWTH} | {flat} |
+
+* Model: BERT with random weights in the shape of MiniLM-L6 ({SHAPE}), eager attention, seed {SEED}.
+* Sentences: {SENTENCES:,} of {TOKENS} random tokens in {ROUNDS} rounds, batches of {BATCH}; each \
+round measures the bare pass and then capture on the same sentences. The bare pass gets its batches \
+ready made; capture tokenizes, finds the layers, checks every layer and computes all statistics.
+* The machine was shared: seconds are not to be compared with those of other runs, ratios within a \
+round are. Processor time is the fairer one of the two.
+* Peak memory: resident set of a process of its own for each number of sentences.
+* Threads: {torch.get_num_threads()}. Command: `OMP_NUM_THREADS={torch.get_num_threads()} python \
+experiments/capture_speed.py`.
+* When: {datetime.now(UTC):%Y-%m-%d}. Python {platform.python_version()}, torch {torch.__version__}, \
+transformers {transformers.__version__}, {platform.machine()}.
+
+`table.csv`: a row a round. `memory.csv`: a row a process.
+"""
+
+
+def main() -> None:
+    """Measures and writes the folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("results/capture_speed"))
+    parser.add_argument("--peak-of", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peak_of is not None:
+        print_peak(options.peak_of)
+        return
+    times = measure_time()
+    memory = pd.DataFrame(
+        [(count, measure_memory(count)) for count in MEMORY_SENTENCES],
+        columns=["sentences", "peak_bytes"],
+    )
+    write_table(options.out / "table.csv", times)
+    write_table(options.out / "memory.csv", memory)
+    text = describe(times, memory)
+    write_text(options.out / "README.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
