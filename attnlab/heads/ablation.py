@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.errors import InputError
 from attnlab.heads.projections import (
     Change,
@@ -103,7 +104,7 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
     """A query of 0 gives every key that may be seen the same score."""
     attention = projection.attention
     name = next((name for name in QUERY_NAMES if hasattr(attention, name)), None)
-    if name is None or _has_position_bias(attention):
+    if name is None or not _scores_by_query_alone(attention):
         msg = (
             f"Heads of {layer[0]} layer {layer[1]} cannot be made uniform, since their scores have "
             "a part that does not come from the query alone; use 'zero' or 'mean'."
@@ -122,8 +123,12 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
         handle.remove()
 
 
-def _has_position_bias(attention: nn.Module) -> bool:
-    return hasattr(attention, "has_relative_attention_bias")
+def _scores_by_query_alone(attention: nn.Module) -> bool:
+    """False for T5's position bias, and for mechanisms that are no softmax over scores."""
+    mechanism = getattr(attention, "mechanism", None)
+    return not hasattr(attention, "has_relative_attention_bias") and (
+        mechanism is None or isinstance(mechanism, MaskedSoftmax)
+    )
 
 
 def mean_outputs(

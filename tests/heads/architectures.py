@@ -160,10 +160,11 @@ def gpt2() -> Case:
     return case(model, {("decoder", n): (layer.attn, layer.attn.c_proj) for n, layer in layers})
 
 
-def own() -> Case:
+def own(**options: Any) -> Case:
     config = TranslationConfig(
-        vocab_size=TYPES, dim=15, heads=3, encoder_layers=2, decoder_layers=2, feed_forward=11
-    )
+        vocab_size=TYPES, dim=15, heads=3, encoder_layers=2, decoder_layers=2, feed_forward=11,
+        **options,
+    )  # fmt: skip
     model = ready(lambda: TranslationModel(config))
     parts = {}
     for n, layer in enumerate(model.encoder.layers):

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from heads.architectures import CASES, SOURCE, TARGET, Case, columns
+from heads.architectures import CASES, SOURCE, TARGET, Case, columns, own
 from torch import nn
 
 from attnlab.errors import AttnlabError, InputError
@@ -153,6 +153,20 @@ def test_uniform_is_refused_where_the_query_is_not_all(name: str) -> None:
         ablated(projections, [Head("decoder", 0, 0)], "uniform"),
     ):
         pass
+
+
+def test_uniform_is_refused_for_a_fixed_pattern() -> None:
+    # A query of 0 would change nothing and look like a head of no importance.
+    case = own(attention={"encoder": "fixed(pattern='previous')"})
+    projections = case.projections()
+    with (
+        pytest.raises(InputError, match="Heads of encoder layer 0 cannot be made uniform"),
+        ablated(projections, [Head("encoder", 0, 0)], "uniform"),
+    ):
+        pass
+    with ablated(projections, [Head("encoder", 0, 0)], "zero"):
+        found = case.result()
+    torch.testing.assert_close(found, without(case, [Head("encoder", 0, 0)]), **EXACT)
 
 
 def test_the_three_replacements_are_three_things() -> None:

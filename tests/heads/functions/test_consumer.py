@@ -194,6 +194,30 @@ def test_rows_of_cross_attention_count_by_the_token_they_predict(setting: Settin
             assert not rows[row, len(expected) :].any()
 
 
+def test_fixed_heads_of_a_model_are_found_positional(setting: Setting) -> None:
+    config = TranslationConfig(
+        **setting.model.config.to_diff_dict()
+        | {
+            "attention": {
+                "encoder": "fixed(pattern='previous')",
+                "decoder": "fixed(pattern='self')",
+            }
+        }
+    )
+    functions = setting.functions()
+    with torch.random.fork_rng():
+        model = TranslationModel(config).eval()
+    stream(model, setting.tokenizers, setting.texts, [functions])
+    table = functions.verdicts()
+    positional = table[(table.label == "positional") & (table.site == "encoder")]
+    assert positional.holds.all()
+    assert set(positional.detail) == {"offset -1"}
+    assert (positional.value == 1).all()
+    decoder = table[(table.label == "positional") & (table.site == "decoder")]
+    assert set(decoder.detail) == {"offset +0"}
+    assert decoder.holds.all()
+
+
 def test_decoder_arcs_reach_back_only(judged: HeadFunctions) -> None:
     table = judged.relations()
     decoder = table[table.site == "decoder"].groupby(["relation", "direction"]).links.first()

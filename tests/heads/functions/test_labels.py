@@ -7,10 +7,16 @@ import pytest
 import torch
 from heads.planting import at_offset, attend, make_batch, random_attention
 
-from attnlab.heads.functions.agreement import agreement_with_structure, cohen_kappa
+from attnlab.heads.functions.agreement import (
+    STRUCTURE_OF_FUNCTION,
+    agreement_with_structure,
+    cohen_kappa,
+)
 from attnlab.heads.functions.counting import Facts, SelfCounts, count_functions, judge_functions
 from attnlab.heads.functions.labels import compare_controls, compare_relations, label_table
 from attnlab.heads.functions.rare import rare_places
+from attnlab.heads.functions.verdict import LABELS
+from attnlab.matrices.labels import FAMILIES
 
 
 def judged(weights, batch, ranks) -> pd.DataFrame:
@@ -131,3 +137,8 @@ def test_functions_are_compared_by_the_shape_they_leave() -> None:
         agreement_with_structure(functions, ["diagonal", "band", "diffuse", "band"]).observed
         == 0.75
     )
+
+
+def test_every_label_leaves_a_family_of_matrices() -> None:
+    assert set(STRUCTURE_OF_FUNCTION) == set(LABELS)
+    assert set(STRUCTURE_OF_FUNCTION.values()) == set(FAMILIES)
