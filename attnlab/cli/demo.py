@@ -12,7 +12,7 @@ SETTINGS = {
     "corpus": {"size": 12_000, "max_tokens": 64},
     "tokenizer": {"vocabulary": 3000},
     "optimizer": {
-        "epochs": 10,
+        "epochs": 8,
         "batch_tokens": 2048,
         "learning_rate": 3e-3,
         "warmup": 150,
