@@ -1,10 +1,10 @@
-"""Swappable attention mechanisms, their registry, plans, and the bridge to transformers models."""
+"""Swappable attention mechanisms, their registry, plans, and the bridge to transformers models.
 
-from attnlab.attention.bridge import install, install_written, use
-from attnlab.attention.calibration import calibrate, load_frequencies
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.plan import AttentionPlan, load_plan, plan_of, write_plan
-from attnlab.attention.registry import make
+Nothing heavy is imported here; each name is looked up in its module when first used.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __all__ = [
     "AttentionPlan",
@@ -19,3 +19,24 @@ __all__ = [
     "use",
     "write_plan",
 ]
+
+_HOMES = {
+    "AttentionPlan": "plan",
+    "Mechanism": "mechanism",
+    "calibrate": "calibration",
+    "install": "bridge",
+    "install_written": "bridge",
+    "load_frequencies": "calibration",
+    "load_plan": "plan",
+    "make": "registry",
+    "plan_of": "plan",
+    "use": "bridge",
+    "write_plan": "plan",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        msg = f"module 'attnlab.attention' has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(f"attnlab.attention.{_HOMES[name]}"), name)

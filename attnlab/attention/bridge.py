@@ -12,13 +12,19 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
+from attnlab.attention.calls import (
+    forget_calls,
+    looks_at_tokens,
+    record_calls,
+    token_ids_of_keys,
+    weights_wanted,
+)
 from attnlab.attention.linformer import share_projections
 from attnlab.attention.mechanism import Mechanism, offsets
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.plan import SITES, AttentionPlan, load_plan, plan_of, write_plan
 from attnlab.attention.sites import AttentionAt, attention_modules
 from attnlab.attention.specification import Specification
-from attnlab.attention.tokens import TokenRecord, record_tokens
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_tensors
 
@@ -39,7 +45,7 @@ class Installed:
         places: the model's attention modules.
         before: the mechanisms of attnlab's own modules that made room.
         implementation: the name of the model's own attention.
-        hooks: what keeps the token ids for mechanisms that choose keys by token.
+        hooks: what notes the calls of the model.
     """
 
     model: PreTrainedModel
@@ -56,7 +62,7 @@ class Installed:
                 place.module.mechanism = mechanism
             else:
                 delattr(place.module, NAME)
-                vars(place.module).pop("attnlab_tokens", None)
+                forget_calls(place.module)
         for hook in self.hooks:
             hook.remove()
         _switch(self.model, self.places, self.implementation)
@@ -117,7 +123,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     AttentionMaskInterface.register(NAME, eager_mask)
     _switch(model, places, NAME)
     share_projections(model)
-    hooks = record_tokens(model, places)
+    hooks = record_calls(model, places)
     return Installed(model, plan, places, before, implementation, hooks)
 
 
@@ -195,9 +201,9 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     if scaling is not None:
         query = query * (scaling * query.shape[-1] ** 0.5)
     context: dict[str, Any] = {"first_query": first_query}
-    record = getattr(module, "attnlab_tokens", None)
-    if isinstance(record, TokenRecord):
-        context["token_ids"] = record.of_keys(key.shape[0], key.shape[2])
+    if looks_at_tokens(mechanism):
+        site = "decoder" if mechanism.causal else "encoder"
+        context["token_ids"] = token_ids_of_keys(module, site, key.shape[0], key.shape[2])
     if position_bias is not None:
         context["bias"] = _bias(mechanism, position_bias)
     for part in mechanism.modules():
@@ -205,7 +211,7 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
             part.dropout = dropout  # the model decides at each call
     out = mechanism(query, key, value, visible, **context)
     weights = None
-    if extra.get("output_attentions"):
+    if extra.get("output_attentions") or weights_wanted(module):
         weights = mechanism.implied_matrix(query, key, visible, **context)
     return out.transpose(1, 2).contiguous(), weights
 

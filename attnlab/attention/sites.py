@@ -89,7 +89,7 @@ def _site(path: str, module: nn.Module) -> str:
 
 
 def _heads(module: Any) -> int:
-    for name in ("num_heads", "num_attention_heads", "n_heads"):
+    for name in ("num_heads", "num_attention_heads", "n_heads", "heads"):
         if isinstance(getattr(module, name, None), int):
             return int(getattr(module, name))
     return int(module.config.num_attention_heads)

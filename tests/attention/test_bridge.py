@@ -13,6 +13,8 @@ from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.registry import make
 from attnlab.attention.sites import attention_modules
 from attnlab.errors import AttnlabError, InputError
+from attnlab.translation.configuration import TranslationConfig
+from attnlab.translation.model import TranslationModel
 
 SMALL = {"vocab_size": 40, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
 PAIR = {
@@ -51,6 +53,9 @@ MODELS: dict[str, Any] = {
             d_ff=24,
             decoder_start_token_id=0,
         )
+    ),
+    "gpt2": lambda: hf.GPT2LMHeadModel(
+        hf.GPT2Config(vocab_size=40, n_embd=16, n_head=2, n_layer=2, n_positions=32)
     ),
     "llama": lambda: hf.LlamaForCausalLM(
         hf.LlamaConfig(
@@ -102,7 +107,7 @@ def test_sites_and_layers_are_found(name: str) -> None:
     expected = {site: [0, 1] for site in ("encoder", "decoder", "cross")}
     if name in ("bert", "distilbert"):
         expected = {"encoder": [0, 1]}
-    if name in ("llama", "bert-decoder"):
+    if name in ("llama", "gpt2", "bert-decoder"):
         expected = {"decoder": [0, 1]}
     assert {site: [n for other, n in sites if other == site] for site, _ in sites} == expected
     assert {place.heads for place in places} == {4 if name == "llama" else 2}
@@ -135,7 +140,7 @@ def test_returned_attentions_are_the_matrices_that_were_applied(name: str) -> No
             assert bool(((sums - 1).abs() < 1e-5).logical_or(sums == 0).all())
 
 
-@pytest.mark.parametrize("name", ["marian", "t5", "bart", "llama"])
+@pytest.mark.parametrize("name", ["marian", "t5", "bart", "llama", "gpt2"])
 @pytest.mark.parametrize("beams", [1, 3])
 def test_generation_with_a_cache_equals_generation_without(name: str, beams: int) -> None:
     random = model(name)
@@ -400,3 +405,49 @@ def test_attention_modules_are_told_from_others() -> None:
 def test_make_returns_what_it_is_handed() -> None:
     own = Mean()
     assert make(own) is own
+
+
+def translation_model() -> TranslationModel:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        sizes = {
+            "dim": 16,
+            "heads": 2,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "feed_forward": 24,
+        }
+        config = TranslationConfig(vocab_size=40, **sizes)
+        return TranslationModel(config).eval()
+
+
+def test_attnlabs_own_model_is_swapped_alike(tmp_path: Path) -> None:
+    random = translation_model()
+    given = inputs("marian")
+
+    def output_of(**more: bool):
+        with torch.no_grad():
+            return random(**given, **more)
+
+    before, keys = output_of().logits, list(random.state_dict())
+    plan = {
+        "encoder.0": "band(window=1)",
+        "encoder.1.0": "linformer(k=3)",
+        "decoder": "topk(k=2)",
+        "cross.1": "topk(k=1)",
+    }
+    installed = install(random, plan)
+    assert {(p.site, p.layer) for p in installed.places} == {
+        (s, n) for s in ("encoder", "decoder", "cross") for n in (0, 1)
+    }
+    out = output_of(output_attentions=True)
+    assert not torch.equal(out.logits, before)
+    assert int((out.cross_attentions[1] > 0).sum(-1).max()) == 1
+    assert int((out.decoder_attentions[0] > 0).sum(-1).max()) == 2
+    installed.write(tmp_path)
+    installed.remove()
+    assert torch.equal(output_of().logits, before)
+    assert list(random.state_dict()) == keys
+    again = install_written(random, tmp_path)
+    assert torch.equal(output_of().logits, out.logits)
+    again.remove()
