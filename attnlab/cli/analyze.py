@@ -26,8 +26,13 @@ def analyze(
     ],
     *,
     sentences: Annotated[
-        int, typer.Option("--sentences", "-n", help="How many held-out sentences to look at.")
-    ] = 200,
+        int | None,
+        typer.Option(
+            "--sentences",
+            "-n",
+            help="How many held-out sentences to look at; default: 200, with labels 1000.",
+        ),
+    ] = None,
     text: Annotated[
         Path | None,
         typer.Option(
@@ -40,6 +45,19 @@ def analyze(
         typer.Option(help="A corpus instead of the run's own: its test part is used."),
     ] = None,
     pair: Annotated[str, typer.Option(help="Languages of --corpus.")] = "en-it",
+    treebank: Annotated[
+        Path | None,
+        typer.Option(
+            help="Sentences with gold trees: a .conllu or .conllu.gz file. Labels the heads."
+        ),
+    ] = None,
+    labels: Annotated[
+        bool,
+        typer.Option(
+            "--labels",
+            help="Say what each head does, beside an untrained model and shuffled words.",
+        ),
+    ] = False,
     sites: Annotated[
         str | None,
         typer.Option(
@@ -75,11 +93,13 @@ def analyze(
 ) -> None:
     """Look at every attention head: statistics, distance from bands, heat maps, one report page.
 
-    Writes heads.csv, head_distances.csv, fits.csv, matrices.safetensors, figures/ and report.html.
+    Writes heads.csv, head_distances.csv, fits.csv, matrices.safetensors, figures/ and report.html;
+    with labels also labels.csv, relations.csv and controls.csv.
     """
     from rich.console import Console
 
     from attnlab.reporting.analysis_folder import refuse_finished, write_analysis
+    from attnlab.reporting.label_section import count_labels
     from attnlab.studies.analysis import analyze as analyze_source
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
@@ -94,6 +114,8 @@ def analyze(
             text=text,
             corpus=corpus,
             pair=pair,
+            treebank=treebank,
+            labels=labels,
             sites=parse_sites(sites),
             array=array,
             normalize=normalize,
@@ -105,6 +127,8 @@ def analyze(
         )
         page = write_analysis(analysis, folder, title=f"Attention heads of {source}", progress=tell)
     console.print(_summary(analysis))
+    if analysis.labelling is not None:
+        console.print(f"Labels: {count_labels(analysis.labelling.labels)}.")
     for warning in analysis.warnings:
         console.print(f"[yellow]Note:[/yellow] {warning}")
     console.print(f"Report: {page}", soft_wrap=True)
@@ -120,10 +144,18 @@ def _summary(analysis: "Analysis") -> "Table":
     more = len(heads) - _MOST_ROWS
     table = Table(caption=f"and {more} more heads in heads.csv" if more > 0 else None)
     table.add_column("head", no_wrap=True)
+    labels: dict[tuple[str, int, int], str] = {}
+    if analysis.labelling is not None:
+        table.add_column("label")
+        found = analysis.labelling.labels
+        keys = zip(found["site"], found["layer"], found["head"], strict=True)
+        labels = dict(zip(keys, found["labels"], strict=True))
     shown = [name for name in _SUMMARY if heads[name].notna().any()]
     for name in shown:
         table.add_column(column(name).heading, justify="right")
     for row in heads.head(_MOST_ROWS).to_dict("records"):
-        cells = ("" if row[name] != row[name] else f"{row[name]:.2f}" for name in shown)
-        table.add_row(f"{row['site']}.{row['layer']}.{row['head']}", *cells)
+        cells = ["" if row[name] != row[name] else f"{row[name]:.2f}" for name in shown]
+        head = (row["site"], row["layer"], row["head"])
+        label = [labels[head]] if labels else []
+        table.add_row(".".join(map(str, head)), *label, *cells)
     return table

@@ -4,13 +4,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
-
 from attnlab.errors import InputError
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.curves import draw_distance_by_window, draw_mass_by_offset
 from attnlab.reporting.heatmaps import draw_heads
+from attnlab.reporting.label_section import label_sections
+from attnlab.reporting.naming import head_names
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.studies.analysis import Analysis
 from attnlab.studies.fits import summarise
@@ -61,7 +61,8 @@ def write_analysis(
     """Writes tables, matrices, figures and the page into `folder`; returns the path of the page.
 
     The files are `heads.csv`, `head_distances.csv`, `fits.csv`, `matrices.safetensors`, `figures/`
-    and, last, `report.html`.
+    and, last, `report.html`; where heads were labelled also `labels.csv`, `relations.csv` and
+    `controls.csv`.
 
     An older analysis in the folder is replaced: its page goes first, so that a folder with a page
     is always one whole analysis.
@@ -74,14 +75,27 @@ def write_analysis(
     write_table(folder / "heads.csv", analysis.heads)
     write_table(folder / "head_distances.csv", analysis.distances)
     write_table(folder / "fits.csv", analysis.fits)
+    _write_labels(analysis, folder)
     analysis.matrices.write(folder / "matrices.safetensors")
     sections = [
+        *label_sections(analysis.labelling),
         _heads_section(analysis, folder / "figures"),
         *_fits_section(analysis, folder / "figures"),
         *_matrices_section(analysis, folder / "figures", progress),
     ]
     write_text(folder / FINISHED, render_page(title, analysis.about, analysis.warnings, sections))
     return folder / FINISHED
+
+
+def _write_labels(analysis: Analysis, folder: Path) -> None:
+    """Tables of labels; one that there is not now is not left from an older analysis either."""
+    found = analysis.labelling
+    for name in ("labels", "relations", "controls"):
+        table = None if found is None else getattr(found, name)
+        if table is None or table.empty:
+            (folder / f"{name}.csv").unlink(missing_ok=True)
+        else:
+            write_table(folder / f"{name}.csv", table)
 
 
 def _heads_section(analysis: Analysis, figures: Path) -> Section:
@@ -176,9 +190,3 @@ _SITES = {
     "cross": "cross-attention (target looks at source; the row of a token predicts the next one)",
     "unknown": "matrices of a file",
 }
-
-
-def head_names(table: pd.DataFrame) -> list[str]:
-    """Names such as `encoder.0.3`, a row each."""
-    rows = zip(table["site"], table["layer"], table["head"], strict=True)
-    return [f"{site}.{layer}.{head}" for site, layer, head in rows]

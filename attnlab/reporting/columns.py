@@ -98,6 +98,48 @@ _COLUMNS = {
         "a module without any attention could do.",
         2,
     ),
+    "labels": Column("labels", "Everything the head does by the rules, or unknown."),
+    "standing": Column(
+        "standing", "Those of its labels that the same head of an untrained model does not carry."
+    ),
+    "label": Column("label", "What the head does by the rule of that label."),
+    "detail": Column(
+        "detail", "What was picked on the other half of the sentences: offset, relation, token."
+    ),
+    "statistic": Column(
+        "statistic",
+        "What the value is: a share of rows by their largest weight, a mean share of weight, an "
+        "accuracy by the largest weight, or a mean over rows or sentences.",
+    ),
+    "value": Column("value", "The figure that the label rests on.", 2),
+    "low": Column("low", "Lower end of the 95 % interval.", 2),
+    "high": Column("high", "Upper end of the 95 % interval.", 2),
+    "threshold": Column("threshold", "What the value must reach.", 2),
+    "untrained_value": Column(
+        "untrained", "The same figure of the same head of an untrained model.", 2
+    ),
+    "shuffled_value": Column(
+        "shuffled", "The same figure on sentences whose words are shuffled.", 2
+    ),
+    "denominator": Column("counted", "How many rows, pairs or sentences the value rests on."),
+    "stands": Column("stands", "Whether the finding holds and the controls do not show it too."),
+    "relation": Column("relation", "Dependency between two words, or alignment of translations."),
+    "direction": Column("direction", "Which of the two words looks > at which it should look."),
+    "best_head": Column(
+        "best head", "The head that follows the relation most often on the other half."
+    ),
+    "accuracy": Column(
+        "accuracy", "Share of pairs in which the head's largest weight is on the right word.", 2
+    ),
+    "baseline": Column(
+        "best offset", "What always looking at the relation's most frequent offset gives.", 2
+    ),
+    "chance": Column("chance", "What picking a visible word at random gives.", 2),
+    "shuffled_accuracy": Column("shuffled", "The head's accuracy on shuffled words.", 2),
+    "untrained_accuracy": Column(
+        "untrained", "Accuracy of the same head of an untrained model.", 2
+    ),
+    "links": Column("pairs", "How many pairs of words were counted."),
 }
 
 

@@ -13,12 +13,14 @@ from attnlab.heads.batches import Text
 from attnlab.heads.capture import Consumer, Passage, stream
 from attnlab.heads.keeping import KeptMatrices
 from attnlab.heads.taps import SITES
+from attnlab.studies.labelling import Labeller, Labelling
 from attnlab.studies.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
 from attnlab.studies.measuring import measure
 from attnlab.studies.sources import Subject, load_subject
 
 Progress = Callable[[str, int, int], None]
 SENTENCES = 200
+LABELLED_SENTENCES = 1000
 FIT_SENTENCES = 100
 KEPT_MATRICES = 3
 
@@ -34,6 +36,7 @@ class Analysis:
         matrices: the matrices of the first sentences, with their tokens.
         about: what was analyzed, in words, in the order to print it.
         warnings: what a reader must know before trusting a number.
+        labelling: what each head does, where that was asked for.
     """
 
     heads: pd.DataFrame
@@ -42,15 +45,18 @@ class Analysis:
     matrices: KeptMatrices
     about: Mapping[str, str]
     warnings: tuple[str, ...] = field(default_factory=tuple)
+    labelling: Labelling | None = None
 
 
 def analyze(
     source: str | Path | tuple[Any, Any],
     *,
-    sentences: int | Sequence[Text] = SENTENCES,
+    sentences: int | Sequence[Text] | None = None,
     text: Path | None = None,
     corpus: str | None = None,
     pair: str = "en-it",
+    treebank: Path | None = None,
+    labels: bool = False,
     sites: Sequence[str] | None = None,
     array: str | None = None,
     normalize: str = "none",
@@ -65,10 +71,13 @@ def analyze(
     Args:
         source: a run folder, a transformers folder or hub name, a pair (model, tokenizer), or a
             file of matrices, see `attnlab.studies.matrix_source.load_matrix_source`.
-        sentences: how many held-out sentences, or the sentences themselves.
+        sentences: how many held-out sentences, or the sentences themselves; None for 200, or 1,000
+            where heads are labelled.
         text: a file with one sentence a line, instead of the run's own corpus.
         corpus: a corpus by name or path, instead of the run's own.
         pair: languages of `corpus`.
+        treebank: a CoNLL-U file (.conllu or .conllu.gz) whose sentences and trees are used.
+        labels: whether to say what each head does, with controls; a treebank asks for it too.
         sites: any of encoder, decoder, cross; None for all there are. Of a file: what it holds.
         array: which array of a file of matrices that holds several.
         normalize: `rows` divides the rows of a file's matrices by their sums.
@@ -83,15 +92,32 @@ def analyze(
         AttnlabError: a layer whose weights are no attention weights.
     """
     _refuse(sites, batch_size=batch_size, keep_matrices=keep_matrices, fit_sentences=fit_sentences)
+    labels = labels or treebank is not None
     if isinstance(source, str | Path) and is_matrix_file(source):
+        if labels:
+            msg = f"{source} has no tokens, so its heads cannot be labelled; analyze a model."
+            raise InputError(msg)
         matrices = load_matrix_source(Path(source), array=array, normalize=normalize, sites=sites)
         return _analyze_file(matrices, keep_matrices, fit_sentences)
     place = _place(device)
-    subject = _subject(source, sentences, text, corpus, pair)
+    count = LABELLED_SENTENCES if labels else SENTENCES
+    subject = load_subject(
+        source,
+        sentences=count if sentences is None else sentences,
+        text=text,
+        corpus=corpus,
+        pair=pair,
+        treebank=treebank,
+        gold=labels,
+    )
     model = subject.model.to(place)
-    texts = subject.texts
+    texts, gold = subject.texts, subject.gold
     if not model.config.is_encoder_decoder:
         texts = tuple(t[0] if isinstance(t, tuple) else t for t in texts)
+        gold = None if gold is None else gold.without_target()
+    labeller = None
+    if gold is not None:
+        labeller = Labeller(model, subject.tokenizer, gold, subject.type_counts)
 
     def run(what: str, consumers: Sequence[Consumer], first: int | None) -> Passage:
         tell = None if progress is None else (lambda done, total: progress(what, done, total))
@@ -100,14 +126,21 @@ def analyze(
             sites=sites, batch_size=batch_size, progress=tell,
         )  # fmt: skip
 
-    found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences)
+    also = [] if labeller is None else [labeller.functions]
+    found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences, also=also)
+    labelling = None
+    if labeller is not None:
+        labelling = labeller.judge(
+            seed=subject.seed, sites=sites, batch_size=batch_size, progress=progress
+        )
     return Analysis(
         heads=found.heads,
         distances=found.distances,
         fits=found.fits,
         matrices=found.matrices,
         about=_about(source, subject, found.passage, found.sentences_kept),
-        warnings=found.warnings,
+        warnings=(*found.warnings, *(labelling.warnings if labelling else ())),
+        labelling=labelling,
     )
 
 
@@ -150,21 +183,6 @@ def _place(device: str | None) -> torch.device:
         msg = f"Device '{device}' cannot be used here ({str(error).splitlines()[0]}); try cpu."
         raise InputError(msg) from error
     return torch.device(device)
-
-
-def _subject(
-    source: str | Path | tuple[Any, Any],
-    sentences: int | Sequence[Text],
-    text: Path | None,
-    corpus: str | None,
-    pair: str,
-) -> Subject:
-    if isinstance(source, tuple):
-        if isinstance(sentences, int):
-            msg = "A model without a folder brings no sentences; hand them in as sentences=[...]."
-            raise InputError(msg)
-        return Subject(*source, tuple(sentences), "sentences handed in")
-    return load_subject(source, sentences=sentences, text=text, corpus=corpus, pair=pair)
 
 
 def _about(

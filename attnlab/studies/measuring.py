@@ -33,12 +33,17 @@ class Measured:
         return len({number for number, _ in self.matrices.tokens})
 
 
-def measure(run: Pass, *, keep_matrices: int, fit_sentences: int) -> Measured:
-    """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer."""
+def measure(
+    run: Pass, *, keep_matrices: int, fit_sentences: int, also: Sequence[Consumer] = ()
+) -> Measured:
+    """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
+
+    `also` is fed in the pass over all sentences.
+    """
     statistics, profiles = HeadStatistics(), OffsetProfiles()
     keeper, fits = MatrixKeeper(keep_matrices, KEPT_BYTES), BandFits(profiles, fit_sentences)
     measured_twice = [profiles] if fit_sentences > 0 else []
-    passage = run("Capturing heads", [statistics, *measured_twice, keeper], None)
+    passage = run("Capturing heads", [statistics, *measured_twice, keeper, *also], None)
     if fit_sentences > 0:
         # A second pass, because the mean over the other sentences is known only after the first.
         run("Measuring bands", [fits], fit_sentences)

@@ -1,14 +1,18 @@
 """What can be analyzed, told apart by what it is on disk: a run, a transformers model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.heads.batches import Text
 from attnlab.heads.taps import SITES, Site
-from attnlab.translation.corpus import load_corpus
+from attnlab.studies.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
+from attnlab.translation.corpus import EMBEDDED, load_corpus
 from attnlab.translation.run import Run, is_run, load
 
 
@@ -22,6 +26,9 @@ class Subject:
         texts: sentences, or pairs (source, target).
         origin: where the texts come from, in words.
         details: how the model came about, in words, by heading.
+        gold: what is known of the texts, where that was asked for.
+        type_counts: of the source and the target types in the training corpus, where it is known.
+        seed: what the model's first weights were drawn with.
     """
 
     model: Any
@@ -29,46 +36,100 @@ class Subject:
     texts: tuple[Text, ...]
     origin: str
     details: Mapping[str, str] = field(default_factory=dict)
+    gold: Gold | None = None
+    type_counts: tuple[Tensor, ...] | None = None
+    seed: int = 0
 
 
 def load_subject(
-    source: str | Path,
+    source: str | Path | tuple[Any, Any],
     *,
     sentences: int | Sequence[Text],
     text: Path | None = None,
     corpus: str | None = None,
     pair: str = "en-it",
+    treebank: Path | None = None,
+    gold: bool = False,
 ) -> Subject:
     """The model at `source` with its first `sentences` held-out texts.
 
     Args:
-        source: a run folder, a transformers folder, or the name of a model on the hub.
+        source: a run folder, a transformers folder, the name of a model on the hub, or a pair
+            (model, tokenizer).
         sentences: how many texts at most, or the texts themselves.
         text: a file with one sentence a line (encoder-decoder: source, tab, translation).
         corpus: a corpus as for `attnlab train`; its test part is used. A run brings its own.
         pair: languages of `corpus`.
+        treebank: a CoNLL-U file, whose sentences are then the texts.
+        gold: whether to look for what is known of the texts.
 
     Raises:
-        InputError: no such model, or no sentences for it.
+        InputError: no such model, no sentences for it, or sentences from two places.
     """
+    if treebank is not None and (text or corpus or not isinstance(sentences, int)):
+        msg = "--treebank brings its own sentences; leave --text and --corpus out."
+        raise InputError(msg)
     if isinstance(sentences, int) and sentences < 1:
         msg = f"The number of sentences must be at least 1, not {sentences}."
         raise InputError(msg)
-    run = load(source) if is_run(source) else None
-    if run is None and isinstance(sentences, int) and text is None and corpus is None:
+    run = load(source) if isinstance(source, str | Path) and is_run(source) else None
+    if run is None and isinstance(sentences, int) and not (text or corpus or treebank):
         msg = (
-            f"{source} is no run of attnlab and brings no sentences; "
-            "add --text FILE (a sentence on each line) or --corpus NAME."
+            "A model without a folder brings no sentences; hand them in as sentences=[...]."
+            if isinstance(source, tuple)
+            else f"{source} is no run of attnlab and brings no sentences; "
+            "add --text FILE (a sentence on each line), --corpus NAME or --treebank FILE."
         )
         raise InputError(msg)
-    if run is None:
-        (model, tokenizer), details = _load_transformers(source), {}
-    else:
-        model, tokenizer, details = run.model, run.tokenizers, _history(run)
+    subject = _model(source, run)
+    if treebank is not None and isinstance(sentences, int):
+        trees = gold_of_treebank(treebank, sentences)
+        return replace(subject, texts=trees.texts, origin=str(treebank), gold=trees)
     if isinstance(sentences, int):
         texts, origin = _texts(run, text, corpus, pair, sentences)
-        return Subject(model, tokenizer, texts, origin, details)
-    return Subject(model, tokenizer, tuple(sentences), "sentences handed in", details)
+    else:
+        texts, origin = tuple(sentences), "sentences handed in"
+    own = run if text is None and isinstance(sentences, int) else None
+    known = _gold(own, texts, corpus, pair) if gold and texts else None
+    return replace(subject, texts=texts, origin=origin, gold=known)
+
+
+def _model(source: str | Path | tuple[Any, Any], run: Run | None) -> Subject:
+    """The model with all that is known of it, without texts."""
+    if isinstance(source, tuple):
+        return Subject(*source, (), "")
+    if run is None:
+        return Subject(*_load_transformers(source), (), "")
+    return Subject(
+        run.model,
+        run.tokenizers,
+        (),
+        "",
+        _history(run),
+        type_counts=type_counts_of(run),
+        seed=run.settings.optimizer.seed,
+    )
+
+
+def _gold(run: Run | None, texts: Sequence[Text], corpus: str | None, pair: str) -> Gold:
+    """Trees of the embedded corpus, of others the words alone."""
+    settings = run.settings.corpus if run is not None and corpus is None else None
+    name = settings.name if settings is not None else corpus
+    if name != EMBEDDED or not texts or not isinstance(texts[0], tuple):
+        return gold_of_texts(texts)
+    if settings is None or run is None:
+        return gold_of_embedded(texts, seed=0, size=None, pair=pair, lowercase=False)
+    seed, lowercase = run.settings.optimizer.seed, settings.lowercase
+    return gold_of_embedded(
+        texts, seed=seed, size=settings.size, pair=settings.pair, lowercase=lowercase
+    )
+
+
+def type_counts_of(run: Run) -> tuple[Tensor, Tensor]:
+    """How often each type of the source and of the target stands in the training rows."""
+    both = run.tokenizers.source_counts, run.tokenizers.target_counts
+    source, target = (torch.tensor(list(counts.values())) for counts in both)
+    return source, target
 
 
 def _history(run: Run) -> dict[str, str]:

@@ -1,0 +1,158 @@
+"""Labels of a model's heads through `analyze`: tables, controls, and what is said when they cannot be had."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import random_models
+import torch
+from random_models import PAIRS, SENTENCES, tokenizer
+from typer.testing import CliRunner
+
+from attnlab.cli.app import app
+from attnlab.errors import InputError
+from attnlab.files import write_json
+from attnlab.reporting.analysis_folder import write_analysis
+from attnlab.reporting.label_section import label_sections
+from attnlab.studies.analysis import Analysis, analyze
+from attnlab.translation.configuration import TranslationConfig
+from attnlab.translation.model import TranslationModel
+from attnlab.translation.run import SETTINGS, corpus_of, new_record
+from attnlab.translation.settings import CorpusSettings, RunSettings
+from attnlab.translation.tokenizer import train_tokenizers
+
+TREES = """# sent_id = one
+# text = the cat runs.
+1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_
+2\tcat\tcat\tNOUN\t_\t_\t3\tnsubj\t_\t_
+3\truns\trun\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No
+4\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_
+
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained run on the embedded corpus whose encoder looks at no other token than itself."""
+    folder = tmp_path_factory.mktemp("run")
+    settings = RunSettings(corpus=CorpusSettings(size=400))
+    corpus = corpus_of(settings)
+    tokenizers = train_tokenizers(corpus, kind="word", shared=False)
+    config = TranslationConfig(
+        len(tokenizers.target), len(tokenizers.source), dim=15, heads=3, feed_forward=11,
+        attention={"encoder": "band(window=0)"},
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        TranslationModel(config).save_pretrained(folder)
+    tokenizers.save(folder)
+    write_json(folder / SETTINGS, new_record(settings, corpus, {}, "attnlab train"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def labelled(run: Path) -> Analysis:
+    return analyze(run, labels=True, fit_sentences=0, keep_matrices=0)
+
+
+def test_every_head_has_a_row_and_its_figures(labelled: Analysis) -> None:
+    found = labelled.labelling
+    keys = ["site", "layer", "head"]
+    pd.testing.assert_frame_equal(found.labels[keys], labelled.heads[keys])
+    controls = found.controls.set_index([*keys, "label"])
+    one = controls.loc[("encoder", 0, 1, "positional")]
+    assert (one.detail, one.value, one.untrained_value, one.shuffled_value) == (
+        "offset +0",
+        1,
+        1,
+        1,
+    )
+    assert (one.holds, one.reason, one.stands) == (False, "fewer than 1000 rows", False)
+    assert one.low < one.value <= one.high
+    assert set(found.labels["standing"]) == {"unknown"}
+
+
+def test_gold_trees_and_alignments_of_the_embedded_corpus_are_used(labelled: Analysis) -> None:
+    relations = labelled.labelling.relations
+    assert {"nsubj", "det", "all"} <= set(relations.loc[relations.site == "encoder", "relation"])
+    assert set(relations.loc[relations.site == "cross", "relation"]) == {"alignment"}
+    for name in ("shuffled_accuracy", "untrained_accuracy", "stands"):
+        assert relations.loc[relations.links > 20, name].notna().all()
+    # A twin drawn from another seed than the weights in the folder.
+    decoder = relations[(relations.site == "decoder") & (relations.links > 20)]
+    assert (decoder.accuracy != decoder.untrained_accuracy).any()
+    assert not any("rare tokens are those" in text for text in labelled.warnings)
+    assert not any("gold trees" in text for text in labelled.warnings)
+
+
+def test_labels_change_no_other_table() -> None:
+    model = random_models.bert(), tokenizer()
+    plain, labelled = (analyze(model, sentences=SENTENCES, labels=on) for on in (False, True))
+    assert plain.labelling is None
+    pd.testing.assert_frame_equal(plain.heads, labelled.heads)
+    pd.testing.assert_frame_equal(plain.fits, labelled.fits)
+
+
+def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) -> None:
+    found = analyze((random_models.marian(), tokenizer()), sentences=PAIRS, labels=True)
+    assert set(found.labelling.labels["label"]) == {"unknown"}
+    assert found.labelling.relations.empty
+    text = " ".join(found.warnings)
+    assert "no gold trees" in text
+    assert "rare in the sentences analyzed" in text
+    assert "No head of site decoder can be labelled 'positional' here: fewer than 1000 rows" in text
+    assert {"untrained_value", "shuffled_value"} <= set(found.labelling.controls)
+
+
+def test_a_treebank_for_any_model(tmp_path: Path) -> None:
+    (tmp_path / "trees.conllu").write_text(TREES * 7, encoding="utf-8")
+    found = analyze((random_models.bert(), tokenizer()), treebank=tmp_path / "trees.conllu")
+    assert found.about["Sentences"] == f"7 from {tmp_path / 'trees.conllu'}"
+    relations = found.labelling.relations
+    counted = relations[relations["head"] == 0].groupby(["relation", "direction"])["links"].first()
+    assert counted["nsubj", "dependent>head"] == 3, "of seven sentences, three are reported on"
+    with pytest.raises(InputError, match="--treebank brings its own sentences"):
+        analyze(
+            (random_models.bert(), tokenizer()),
+            treebank=tmp_path / "trees.conllu",
+            sentences=SENTENCES,
+        )
+
+
+def test_a_file_of_matrices_has_no_labels(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no tokens, so its heads cannot be labelled"):
+        analyze(tmp_path / "heads.npy", labels=True)
+
+
+def test_the_folder_and_the_page(labelled: Analysis, tmp_path: Path) -> None:
+    page = write_analysis(labelled, tmp_path, title="Heads").read_text(encoding="utf-8")
+    assert "What each head does" in page
+    assert "Which head follows which relation" in page
+    assert "offset +0" not in page, "no label holds on so few sentences"
+    every = labelled.labelling.controls.assign(holds=True, stands=True)
+    sections = label_sections(replace(labelled.labelling, controls=every))
+    rows = sections[0].tables[1].rows
+    assert len(rows) == len(every)
+    assert ("positional", "offset +0") in {row[1:3] for row in rows}
+    assert {row[-1] for row in rows} == {"yes"}
+    for name in ("labels", "relations", "controls"):
+        table = getattr(labelled.labelling, name)
+        assert len(pd.read_csv(tmp_path / f"{name}.csv")) == len(table)
+    plain = analyze((random_models.bert(), tokenizer()), sentences=SENTENCES, fit_sentences=0)
+    write_analysis(plain, tmp_path, title="Heads")
+    assert not (tmp_path / "labels.csv").exists(), "nothing is left of the analysis before"
+
+
+def test_the_command(tmp_path: Path) -> None:
+    random_models.bert().save_pretrained(tmp_path / "bert")
+    tokenizer().save_pretrained(tmp_path / "bert")
+    (tmp_path / "trees.conllu").write_text(TREES * 7, encoding="utf-8")
+    done = CliRunner().invoke(
+        app,
+        ["analyze", str(tmp_path / "bert"), "--treebank", str(tmp_path / "trees.conllu"),
+         "--keep-matrices", "0", "--fit-sentences", "0", "--out", str(tmp_path / "out")],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "Labels: 6 unknown (6 heads)." in done.output
+    assert (tmp_path / "out" / "controls.csv").is_file()
