@@ -146,7 +146,7 @@ def _summary(analysis: "Analysis") -> "Table":
     table.add_column("head", no_wrap=True)
     labels: dict[tuple[str, int, int], str] = {}
     if analysis.labelling is not None:
-        table.add_column("label")
+        table.add_column("label", no_wrap=True)
         found = analysis.labelling.labels
         keys = zip(found["site"], found["layer"], found["head"], strict=True)
         labels = dict(zip(keys, found["labels"], strict=True))

@@ -100,7 +100,7 @@ _COLUMNS = {
     ),
     "labels": Column("labels", "Everything the head does by the rules, or unknown."),
     "standing": Column(
-        "standing", "Those of its labels that the same head of an untrained model does not carry."
+        "standing", "Those of its labels that stand against the controls, or unknown."
     ),
     "label": Column("label", "What the head does by the rule of that label."),
     "detail": Column(

@@ -56,8 +56,9 @@ def label_sections(labelling: Labelling | None) -> list[Section]:
             "What each head does",
             f"{count_labels(labelling.labels)}. A label is measured on one half of the sentences; what "
             "was picked out of many (an offset, a relation) was picked on the other half. It stands "
-            "when the same head of an untrained model does not carry it too. The second table gives "
-            "the figure behind each label, beside the same figure on shuffled words. All figures, "
+            "when the same head of an untrained model does not carry it too; a relation must also "
+            "be followed more often than on shuffled words. The second table gives the figure behind "
+            "each label, beside the same figure on shuffled words. All figures, "
             "those of labels that do not hold too, are in controls.csv.",
             tuple(tables),
         )

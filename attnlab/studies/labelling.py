@@ -33,9 +33,10 @@ class Labelling:
 
     Attributes:
         labels: one row a head: `labels` that hold, `label` the first of them, and `standing`, those
-            that the untrained model's head does not carry too.
+            that stand against the controls.
         controls: one row a head and label: figures, intervals, thresholds, and the same figure on
-            the untrained model and on shuffled words.
+            the untrained model and on shuffled words. A label `stands` when it holds and not for
+            the untrained model's head too; one that rests on a relation, when that relation does.
         relations: one row a head and kind of gold link; empty without gold trees.
         warnings: what a reader must know.
     """
@@ -127,7 +128,7 @@ class Labeller:
             relations = compare_relations(relations, mixed.relations(), untrained.relations())
             first = [*HEAD, "relation", "direction"]
             relations = relations[[*first, *(n for n in relations if n not in first)]]
-        controls = _controls(tables)
+        controls = _with_relations(_controls(tables), relations)
         return Labelling(
             labels=_labels(tables["model"], controls),
             controls=controls,
@@ -188,6 +189,31 @@ def _controls(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     evidence = tables["model"][[*keys, "low", "high", "control", "denominator", "reason"]]
     compared = compare_controls(tables)
     return compared.merge(evidence, on=keys, how="left", validate="one_to_one")
+
+
+def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
+    """Labels that rest on a relation held against the same relation of the controls.
+
+    A control picks a relation of its own, which says little about this one.
+    """
+    if relations.empty:
+        return controls
+    names = {
+        "untrained_accuracy": "untrained_value",
+        "shuffled_accuracy": "shuffled_value",
+        "stands": "stands",
+    }
+    known = relations.assign(detail=relations["relation"] + " " + relations["direction"])
+    known = known.set_index([*HEAD, "detail"])[list(names)].rename(columns=names)
+    index = pd.MultiIndex.from_frame(controls[[*HEAD, "detail"]])
+    resting = index.isin(known.index)
+    found = known.reindex(index[resting])
+    result = controls.copy()
+    for name in ("untrained_value", "shuffled_value"):
+        result.loc[resting, name] = found[name].to_numpy()
+    stands = found["stands"].to_numpy(dtype=bool) & result.loc[resting, "holds"].to_numpy()
+    result.loc[resting, "stands"] = stands
+    return result
 
 
 def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:

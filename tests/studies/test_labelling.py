@@ -86,6 +86,28 @@ def test_gold_trees_and_alignments_of_the_embedded_corpus_are_used(labelled: Ana
     assert not any("gold trees" in text for text in labelled.warnings)
 
 
+def test_a_label_is_held_against_its_own_relation(labelled: Analysis) -> None:
+    found = labelled.labelling
+    resting = found.controls[found.controls.label.isin(["syntactic", "alignment"])]
+    assert len(resting) == len(found.labels)
+    for row in resting.itertuples():
+        relation, direction = row.detail.split(" ")
+        same = found.relations[
+            (found.relations.relation == relation)
+            & (found.relations.direction == direction)
+            & (found.relations.site == row.site)
+            & (found.relations.layer == row.layer)
+            & (found.relations["head"] == row.head)
+        ].iloc[0]
+        for mine, theirs in (
+            ("value", ""),
+            ("untrained_value", "untrained_"),
+            ("shuffled_value", "shuffled_"),
+        ):
+            assert getattr(row, mine) == pytest.approx(same[f"{theirs}accuracy"], nan_ok=True)
+        assert row.stands == (row.holds and same.stands)
+
+
 def test_labels_change_no_other_table() -> None:
     model = random_models.bert(), tokenizer()
     plain, labelled = (analyze(model, sentences=SENTENCES, labels=on) for on in (False, True))
