@@ -33,5 +33,5 @@ format: install
 	$(RUN)ruff check --fix .
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage runs
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find attnlab tests experiments -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.errors import InputError
-from attnlab.translation.settings import RunSettings
+from attnlab.translation.settings import RunSettings, settings_from
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,7 +87,6 @@ def train(
     from rich.console import Console
 
     from attnlab.translation.quiet import quiet
-    from attnlab.translation.settings import settings_from
     from attnlab.translation.training import resume as go_on
     from attnlab.translation.training import train as begin
 
@@ -141,6 +140,7 @@ def _merged(
     values: dict[str, Any], typed: dict[str, Any], layers: int | None
 ) -> dict[str, dict[str, Any]]:
     """The settings of a file with the typed options put over them."""
+    settings_from(values)
     merged = {section: dict(keys) for section, keys in values.items()}
     if layers is not None:
         both = {"encoder_layers": layers, "decoder_layers": layers}

@@ -59,12 +59,14 @@ def _sentences(text: str | None, path: Path | None) -> list[str]:
             msg = f"Cannot read {path}: {error.strerror}."
             raise InputError(msg) from error
     try:
-        lines = raw.decode("utf-8").splitlines()
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = raw[: error.start].count(b"\n") + 1
         msg = f"{where} is not UTF-8 (line {number}); save it as UTF-8."
         raise InputError(msg) from error
-    if not lines:
+    # As in corpora, a line ends at a line feed and nowhere else.
+    lines = text.removesuffix("\n").replace("\r\n", "\n").split("\n")
+    if not text.strip():
         msg = f"{where} holds no sentence; give one a line."
         raise InputError(msg)
     return lines

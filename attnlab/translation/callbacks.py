@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from attnlab.errors import AttnlabError
+from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_text
 
 METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -25,7 +26,11 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     path = folder / METRICS
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except ValueError as error:
+        msg = f"{path} is damaged ({error}); restore it, or delete it to lose the history only."
+        raise InputError(msg) from error
 
 
 class Clock:
@@ -59,7 +64,11 @@ class Metrics(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Forgets lines that lie after the checkpoint from which training goes on."""
+        """Forgets lines after the checkpoint from which training goes on; finds the best one again."""
+        if state.best_model_checkpoint is not None:
+            # The run may have been moved since: the Trainer keeps the whole path.
+            name = Path(state.best_model_checkpoint).name
+            state.best_model_checkpoint = str(self.folder / CHECKPOINTS / name)
         self.rows = [row for row in read_metrics(self.folder) if row["step"] <= state.global_step]
         self.clock = Clock(self.rows[-1]["training_seconds"] if self.rows else 0.0)
         self.clock.start()
@@ -126,6 +135,12 @@ class Metrics(TrainerCallback):
         self.losses = []
         lines = "".join(json.dumps(row) + "\n" for row in self.rows)
         write_text(self.folder / METRICS, lines)
+        self.clock.start()
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Leaves out the time that saving took."""
         self.clock.start()
 
 
@@ -234,8 +249,6 @@ class ProgressBar(TrainerCallback):
                 f"{self.scores}"
             )
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Ends the bar."""
+    def close(self) -> None:
+        """Ends the bar, also after an error."""
         self.bar.stop()

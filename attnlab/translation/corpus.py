@@ -15,6 +15,7 @@ from attnlab.translation.corpus_splits import (
     Splits,
     complete_splits,
     join_documents,
+    source_of,
     target_of,
 )
 
@@ -63,8 +64,8 @@ def load_corpus(
         end in .gz); or a name on the hub such as `opus_books`.
     pair: source and target language; `it-en` turns `en-it` round. A .tsv whose name holds no pair
         is source, tab, target, as it stands.
-    document: so many consecutive rows of a part are joined by a space; the rest at the end makes a
-        shorter document.
+    document: so many consecutive rows are joined by a space, before a part is held out; the rest at
+        the end makes a shorter document.
     limit: only the first rows (documents, where they are joined) of the training part.
     seed, size: for the embedded corpus: the seed of the grammar and the number of pairs drawn.
 
@@ -74,16 +75,21 @@ def load_corpus(
     """
     refuse_bad_numbers(name, document, limit, size)
     languages = split_pair(pair)
+    key = source_of
     if name == EMBEDDED:
         splits = draw_embedded(languages, seed, EMBEDDED_PAIRS if size is None else size)
+        key = target_of if languages == EMBEDDED_LANGUAGES else source_of
     else:
-        splits = complete_splits(read_corpus(name, languages), where=name)
+        splits = read_corpus(name, languages)
     if lowercase:
         splits = {
             split: [(source.lower(), target.lower()) for source, target in rows]
             for split, rows in splits.items()
         }
+    # Documents before splits, so that their sentences are neighbours; case before splits, so that
+    # sentences which differ in case only do not straddle.
     splits = {split: join_documents(rows, document) for split, rows in splits.items()}
+    splits = complete_splits(splits, where=name, key=key)
     splits["train"] = splits["train"][:limit]
     return build_corpus(name, languages, splits)
 
@@ -137,7 +143,7 @@ def refuse_bad_numbers(name: str, document: int, limit: int | None, size: int | 
 
 
 def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> Splits:
-    """The rows of the embedded grammar, split so that no sentence of either side is in two parts.
+    """The rows of the embedded grammar, all in one part.
 
     Raises:
         InputError: a pair other than en-it and it-en.
@@ -148,10 +154,9 @@ def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> Splits:
         msg = f"The embedded corpus has no pair {'-'.join(languages)}; it has en-it and it-en."
         raise InputError(msg)
     rows = [(drawn.source, drawn.target) for drawn in draw_pairs(size, seed=seed)]
-    splits = complete_splits({"train": rows}, where="The embedded corpus", key=target_of)
     if languages == EMBEDDED_LANGUAGES:
-        return splits
-    return {split: [(target, source) for source, target in part] for split, part in splits.items()}
+        return {"train": rows}
+    return {"train": [(target, source) for source, target in rows]}
 
 
 def read_corpus(name: str, languages: tuple[str, str]) -> Splits:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import InputError
 from attnlab.translation.corpus import ParallelCorpus
@@ -12,13 +12,15 @@ from attnlab.translation.tokenizer import Tokenizers
 if TYPE_CHECKING:
     import datasets
 
+COLUMNS = ("input_ids", "labels", "row")
+
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """Three datasets with the columns `input_ids` and `labels`, and the number of pairs left out.
+    """Three datasets with the columns `input_ids`, `labels`, `row`, and the number of pairs left out.
 
     `input_ids` is `<s> tokens </s>` of the source; `labels` is `tokens </s>` of the target, so that
-    the decoder reads `<s>` and all labels but the last.
+    the decoder reads `<s>` and all labels but the last. `row` is the pair's place in the corpus.
     """
 
     train: "datasets.Dataset"
@@ -63,22 +65,25 @@ def encode_rows(
     import datasets
     from datasets.fingerprint import generate_random_fingerprint
 
-    def encode(batch: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
+    def encode(batch: Mapping[str, list[str]], places: list[int]) -> dict[str, list[Any]]:
         source = tokenizers.source(batch["source"])["input_ids"]
         target = tokenizers.target(batch["target"])["input_ids"]
         short = [
-            (ids, labels[1:])
-            for ids, labels in zip(source, target, strict=True)
+            (ids, labels[1:], place)
+            for ids, labels, place in zip(source, target, places, strict=True)
             if max(len(ids), len(labels)) <= max_tokens
         ]
-        return {"input_ids": [ids for ids, _ in short], "labels": [labels for _, labels in short]}
+        return {name: [row[n] for row in short] for n, name in enumerate(COLUMNS)}
 
     ids = datasets.List(datasets.Value("int32"))
     return rows.map(
         encode,
         batched=True,
+        with_indices=True,
         remove_columns=rows.column_names,
-        features=datasets.Features({"input_ids": ids, "labels": ids}),
+        features=datasets.Features(
+            dict(zip(COLUMNS, (ids, ids, datasets.Value("int64")), strict=True))
+        ),
         keep_in_memory=True,
         load_from_cache_file=False,
         new_fingerprint=generate_random_fingerprint(),

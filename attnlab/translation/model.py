@@ -219,6 +219,8 @@ class TranslationModel(PreTrainedModel, GenerationMixin):
         elif labels is not None and weights:
             # Causality alone keeps real queries from padding behind them; only the weights need it said.
             visible = labels != IGNORED_LABEL
+        elif weights and cache is None and decoder_input_ids is not None:
+            visible = decoder_input_ids != PAD
         hidden, states, own, across = self.decoder(
             decoder_input_ids, memory, visible, source_visible, cache=cache, weights=weights
         )

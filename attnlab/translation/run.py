@@ -2,10 +2,13 @@
 
 import json
 import platform
+import shutil
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from attnlab import __version__
 from attnlab.errors import AttnlabError, InputError
@@ -16,6 +19,11 @@ from attnlab.translation.settings import FORMAT, RunSettings, settings_from
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers
 
 SETTINGS = "settings.json"
+RUN_FILES = (
+    SETTINGS, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
+    "tokenizer.json", "tokenizer_config.json", "token_counts.json", "checkpoints",
+    "source_tokenizer", "target_tokenizer", "analysis",
+)  # fmt: skip
 LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "sacrebleu", "numpy")
 
 
@@ -63,9 +71,16 @@ def load(folder: str | Path) -> Run:
             f"{folder} holds no trained model yet; finish it with: attnlab train {folder} --resume"
         )
         raise AttnlabError(msg)
+    try:
+        model = TranslationModel.from_pretrained(folder).eval()
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        msg = (
+            f"The model in {folder} is damaged ({str(error).splitlines()[0]}); train the run again."
+        )
+        raise InputError(msg) from error
     return Run(
         folder=folder,
-        model=TranslationModel.from_pretrained(folder).eval(),
+        model=model,
         tokenizers=load_tokenizers(folder),
         settings=settings_from(record["settings"]),
         record=record,
@@ -73,8 +88,23 @@ def load(folder: str | Path) -> Run:
 
 
 def is_run(folder: str | Path) -> bool:
-    """Whether `folder` looks like a run directory."""
-    return (Path(folder) / SETTINGS).is_file()
+    """Whether `folder` holds the settings of a run; a `settings.json` of another program does not count."""
+    path = Path(folder) / SETTINGS
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and {"format", "settings", "corpus"} <= set(record)
+
+
+def remove_run(folder: Path) -> None:
+    """Deletes what a run and its analysis wrote into `folder`, and nothing else."""
+    for name in (*RUN_FILES, *(path.name for path in folder.glob(".model-*"))):
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -90,6 +120,9 @@ def read_record(folder: Path) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         written = int(record["format"])
+        missing = {"settings", "corpus"} - set(record) if written <= FORMAT else set()
+        if missing:
+            raise KeyError(*missing)
     except (ValueError, KeyError, TypeError) as error:
         msg = f"{path} is damaged ({error}); restore it or train again into another folder."
         raise InputError(msg) from error

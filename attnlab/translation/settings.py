@@ -1,6 +1,7 @@
 """Everything needed to repeat a training run, as frozen values that save to `settings.json`."""
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,7 +143,8 @@ def _refuse_wrong_kind(path: str, value: Any, kind: Any) -> None:
             return
         kind = int
     if kind not in KINDS:
-        name, allowed = "a table of texts", isinstance(value, dict)
+        name = "a table of texts"
+        allowed = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     else:
         name, types = KINDS[kind]
         allowed = isinstance(value, types) and (kind is bool or not isinstance(value, bool))
@@ -155,8 +157,8 @@ def refuse_impossible_optimizer(settings: OptimizerSettings) -> None:
     """Raises InputError for a number or choice that no training can use."""
     positive = ("epochs", "batch_tokens", "learning_rate", "warmup", "clip", "patience")
     for name in (*positive, "evaluations_per_epoch", "validation_sentences"):
-        if getattr(settings, name) <= 0:
-            msg = f"{name} must be above 0, not {getattr(settings, name)}."
+        if not 0 < getattr(settings, name) < math.inf:
+            msg = f"{name} must be a number above 0, not {getattr(settings, name)}."
             raise InputError(msg)
     choices = {
         "schedule": ("inverse_sqrt", "linear", "cosine"),

@@ -11,9 +11,8 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from attnlab.errors import AttnlabError
 from attnlab.translation.batches import LengthGroupedBatches, TokenPairs
+from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.settings import OptimizerSettings
-
-SCHEDULES = {"inverse_sqrt": "inverse_sqrt", "linear": "linear", "cosine": "cosine"}
 
 
 class TranslationTrainer(Seq2SeqTrainer):
@@ -30,6 +29,19 @@ class TranslationTrainer(Seq2SeqTrainer):
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
         """The same batches every time."""
         return self._batched(eval_dataset or self.eval_dataset, shuffle=False)
+
+    def prediction_step(
+        self, model: Any, inputs: dict[str, Any], *rest: Any, **options: Any
+    ) -> tuple[Any, Any, Any]:
+        """The loss weighted so that the mean over sentences is the mean over real target tokens.
+
+        The Trainer averages the losses of batches by their sentences, which would count tokens of
+        short sentences more.
+        """
+        loss, written, labels = super().prediction_step(model, inputs, *rest, **options)
+        tokens = (inputs["labels"] != IGNORED_LABEL).sum() / len(inputs["labels"])
+        mean = float(self.eval_dataset.target_lengths.mean())
+        return loss * tokens / mean, written, labels
 
     def _batched(self, pairs: TokenPairs, *, shuffle: bool) -> DataLoader[Any]:
         sampler = LengthGroupedBatches(
@@ -67,6 +79,14 @@ class TranslationTrainer(Seq2SeqTrainer):
             self.model.save_pretrained(output_dir or self.args.output_dir)
 
 
+def evaluation_order(pairs: TokenPairs, batch_tokens: int) -> list[int]:
+    """The places of the pairs in the order in which evaluation meets them."""
+    batches = LengthGroupedBatches(
+        pairs.source_lengths, pairs.target_lengths, batch_tokens=batch_tokens, shuffle=False
+    )
+    return [place for batch in batches for place in batch]
+
+
 def bfloat16_is_native(device: torch.device) -> bool:
     """Whether `device` multiplies bfloat16 matrices in hardware."""
     if device.type == "cuda":
@@ -90,13 +110,14 @@ def training_arguments(
     if settings.precision == "bf16" and not native:
         msg = f"This {device.type} device has no bfloat16; use --precision fp32 or auto."
         raise AttnlabError(msg)
-    share = 1 / settings.evaluations_per_epoch
+    # transformers reads a number below 1 as a share of all steps of the training.
+    share = 1 / (settings.evaluations_per_epoch * settings.epochs)
     strategy = "epoch" if settings.evaluations_per_epoch == 1 else "steps"
     return Seq2SeqTrainingArguments(
         output_dir=str(folder / "checkpoints"),
         num_train_epochs=settings.epochs,
         learning_rate=settings.learning_rate,
-        lr_scheduler_type=SCHEDULES[settings.schedule],
+        lr_scheduler_type=settings.schedule,
         warmup_steps=settings.warmup,
         optim="adamw_torch_fused",
         adam_beta1=0.9,

@@ -1,6 +1,5 @@
 """Training a translation model into a run directory, from text to best checkpoint."""
 
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,17 +9,31 @@ from typing import Any
 import datasets
 import numpy as np
 from rich.console import Console
-from transformers import EarlyStoppingCallback, EvalPrediction, PrinterCallback
+from safetensors import SafetensorError
+from transformers import (
+    EarlyStoppingCallback,
+    EvalPrediction,
+    PrinterCallback,
+    Seq2SeqTrainingArguments,
+)
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json
 from attnlab.translation.batches import Collator, TokenPairs
-from attnlab.translation.callbacks import Interruption, Metrics, ProgressBar
+from attnlab.translation.callbacks import CHECKPOINTS, Interruption, Metrics, ProgressBar
 from attnlab.translation.configuration import IGNORED_LABEL, PAD, TranslationConfig
+from attnlab.translation.corpus import ParallelCorpus
 from attnlab.translation.encoding import EncodedCorpus, encode_corpus
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
-from attnlab.translation.run import SETTINGS, corpus_of, new_record, read_record
+from attnlab.translation.run import (
+    SETTINGS,
+    corpus_of,
+    is_run,
+    new_record,
+    read_record,
+    remove_run,
+)
 from attnlab.translation.scoring import score
 from attnlab.translation.settings import (
     ModelSettings,
@@ -29,9 +42,11 @@ from attnlab.translation.settings import (
     settings_from,
 )
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
-from attnlab.translation.trainer import TranslationTrainer, training_arguments
-
-CHECKPOINTS = "checkpoints"
+from attnlab.translation.trainer import (
+    TranslationTrainer,
+    evaluation_order,
+    training_arguments,
+)
 
 
 @dataclass(frozen=True)
@@ -76,13 +91,14 @@ def train(
         shared=settings.tokenizer.shared,
     )
     encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
-    if overwrite and folder.exists():
-        shutil.rmtree(folder)
+    prepared = _prepare(folder, settings, corpus, tokenizers, encoded)
+    if overwrite:
+        remove_run(folder)
     record = new_record(settings, corpus, encoded.dropped, command)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizers.save(folder)
     write_json(folder / SETTINGS, record)
-    return _fit(folder, settings, tokenizers, encoded, record=record, console=console)
+    return _fit(folder, settings, tokenizers, prepared, record=record, console=console)
 
 
 def resume(
@@ -108,15 +124,16 @@ def resume(
         raise AttnlabError(msg)
     tokenizers = load_tokenizers(folder)
     encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
+    prepared = _prepare(folder, settings, corpus, tokenizers, encoded)
     write_json(folder / SETTINGS, record)
-    return _fit(folder, settings, tokenizers, encoded, record=record, console=console)
+    return _fit(folder, settings, tokenizers, prepared, record=record, console=console)
 
 
 def refuse_existing(folder: Path, *, overwrite: bool) -> None:
     """Raises InputError where training into `folder` would damage what is there."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    if not folder.is_dir() or not (folder / SETTINGS).exists():
+    if not is_run(folder):
         msg = f"{folder} exists and is not a run directory; choose another folder for the run."
         raise InputError(msg)
     if not overwrite:
@@ -146,49 +163,83 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     return max(complete, key=lambda path: int(path.name.split("-")[1]), default=None)
 
 
-def _fit(
+@dataclass(frozen=True)
+class _Prepared:
+    """What training needs, made before anything is written: what cannot be made is refused here."""
+
+    model: TranslationModel
+    arguments: Seq2SeqTrainingArguments
+    pairs: TokenPairs
+    held_out: TokenPairs
+    references: list[str]
+
+
+def _prepare(
     folder: Path,
     settings: RunSettings,
+    corpus: ParallelCorpus,
     tokenizers: Tokenizers,
     encoded: EncodedCorpus,
-    *,
-    record: dict[str, Any],
-    console: Console | None,
-) -> Trained:
-    optimizer = settings.optimizer
-    pairs = TokenPairs(encoded.train)
+) -> _Prepared:
+    optimizer, limit = settings.optimizer, settings.corpus.max_tokens
     held_out = _first(encoded.validation, optimizer.validation_sentences)
-    longest = max(map(len, held_out["labels"]))
-    arguments = training_arguments(
-        optimizer, folder, target_limit=min(settings.corpus.max_tokens, longest * 3 // 2 + 5)
-    )
-    metrics = Metrics(folder, int(pairs.target_lengths.sum()))
-    interruption = Interruption()
+    pairs = TokenPairs(held_out)
+    texts = corpus.validation["target"][:]
+    rows = held_out["row"][:]
+    order = evaluation_order(pairs, optimizer.batch_tokens)
     shared = tokenizers.source is tokenizers.target
-    with seeded(optimizer.seed), interruption.watching():
+    with seeded(optimizer.seed):
         model = TranslationModel(
             configuration(
                 settings.model,
                 vocabulary=len(tokenizers.target),
                 source_vocabulary=None if shared else len(tokenizers.source),
-                longest=settings.corpus.max_tokens,
+                longest=limit,
             )
         )
+    longest = int(pairs.target_lengths.max()) * 3 // 2 + 5
+    return _Prepared(
+        model=model,
+        arguments=training_arguments(optimizer, folder, target_limit=min(limit, longest)),
+        pairs=TokenPairs(encoded.train),
+        held_out=pairs,
+        references=[texts[rows[place]] for place in order],
+    )
+
+
+def _fit(
+    folder: Path,
+    settings: RunSettings,
+    tokenizers: Tokenizers,
+    prepared: _Prepared,
+    *,
+    record: dict[str, Any],
+    console: Console | None,
+) -> Trained:
+    optimizer, model = settings.optimizer, prepared.model
+    metrics = Metrics(folder, int(prepared.pairs.target_lengths.sum()))
+    interruption = Interruption()
+    bar = ProgressBar(metrics, console) if console is not None else None
+    with seeded(optimizer.seed), interruption.watching():
         trainer = TranslationTrainer(
             batch_tokens=optimizer.batch_tokens,
             model=model,
-            args=arguments,
+            args=prepared.arguments,
             data_collator=Collator(),
-            train_dataset=pairs,
-            eval_dataset=TokenPairs(held_out),
-            compute_metrics=scorer(tokenizers),
+            train_dataset=prepared.pairs,
+            eval_dataset=prepared.held_out,
+            compute_metrics=scorer(tokenizers, prepared.references),
             callbacks=[metrics, interruption, EarlyStoppingCallback(optimizer.patience)],
         )
         trainer.remove_callback(PrinterCallback)
-        if console is not None:
-            trainer.add_callback(ProgressBar(metrics, console))
+        if bar is not None:
+            trainer.add_callback(bar)
         checkpoint = last_complete_checkpoint(folder)
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        try:
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        finally:
+            if bar is not None:
+                bar.close()
     save_model(model, folder)
     parameters = sum(weight.numel() for weight in model.parameters())
     return Trained(folder, metrics.rows, record, interruption.asked, parameters)
@@ -198,15 +249,19 @@ def _first(split: datasets.Dataset, count: int) -> datasets.Dataset:
     return split.select(range(min(count, len(split))))
 
 
-def scorer(tokenizers: Tokenizers) -> Callable[[EvalPrediction], dict[str, Any]]:
-    """A function from predicted and gold token ids to BLEU and chrF of their texts."""
+def scorer(
+    tokenizers: Tokenizers, references: list[str]
+) -> Callable[[EvalPrediction], dict[str, Any]]:
+    """A function from predicted token ids to BLEU and chrF against the references as written.
+
+    Decoded labels would not do: unknown words are missing from them.
+    """
 
     def scores(prediction: EvalPrediction) -> dict[str, Any]:
-        texts = []
-        for ids in (prediction.predictions, prediction.label_ids):
-            real = np.where(np.asarray(ids) == IGNORED_LABEL, PAD, ids)
-            texts.append(tokenizers.target.batch_decode(real, skip_special_tokens=True))
-        return score(*texts).as_dict()
+        ids = np.asarray(prediction.predictions)
+        real = np.where(ids == IGNORED_LABEL, PAD, ids)
+        texts = tokenizers.target.batch_decode(real, skip_special_tokens=True)
+        return score(texts, references).as_dict()
 
     return scores
 
@@ -222,6 +277,6 @@ def save_model(model: TranslationModel, folder: Path) -> None:
             model.save_pretrained(temporary)
             for path in sorted(Path(temporary).iterdir()):
                 path.replace(folder / path.name)
-    except OSError as error:
-        msg = f"Could not write the model to {folder}: {error.strerror or error}."
+    except (OSError, SafetensorError) as error:
+        msg = f"Could not write the model to {folder}: {error}; what was there before is unchanged."
         raise AttnlabError(msg) from error

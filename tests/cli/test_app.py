@@ -110,6 +110,8 @@ def test_train_translate_score_and_resume(
     lines.write_text("Maria sleeps.\nI see her.\n")
     status, out, _ = attnlab("translate", folder, "--input", lines, "--beams", 2)
     assert (status, out.count("\n")) == (0, 2)
+    lines.write_bytes(b"\xef\xbb\xbfMaria\x0b sleeps.\r\nI\xc2\x85 see her.\n")
+    assert attnlab("translate", folder, "--input", lines, "--beams", 1)[1].count("\n") == 2
     piped = io.TextIOWrapper(io.BytesIO(b"I see her.\n"))
     monkeypatch.setattr(sys, "stdin", piped)
     assert attnlab("translate", folder)[1].count("\n") == 1
@@ -158,7 +160,7 @@ PAIRS = [(f"the cat number {n} sleeps", f"il gatto numero {n} dorme") for n in r
         (["--settings", "unknown.toml"], 2, "no setting 'model.head'"),
         (["--resume"], 2, "not a run directory"),
         (["--resume", "--heads", "4"], 2, "--heads cannot be changed"),
-        (["--epochs", "0"], 2, "epochs must be above 0"),
+        (["--epochs", "0"], 2, "epochs must be a number above 0"),
         (["--tokenizer", "char"], 2, "char"),
     ],
 )

@@ -85,13 +85,26 @@ def test_documents_hold_every_word_once_in_order(rows: list[tuple[str, str]], si
     assert " ".join(target for _, target in documents) == " ".join(target for _, target in rows)
 
 
-def test_documents_limit_and_case(table: str) -> None:
-    plain = load_corpus(table)
-    joined = load_corpus(table, document=5, limit=3, lowercase=True)
-    assert len(joined.train) == 3
-    expected = " ".join(source for source, _ in rows_of(plain.train)[:5]).lower()
-    assert joined.train[0]["source"] == expected
-    assert len(joined.test) == -(-len(plain.test) // 5)
+def test_documents_hold_neighbours_in_every_part(tmp_path: Path) -> None:
+    table = tmp_path / "all.tsv"
+    table.write_text("".join(f"S{n} x\tT{n} y\n" for n in range(203)), encoding="utf-8")
+    corpus = load_corpus(str(table), document=5, limit=3, lowercase=True)
+    assert len(corpus.train) == 3
+    for part in PARTS:
+        for source, target in rows_of(getattr(corpus, part)):
+            first = int(source.split()[0].removeprefix("s"))
+            numbers = range(first, min(first + 5, 203))
+            assert source == " ".join(f"s{n} x" for n in numbers)
+            assert target == " ".join(f"t{n} y" for n in numbers)
+            assert first % 5 == 0
+
+
+def test_sentences_that_differ_in_case_only_do_not_straddle(tmp_path: Path) -> None:
+    table = tmp_path / "all.tsv"
+    rows = [f"{word}{n}\tt{n}" for n in range(90) for word in ("Word", "word")]
+    table.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    corpus = load_corpus(str(table), lowercase=True)
+    assert_disjoint([{source for source, _ in rows_of(getattr(corpus, part))} for part in PARTS])
 
 
 def test_the_same_call_gives_the_same_corpus(table: str, untouched_randomness: None) -> None:

@@ -29,7 +29,7 @@ def test_columns(shared: bool, untouched_randomness: None) -> None:
     assert encoded.dropped == {"train": 0, "validation": 0, "test": 0}
     for split in ("train", "validation", "test"):
         original, coded = getattr(corpus, split), getattr(encoded, split)
-        assert coded.column_names == ["input_ids", "labels"]
+        assert coded.column_names == ["input_ids", "labels", "row"]
         for row, ids in zip(original, coded, strict=True):
             assert ids["input_ids"] == tokenizers.source(row["source"])["input_ids"]
             assert [2, *ids["labels"]] == tokenizers.target(row["target"])["input_ids"]

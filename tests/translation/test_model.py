@@ -100,6 +100,14 @@ def test_attention_weights_of_all_sites(model: TranslationModel) -> None:
         assert float(matrix.triu(1).abs().sum()) == 0.0
 
 
+@torch.no_grad()
+def test_padding_of_decoder_input_is_found_by_its_ids(model: TranslationModel) -> None:
+    ids = torch.tensor([[2, 8, 9, 3], [2, 8, 3, 0]])
+    out = model(SOURCE, decoder_input_ids=ids, output_attentions=True)
+    for matrix in (*out.decoder_attentions, *out.cross_attentions):
+        assert float(matrix[1, :, 3].abs().sum()) == 0.0
+
+
 def test_loss_is_the_mean_over_real_target_tokens(model: TranslationModel) -> None:
     out = model(SOURCE, labels=LABELS)
     real = LABELS != IGNORED_LABEL

@@ -29,6 +29,7 @@ def test_nothing_given_is_the_default() -> None:
         ({"model": {"dropout": True}}, "'model.dropout' is a number, not True"),
         ({"corpus": {"lowercase": 1}}, "'corpus.lowercase' is true or false, not 1"),
         ({"model": 3}, "section 'model' holds keys"),
+        ({"model": {"attention": {"encoder": 3}}}, "'model.attention' is a table of texts"),
     ],
 )
 def test_unknown_keys_and_wrong_kinds_are_refused(values: dict[str, object], message: str) -> None:
@@ -39,8 +40,9 @@ def test_unknown_keys_and_wrong_kinds_are_refused(values: dict[str, object], mes
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 0}, "epochs must be above 0"),
-        ({"learning_rate": -1.0}, "learning_rate must be above 0"),
+        ({"epochs": 0}, "epochs must be a number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a number above 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be a number above 0"),
         ({"schedule": "steps"}, "schedule is one of inverse_sqrt, linear, cosine"),
         ({"best": "chrf"}, "best is one of bleu, loss"),
         ({"precision": "fp16"}, "precision is one of auto, bf16, fp32"),

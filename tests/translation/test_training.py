@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from small_run import SETTINGS, small_settings
 from transformers import TrainerCallback
@@ -17,7 +18,8 @@ from attnlab.translation.callbacks import Metrics
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
 from attnlab.translation.run import load, read_record
-from attnlab.translation.training import last_complete_checkpoint, resume, train
+from attnlab.translation.scoring import score
+from attnlab.translation.training import last_complete_checkpoint, resume, save_model, train
 from attnlab.translation.translating import score_run, translate
 
 
@@ -311,3 +313,112 @@ def test_seeded_puts_every_random_state_back() -> None:
         assert (random.random(), np.random.rand(), float(torch.rand(()))) == first
     after = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
     assert after == states
+
+
+def test_evaluations_per_epoch_counts_per_epoch(tmp_path: Path) -> None:
+    trained = train(
+        tmp_path / "run", small_settings(optimizer={"epochs": 2, "evaluations_per_epoch": 3})
+    )
+    assert 6 <= len(trained.metrics) <= 7
+    assert trained.metrics[-1]["epoch"] == 2.0
+
+
+def test_validation_loss_is_the_mean_over_tokens(small_run: Path) -> None:
+    """Against the loss of each held-out sentence by itself, added up token by token."""
+    run = load(small_run)
+    held_out = run.corpus().validation.select(range(SETTINGS["optimizer"]["validation_sentences"]))
+    total = tokens = 0.0
+    for row in held_out:
+        source = torch.tensor([run.tokenizers.source(row["source"])["input_ids"]])
+        labels = torch.tensor([run.tokenizers.target(row["target"])["input_ids"][1:]])
+        with torch.no_grad():
+            total += float(run.model(source, labels=labels).loss) * labels.shape[1]
+        tokens += labels.shape[1]
+    losses = [row["validation_loss"] for row in run.metrics()]
+    assert any(loss == pytest.approx(total / tokens, rel=1e-4) for loss in losses)
+
+
+def test_validation_scores_are_against_the_text_as_written(tmp_path: Path) -> None:
+    """With a tiny vocabulary most words are unknown: decoded references would miss them."""
+    settings = small_settings(tokenizer={"kind": "word", "vocabulary": 40}, optimizer={"epochs": 1})
+    train(tmp_path / "run", settings)
+    run = load(tmp_path / "run")
+    held_out = run.corpus().validation["target"][: SETTINGS["optimizer"]["validation_sentences"]]
+    sources = run.corpus().validation["source"][: SETTINGS["optimizer"]["validation_sentences"]]
+    texts = translate(run.model, run.tokenizers, sources, beams=1, max_tokens=40)
+    expected = score(texts, held_out)
+    assert run.metrics()[0]["validation_chrf"] == pytest.approx(expected.chrf, abs=3.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": {"attention": {"decoder": "linformer(k=3)"}}},
+        {"optimizer": {"learning_rate": float("nan")}},
+    ],
+)
+def test_what_cannot_be_built_is_refused_before_overwriting(
+    copied_run: Path, change: dict[str, dict[str, object]]
+) -> None:
+    before = snapshot(copied_run)
+    with pytest.raises(AttnlabError):
+        train(copied_run, small_settings(**change), overwrite=True)
+    assert snapshot(copied_run) == before
+
+
+def test_overwrite_keeps_what_no_run_wrote(copied_run: Path) -> None:
+    (copied_run / "notes.txt").write_text("mine")
+    train(copied_run, small_settings(optimizer={"epochs": 1}), overwrite=True)
+    assert (copied_run / "notes.txt").read_text() == "mine"
+
+
+def test_settings_of_another_program_are_no_run(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text("{}")
+    with pytest.raises(InputError, match="not a run directory"):
+        train(tmp_path, small_settings(), overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", b"half", "model in .* is damaged"),
+        ("config.json", b"{", "model in .* is damaged"),
+        ("settings.json", b'{"format": 1}', "settings.json is damaged"),
+    ],
+)
+def test_damaged_runs_are_named(copied_run: Path, name: str, content: bytes, message: str) -> None:
+    (copied_run / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        load(copied_run)
+
+
+def test_damaged_metrics_are_named(copied_run: Path) -> None:
+    (copied_run / "metrics.jsonl").write_text("{")
+    with pytest.raises(InputError, match="metrics.jsonl is damaged"):
+        load(copied_run).metrics()
+
+
+def test_a_moved_run_goes_on_with_its_best_checkpoint(copied_run: Path) -> None:
+    best = max(load(copied_run).metrics(), key=lambda row: row["validation_bleu"])
+    state = json.loads((last_complete_checkpoint(copied_run) / "trainer_state.json").read_text())
+    assert not state["best_model_checkpoint"].startswith(str(copied_run))
+    went_on = resume(copied_run, epochs=3)
+    again = max(went_on.metrics, key=lambda row: row["validation_bleu"])
+    if again["step"] == best["step"]:
+        kept = copied_run / "checkpoints" / f"checkpoint-{best['step']}" / "model.safetensors"
+        for name, weight in load_file(kept).items():
+            assert torch.equal(weight, load_file(copied_run / "model.safetensors")[name]), name
+
+
+def test_a_full_disk_while_saving_the_model_is_one_sentence(
+    copied_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: TranslationModel, folder: str, **_: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device")
+
+    run = load(copied_run)
+    before = snapshot(copied_run)
+    monkeypatch.setattr(TranslationModel, "save_pretrained", full)
+    with pytest.raises(AttnlabError, match="No space left on device; what was there before"):
+        save_model(run.model, copied_run)
+    assert snapshot(copied_run) == before
