@@ -83,6 +83,9 @@ class MaskedSoftmax(Mechanism):
             if not query.is_cuda:
                 msg = "form='flex' runs on a GPU only; use form='auto' on this machine."
                 raise AttnlabError(msg)
+            if self.active_dropout():
+                msg = "FlexAttention has no dropout of weights; set the attention dropout to 0."
+                raise AttnlabError(msg)
             return self.flex(query, key, value, context)
         if self._fast_pays(query.shape[-2], key.shape[-2]):
             return self.fast(query, key, value, context)

@@ -26,7 +26,8 @@ FEW_BLOCKS = 4
 class Union:
     """The keys that a row sees: multiples of `dilation` in the window, columns, entries.
 
-    A key that is reached in two ways counts once. `causal` cuts everything behind the row.
+    A key that is reached in two ways counts once. `causal` cuts columns and entries behind the
+    row; a causal window has no right side.
     """
 
     window: tuple[int, int]
@@ -153,7 +154,7 @@ class Strip:
         left, right = self.union.window
         slot = torch.arange(self.span, device=visible.device) - left
         offset = slot - torch.arange(self.size, device=visible.device)[:, None]
-        inside = (offset >= -left) & (offset <= (0 if self.union.causal else right))
+        inside = (offset >= -left) & (offset <= right)
         return inside & self._stretches(visible[:, None, :, None])  # batch 1 residue chunk row slot
 
     def _to_chunks(self, tokens: Tensor) -> Tensor:

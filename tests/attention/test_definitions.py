@@ -212,6 +212,15 @@ def test_elu_features_do_not_vanish_in_bfloat16() -> None:
     torch.testing.assert_close(out, torch.ones_like(out))
 
 
+@pytest.mark.parametrize("spec", ["linear", "linear(feature='favor')", "scatterbrain(window=2)"])
+def test_autocast_does_not_shorten_long_sums(spec: str) -> None:
+    query, key, value, _ = ragged(700)
+    query, key, value = (x.float() for x in (query, key, value))
+    plain = make(spec)(query, key, value)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(make(spec)(query, key, value), plain, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_scatterbrain_is_exact_in_the_band_and_estimated_outside(causal: bool) -> None:
     query, key, _, visible = ragged(13)
