@@ -29,10 +29,12 @@ from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_tensors
 
 NAME = "attnlab"
+OWN_PLAN = "attention_plan"
 PLAN_FILE = "attention_plan.json"
 TENSOR_FILE = "attention.safetensors"
 
-Planned = AttentionPlan | Mapping[str, str] | str | Specification | Mechanism
+Entries = Mapping[str, str | Specification | Mechanism]
+Planned = AttentionPlan | Mapping[str, str] | Entries | str | Specification | Mechanism
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Installed:
         before: the mechanisms of attnlab's own modules that made room.
         implementation: the name of the model's own attention.
         hooks: what notes the calls of the model.
+        plan_before: the plan that attnlab's own model was made with.
     """
 
     model: PreTrainedModel
@@ -54,6 +57,7 @@ class Installed:
     before: list[Mechanism | None]
     implementation: str
     hooks: list[Any]
+    plan_before: AttentionPlan | None = None
 
     def remove(self) -> None:
         """Gives the model its own attention back, exactly as it was."""
@@ -65,6 +69,8 @@ class Installed:
                 forget_calls(place.module)
         for hook in self.hooks:
             hook.remove()
+        if self.plan_before is not None:
+            setattr(self.model, OWN_PLAN, self.plan_before)
         _switch(self.model, self.places, self.implementation)
 
     def write(self, folder: Path) -> None:
@@ -109,6 +115,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
         msg = f"{type(model).__name__} has attnlab's mechanisms already; take those out first."
         raise InputError(msg)
     plan = _plan(planned, places)
+    plan_before = getattr(model, OWN_PLAN, None)
     made = [_made(plan, place, model) for place in places]
     implementation = model.config._attn_implementation  # noqa: SLF001 - it has no public name
     before: list[Mechanism | None] = []
@@ -124,7 +131,10 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     _switch(model, places, NAME)
     share_projections(model)
     hooks = record_calls(model, places)
-    return Installed(model, plan, places, before, implementation, hooks)
+    if plan_before is not None:
+        # attnlab's own model writes the plan that stands in it into its configuration.
+        setattr(model, OWN_PLAN, plan)
+    return Installed(model, plan, places, before, implementation, hooks, plan_before)
 
 
 def _switch(model: PreTrainedModel, places: list[AttentionAt], implementation: str) -> None:
@@ -168,10 +178,16 @@ def _plan(planned: Planned, places: list[AttentionAt]) -> AttentionPlan:
 
 def _made(plan: AttentionPlan, place: AttentionAt, model: PreTrainedModel) -> Mechanism:
     config = model.config.get_text_config()
-    vocabulary = config.vocab_size
-    if place.site == "decoder":
-        vocabulary = getattr(config, "decoder_vocab_size", None) or vocabulary
-    mechanism = plan.mechanism(place.site, place.layer, place.heads, vocabulary=vocabulary)
+    special = "decoder_vocab_size" if place.site == "decoder" else "source_vocab_size"
+    own = isinstance(place.module, MultiHeadAttention)
+    mechanism = plan.mechanism(
+        place.site,
+        place.layer,
+        place.heads,
+        # Other models say at each call how much they drop.
+        dropout=mechanism_of(place.module).dropout if own else 0.0,
+        vocabulary=getattr(config, special, None) or config.vocab_size,
+    )
     like = next(place.module.parameters())
     return mechanism.to(device=like.device, dtype=like.dtype).train(place.module.training)
 

@@ -115,16 +115,25 @@ class LinformerAttention(Mechanism):
         return projection[..., :length].to(tokens.dtype)
 
 
-def share_projections(module: nn.Module) -> None:
+def share_projections(module: nn.Module) -> dict[str, str]:
     """Ties the projections of all `linformer(share='layers')` in `module` to those of the first.
+
+    Returns the names of the tied parameters, each with the name of the one it is tied to.
 
     Raises:
         InputError: they are not of one shape.
     """
-    layers = [part for part in module.modules() if isinstance(part, LinformerAttention)]
-    shared = [part for part in layers if part.spec.share == "layers"]
-    for part in shared[1:]:
-        if part.spec != shared[0].spec:
-            msg = f"'{part.spec}' and '{shared[0].spec}' cannot share one projection: make them equal."
+    shared = [
+        (path, part)
+        for path, part in module.named_modules()
+        if isinstance(part, LinformerAttention) and part.spec.share == "layers"
+    ]
+    tied = {}
+    for path, part in shared[1:]:
+        first_path, first = shared[0]
+        if part.spec != first.spec:
+            msg = f"'{part.spec}' and '{first.spec}' cannot share one projection: make them equal."
             raise InputError(msg)
-        part.key_projection = shared[0].key_projection
+        part.key_projection = first.key_projection
+        tied[f"{path}.key_projection"] = f"{first_path}.key_projection"
+    return tied

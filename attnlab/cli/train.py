@@ -148,16 +148,27 @@ def _merged(
     for section, key, parameter in _setting_options():
         if parameter.name in typed:
             value = typed[parameter.name]
-            merged.setdefault(section, {})[key] = _by_site(value) if key == "attention" else value
+            merged.setdefault(section, {})[key] = (
+                _by_address(value) if key == "attention" else value
+            )
     return merged
 
 
-def _by_site(words: list[str]) -> dict[str, str]:
+def _by_address(words: list[str]) -> dict[str, str]:
+    """Mechanisms by address, from words such as `encoder=band(window=3)` and files of plans."""
+    entries: dict[str, str] = {}
     for word in words:
-        if "=" not in word.split("(")[0]:
+        address, equals, text = word.partition("=")
+        if word.endswith(".json") and address in {"plan", word}:
+            from attnlab.attention.plan import load_plan
+
+            entries |= load_plan(Path(text or word)).as_dict()
+        elif not equals or "(" in address:
             msg = f"--attention {word} names no site; write it like: encoder=band(window=3)."
             raise InputError(msg)
-    return dict(word.split("=", 1) for word in words)
+        else:
+            entries[address.strip()] = text
+    return entries
 
 
 def _report(trained: "Trained", console: "Console") -> None:

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import torch
 from transformers import PretrainedConfig
 
-from attnlab.attention.specification import parse
+from attnlab.attention.plan import AttentionPlan, plan_of
 from attnlab.errors import InputError
 
 SITES = ("encoder", "decoder", "cross")
@@ -38,7 +39,9 @@ class TranslationConfig(PretrainedConfig):
         tie_word_embeddings: the output layer uses the target embedding's weights.
         init: `"identity"` starts W_Q, W_K, W_V as identity matrices, which the thesis also tries.
         label_smoothing: share of probability spread evenly over all types while training.
-        attention: mechanism by site, such as `{"encoder": "band(window=3)"}`; missing sites: `full`.
+        attention: mechanism by site, layer or head, such as `{"encoder": "band(window=3)",
+            "encoder.0.3": "topk(k=4)"}`; the longest address that fits a head decides, and what none
+            fits is `full`.
 
     Raises:
         InputError: a size or choice that no model can have.
@@ -117,15 +120,32 @@ def _refuse_impossible(config: TranslationConfig) -> None:
         if getattr(config, name) not in allowed:
             msg = f"{name} is one of {', '.join(allowed)}, not '{getattr(config, name)}'."
             raise InputError(msg)
-    _refuse_impossible_attention(config.attention)
+    _refuse_impossible_attention(config)
 
 
-def _refuse_impossible_attention(attention: dict[str, str]) -> None:
-    for site, spec in attention.items():
-        if site not in SITES:
-            msg = f"There is no attention site '{site}'; choose from: {', '.join(SITES)}."
-            raise InputError(msg)
-        parse(spec)
+def _refuse_impossible_attention(config: TranslationConfig) -> None:
+    plan = plan_of(config.attention)
+    layers = layers_by_site(config)
+    plan.refuse_outside(layers, dict.fromkeys(SITES, config.heads))
+    # Mechanisms that learn draw their first weights; the caller's random state stays as it is.
+    with torch.random.fork_rng(devices=[]):
+        for site, count in layers.items():
+            for layer in range(count):
+                plan.mechanism(site, layer, config.heads, vocabulary=1)
+
+
+def layers_by_site(config: TranslationConfig) -> dict[str, int]:
+    """How many attention layers each site has."""
+    return {
+        "encoder": config.encoder_layers,
+        "decoder": config.decoder_layers,
+        "cross": config.decoder_layers,
+    }
+
+
+def plan_in(config: TranslationConfig) -> AttentionPlan:
+    """The attention plan that the configuration holds."""
+    return plan_of(config.attention)
 
 
 def _near(config: TranslationConfig) -> str:

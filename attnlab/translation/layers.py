@@ -3,13 +3,13 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import EncoderDecoderCache
 
 from attnlab.attention.multihead import MultiHeadAttention
-from attnlab.attention.registry import make
-from attnlab.translation.configuration import TranslationConfig
+from attnlab.translation.caching import refuse_uncached
+from attnlab.translation.configuration import TranslationConfig, plan_in
 
 
 class Residual(nn.Module):
@@ -53,11 +53,16 @@ class FeedForward(nn.Module):
 
 
 def attention_at(
-    config: TranslationConfig, site: Literal["encoder", "decoder", "cross"]
+    config: TranslationConfig, site: Literal["encoder", "decoder", "cross"], layer: int
 ) -> MultiHeadAttention:
-    """Multi-head attention with the mechanism that `config.attention` names for `site`."""
-    mechanism = make(
-        config.attention[site], causal=site == "decoder", dropout=config.attention_dropout
+    """Multi-head attention with the mechanisms that `config.attention` names for the layer's heads."""
+    source_types = config.source_vocab_size or config.vocab_size
+    mechanism = plan_in(config).mechanism(
+        site,
+        layer,
+        config.heads,
+        dropout=config.attention_dropout,
+        vocabulary=config.vocab_size if site == "decoder" else source_types,
     )
     return MultiHeadAttention(config.dim, config.heads, mechanism, init=config.init)
 
@@ -65,9 +70,9 @@ def attention_at(
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward part."""
 
-    def __init__(self, config: TranslationConfig) -> None:
+    def __init__(self, config: TranslationConfig, layer: int) -> None:
         super().__init__()
-        self.attention = attention_at(config, "encoder")
+        self.attention = attention_at(config, "encoder", layer)
         self.after_attention = Residual(config)
         self.feed_forward = FeedForward(config)
         self.after_feed_forward = Residual(config)
@@ -77,12 +82,17 @@ class EncoderLayer(nn.Module):
         tokens: Float[Tensor, "batch token dim"],
         visible: Bool[Tensor, "batch token"],
         *,
+        token_ids: Int[Tensor, "batch token"] | None = None,
         weights: bool = False,
     ) -> tuple[Float[Tensor, "batch token dim"], Float[Tensor, "batch head token token"] | None]:
         """Tokens after the layer, and the attention weights on request."""
         entering = self.after_attention.enter(tokens)
         mixed, matrix = self.attention(
-            entering, *self.attention.keys_and_values(entering), visible, weights=weights
+            entering,
+            *self.attention.keys_and_values(entering),
+            visible,
+            token_ids=token_ids,
+            weights=weights,
         )
         tokens = self.after_attention.leave(tokens, mixed)
         change = self.feed_forward(self.after_feed_forward.enter(tokens))
@@ -95,9 +105,9 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TranslationConfig, layer: int) -> None:
         super().__init__()
         self.layer = layer
-        self.attention = attention_at(config, "decoder")
+        self.attention = attention_at(config, "decoder", layer)
         self.after_attention = Residual(config)
-        self.cross = attention_at(config, "cross")
+        self.cross = attention_at(config, "cross", layer)
         self.after_cross = Residual(config)
         self.feed_forward = FeedForward(config)
         self.after_feed_forward = Residual(config)
@@ -109,17 +119,31 @@ class DecoderLayer(nn.Module):
         visible: Bool[Tensor, "batch key"] | None,
         source_visible: Bool[Tensor, "batch source"],
         *,
+        token_ids: Int[Tensor, "batch query"] | None = None,
+        source_token_ids: Int[Tensor, "batch source"] | None = None,
         cache: EncoderDecoderCache | None = None,
         first_query: int = 0,
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Tokens after the layer, and the weights of self- and cross-attention on request."""
+        """Tokens after the layer, and the weights of self- and cross-attention on request.
+
+        Raises:
+            InputError: there is a cache, and a mechanism cannot decode with one.
+        """
+        if cache is not None:
+            refuse_uncached(self)
         entering = self.after_attention.enter(tokens)
         keys, values = self.attention.keys_and_values(entering)
         if cache is not None:
             keys, values = cache.self_attention_cache.update(keys, values, self.layer)
         mixed, own = self.attention(
-            entering, keys, values, visible, first_query=first_query, weights=weights
+            entering,
+            keys,
+            values,
+            visible,
+            first_query=first_query,
+            token_ids=token_ids,
+            weights=weights,
         )
         tokens = self.after_attention.leave(tokens, mixed)
         mixed, across = self.cross(
@@ -127,6 +151,7 @@ class DecoderLayer(nn.Module):
             *self._memory_keys_and_values(memory, cache),
             source_visible,
             first_query=first_query,
+            token_ids=source_token_ids,
             weights=weights,
         )
         tokens = self.after_cross.leave(tokens, mixed)

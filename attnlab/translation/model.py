@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from attnlab.translation.configuration import IGNORED_LABEL, PAD, TranslationConfig
+from attnlab.attention.linformer import share_projections
+from attnlab.translation.caching import first_uncached
+from attnlab.translation.configuration import IGNORED_LABEL, PAD, SITES, TranslationConfig, plan_in
 from attnlab.translation.layers import DecoderLayer, EncoderLayer
 from attnlab.translation.loss import chunked_cross_entropy
 from attnlab.translation.positions import LearnedPositions, SinusoidalPositions
@@ -46,7 +48,9 @@ class Encoder(nn.Module):
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
         self.embedding = Embedding(config, config.source_vocab_size or config.vocab_size)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.layers = nn.ModuleList(
+            EncoderLayer(config, number) for number in range(config.encoder_layers)
+        )
         self.norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
 
     def forward(
@@ -63,14 +67,17 @@ class Encoder(nn.Module):
         tokens = self.embedding(input_ids)
         states, matrices = [tokens], []
         for layer in self.layers:
-            tokens, matrix = layer(tokens, visible, weights=output_attentions)
+            tokens, matrix = layer(tokens, visible, token_ids=input_ids, weights=output_attentions)
             states.append(tokens)
             matrices.append(_without_padding_rows(matrix, visible))
-        return BaseModelOutput(
+        encoded = BaseModelOutput(
             last_hidden_state=self.norm(tokens),
             hidden_states=tuple(states) if output_hidden_states else None,
             attentions=tuple(matrices) if output_attentions else None,
         )
+        # Behind the encoder, cross-attention may choose its keys by token; beams repeat it too.
+        encoded["token_ids"] = input_ids
+        return encoded
 
 
 class Decoder(nn.Module):
@@ -91,6 +98,7 @@ class Decoder(nn.Module):
         visible: Bool[Tensor, "batch key"] | None,
         source_visible: Bool[Tensor, "batch source"],
         *,
+        source_ids: Int[Tensor, "batch source"] | None = None,
         cache: EncoderDecoderCache | None = None,
         weights: bool = False,
     ) -> tuple[Tensor, list[Tensor], list[Tensor | None], list[Tensor | None]]:
@@ -104,6 +112,8 @@ class Decoder(nn.Module):
                 memory,
                 visible,
                 source_visible,
+                token_ids=ids if first == 0 else None,
+                source_token_ids=source_ids,
                 cache=cache,
                 first_query=first,
                 weights=weights,
@@ -129,6 +139,7 @@ class TranslationModel(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__(config)
+        self.attention_plan = plan_in(config)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.output = nn.Linear(config.dim, config.vocab_size, bias=False)
@@ -142,6 +153,7 @@ class TranslationModel(PreTrainedModel, GenerationMixin):
             self._tied_weights_keys["encoder.embedding.tokens.weight"] = (
                 "decoder.embedding.tokens.weight"
             )
+        self._tied_weights_keys |= share_projections(self)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -164,7 +176,18 @@ class TranslationModel(PreTrainedModel, GenerationMixin):
         ids = kwargs.get("input_ids") if inputs is None else inputs
         if ids is not None and kwargs.get("attention_mask") is None:
             kwargs["attention_mask"] = (ids != PAD).long()
+        if kwargs.get("use_cache") is None and first_uncached(self.decoder) is not None:
+            kwargs["use_cache"] = False
         return super().generate(inputs, **kwargs)
+
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Writes the model with the attention that stands in it now.
+
+        Raises:
+            InputError: a mechanism object stands in it, which `config.json` cannot name.
+        """
+        self.config.attention = dict.fromkeys(SITES, "full") | self.attention_plan.as_dict()
+        super().save_pretrained(save_directory, **kwargs)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Labels shifted right behind the start token, padding in place of ignored labels."""
@@ -221,8 +244,15 @@ class TranslationModel(PreTrainedModel, GenerationMixin):
             visible = labels != IGNORED_LABEL
         elif weights and cache is None and decoder_input_ids is not None:
             visible = decoder_input_ids != PAD
+        source_ids = encoded.get("token_ids", input_ids)
         hidden, states, own, across = self.decoder(
-            decoder_input_ids, memory, visible, source_visible, cache=cache, weights=weights
+            decoder_input_ids,
+            memory,
+            visible,
+            source_visible,
+            source_ids=source_ids,
+            cache=cache,
+            weights=weights,
         )
         loss, logits = self._loss_and_logits(hidden, labels, num_items_in_batch)
         output = Seq2SeqLMOutput(

@@ -61,7 +61,10 @@ class ModelSettings:
     init: str = _option("default", "default, or identity for W_Q, W_K and W_V.")
     label_smoothing: float = _option(0.1, "Probability spread over all types in training.")
     attention: dict[str, str] = _option(
-        {}, "Mechanism of a site: encoder=band(window=3); may be given again.", "--attention"
+        {},
+        "Mechanism of a site, layer or head: encoder.0.3=band(window=3), or a plan's .json file; "
+        "may be given again.",
+        "--attention",
     )
 
 

@@ -41,6 +41,7 @@ from attnlab.translation.settings import (
     refuse_impossible_optimizer,
     settings_from,
 )
+from attnlab.translation.token_tables import load_token_counts, refuse_unlearned
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
 from attnlab.translation.trainer import (
     TranslationTrainer,
@@ -82,6 +83,7 @@ def train(
     folder, settings = Path(folder), settings or RunSettings()
     refuse_existing(folder, overwrite=overwrite)
     refuse_impossible_optimizer(settings.optimizer)
+    refuse_unlearned(settings.model)
     configuration(settings.model, vocabulary=settings.tokenizer.vocabulary)
     corpus = corpus_of(settings)
     tokenizers = train_tokenizers(
@@ -197,6 +199,7 @@ def _prepare(
                 longest=limit,
             )
         )
+        load_token_counts(model, tokenizers)
     longest = int(pairs.target_lengths.max()) * 3 // 2 + 5
     return _Prepared(
         model=model,

@@ -33,6 +33,13 @@ VARIANTS = [
     {"init": "identity"},
     {"attention": {"encoder": "band(window=1)", "decoder": "band(window=(1, 0))"}},
     {"attention": {"cross": "band(window=2)"}},
+    {"attention": {"encoder.0.1": "topk(k=3)", "decoder.0.2": "topk(k=2)"}},
+    {
+        "attention": {
+            "cross.0.1": "linear",
+            "encoder.0.0": "sigma(window=1, columns='first')",
+        }
+    },
 ]
 NAMES = [",".join(f"{key}={value}" for key, value in variant.items()) for variant in VARIANTS]
 
@@ -54,7 +61,7 @@ def copy_attention(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> N
 def test_layers_equal_those_of_torch(norm: str) -> None:
     config = TranslationConfig(vocab_size=11, **SMALL, norm=norm)
     options = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre"}
-    encoder, decoder = EncoderLayer(config).double(), DecoderLayer(config, 0).double()
+    encoder, decoder = EncoderLayer(config, 0).double(), DecoderLayer(config, 0).double()
     their_encoder = nn.TransformerEncoderLayer(12, 3, 20, **options).double()
     their_decoder = nn.TransformerDecoderLayer(12, 3, 20, **options).double()
     copy_attention(their_encoder.self_attn, encoder.attention)
@@ -207,7 +214,11 @@ def test_encoder_outputs_may_be_handed_in(model: TranslationModel) -> None:
         ({"encoder_layers": 0}, "encoder_layers must be 1 or more"),
         ({"dropout": 1.0}, "dropout lies from 0"),
         ({"norm": "both"}, "norm is one of post, pre"),
-        ({"attention": {"side": "full"}}, "no attention site 'side'"),
+        ({"attention": {"side": "full"}}, "'side' names no attention; write a site"),
+        ({"attention": {"encoder.1": "full"}}, "encoder has 1 layers of 3 heads"),
+        ({"attention": {"cross.0.3": "full"}}, "cross has 1 layers of 3 heads"),
+        ({"attention": {"decoder.0.1": "linformer(k=2)"}}, "'linformer' has no causal form"),
+        ({"attention": {"cross": "bigbird"}}, "'bigbird' has no cross form"),
         ({"attention": {"encoder": "bund"}}, "no mechanism 'bund'"),
     ],
 )

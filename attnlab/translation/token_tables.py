@@ -1,0 +1,37 @@
+"""What sigma attention must know of tokens before a model is trained with it."""
+
+import torch
+
+from attnlab.attention.calibration import load_frequencies
+from attnlab.attention.plan import plan_of
+from attnlab.attention.specification import Sigma
+from attnlab.errors import InputError
+from attnlab.translation.model import TranslationModel
+from attnlab.translation.settings import ModelSettings
+from attnlab.translation.tokenizer import Tokenizers
+
+
+def refuse_unlearned(settings: ModelSettings) -> None:
+    """Raises InputError for attention whose tables come from a trained model's attention."""
+    for address, entry in plan_of(settings.attention).entries.items():
+        if not isinstance(entry, Sigma):
+            continue
+        by_salience = entry.columns == "salience" and entry.num_pos > 0
+        by_offsets = entry.entries == "offsets" and entry.extra > 0
+        if by_salience or by_offsets:
+            msg = (
+                f"'{entry}' at '{address}' learns its tables from a trained model: train with "
+                "columns='frequency', 'first' or 'random' and entries='random', or train with full "
+                "attention and then call attnlab.attention.use and attnlab.attention.calibrate."
+            )
+            raise InputError(msg)
+
+
+def load_token_counts(model: TranslationModel, tokenizers: Tokenizers) -> None:
+    """Tells every `sigma(columns="frequency")` of the model how often its keys' types occur."""
+    source = torch.tensor(list(tokenizers.source_counts.values()))
+    target = torch.tensor(list(tokenizers.target_counts.values()))
+    load_frequencies(model.encoder, source)
+    for layer in model.decoder.layers:
+        load_frequencies(layer.get_submodule("attention"), target)
+        load_frequencies(layer.get_submodule("cross"), source)
