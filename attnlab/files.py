@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,12 +35,21 @@ def replacing(path: Path) -> Iterator[Path]:
         # Afterwards, because a writer may have put a new file in this one's place.
         temporary.chmod(0o644)
         temporary.replace(path)
-    except OSError as error:
-        msg = f"Could not write {path}: {error.strerror or error}; what was there before is unchanged."
+    except Exception as error:
+        if not isinstance(error, OSError | _safetensors_error()):
+            raise
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        msg = f"Could not write {path}: {reason}; what was there before is unchanged."
         raise AttnlabError(msg) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _safetensors_error() -> type[Exception]:
+    """What safetensors raises instead of an OSError; nobody raises it before the library is loaded."""
+    loaded = sys.modules.get("safetensors")
+    return OSError if loaded is None else loaded.SafetensorError
 
 
 def write_text(path: Path, text: str) -> None:
