@@ -1,6 +1,7 @@
 """Attention matrices from files: .npz, .npy and .safetensors; nothing is unpickled."""
 
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,7 +42,10 @@ def _read_numpy(path: Path) -> dict[str, Tensor]:
     try:
         loaded = np.load(path, allow_pickle=False)
         named = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+    # NotImplementedError: a way to compress that no zip file of numpy has.
+    except (
+        ValueError, EOFError, OSError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
         reason = (
             "it holds Python objects (a pickle), which are never loaded; save plain numbers"
             if "pickle" in str(error)

@@ -90,6 +90,23 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, name: str, message: str)
         load_matrices(tmp_path / name)
 
 
+@pytest.mark.parametrize("place", ["contents", "method"])
+def test_a_damaged_compressed_file_is_one_sentence(tmp_path: Path, place: str) -> None:
+    path = tmp_path / "heads.npz"
+    np.savez_compressed(path, heads=weights(7, 11))
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        directory = archive.start_dir
+    if place == "contents":
+        middle = directory // 2
+        content[middle : middle + 40] = b"\xff" * 40
+    else:
+        content[directory + 10] = content[8] = 99  # how the member is compressed
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"damaged or no \.npz file\.$"):
+        load_matrices(path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"There is no file .*gone\.npy"):
         load_matrices(tmp_path / "gone.npy")
