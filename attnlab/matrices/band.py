@@ -12,7 +12,7 @@ from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.fit import Band, Fit, SparseError, complete
 from attnlab.matrices.offsets import band_entries, matrix_from_band, real_band
 from attnlab.matrices.padding import Sizes, counted_entries, sizes_of, without_padding
-from attnlab.matrices.supports import Window, band_dimension, band_support, sides
+from attnlab.matrices.supports import Window, band_dimension, band_support, reach_within, sides
 from attnlab.matrices.values import Values, check_values, entry_gain, fill_support
 
 
@@ -82,7 +82,8 @@ def fit_band(
     Cost: O(query * key), plus a sort of the band when entries are dropped. Source: math.md section 3.
     """
     check_values(values)
-    reach = sides(window, causal=causal)
+    asked = sides(window, causal=causal)
+    reach = reach_within(asked, *H.shape[-2:])
     H = without_padding(H, sizes)
     kept = _entries_to_keep(H, reach, dropout, keep, sizes)
     distances = None
@@ -97,7 +98,7 @@ def fit_band(
         structure,
         family="band",
         values=values,
-        parameters=Band(reach, dropout, support_size),
+        parameters=Band(asked, dropout, support_size),
         support_size=support_size,
         allowed=SparseError(error_nnz, error_bound),
         sizes=sizes,

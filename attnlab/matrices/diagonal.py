@@ -11,7 +11,7 @@ from attnlab.matrices.columns import fill_columns, real_columns
 from attnlab.matrices.fit import Diagonal, Fit, SparseError, complete
 from attnlab.matrices.offsets import band_entries, real_band
 from attnlab.matrices.padding import Sizes, without_padding
-from attnlab.matrices.supports import sides
+from attnlab.matrices.supports import reach_within, sides
 from attnlab.matrices.values import Values, check_values, entry_gain
 
 
@@ -52,7 +52,8 @@ def fit_diagonal(
     Cost: O(query * (left + right + 1)) for the choice. Source: math.md section 3; thesis fig. 13.
     """
     check_values(values)
-    left, right = sides(window, causal=causal)
+    asked = sides(window, causal=causal)
+    left, right = reach_within(asked, *H.shape[-2:])
     H = without_padding(H, sizes)
     inside = real_band(H, (left, right), sizes)
     gain = entry_gain(band_entries(H, (left, right)), values).masked_fill(~inside, 0).sum(-2)
@@ -67,7 +68,7 @@ def fit_diagonal(
         fill_columns(H, column, allowed, values),
         family="diagonal",
         values=values,
-        parameters=Diagonal((left, right), offset),
+        parameters=Diagonal(asked, offset),
         support_size=allowed.sum(-1),
         allowed=SparseError(error_nnz, error_bound),
         sizes=sizes,

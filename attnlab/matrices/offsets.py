@@ -64,11 +64,14 @@ def mass_beyond_windows(
     mass = mass_by_offset(H, sizes)
     distance = torch.arange(1 - queries, keys, device=H.device)
     # Forward-looking mass is beyond every causal window.
-    far = torch.where(distance > 0, widest + 1, -distance) if causal else distance.abs()
-    nearest = F.one_hot(far.clamp(max=widest + 1), widest + 2).to(H.dtype)
+    reach = min(widest, max(queries, keys, 1) - 1)
+    far = torch.where(distance > 0, reach + 1, -distance) if causal else distance.abs()
+    nearest = F.one_hot(far.clamp(max=reach + 1), reach + 2).to(H.dtype)
     by_distance = mass @ nearest
     # Summed from the outside, so that small remainders are not differences of large sums.
-    return by_distance.flip(-1).cumsum(-1).flip(-1)[..., 1:]
+    beyond = by_distance.flip(-1).cumsum(-1).flip(-1)[..., 1:]
+    # Past the last offset of the matrix a wider window holds nothing more.
+    return torch.cat([beyond, beyond[..., -1:].expand(*beyond.shape[:-1], widest - reach)], -1)
 
 
 def mean_weight_by_offset(

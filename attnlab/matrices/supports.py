@@ -31,6 +31,16 @@ def sides(window: int | tuple[int, ...], *, causal: bool = False) -> Window:
     return pair[0], 0 if causal else pair[1]
 
 
+def reach_within(window: Window, queries: int, keys: int) -> Window:
+    """The window without the offsets at which a matrix of this shape has no entry.
+
+    >>> reach_within((100, 1), 5, 7)
+    (4, 1)
+    """
+    left, right = window
+    return min(left, max(queries - 1, 0)), min(right, max(keys - 1, 0))
+
+
 def offsets(
     queries: int, keys: int, *, device: torch.device | None = None
 ) -> Int[Tensor, "query key"]:

@@ -234,3 +234,15 @@ def test_bad_options_are_refused(options: dict, message: str) -> None:
 def test_unknown_values_are_refused() -> None:
     with pytest.raises(InputError, match="choose from: binary, free, stochastic"):
         check_values("fre")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("causal", [False, True])
+def test_windows_wider_than_the_matrix_leave_what_the_widest_leaves(
+    shape: tuple[int, int], causal: bool
+) -> None:
+    H = attention(2, *shape)
+    curve = mass_beyond_windows(H, 40, causal=causal)
+    for w in range(41):
+        beyond = (H - project_band(H, w, causal=causal)).sum((-2, -1))
+        torch.testing.assert_close(curve[:, w], beyond, rtol=0, atol=1e-13)

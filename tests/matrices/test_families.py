@@ -283,3 +283,27 @@ def test_bad_options_are_refused(
 def test_what_is_no_matrix_is_refused(H: torch.Tensor) -> None:
     with pytest.raises(InputError, match=r"floating-point tensor \[\*batch, query, key\]"):
         chunks.check_matrices(H)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (7, 3)])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "fit",
+    [
+        fit_diagonal,
+        fit_band,
+        partial(fit_band, dropout=0.4),
+        partial(fit_band, dropout=0.4, values="stochastic"),
+        partial(fit_sigma, num_pos=2),
+    ],
+)
+def test_a_window_wider_than_the_matrix_costs_and_finds_no_more(
+    fit: Callable[..., Fit], causal: bool, shape: tuple[int, int]
+) -> None:
+    H = attention(3, *shape)
+    enough = fit(H, window=max(shape) - 1, causal=causal)
+    # The entries of such a band would be far more than any machine holds.
+    wide = fit(H, window=10**13, causal=causal)
+    torch.testing.assert_close(wide.structure, enough.structure, rtol=0, atol=0)
+    for name in [*DISTANCES, "budget"]:
+        torch.testing.assert_close(getattr(wide, name), getattr(enough, name), rtol=0, atol=0)
