@@ -2,7 +2,8 @@
 
     python experiments/thesis_tables.py ../shared/data/thesis
 
-writes results/thesis_tables/.
+writes results/thesis_tables/. The path of heads.npz will do too: the published tables are looked for
+beside it.
 """
 
 import sys
@@ -35,9 +36,10 @@ MEANS = [
 ]  # fmt: skip
 
 
-def main(folder: Path) -> None:
-    """Compares, times and writes the tables and what they mean."""
+def main(source: Path) -> None:
+    """Compares, times and writes the tables; `source` is the folder of the data or its heads.npz."""
     torch.set_num_threads(1)
+    folder = source.parent if source.is_file() else source
     H = load_matrices(folder / "heads.npz")
     published = pd.read_csv(folder / "thesis_tables.csv")
     tables, timings = [], []
