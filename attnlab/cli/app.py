@@ -9,6 +9,7 @@ import typer
 from attnlab import __version__
 from attnlab.cli.analyze import analyze
 from attnlab.cli.approximate import approximate
+from attnlab.cli.compare import compare
 from attnlab.cli.corpora import corpora
 from attnlab.cli.demo import demo
 from attnlab.cli.mechanisms import mechanisms
@@ -31,6 +32,7 @@ for command in (
     score,
     analyze,
     approximate,
+    compare,
     corpora,
     mechanisms,
 ):
