@@ -26,6 +26,9 @@ from attnlab.files import write_json, write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.studies.analysis import analyze
+from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs
+from attnlab.translation.configuration import IGNORED_LABEL
+from attnlab.translation.encoding import encode_corpus
 from attnlab.translation.quiet import quiet
 from attnlab.translation.run import Run, load
 from attnlab.translation.settings import settings_from
@@ -102,6 +105,22 @@ def draw_training(metrics: pd.DataFrame, out: Path) -> None:
     plt.close(figure)
 
 
+def validation_loss(run: Run) -> float:
+    """Mean over all real target tokens of the validation part, in nats, of the kept model."""
+    encoded = encode_corpus(run.corpus(), run.tokenizers, max_tokens=run.settings.corpus.max_tokens)
+    pairs = TokenPairs(encoded.validation)
+    batches = LengthGroupedBatches(
+        pairs.source_lengths, pairs.target_lengths, batch_tokens=2048, shuffle=False
+    )
+    total = 0.0
+    for batch in batches:
+        inputs = Collator()([pairs[place] for place in batch])
+        with torch.inference_mode():
+            loss = float(run.model(**inputs).loss)
+        total += loss * int((inputs["labels"] != IGNORED_LABEL).sum())
+    return total / int(pairs.target_lengths.sum())
+
+
 def describe_heads(run: Run, out: Path) -> None:
     """The heads' statistics on test sentences, and the heat maps of one of them."""
     analysis = analyze(run.folder, sentences=SENTENCES, keep_matrices=KEPT, fit_sentences=0)
@@ -125,6 +144,8 @@ def report(
 ) -> str:
     """The README of the result."""
     corpus, model = run.record["corpus"], run.settings.model
+    loss = validation_loss(run)
+    logged = metrics.loc[metrics["validation_bleu"].idxmax(), "validation_loss"]
     rows = run.corpus().test
     shown = pd.DataFrame(
         {
@@ -152,6 +173,10 @@ Training took {wall_minutes(run):.1f} minutes from the first file to the model, 
 of which {metrics["training_seconds"].iloc[-1] / 60:.1f} minutes were training steps, on a machine of
 {os.cpu_count()} cores that did other work at the same time; this scoring used
 {torch.get_num_threads()} thread(s).
+
+Validation loss of the kept checkpoint, mean over all real target tokens: {loss:.3f} nats. While
+training {logged:.3f} was logged for it; where the two differ by more than rounding, the run was made
+when attnlab averaged the losses of batches by their sentences, and so were the losses below.
 
 ![loss and BLEU by epoch](figure.svg)
 
