@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.attention.kernel import kernel_sums, with_ones
 from attnlab.attention.mechanism import (
     Mechanism,
     sentence_ends,
@@ -17,6 +18,8 @@ from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.errors import InputError
 
 SHIFTS = {"self": 0, "previous": -1, "next": 1}
+# For so many queries one product with the written-out pattern is quicker than running sums.
+FEW = 256
 BACKWARD = ("self", "previous", "left")
 
 
@@ -63,6 +66,9 @@ class FixedAttention(Mechanism):
         visible = visible_or_all(key, visible)
         if self.training and self.dropout:
             value = without_keys(value, self.dropout)
+        if self.spec.pattern not in SHIFTS and query.shape[-2] <= FEW:
+            matrix = self.implied_matrix(query[:, :1], key[:, :1], visible, first_query=first_query)
+            return matrix.to(value.dtype) @ value
         alone = _rows_of(value, _nearest(self._targets(query, first_query), visible))
         if self.spec.pattern not in SHIFTS:
             mixed, some = self._stretch(value, visible, query, first_query)
@@ -83,13 +89,14 @@ class FixedAttention(Mechanism):
         visible = visible_or_all(key, visible)
         targets = self._targets(query, first_query)
         columns = torch.arange(key.shape[-2], device=key.device)
-        matrix = (_nearest(targets, visible).unsqueeze(-1) == columns).to(key.dtype)
+        wide = torch.promote_types(key.dtype, torch.float32)
+        matrix = (_nearest(targets, visible).unsqueeze(-1) == columns).to(wide)
         if self.spec.pattern not in SHIFTS:
             rows = torch.arange(query.shape[-2], device=key.device)[:, None] + first_query
-            weights = self._weights(visible, key.dtype)[:, None] * self._reach(columns - rows)
+            weights = self._weights(visible, wide)[:, None] * self._reach(columns - rows)
             total = weights.sum(-1, keepdim=True)
             matrix = torch.where(total > 0, weights / total.clamp(min=1.0), matrix)
-        matrix = matrix * visible[:, None, :]
+        matrix = (matrix * visible[:, None, :]).to(key.dtype)
         return matrix[:, None].expand(-1, query.shape[1], -1, -1)
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
@@ -120,19 +127,23 @@ class FixedAttention(Mechanism):
         """Weighted means over the stretch of each row, and which rows have one."""
         wide = torch.promote_types(value.dtype, torch.float32)
         weights = self._weights(visible, wide)[:, None, :, None]
-        # Weighted values and, as one more number, the weights themselves.
-        summed = torch.cat([value.to(wide) * weights, weights.expand(*value.shape[:-1], 1)], -1)
+        values = with_ones(value.to(wide))
         rows = torch.arange(query.shape[-2], device=query.device) + first_query
         if self.spec.pattern in {"start", "end"}:
-            sums = summed.sum(2, keepdim=True).expand(-1, -1, len(rows), -1)
+            sums = (weights.mT @ values).expand(-1, -1, len(rows), -1)
         elif self.spec.pattern == "left":
-            sums = _picked(summed.cumsum(2), rows - 2) * (rows >= 2)[:, None]
+            sums = _picked(_running_sums(weights, values), rows - 2) * (rows >= 2)[:, None]
         else:
             last = value.shape[2] - 1
-            sums = _picked(summed.flip(2).cumsum(2).flip(2), rows + 2) * (rows + 2 <= last)[:, None]
+            backwards = _running_sums(weights.flip(2), values.flip(2)).flip(2)
+            sums = _picked(backwards, rows + 2) * (rows + 2 <= last)[:, None]
         total = sums[..., -1:]
         mixed = sums[..., :-1] / total.clamp(min=1.0)
         return mixed.to(value.dtype), (total > 0)[:, 0, :, 0]
+
+
+def _running_sums(weights: Tensor, values: Tensor) -> Tensor:
+    return kernel_sums(torch.ones_like(weights), weights, values, causal=True)
 
 
 def _picked(sums: Tensor, rows: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 CHUNK = 64
+# For so many queries forming all pairs is quicker than any sum over keys.
+SHORT = 64
 Method = TypeVar("Method", bound=Callable[..., Tensor])
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attnlab.attention.features import common_height, favor_exponents
 from attnlab.attention.kernel import (
+    SHORT,
     in_full_precision,
     kernel_matrix,
     kernel_sums,
@@ -61,7 +62,8 @@ class ScatterbrainAttention(Mechanism):
         visible = visible_or_all(key, visible)
         queries, keys = query.shape[-2], key.shape[-2]
         aligned = queries == keys and first_query == 0
-        if self.causal and not aligned and first_query < keys - 1:
+        middle = self.causal and not aligned and first_query < keys - 1
+        if middle or max(queries, keys) <= SHORT:
             matrix = self.implied_matrix(query, key, visible, first_query=first_query)
             return matrix @ value
         strip = Strip(self.union, queries, first_query)

@@ -281,8 +281,10 @@ def test_rule_7_sixteen_bits_stay_finite(spec: str, dtype: torch.dtype) -> None:
     for form in ("dense", "fast") if spec in FAST else ("auto",):
         mechanism = build(spec, form=form).to(dtype)
         out, found = gradients(mechanism, [query, key, value], visible, ids)
-        assert out.dtype == dtype
+        matrix = mechanism.implied_matrix(query, key, visible, token_ids=ids)
+        assert out.dtype == matrix.dtype == dtype
         assert bool(out.isfinite().all())
+        assert bool(matrix.isfinite().all())
         assert all(bool(gradient.isfinite().all()) for gradient in found)
 
 

@@ -311,6 +311,17 @@ def test_fixed_rows(pattern: str) -> None:
             torch.testing.assert_close(matrix[b, 1, i, :length], row, **CLOSE)
 
 
+@pytest.mark.parametrize("pattern", ["left", "right", "start", "end"])
+def test_running_sums_of_long_sentences_are_the_pattern(pattern: str) -> None:
+    *inputs, visible = ragged(300)
+    mechanism = make(f"fixed(pattern='{pattern}')")
+    expected = mechanism.implied_matrix(*inputs[:2], visible) @ inputs[2]
+    torch.testing.assert_close(mechanism(*inputs, visible), expected, **CLOSE)
+    longer = ragged(310, 7)
+    expected = mechanism.implied_matrix(*longer[:2], longer[3]) @ longer[2]
+    torch.testing.assert_close(mechanism(*longer), expected, **CLOSE)
+
+
 @pytest.mark.parametrize(
     "spec", ["fixed(pattern='left')", "longformer(window=1)", "sigma(window=1, columns='first')"]
 )
