@@ -73,6 +73,11 @@ def main() -> None:
             traceback.print_exc()
         typer.echo(f"Error: {error}", err=True)
         sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        typer.echo(
+            "Interrupted before anything was finished; nothing that existed changed.", err=True
+        )
+        sys.exit(130)
     except Exception as error:  # noqa: BLE001 - the last door before the user
         if debug:
             traceback.print_exc()

@@ -40,7 +40,7 @@ def _print_catalogue() -> None:
         console.print(f"{entry.name}: {entry.summary} [{entry.source}]", markup=False)
     console.print(
         "Write one as in encoder=band(window=3); an option with no value has to be given. "
-        "See what one costs with: attnlab mechanisms MECHANISM"
+        'See what one costs with: attnlab mechanisms "band(window=3)"'
     )
 
 

@@ -92,8 +92,10 @@ def is_run(folder: str | Path) -> bool:
     path = Path(folder) / SETTINGS
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except OSError:
         return False
+    except ValueError:
+        return (path.parent / "config.json").is_file()
     return isinstance(record, dict) and {"format", "settings", "corpus"} <= set(record)
 
 

@@ -73,5 +73,6 @@ def test_other_sentences_for_a_run(run: Path, tmp_path: Path) -> None:
 
 def test_a_damaged_run_is_named(run: Path, tmp_path: Path) -> None:
     (tmp_path / SETTINGS).write_text("{", encoding="utf-8")
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(InputError, match="is damaged"):
         analyze(tmp_path)
