@@ -30,7 +30,8 @@ def analyze(
         typer.Option(
             "--sentences",
             "-n",
-            help="How many held-out sentences to look at; default: 200, with labels 1000.",
+            help="How many held-out sentences to look at; default: 200, with labels 1000. "
+            "Not for a file of matrices, which is read whole.",
         ),
     ] = None,
     text: Annotated[
@@ -44,7 +45,10 @@ def analyze(
         str | None,
         typer.Option(help="A corpus instead of the run's own: its test part is used."),
     ] = None,
-    pair: Annotated[str, typer.Option(help="Languages of --corpus.")] = "en-it",
+    pair: Annotated[
+        str | None,
+        typer.Option(help="Languages of --corpus; default: those of the run, or en-it."),
+    ] = None,
     treebank: Annotated[
         Path | None,
         typer.Option(
@@ -87,7 +91,7 @@ def analyze(
         bool,
         typer.Option(
             "--overwrite",
-            help="Replace a finished analysis. It can be computed again, the run is not touched.",
+            help="Replace an analysis, or files of its names. The run is not touched.",
         ),
     ] = False,
 ) -> None:

@@ -54,7 +54,7 @@ def analyze(
     sentences: int | Sequence[Text] | None = None,
     text: Path | None = None,
     corpus: str | None = None,
-    pair: str = "en-it",
+    pair: str | None = None,
     treebank: Path | None = None,
     labels: bool = False,
     sites: Sequence[str] | None = None,
@@ -72,10 +72,10 @@ def analyze(
         source: a run folder, a transformers folder or hub name, a pair (model, tokenizer), or a
             file of matrices, see `attnlab.studies.matrix_source.load_matrix_source`.
         sentences: how many held-out sentences, or the sentences themselves; None for 200, or 1,000
-            where heads are labelled.
+            where heads are labelled. A file of matrices takes neither these nor `text`, `corpus`, `pair`.
         text: a file with one sentence a line, instead of the run's own corpus.
         corpus: a corpus by name or path, instead of the run's own.
-        pair: languages of `corpus`.
+        pair: languages of `corpus`; None: those of the run, or `en-it`.
         treebank: a CoNLL-U file (.conllu or .conllu.gz) whose sentences and trees are used.
         labels: whether to say what each head does, with controls; a treebank asks for it too.
         sites: any of encoder, decoder, cross; None for all there are. Of a file: what it holds.
@@ -94,6 +94,7 @@ def analyze(
     _refuse(sites, batch_size=batch_size, keep_matrices=keep_matrices, fit_sentences=fit_sentences)
     labels = labels or treebank is not None
     if isinstance(source, str | Path) and is_matrix_file(source):
+        _refuse_sentences(source, text=text, corpus=corpus, pair=pair, sentences=sentences)
         if labels:
             msg = f"{source} has no tokens, so its heads cannot be labelled; analyze a model."
             raise InputError(msg)
@@ -142,6 +143,16 @@ def analyze(
         warnings=(*found.warnings, *(labelling.warnings if labelling else ())),
         labelling=labelling,
     )
+
+
+def _refuse_sentences(source: str | Path, **options: object) -> None:
+    """Refuses what chooses sentences: a file of matrices is read whole."""
+    for name, value in options.items():
+        if value is not None:
+            msg = (
+                f"{source} holds matrices and no sentences; leave --{name} out, or analyze a model."
+            )
+            raise InputError(msg)
 
 
 def _analyze_file(matrices: MatrixSource, keep_matrices: int, fit_sentences: int) -> Analysis:

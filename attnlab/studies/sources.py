@@ -15,6 +15,8 @@ from attnlab.studies.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_
 from attnlab.translation.corpus import EMBEDDED, load_corpus
 from attnlab.translation.run import Run, is_run, load
 
+DEFAULT_PAIR = "en-it"
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -47,7 +49,7 @@ def load_subject(
     sentences: int | Sequence[Text],
     text: Path | None = None,
     corpus: str | None = None,
-    pair: str = "en-it",
+    pair: str | None = None,
     treebank: Path | None = None,
     gold: bool = False,
 ) -> Subject:
@@ -57,9 +59,10 @@ def load_subject(
         source: a run folder, a transformers folder, the name of a model on the hub, or a pair
             (model, tokenizer).
         sentences: how many texts at most, or the texts themselves.
-        text: a file with one sentence a line (encoder-decoder: source, tab, translation).
+        text: a file with one sentence a line (encoder-decoder: source, tab, translation). A run
+            that was trained on lower case reads it, and `corpus`, in lower case.
         corpus: a corpus as for `attnlab train`; its test part is used. A run brings its own.
-        pair: languages of `corpus`.
+        pair: languages of `corpus`; None: those of the run, or `en-it`.
         treebank: a CoNLL-U file, whose sentences are then the texts.
         gold: whether to look for what is known of the texts.
 
@@ -82,15 +85,17 @@ def load_subject(
         )
         raise InputError(msg)
     subject = _model(source, run)
+    pair = pair or (DEFAULT_PAIR if run is None else run.settings.corpus.pair)
+    lowercase = run is not None and run.settings.corpus.lowercase
     if treebank is not None and isinstance(sentences, int):
         trees = gold_of_treebank(treebank, sentences)
         return replace(subject, texts=trees.texts, origin=str(treebank), gold=trees)
     if isinstance(sentences, int):
-        texts, origin = _texts(run, text, corpus, pair, sentences)
+        texts, origin = _texts(run, text, corpus, pair, sentences, lowercase=lowercase)
     else:
         texts, origin = tuple(sentences), "sentences handed in"
     own = run if text is None and isinstance(sentences, int) else None
-    known = _gold(own, texts, corpus, pair) if gold and texts else None
+    known = _gold(own, texts, corpus, pair, lowercase=lowercase) if gold and texts else None
     return replace(subject, texts=texts, origin=origin, gold=known)
 
 
@@ -111,17 +116,22 @@ def _model(source: str | Path | tuple[Any, Any], run: Run | None) -> Subject:
     )
 
 
-def _gold(run: Run | None, texts: Sequence[Text], corpus: str | None, pair: str) -> Gold:
+def _gold(
+    run: Run | None, texts: Sequence[Text], corpus: str | None, pair: str, *, lowercase: bool
+) -> Gold:
     """Trees of the embedded corpus, of others the words alone."""
     settings = run.settings.corpus if run is not None and corpus is None else None
     name = settings.name if settings is not None else corpus
     if name != EMBEDDED or not texts or not isinstance(texts[0], tuple):
         return gold_of_texts(texts)
     if settings is None or run is None:
-        return gold_of_embedded(texts, seed=0, size=None, pair=pair, lowercase=False)
-    seed, lowercase = run.settings.optimizer.seed, settings.lowercase
+        return gold_of_embedded(texts, seed=0, size=None, pair=pair, lowercase=lowercase)
     return gold_of_embedded(
-        texts, seed=seed, size=settings.size, pair=settings.pair, lowercase=lowercase
+        texts,
+        seed=run.settings.optimizer.seed,
+        size=settings.size,
+        pair=settings.pair,
+        lowercase=lowercase,
     )
 
 
@@ -147,16 +157,28 @@ def _history(run: Run) -> dict[str, str]:
 
 
 def _texts(
-    run: Run | None, text: Path | None, corpus: str | None, pair: str, count: int
+    run: Run | None,
+    text: Path | None,
+    corpus: str | None,
+    pair: str,
+    count: int,
+    *,
+    lowercase: bool,
 ) -> tuple[tuple[Text, ...], str]:
     """The first texts of a file, a corpus or the run's own corpus, and their origin in words."""
     if text is not None:
-        return read_texts(text)[:count], str(text)
+        read = read_texts(text)[:count]
+        return tuple(_lowered(one) for one in read) if lowercase else read, str(text)
     if corpus is None and run is not None:
         own = run.corpus()
         return _pairs(own.test, count), f"the test part of {own.name}"
     name = corpus or "embedded"
-    return _pairs(load_corpus(name, pair=pair).test, count), f"the test part of {name} ({pair})"
+    test = load_corpus(name, pair=pair, lowercase=lowercase).test
+    return _pairs(test, count), f"the test part of {name} ({pair})"
+
+
+def _lowered(text: Text) -> Text:
+    return text.lower() if isinstance(text, str) else (text[0].lower(), text[1].lower())
 
 
 def read_texts(path: Path) -> tuple[Text, ...]:

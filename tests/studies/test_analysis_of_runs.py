@@ -1,5 +1,7 @@
 """A run directory as a source: its own sentences, its own history."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,24 @@ def test_other_sentences_for_a_run(run: Path, tmp_path: Path) -> None:
     own = load_subject(run, sentences=4, corpus=str(tmp_path / "own.tsv"))
     assert len(own.texts) == 4
     assert own.origin == f"the test part of {tmp_path / 'own.tsv'} (en-it)"
+
+
+def test_other_sentences_are_read_as_the_run_reads_its_own(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "lower"
+    shutil.copytree(run, folder)
+    record = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    record["settings"]["corpus"] |= {"lowercase": True, "pair": "it-en"}
+    write_json(folder / SETTINGS, record)
+    (tmp_path / "text").write_text("Il GATTO\tThe CAT\n", encoding="utf-8")
+    own = load_subject(folder, sentences=1, text=tmp_path / "text")
+    assert own.texts == (("il gatto", "the cat"),)
+    corpus = tmp_path / "own.tsv"
+    corpus.write_text("".join(f"GATTO {n}\tCat {n}\n" for n in range(200)), encoding="utf-8")
+    other = load_subject(folder, sentences=4, corpus=str(corpus))
+    assert other.origin == f"the test part of {corpus} (it-en)"
+    assert all(side == side.lower() for pair in other.texts for side in pair)
+    asked = load_subject(folder, sentences=1, corpus=str(corpus), pair="en-it")
+    assert asked.origin == f"the test part of {corpus} (en-it)"
 
 
 def test_a_damaged_run_is_named(run: Path, tmp_path: Path) -> None:
