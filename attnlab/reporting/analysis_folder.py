@@ -1,6 +1,5 @@
 """Writes an analysis: tables, kept matrices, figures and the report page."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,16 @@ from attnlab.studies.analysis import Analysis
 from attnlab.studies.fits import summarise
 
 FINISHED = "report.html"
+_TABLES = (
+    "heads.csv",
+    "head_distances.csv",
+    "fits.csv",
+    "labels.csv",
+    "relations.csv",
+    "controls.csv",
+)
+_WRITTEN = (FINISHED, *_TABLES, "matrices.safetensors", "figures")
+_FIGURES = ("mass_by_offset", "distance_by_window", "heads_sentence*")
 MOST_TOKENS_DRAWN = 80
 _HEAD_COLUMNS = [
     "head_name",
@@ -35,7 +44,7 @@ _WINDOWS_SHOWN = (0, 1, 2, 3, 5, 10)
 
 
 def refuse_finished(folder: Path, *, overwrite: bool) -> None:
-    """Raises when `folder` holds a finished analysis that may not be replaced.
+    """Raises when `folder` holds an analysis, or files of the same names, that may not be replaced.
 
     Raises:
         InputError: see above, or `folder` is a file.
@@ -47,6 +56,13 @@ def refuse_finished(folder: Path, *, overwrite: bool) -> None:
         msg = (
             f"{folder} holds a finished analysis; add --overwrite to replace it, "
             "or name another folder with --out."
+        )
+        raise InputError(msg)
+    taken = [name for name in _WRITTEN if (folder / name).exists()]
+    if taken and not overwrite:
+        msg = (
+            f"{folder} already holds {', '.join(taken)}, which the analysis would write; name another "
+            "folder with --out, or add --overwrite to replace them."
         )
         raise InputError(msg)
 
@@ -65,13 +81,12 @@ def write_analysis(
     `controls.csv`.
 
     An older analysis in the folder is replaced: its page goes first, so that a folder with a page
-    is always one whole analysis.
+    is always one whole analysis. Of `figures/` only the figures of that analysis are deleted.
 
     Raises:
         AttnlabError: something could not be written.
     """
-    (folder / FINISHED).unlink(missing_ok=True)
-    shutil.rmtree(folder / "figures", ignore_errors=True)
+    _remove_older(folder)
     write_table(folder / "heads.csv", analysis.heads)
     write_table(folder / "head_distances.csv", analysis.distances)
     write_table(folder / "fits.csv", analysis.fits)
@@ -85,6 +100,23 @@ def write_analysis(
     ]
     write_text(folder / FINISHED, render_page(title, analysis.about, analysis.warnings, sections))
     return folder / FINISHED
+
+
+def _remove_older(folder: Path) -> None:
+    """Deletes the page and the figures of an analysis; where there is none, nothing."""
+    if not _holds_analysis(folder):
+        return
+    (folder / FINISHED).unlink(missing_ok=True)
+    for name in _FIGURES:
+        for kind in ("svg", "png"):
+            for figure in (folder / "figures").glob(f"{name}.{kind}"):
+                figure.unlink()
+
+
+def _holds_analysis(folder: Path) -> bool:
+    """Whether an analysis stands here; one that was broken off has its first tables but no page."""
+    first = ("heads.csv", "head_distances.csv", "fits.csv")
+    return (folder / FINISHED).exists() or all((folder / name).exists() for name in first)
 
 
 def _write_labels(analysis: Analysis, folder: Path) -> None:

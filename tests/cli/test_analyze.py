@@ -72,3 +72,25 @@ def test_a_file_of_matrices(tmp_path: Path) -> None:
     assert "cross.0.2" in done.output
     assert "special" not in done.output
     assert (tmp_path / "out" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--text", "a.txt"), ("--corpus", "embedded"), ("--pair", "en-it"), ("--sentences", 3)],
+)
+def test_a_file_of_matrices_takes_no_sentences(tmp_path: Path, words: tuple[object, ...]) -> None:
+    np.save(tmp_path / "heads.npy", np.full((3, 5, 5), 0.2))
+    with pytest.raises(InputError, match=f"holds matrices and no sentences; leave {words[0]} out"):
+        run(tmp_path / "heads.npy", *words, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_files_of_ones_own_is_left_alone(tmp_path: Path) -> None:
+    np.save(tmp_path / "heads.npy", np.full((3, 5, 5), 0.2))
+    (tmp_path / "w" / "figures").mkdir(parents=True)
+    (tmp_path / "w" / "figures" / "paper.txt").write_text("mine")
+    with pytest.raises(InputError, match="already holds figures"):
+        run(tmp_path / "heads.npy", "--out", tmp_path / "w")
+    done = run(tmp_path / "heads.npy", "--out", tmp_path / "w", "--overwrite")
+    assert done.exit_code == 0
+    assert (tmp_path / "w" / "figures" / "paper.txt").read_text() == "mine"

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import pytest
 import random_models
@@ -202,3 +203,27 @@ def test_a_finished_analysis_is_not_replaced_unasked(tmp_path: Path) -> None:
     refuse_finished(tmp_path, overwrite=True)
     with pytest.raises(InputError, match="is a file"):
         refuse_finished(tmp_path / "report.html", overwrite=True)
+
+
+@pytest.mark.parametrize("name", ["heads.csv", "figures", "matrices.safetensors"])
+def test_files_of_the_same_names_are_not_replaced_unasked(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir() if name == "figures" else (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=f"already holds {name}, which the analysis would write"):
+        refuse_finished(tmp_path, overwrite=False)
+    refuse_finished(tmp_path, overwrite=True)
+
+
+def test_only_figures_of_an_analysis_are_deleted(tmp_path: Path) -> None:
+    np.save(tmp_path / "heads.npy", stochastic(2, 5, 7))
+    analysis = analyze(tmp_path / "heads.npy", keep_matrices=0, fit_sentences=0)
+    figures = tmp_path / "figures"
+    figures.mkdir()
+    for name in ("paper.txt", "heads_sentence7.svg", "mine.png"):
+        (figures / name).write_text("mine")
+    write_analysis(analysis, tmp_path, title="t")
+    assert (figures / "heads_sentence7.svg").read_text() == "mine", "no analysis was here"
+    stale = figures / "heads_sentence9_encoder_layer0.svg"
+    stale.write_text("old")
+    write_analysis(analysis, tmp_path, title="t")
+    assert not stale.exists()
+    assert (figures / "paper.txt").read_text() == (figures / "mine.png").read_text() == "mine"
