@@ -43,13 +43,13 @@ class Gold:
         return Gold(self.source, trees=self.trees)
 
 
-def gold_of_treebank(path: Path, sentences: int | None) -> Gold:
-    """The first sentences of a CoNLL-U file.
+def gold_of_treebank(path: Path, sentences: int | None, *, lowercase: bool = False) -> Gold:
+    """The first sentences of a CoNLL-U file, in lower case for a model that was trained on that.
 
     Raises:
         InputError: the file is missing or no CoNLL-U.
     """
-    return Gold(tuple(load_treebank(path, sentences)))
+    return Gold(tuple(_lowered(one, lowercase=lowercase) for one in load_treebank(path, sentences)))
 
 
 def gold_of_texts(texts: Sequence[Text]) -> Gold:
@@ -105,7 +105,14 @@ def gold_of_embedded(
 
 
 def _lowered(sentence: GoldSentence, *, lowercase: bool) -> GoldSentence:
-    return replace(sentence, text=sentence.text.lower()) if lowercase else sentence
+    if not lowercase:
+        return sentence
+    lowered = sentence.text.lower()
+    if len(lowered) != len(sentence.text):
+        # Some letters are longer in lower case; they stay, or the spans of words would be wrong.
+        letters = ((letter, letter.lower()) for letter in sentence.text)
+        lowered = "".join(low if len(low) == 1 else letter for letter, low in letters)
+    return replace(sentence, text=lowered)
 
 
 def shuffled(gold: Gold, seed: int) -> Gold:

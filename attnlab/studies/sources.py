@@ -60,7 +60,7 @@ def load_subject(
             (model, tokenizer).
         sentences: how many texts at most, or the texts themselves.
         text: a file with one sentence a line (encoder-decoder: source, tab, translation). A run
-            that was trained on lower case reads it, and `corpus`, in lower case.
+            that was trained on lower case reads it, `corpus` and `treebank` in lower case.
         corpus: a corpus as for `attnlab train`; its test part is used. A run brings its own.
         pair: languages of `corpus`; None: those of the run, or `en-it`.
         treebank: a CoNLL-U file, whose sentences are then the texts.
@@ -88,7 +88,7 @@ def load_subject(
     pair = pair or (DEFAULT_PAIR if run is None else run.settings.corpus.pair)
     lowercase = run is not None and run.settings.corpus.lowercase
     if treebank is not None and isinstance(sentences, int):
-        trees = gold_of_treebank(treebank, sentences)
+        trees = gold_of_treebank(treebank, sentences, lowercase=lowercase)
         return replace(subject, texts=trees.texts, origin=str(treebank), gold=trees)
     if isinstance(sentences, int):
         texts, origin = _texts(run, text, corpus, pair, sentences, lowercase=lowercase)

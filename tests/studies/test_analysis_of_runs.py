@@ -89,6 +89,16 @@ def test_other_sentences_are_read_as_the_run_reads_its_own(run: Path, tmp_path: 
     assert all(side == side.lower() for pair in other.texts for side in pair)
     asked = load_subject(folder, sentences=1, corpus=str(corpus), pair="en-it")
     assert asked.origin == f"the test part of {corpus} (en-it)"
+    trees = tmp_path / "trees.conllu"
+    trees.write_text(
+        "# text = Il GATTO\n1\tIl\t_\tX\t_\t_\t2\tdet\t_\t_\n"
+        "2\tGATTO\t_\tX\t_\t_\t0\troot\t_\t_\n\n",
+        encoding="utf-8",
+    )
+    read = load_subject(folder, sentences=4, treebank=trees, gold=True)
+    assert read.texts == ("il gatto",)
+    assert read.gold is not None
+    assert read.gold.texts == read.texts
 
 
 def test_a_damaged_run_is_named(run: Path, tmp_path: Path) -> None:

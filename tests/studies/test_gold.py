@@ -78,3 +78,18 @@ def test_sentences_of_a_treebank(shared_data) -> None:
     assert len(gold.source) == 11
     assert gold.texts[0] == gold.source[0].text
     assert gold.source[0].arcs
+
+
+def test_a_treebank_in_lower_case_keeps_its_words_in_place(tmp_path) -> None:
+    words = ["Über", "İzmir", "Fährt"]
+    lines = [
+        f"{n}\t{word}\t_\tX\t_\t_\t{0 if n == 1 else 1}\tdep\t_\t_"
+        for n, word in enumerate(words, 1)
+    ]
+    path = tmp_path / "trees.conllu"
+    path.write_text(f"# text = {' '.join(words)}\n" + "\n".join(lines) + "\n\n", encoding="utf-8")
+    (gold,) = gold_of_treebank(path, None).source
+    (lowered,) = gold_of_treebank(path, None, lowercase=True).source
+    assert list(gold.words) == words
+    assert list(lowered.words) == ["über", "İzmir", "fährt"]
+    assert lowered.arcs == gold.arcs
