@@ -78,6 +78,10 @@ class SigmaAttention(MaskedSoftmax):
         """The band, the columns and the entries; causal rows choose columns of their own."""
         return sum(self.window) + 1 + self.spec.num_pos + self.spec.extra
 
+    def fetched(self) -> int:
+        """The entries, and the columns where each row has its own."""
+        return self.spec.extra + (self.spec.num_pos if self.causal else 0)
+
     def pairs(
         self, query: Tensor, key: Tensor, context: Context
     ) -> Bool[Tensor, "#batch #head query key"]:

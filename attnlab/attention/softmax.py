@@ -16,6 +16,8 @@ from attnlab.errors import AttnlabError, InputError
 FAST_FROM = 512
 # The keys must be this many times those that a row sees before leaving the others out pays.
 FAST_GAIN = 4
+# A key that is fetched for one row alone costs about as much as so many that rows share.
+FETCHED_COST = 30
 
 
 class MaskedSoftmax(Mechanism):
@@ -50,6 +52,10 @@ class MaskedSoftmax(Mechanism):
     def slots(self) -> int | None:
         """How many keys a row of the fast form scores; None when there is no such form."""
         return None
+
+    def fetched(self) -> int:
+        """How many of the slots the fast form fetches for each row alone, not for a stretch of rows."""
+        return 0
 
     def has_flex(self) -> bool:
         """Whether the support can be told to FlexAttention."""
@@ -150,7 +156,8 @@ class MaskedSoftmax(Mechanism):
         slots = self.slots()
         if slots is None or self.form == "dense":
             return False
-        return self.form == "fast" or (queries >= FAST_FROM and keys >= FAST_GAIN * slots)
+        work = slots + FETCHED_COST * self.fetched()
+        return self.form == "fast" or (queries >= FAST_FROM and keys >= FAST_GAIN * work)
 
     def _matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         scores = scaled_scores(query, key, context.bias)
