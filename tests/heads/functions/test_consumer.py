@@ -1,5 +1,6 @@
 """From a real model and real tokenizers to labels: heads forced to do something are found doing it."""
 
+import copy
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -7,6 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from attnlab.attention.bridge import use
+from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.traits import Traits
 from attnlab.errors import InputError
 from attnlab.heads.capture import stream
 from attnlab.heads.corpus_alignment import align_corpus
@@ -216,6 +220,73 @@ def test_fixed_heads_of_a_model_are_found_positional(setting: Setting) -> None:
     decoder = table[(table.label == "positional") & (table.site == "decoder")]
     assert set(decoder.detail) == {"offset +0"}
     assert decoder.holds.all()
+
+
+class GoldArcs(Mechanism):
+    """Lets every word that has a relation to its head look at that head, other tokens at themselves.
+
+    Which sentence of the corpus it is, the token ids tell.
+    """
+
+    name = "gold_arcs"
+    traits = Traits(bias=False)
+
+    def __init__(self, setting: Setting, relation: str) -> None:
+        super().__init__()
+        self.targets = {}
+        for (text, _), tree, alignment in zip(
+            setting.texts, setting.source.trees, setting.source.alignments, strict=True
+        ):
+            targets = list(range(len(alignment.unit_of_token)))
+            for arc in tree.arcs:
+                if arc.relation == relation:
+                    words = [alignment.unit_of_word[word] for word in (arc.dependent, arc.head)]
+                    queries, keys = (tokens_of(alignment.unit_of_token, word) for word in words)
+                    for query in queries:
+                        targets[query] = keys[0]
+            self.targets[tuple(setting.tokenizers.source(text).input_ids)] = targets
+
+    def implied_matrix(
+        self, query, key, visible=None, *, first_query=0, token_ids=None, bias=None
+    ) -> Tensor:
+        weights = torch.eye(key.shape[-2]).repeat(len(key), 1, 1)
+        for row, ids in enumerate(token_ids):
+            targets = self.targets.get(tuple(ids[visible[row]].tolist()), ())
+            for token, target in enumerate(targets):
+                weights[row, token] = torch.eye(key.shape[-2])[target]
+        weights = weights * visible[:, None, :]
+        return weights[:, None].expand(-1, query.shape[1], -1, -1)
+
+    def forward(self, query, key, value, visible=None, **context) -> Tensor:
+        return self.implied_matrix(query, key, visible, **context) @ value
+
+
+def test_a_model_that_runs_with_gold_arcs_has_a_syntactic_head(setting: Setting) -> None:
+    model = copy.deepcopy(setting.model)
+    plan = {
+        "encoder.0.1": GoldArcs(setting, "nsubj"),
+        "encoder.0.3": "fixed(pattern='previous')",
+    }
+    functions, plain = setting.functions(), setting.functions()
+    stream(model, setting.tokenizers, setting.texts, [plain], sites=["encoder"])
+    with use(model, plan):
+        stream(model, setting.tokenizers, setting.texts, [functions], sites=["encoder"])
+    forced = verdict(functions, "encoder", 0, 1, "syntactic")
+    assert (forced.holds, forced.detail, forced.value) == (True, "nsubj dependent>head", 1)
+    assert forced.value > forced.control + 0.2
+    relations = functions.relations()
+    mine = relations[(relations.layer == 0) & (relations["head"] == 1) & relations.follows]
+    assert set(zip(mine.relation, mine.direction, strict=True)) == {("nsubj", "dependent>head")}
+    back = verdict(functions, "encoder", 0, 3, "positional")
+    assert (back.holds, back.detail, back.value) == (True, "offset -1", 1)
+    assert not verdict(functions, "encoder", 0, 3, "syntactic").holds
+    assert not verdict(functions, "encoder", 0, 1, "positional").holds
+    # The arcs were mixed, not only shown: the layer above has another input.
+    above = [
+        table[(table.layer == 1) & (table.label == "broad")].value.to_numpy()
+        for table in (plain.verdicts(), functions.verdicts())
+    ]
+    assert (above[0] != above[1]).all()
 
 
 def test_decoder_arcs_reach_back_only(judged: HeadFunctions) -> None:
