@@ -103,7 +103,6 @@ def train_tokenizers(
     kind: str = "bpe",
     vocabulary: int = 8000,
     shared: bool = True,
-    lowercase: bool = False,
 ) -> Tokenizers:
     """Tokenizers trained on the training rows of the corpus, and the frequencies of their types.
 
@@ -113,7 +112,6 @@ def train_tokenizers(
         C) if its characters occur in the training rows; `word` for words and punctuation marks.
     vocabulary: the most types that a tokenizer has, special tokens among them.
     shared: one vocabulary for both languages, or one of that size for each.
-    lowercase: text is put into lower case before it is cut.
 
     Raises:
         InputError: an unknown kind, or a vocabulary with no room beside the special tokens.
@@ -129,25 +127,19 @@ def train_tokenizers(
         raise InputError(msg)
     texts = {side: list(corpus.train[side]) for side in SIDES}
     if shared:
-        source = target = train_one(
-            [*texts["source"], *texts["target"]], kind, vocabulary, lowercase
-        )
+        source = target = train_one([*texts["source"], *texts["target"]], kind, vocabulary)
     else:
-        source, target = (train_one(texts[side], kind, vocabulary, lowercase) for side in SIDES)
+        source, target = (train_one(texts[side], kind, vocabulary) for side in SIDES)
     counts = (count_types(source, texts["source"]), count_types(target, texts["target"]))
     return Tokenizers(source, target, *counts)
 
 
-def train_one(
-    texts: Iterable[str], kind: str, vocabulary: int, lowercase: bool
-) -> "PreTrainedTokenizerFast":
+def train_one(texts: Iterable[str], kind: str, vocabulary: int) -> "PreTrainedTokenizerFast":
     """One tokenizer, trained on these texts, as transformers wants it."""
-    from tokenizers import normalizers, processors, trainers
+    from tokenizers import processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = BLANK_TOKENIZERS[kind]()
-    if lowercase:
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), tokenizer.normalizer])
     special = list(SPECIAL_TOKENS)
     trainer: trainers.BpeTrainer | trainers.WordLevelTrainer
     if kind == "bpe":

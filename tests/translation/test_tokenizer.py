@@ -102,13 +102,6 @@ def test_unknown_characters_and_words() -> None:
     assert WORDS.source("il zebra dorme")["input_ids"].count(1) == 1
 
 
-def test_lowercase() -> None:
-    tokenizers = trained(lowercase=True)
-    upper, lower = (tokenizers.source(text)["input_ids"] for text in ("PERCHÉ No?", "perché no?"))
-    assert upper == lower
-    assert tokenizers.source.decode(upper, skip_special_tokens=True) == "perché no?"
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shared", [True, False])
 def test_counts_are_those_of_the_training_rows(kind: str, shared: bool) -> None:
