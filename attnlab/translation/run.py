@@ -88,7 +88,12 @@ def load(folder: str | Path) -> Run:
 
 
 def is_run(folder: str | Path) -> bool:
-    """Whether `folder` holds the settings of a run; a `settings.json` of another program does not count."""
+    """Whether `folder` is a run, whole or damaged.
+
+    It is one when its `settings.json` has the parts that attnlab writes; that of another program does
+    not count. A `settings.json` that is no JSON counts where a `config.json` stands beside it: that
+    is a damaged run, and `load` then says so. Whether a model is there yet is not asked.
+    """
     path = Path(folder) / SETTINGS
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
