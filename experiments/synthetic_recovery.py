@@ -12,7 +12,8 @@ import torch
 from readme_parts import markdown, provenance
 
 from attnlab.files import write_table, write_text
-from attnlab.matrices.labels import FAMILIES, label_heads
+from attnlab.matrices.candidates import FAMILIES
+from attnlab.matrices.labels import label_heads
 from attnlab.matrices.synthetic import draw_corpus
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "synthetic_recovery"

@@ -1,21 +1,27 @@
 """What a head is, by description length: the family that codes its matrices in the fewest bits."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.matrices.blocks import block_gains, place_blocks
+from attnlab.matrices.candidates import FAMILIES, Candidate, Search, candidates, keys_of_rows
 from attnlab.matrices.chunks import check_matrices
-from attnlab.matrices.code_lengths import CodeLength, Rows, log2_choose, shortest_code
-from attnlab.matrices.columns import real_columns
-from attnlab.matrices.offsets import band_entries, real_band
+from attnlab.matrices.code_lengths import CodeLength, Rows, shortest_code
 from attnlab.matrices.padding import sizes_of, without_padding
-from attnlab.matrices.supports import block_columns, sides
+from attnlab.matrices.supports import sides
 
-FAMILIES = ("diffuse", "diagonal", "band", "rare_columns", "sink")
+
+@dataclass(frozen=True)
+class CodedCandidate:
+    """What a corpus costs under one member of a family."""
+
+    family: str
+    parameters: dict[str, int]
+    code: CodeLength
 
 
 @dataclass(frozen=True)
@@ -88,132 +94,54 @@ def label_heads(
     sides(window)
     H = without_padding(H, sizes).double()
     sizes = sizes_of(H, sizes).expand(*H.shape[:-2], 2)
-    rows = _rows(H, sizes, causal=causal)
-    found = [
-        _diffuse(rows),
-        _diagonal(H, rows, window, sizes, causal=causal),
-        _band(H, rows, window, sizes, causal=causal),
-        _rare_columns(H, rows, window, num_pos, sizes, causal=causal),
-        _sink(H, rows, sink_positions, sizes, causal=causal),
-    ]
+    search = Search(window, num_pos, sink_positions, causal)
+    keys = keys_of_rows(H, sizes, causal=causal).to(H.dtype)
+    rows = Rows(H.sum(-1).flatten(-2), keys.flatten(-2))
+    coded = [_coded(found, rows) for found in candidates(H, sizes, search)]
+    return labels_of_codes(coded, sizes[..., 0].sum(-1))
+
+
+def _coded(found: Candidate, rows: Rows) -> CodedCandidate:
+    code = shortest_code(rows, found.captured.flatten(-2), found.support.flatten(-2))
+    if found.naming_bits is not None:
+        code = CodeLength(code.bits + found.naming_bits.sum(-1), code.eta)
+    return CodedCandidate(found.family, found.parameters, code)
+
+
+def labels_of_codes(coded: Sequence[CodedCandidate], rows: Int[Tensor, "*#batch"]) -> Labels:
+    """The labels of heads from what each costs under every candidate, and from its number of rows."""
+    found = [_shortest([one for one in coded if one.family == name]) for name in FAMILIES]
+    found = [_never(coded[0].code) if family is None else family for family in found]
     bits = torch.stack([family.bits for family in found], -1)
     order = bits.argsort(-1)
-    count = sizes[..., 0].sum(-1)
     least = bits.sort(-1).values
     return Labels(
         bits=bits,
-        bits_per_row=bits / count[..., None].clamp(min=1),
+        bits_per_row=bits / rows[..., None].clamp(min=1),
         eta=torch.stack([family.eta for family in found], -1),
         chosen=order[..., 0],
         runner_up=order[..., 1],
-        margin=(least[..., 1] - least[..., 0]) / count.clamp(min=1),
+        margin=(least[..., 1] - least[..., 0]) / rows.clamp(min=1),
         parameters={name: family.parameters for name, family in zip(FAMILIES, found, strict=True)},
     )
 
 
-def _rows(H: Tensor, sizes: Tensor, *, causal: bool) -> Rows:
-    keys = sizes[..., 1:].expand(H.shape[:-1]).clamp(min=1)
-    if causal:
-        keys = keys.minimum(torch.arange(1, H.shape[-2] + 1, device=H.device))
-    return Rows(H.sum(-1).flatten(-2), keys.to(H.dtype).flatten(-2))
-
-
-def _diffuse(rows: Rows) -> Described:
-    bits = (rows.total * rows.keys.log2()).sum(-1)
-    return Described(bits, torch.ones_like(bits))
-
-
-def _diagonal(H: Tensor, rows: Rows, window: int, sizes: Tensor, *, causal: bool) -> Described:
-    reach = sides(window, causal=causal)
-    entries = band_entries(H, reach).flatten(-3, -2)
-    inside = real_band(H, reach, sizes).flatten(-3, -2)
-    codes = [
-        shortest_code(rows, entries[..., index], inside[..., index].long())
-        for index in range(entries.shape[-1])
-    ]
-    offsets = [{"offset": d} for d in range(-reach[0], reach[1] + 1)]
-    return _shortest(codes, offsets)
-
-
-def _band(H: Tensor, rows: Rows, window: int, sizes: Tensor, *, causal: bool) -> Described:
-    reach = sides(window, causal=causal)
-    entries = band_entries(H, reach).flatten(-3, -2)
-    inside = real_band(H, reach, sizes).flatten(-3, -2)
-    codes, named = [], []
-    for left in range(reach[0] + 1):
-        for right in range(reach[1] + 1):
-            if left + right == 0:  # a diagonal
-                continue
-            part = slice(reach[0] - left, reach[0] + right + 1)
-            codes.append(shortest_code(rows, entries[..., part].sum(-1), inside[..., part].sum(-1)))
-            named.append({"left": left, "right": right})
-    return _shortest(codes, named) if codes else _never(rows)
-
-
-def _rare_columns(
-    H: Tensor, rows: Rows, window: int, num_pos: int, sizes: Tensor, *, causal: bool
-) -> Described:
-    codes, named = [], []
-    for block_rows in range(2, min(window, H.shape[-2]) + 1):
-        anchors = 1 if causal else block_rows
-        gains = block_gains(H, [block_rows], anchors=anchors, sizes=sizes)
-        # The count of blocks is part of the code, so as many as asked for are placed where they fit.
-        forced = [
-            type(gain)(gain.height, gain.gain + _more_than_any_gain(H), gain.column)
-            for gain in gains
-        ]
-        for count in range(1, num_pos + 1):
-            placed = place_blocks(forced, count)
-            column = block_columns(placed.start, placed.rows, placed.column, H.shape[-2])
-            real = real_columns(column, H, sizes, causal=causal)
-            place = column.clamp(0, H.shape[-1] - 1)[..., None]
-            captured = H.gather(-1, place)[..., 0] * real
-            code = shortest_code(rows, captured.flatten(-2), real.long().flatten(-2))
-            bits = _naming_bits(placed.used.sum(-1), sizes[..., 0], block_rows, anchors)
-            codes.append(CodeLength(code.bits + bits.sum(-1), code.eta))
-            named.append({"block_rows": block_rows, "num_pos": count})
-    return _shortest(codes, named) if codes else _never(rows)
-
-
-def _more_than_any_gain(H: Tensor) -> float:
-    return float(H.sum((-2, -1)).max()) * 2 + 1
-
-
-def _naming_bits(blocks: Tensor, rows: Tensor, block_rows: int, anchors: int) -> Tensor:
-    """log2 C(n - k (w - 1), k) + k log2 w of each sentence; a sentence lower than w has w = n."""
-    height = rows.clamp(max=block_rows, min=1)
-    k = blocks.double()
-    places = log2_choose(rows - k * (height - 1), k)
-    return places + k * height.clamp(max=anchors).double().log2()
-
-
-def _sink(H: Tensor, rows: Rows, positions: int, sizes: Tensor, *, causal: bool) -> Described:
-    codes, named = [], []
-    for from_end in (0, 1):
-        for position in range(positions):
-            key = sizes[..., 1] - 1 - position if from_end else sizes[..., 1] * 0 + position
-            column = key[..., None].expand(H.shape[:-1])
-            real = real_columns(column, H, sizes, causal=causal)
-            place = column.clamp(0, H.shape[-1] - 1)[..., None]
-            captured = H.gather(-1, place)[..., 0] * real
-            codes.append(shortest_code(rows, captured.flatten(-2), real.long().flatten(-2)))
-            named.append({"position": position, "from_end": from_end})
-    return _shortest(codes, named)
-
-
-def _never(rows: Rows) -> Described:
+def _never(other: CodeLength) -> Described:
     """A family without a member among the options."""
-    bits = torch.full_like(rows.total[..., 0], math.inf)
-    return Described(bits, torch.ones_like(bits))
+    return Described(torch.full_like(other.bits, math.inf), torch.ones_like(other.bits))
 
 
-def _shortest(codes: list[CodeLength], named: list[dict[str, int]]) -> Described:
+def _shortest(coded: Sequence[CodedCandidate]) -> Described | None:
     """The best of several codes of each head; saying which one it is costs log2 of their number."""
-    bits = torch.stack([code.bits for code in codes], -1) + math.log2(len(codes))
+    if not coded:
+        return None
+    bits = torch.stack([one.code.bits for one in coded], -1) + math.log2(len(coded))
     best = bits.argmin(-1, keepdim=True)
-    eta = torch.stack([code.eta for code in codes], -1)
+    eta = torch.stack([one.code.eta for one in coded], -1)
     parameters = {
-        name: torch.tensor([options[name] for options in named], device=bits.device)[best[..., 0]]
-        for name in named[0]
+        name: torch.tensor([one.parameters[name] for one in coded], device=bits.device)[
+            best[..., 0]
+        ]
+        for name in coded[0].parameters
     }
     return Described(bits.gather(-1, best)[..., 0], eta.gather(-1, best)[..., 0], parameters)

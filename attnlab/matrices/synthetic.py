@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.matrices.labels import FAMILIES
+from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.padding import without_padding
 from attnlab.matrices.random_search import block_starts
 from attnlab.matrices.supports import band_support, block_columns

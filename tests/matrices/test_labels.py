@@ -6,8 +6,9 @@ import torch
 from scipy.optimize import minimize_scalar
 
 from attnlab.errors import InputError
+from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.code_lengths import Rows, log2_choose, shortest_code
-from attnlab.matrices.labels import FAMILIES, label_heads
+from attnlab.matrices.labels import label_heads
 from attnlab.matrices.synthetic import draw_corpus
 
 
@@ -62,9 +63,9 @@ def test_log2_choose() -> None:
             assert found == pytest.approx(math.log2(math.comb(n, k)), abs=1e-9)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_bits_of_every_family(causal: bool) -> None:
-    H = attention(2, 5, 5)
+@pytest.mark.parametrize(("causal", "columns"), [(False, 5), (True, 5), (False, 7), (False, 3)])
+def test_bits_of_every_family(causal: bool, columns: int) -> None:
+    H = attention(2, 5, columns)
     if causal:
         H = H.tril()
         H = H / H.sum(-1, keepdim=True)
@@ -77,7 +78,7 @@ def test_bits_of_every_family(causal: bool) -> None:
         return shortest(rows, supports, keys).fun + names
 
     def band(left: int, right: int):
-        return lambda i: [j for j in range(5) if -left <= j - i <= right]
+        return lambda i: [j for j in range(columns) if -left <= j - i <= right]
 
     right = 0 if causal else 2
     offsets, sides = (
@@ -85,11 +86,12 @@ def test_bits_of_every_family(causal: bool) -> None:
         [(a, b) for a in range(3) for b in range(right + 1) if a + b],
     )
     expected = {
-        "diffuse": sum(math.log2(k) for k in keys) if keys else 10 * math.log2(5),
+        "diffuse": sum(math.log2(k) for k in keys) if keys else 10 * math.log2(columns),
         "diagonal": min(cost(band(-d, d), math.log2(len(offsets))) for d in offsets),
         "band": min(cost(band(a, b), math.log2(len(sides))) for a, b in sides),
-        "sink": min(cost(lambda i, t=t: [t] if not causal or t <= i else [], 1.0) for t in (0, 4)),
-    }
+        "sink": min(cost(lambda i, t=t: [t] if not causal or t <= i else [], 1.0)
+                    for t in (0, columns - 1)),
+    }  # fmt: skip
     for family, bits in expected.items():
         assert float(found.bits[FAMILIES.index(family)]) == pytest.approx(bits, abs=1e-5), family
     best = expected["diffuse"]

@@ -1,0 +1,146 @@
+"""The supports that each family offers a row, and what each of them captures (math.md section 5)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attnlab.matrices.blocks import block_gains, place_blocks
+from attnlab.matrices.code_lengths import log2_choose
+from attnlab.matrices.columns import real_columns
+from attnlab.matrices.offsets import band_entries, real_band
+from attnlab.matrices.supports import block_columns, sides
+
+FAMILIES = ("diffuse", "diagonal", "band", "rare_columns", "sink")
+
+
+@dataclass(frozen=True)
+class Search:
+    """How far the supports reach that are tried.
+
+    Attributes:
+        window: the largest offset, band side and rows of a block.
+        num_pos: the largest number of blocks in a sentence.
+        sink_positions: how many positions from either end can be a sink.
+        causal: rows see the keys up to their own position only.
+    """
+
+    window: int = 5
+    num_pos: int = 2
+    sink_positions: int = 2
+    causal: bool = False
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One support of every row, and the mass on it.
+
+    Attributes:
+        family: one of `FAMILIES`.
+        parameters: which member of the family it is.
+        captured: mass of each row on its support.
+        support: number of keys in each row's support; 0 where it has none.
+        naming_bits: what names the places in each sentence; None where nothing moves.
+    """
+
+    family: str
+    parameters: dict[str, int]
+    captured: Float[Tensor, "*batch sentence query"]
+    support: Int[Tensor, "*#batch sentence query"]
+    naming_bits: Float[Tensor, "*batch sentence"] | None = None
+
+
+def candidates(
+    H: Float[Tensor, "*batch sentence query key"],
+    sizes: Int[Tensor, "*batch sentence 2"],
+    search: Search,
+) -> Iterator[Candidate]:
+    """Every member of every family, in the order of `FAMILIES`, one at a time.
+
+    Args:
+        H: matrices with zeros in the padding.
+        sizes: real queries and keys of each matrix, `[*batch sentence 2]`.
+        search: which members are tried.
+    """
+    nothing = torch.zeros_like(H[..., 0])
+    yield Candidate("diffuse", {}, nothing, nothing.long())
+    yield from _near_the_diagonal(H, sizes, search)
+    yield from _rare_columns(H, sizes, search)
+    yield from _sinks(H, sizes, search)
+
+
+def _near_the_diagonal(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+    """Diagonals, then bands."""
+    reach = sides(search.window, causal=search.causal)
+    entries = band_entries(H, reach)
+    inside = real_band(H, reach, sizes)
+    for index, offset in enumerate(range(-reach[0], reach[1] + 1)):
+        column = (..., index)
+        yield Candidate("diagonal", {"offset": offset}, entries[column], inside[column].long())
+    for left in range(reach[0] + 1):
+        for right in range(reach[1] + 1):
+            if left + right == 0:  # a diagonal
+                continue
+            part = (..., slice(reach[0] - left, reach[0] + right + 1))
+            parameters = {"left": left, "right": right}
+            yield Candidate("band", parameters, entries[part].sum(-1), inside[part].sum(-1))
+
+
+def _rare_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+    for block_rows in range(2, min(search.window, H.shape[-2]) + 1):
+        anchors = 1 if search.causal else block_rows
+        gains = block_gains(H, [block_rows], anchors=anchors, sizes=sizes)
+        # The count of blocks is part of the code, so as many as asked for are placed where they fit.
+        forced = [
+            type(gain)(gain.height, gain.gain + _more_than_any_gain(H), gain.column)
+            for gain in gains
+        ]
+        for count in range(1, search.num_pos + 1):
+            placed = place_blocks(forced, count)
+            column = block_columns(placed.start, placed.rows, placed.column, H.shape[-2])
+            captured, real = _on_column(H, column, sizes, search)
+            bits = _naming_bits(placed.used.sum(-1), sizes[..., 0], block_rows, anchors)
+            parameters = {"block_rows": block_rows, "num_pos": count}
+            yield Candidate("rare_columns", parameters, captured, real, bits)
+
+
+def _more_than_any_gain(H: Tensor) -> float:
+    return float(H.sum((-2, -1)).max()) * 2 + 1
+
+
+def _naming_bits(blocks: Tensor, rows: Tensor, block_rows: int, anchors: int) -> Tensor:
+    """log2 C(n - k (w - 1), k) + k log2 w of each sentence; a sentence lower than w has w = n."""
+    height = rows.clamp(max=block_rows, min=1)
+    k = blocks.double()
+    places = log2_choose(rows - k * (height - 1), k)
+    return places + k * height.clamp(max=anchors).double().log2()
+
+
+def _sinks(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+    for from_end in (0, 1):
+        for position in range(search.sink_positions):
+            key = sizes[..., 1] - 1 - position if from_end else sizes[..., 1] * 0 + position
+            column = key[..., None].expand(H.shape[:-1])
+            parameters = {"position": position, "from_end": from_end}
+            yield Candidate("sink", parameters, *_on_column(H, column, sizes, search))
+
+
+def _on_column(
+    H: Tensor, column: Tensor, sizes: Tensor, search: Search
+) -> tuple[Tensor, Int[Tensor, "*batch query"]]:
+    """Each row's weight on one key, and 1 where that key is real and visible."""
+    real = real_columns(column, H, sizes, causal=search.causal)
+    place = column.clamp(0, H.shape[-1] - 1)[..., None]
+    return H.gather(-1, place)[..., 0] * real, real.long()
+
+
+def keys_of_rows(
+    H: Float[Tensor, "*batch query key"], sizes: Int[Tensor, "*batch 2"], *, causal: bool
+) -> Int[Tensor, "*batch query"]:
+    """How many keys each row may look at, at least 1."""
+    keys = sizes[..., 1:].expand(H.shape[:-1]).clamp(min=1)
+    if causal:
+        keys = keys.minimum(torch.arange(1, H.shape[-2] + 1, device=H.device))
+    return keys

@@ -1,0 +1,147 @@
+"""The structural label of a corpus that is streamed: sums from which the same code lengths follow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.errors import InputError
+from attnlab.matrices.candidates import Candidate, Search, candidates, keys_of_rows
+from attnlab.matrices.code_lengths import CodeLength, Rows, shortest_code
+from attnlab.matrices.labels import CodedCandidate, Labels, labels_of_codes
+from attnlab.matrices.padding import without_padding
+
+# A group is (candidate, keys in the support, keys of the row) in one number.
+_MOST_SUPPORT, _MOST_KEYS = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class LabelSums:
+    """Mass by candidate and kind of row, which add up over sentences with `+`.
+
+    Under one candidate, rows with equally many keys in their support, and equally many in all, cost
+    the same for each unit of mass. So the masses of all such rows, on and off the support, give the
+    bits of every one of them, whatever the noise, and no row need be kept::
+
+        bits(eta) = - sum over groups (m, n) of C_mn log2((1 - eta) / m + eta / n)
+                                              + (R_mn - C_mn) log2(eta / n)
+
+    Memory depends on the lengths that occur, not on the number of sentences.
+
+    Attributes:
+        search: which candidates there are.
+        members: family and parameters of each candidate.
+        groups: candidate, keys in the support and keys of the row as one number, rising.
+        captured: C, mass on the support.
+        total: R, mass of the rows.
+        naming_bits: what names the places, by candidate.
+        rows: how many rows.
+        sentences: how many sentences.
+        longest: rows of the longest sentence.
+    """
+
+    search: Search
+    members: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+    groups: Int[Tensor, " group"]
+    captured: Float[Tensor, "head group"]
+    total: Float[Tensor, "head group"]
+    naming_bits: Float[Tensor, "head candidate"]
+    rows: int
+    sentences: int
+    longest: int
+
+    def __add__(self, other: "LabelSums") -> "LabelSums":
+        if (self.search, self.members) != (other.search, other.members):
+            msg = "Label sums over different candidates do not add up."
+            raise InputError(msg)
+        groups, place = torch.cat([self.groups, other.groups]).unique(return_inverse=True)
+
+        def added(mine: Tensor, theirs: Tensor) -> Tensor:
+            both = torch.cat([mine, theirs], -1)
+            return both.new_zeros(len(both), len(groups)).index_add_(-1, place, both)
+
+        return LabelSums(
+            self.search,
+            self.members,
+            groups,
+            added(self.captured, other.captured),
+            added(self.total, other.total),
+            self.naming_bits + other.naming_bits,
+            self.rows + other.rows,
+            self.sentences + other.sentences,
+            max(self.longest, other.longest),
+        )
+
+    def labels(self) -> Labels:
+        """What `label_heads` finds on all the sentences at once."""
+        coded = []
+        of_candidate = self.groups // (_MOST_SUPPORT * _MOST_KEYS)
+        for number, (family, named) in enumerate(self.members):
+            parameters = dict(named)
+            if parameters.get("block_rows", 0) > self.longest:
+                continue
+            mine = of_candidate == number
+            keys = self.groups[mine] % _MOST_KEYS
+            support = self.groups[mine] // _MOST_KEYS % _MOST_SUPPORT
+            code = shortest_code(
+                Rows(self.total[:, mine], keys.double()), self.captured[:, mine], support
+            )
+            code = CodeLength(code.bits + self.naming_bits[:, number], code.eta)
+            coded.append(CodedCandidate(family, parameters, code))
+        return labels_of_codes(coded, torch.tensor(self.rows))
+
+
+def sum_labels(
+    H: Float[Tensor, "sentence head query key"],
+    sizes: Int[Tensor, "sentence 1 2"],
+    search: Search,
+) -> LabelSums:
+    """The sums of a batch of sentences, in float64 on the CPU.
+
+    Args:
+        H: all heads of one layer.
+        sizes: real queries and keys of each sentence.
+        search: which candidates are tried.
+    """
+    heads, longest = H.shape[1], int(sizes[..., 0].max())
+    H = without_padding(H, sizes).double().movedim(1, 0)
+    # Every batch offers the same candidates, a short one too.
+    room = [max(search.window - length, 0) for length in H.shape[-2:]]
+    H = F.pad(H, (0, room[1], 0, room[0]))
+    sizes = sizes[None, :, 0].expand(*H.shape[:-2], 2)
+    found = list(candidates(H, sizes, search))
+    keys = keys_of_rows(H, sizes, causal=search.causal)
+    groups = torch.stack([_groups(n, one, keys) for n, one in enumerate(found)], 1).flatten(1)
+    masses = [one.captured * (one.support > 0) for one in found]
+    captured = torch.stack(masses, 1).flatten(1)
+    total = H.sum(-1)[:, None].expand(-1, len(found), -1, -1).flatten(1)
+    names, place = groups.unique(return_inverse=True)
+
+    def added(values: Tensor) -> Tensor:
+        return values.new_zeros(heads, len(names)).scatter_add_(1, place, values).cpu()
+
+    return LabelSums(
+        search,
+        tuple((one.family, tuple(one.parameters.items())) for one in found),
+        names.cpu(),
+        added(captured),
+        added(total),
+        _naming_bits(found, H),
+        int(sizes[0, :, 0].sum()),
+        H.shape[1],
+        longest,
+    )
+
+
+def _groups(number: int, found: Candidate, keys: Tensor) -> Int[Tensor, "head row"]:
+    support = found.support.expand_as(found.captured).long()
+    return ((number * _MOST_SUPPORT + support) * _MOST_KEYS + keys).flatten(1)
+
+
+def _naming_bits(found: Sequence[Candidate], H: Tensor) -> Float[Tensor, "head candidate"]:
+    nothing = H.new_zeros(H.shape[:2])
+    bits = [nothing if one.naming_bits is None else one.naming_bits for one in found]
+    return torch.stack(bits, -1).sum(1).cpu()
