@@ -128,7 +128,7 @@ class Labeller:
             relations = compare_relations(relations, mixed.relations(), untrained.relations())
             first = [*HEAD, "relation", "direction"]
             relations = relations[[*first, *(n for n in relations if n not in first)]]
-        controls = _with_relations(_controls(tables), relations)
+        controls = _controls(tables, relations)
         return Labelling(
             labels=_labels(tables["model"], controls),
             controls=controls,
@@ -183,37 +183,12 @@ def _type_counts(ids: Sequence[Sequence[int]], types: int) -> Int[Tensor, " type
     return torch.bincount(every, minlength=types)
 
 
-def _controls(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def _controls(tables: dict[str, pd.DataFrame], relations: pd.DataFrame) -> pd.DataFrame:
     """Verdicts beside those of the controls, with intervals, denominators and reasons."""
     keys = [*HEAD, "label"]
     evidence = tables["model"][[*keys, "low", "high", "control", "denominator", "reason"]]
-    compared = compare_controls(tables)
+    compared = compare_controls(tables, relations)
     return compared.merge(evidence, on=keys, how="left", validate="one_to_one")
-
-
-def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
-    """Labels that rest on a relation held against the same relation of the controls.
-
-    A control picks a relation of its own, which says little about this one.
-    """
-    if relations.empty:
-        return controls
-    names = {
-        "untrained_accuracy": "untrained_value",
-        "shuffled_accuracy": "shuffled_value",
-        "stands": "stands",
-    }
-    known = relations.assign(detail=relations["relation"] + " " + relations["direction"])
-    known = known.set_index([*HEAD, "detail"])[list(names)].rename(columns=names)
-    index = pd.MultiIndex.from_frame(controls[[*HEAD, "detail"]])
-    resting = index.isin(known.index)
-    found = known.reindex(index[resting])
-    result = controls.copy()
-    for name in ("untrained_value", "shuffled_value"):
-        result.loc[resting, name] = found[name].to_numpy()
-    stands = found["stands"].to_numpy(dtype=bool) & result.loc[resting, "holds"].to_numpy()
-    result.loc[resting, "stands"] = stands
-    return result
 
 
 def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:

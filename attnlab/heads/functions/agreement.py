@@ -4,7 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
+from attnlab.heads.functions.verdict import UNKNOWN
+
+ALL_SITES = "all"
 # The family of matrices (thesis, section 3.1) that each function should leave behind.
 STRUCTURE_OF_FUNCTION = {
     "positional": "diagonal",
@@ -68,7 +72,9 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> Agreement:
     if expected == 1:
         nothing = float("nan")
         return Agreement(nothing, nothing, nothing, observed, expected, len(first))
-    found = cohens_kappa(table)
+    # A table with a single row or column that fits has no spread; kappa itself is still defined.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = cohens_kappa(table)
     return Agreement(
         float(found.kappa),
         float(found.kappa_low),
@@ -85,3 +91,35 @@ def agreement_with_structure(functions: Sequence[str], structures: Sequence[str]
     Functions that leave no shape (`unknown`) agree with no family and count against agreement.
     """
     return cohen_kappa([STRUCTURE_OF_FUNCTION.get(name, name) for name in functions], structures)
+
+
+def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
+    """Kappa in all heads, and by site where there are several: one row each.
+
+    Columns `site, heads, labelled_heads, observed_fraction, expected_fraction, kappa, low, high`.
+    A head of several functions is compared by the first of them, in the order of `LABELS`: one
+    label a head on either side. `labelled_heads` says how many do anything that has a name; the
+    others are `unknown` and agree with no family.
+
+    Args:
+        labels: one row a head, with `site`, `label` and `structure`.
+    """
+    parts = [(ALL_SITES, labels)]
+    if labels["site"].nunique() > 1:
+        parts += [(str(site), rows) for site, rows in labels.groupby("site", sort=False)]
+    rows = []
+    for site, heads in parts:
+        found = agreement_with_structure(list(heads["label"]), list(heads["structure"]))
+        rows.append(
+            {
+                "site": site,
+                "heads": found.heads,
+                "labelled_heads": int((heads["label"] != UNKNOWN).sum()),
+                "observed_fraction": found.observed,
+                "expected_fraction": found.expected,
+                "kappa": found.kappa,
+                "low": found.low,
+                "high": found.high,
+            }
+        )
+    return pd.DataFrame(rows)

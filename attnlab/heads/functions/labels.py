@@ -28,7 +28,9 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*HEAD, "labels", "label"])
 
 
-def compare_controls(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def compare_controls(
+    tables: dict[str, pd.DataFrame], relations: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """Every verdict of the model beside those of its controls, one row a head and label.
 
     For each control NAME the columns `NAME_value` and `NAME_holds` say what the same head got
@@ -36,8 +38,12 @@ def compare_controls(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     shuffled sentences a label may stay (one back is one back whatever stands there): what changes
     shows what the head goes by.
 
+    A label that rests on a relation is held against the same relation of the controls, since a
+    control picks one of its own, which says little about this one; it stands when the relation does.
+
     Args:
         tables: verdicts by name, `model` and `untrained` among them, all with `site` and `layer`.
+        relations: from `compare_relations`, where there are gold links; with `shuffled` in `tables`.
     """
     keys = [*HEAD, "label"]
     result = tables["model"][[*keys, "detail", "statistic", "value", "threshold", "holds"]]
@@ -46,7 +52,30 @@ def compare_controls(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
             other = table[[*keys, "value", "holds"]]
             renamed = other.rename(columns={"value": f"{name}_value", "holds": f"{name}_holds"})
             result = result.merge(renamed, on=keys, how="left", validate="one_to_one")
-    return result.assign(stands=result.holds & ~result.untrained_holds)
+    result = result.assign(stands=result.holds & ~result.untrained_holds)
+    if relations is None or relations.empty:
+        return result
+    return _with_relations(result, relations)
+
+
+def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
+    """The controls' figures of the relation that each label rests on, in place of their own."""
+    names = {
+        "untrained_accuracy": "untrained_value",
+        "shuffled_accuracy": "shuffled_value",
+        "stands": "stands",
+    }
+    known = relations.assign(detail=relations["relation"] + " " + relations["direction"])
+    known = known.set_index([*HEAD, "detail"])[list(names)].rename(columns=names)
+    index = pd.MultiIndex.from_frame(controls[[*HEAD, "detail"]])
+    resting = index.isin(known.index)
+    found = known.reindex(index[resting])
+    result = controls.copy()
+    for name in ("untrained_value", "shuffled_value"):
+        result.loc[resting, name] = found[name].to_numpy()
+    stands = found["stands"].to_numpy(dtype=bool) & result.loc[resting, "holds"].to_numpy()
+    result.loc[resting, "stands"] = stands
+    return result
 
 
 def compare_relations(

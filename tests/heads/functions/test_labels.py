@@ -9,6 +9,7 @@ from heads.planting import at_offset, attend, make_batch, random_attention
 
 from attnlab.heads.functions.agreement import (
     STRUCTURE_OF_FUNCTION,
+    agreement_table,
     agreement_with_structure,
     cohen_kappa,
 )
@@ -16,7 +17,7 @@ from attnlab.heads.functions.counting import Facts, SelfCounts, count_functions,
 from attnlab.heads.functions.labels import compare_controls, compare_relations, label_table
 from attnlab.heads.functions.rare import rare_places
 from attnlab.heads.functions.verdict import LABELS
-from attnlab.matrices.labels import FAMILIES
+from attnlab.matrices.candidates import FAMILIES
 
 
 def judged(weights, batch, ranks) -> pd.DataFrame:
@@ -91,6 +92,32 @@ def test_relation_that_the_words_alone_explain_does_not_stand() -> None:
     assert compared.stands.tolist() == [True, False, False, False, False]
 
 
+def test_label_is_held_against_the_relation_it_rests_on() -> None:
+    def verdicts(details: list[str], values: list[float], holds: list[bool]) -> pd.DataFrame:
+        rows = [("encoder", 2, head, "syntactic") for head in range(len(details))]
+        table = pd.DataFrame(rows, columns=["site", "layer", "head", "label"])
+        return table.assign(detail=details, statistic="", value=values, threshold=0.4, holds=holds)
+
+    obj, det = "obj dependent>head", "det dependent>head"
+    # The controls' best relation is another one; head 2 rests on no relation that was counted.
+    tables = {
+        "model": verdicts([obj, obj, det, obj], [0.7, 0.7, 0.6, 0.4], [True, True, True, False]),
+        "untrained": verdicts([det] * 4, [0.9] * 4, [True, True, False, False]),
+        "shuffled": verdicts([det] * 4, [0.8] * 4, [True] * 4),
+    }
+    relations = relations_of([0.7, 0.7, 0.2, 0.4], [True, True, False, False]).assign(
+        untrained_accuracy=[0.1, 0.2, 0.3, 0.4],
+        shuffled_accuracy=[0.5, 0.6, 0.7, 0.8],
+        stands=[True, False, False, True],
+    )
+    compared = compare_controls(tables, relations)
+    assert compared.untrained_value.tolist() == [0.1, 0.2, 0.9, 0.4]
+    assert compared.shuffled_value.tolist() == [0.5, 0.6, 0.8, 0.8]
+    assert compared.stands.tolist() == [True, False, True, False], "the last does not hold"
+    plain = compare_controls(tables)
+    assert plain.stands.tolist() == [False, False, True, False]
+
+
 def test_counts_of_a_layer_add_up_with_and_without_links() -> None:
     batch = make_batch()
     facts = Facts(
@@ -142,3 +169,34 @@ def test_functions_are_compared_by_the_shape_they_leave() -> None:
 def test_every_label_leaves_a_family_of_matrices() -> None:
     assert set(STRUCTURE_OF_FUNCTION) == set(LABELS)
     assert set(STRUCTURE_OF_FUNCTION.values()) == set(FAMILIES)
+
+
+def test_agreement_in_all_and_by_site() -> None:
+    labels = pd.DataFrame(
+        [
+            ("encoder", "positional", "diagonal"),
+            ("encoder", "unknown", "band"),
+            ("encoder", "sink", "sink"),
+            ("cross", "unknown", "diffuse"),
+            ("cross", "broad", "diffuse"),
+        ],
+        columns=["site", "label", "structure"],
+    )
+    found = agreement_table(labels).set_index("site")
+    assert found.index.tolist() == ["all", "encoder", "cross"]
+    assert found.heads.tolist() == [5, 3, 2]
+    assert found.labelled_heads.tolist() == [3, 2, 1]
+    assert found.observed_fraction.tolist() == pytest.approx([3 / 5, 2 / 3, 1 / 2])
+    # all: chance agrees on diagonal 1/25, sink 1/25, diffuse 2/25
+    assert found.loc["all", "kappa"] == pytest.approx((3 / 5 - 4 / 25) / (1 - 4 / 25))
+    assert agreement_table(labels[:3]).site.tolist() == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("functions", "structures", "kappa"),
+    [(["unknown"], ["band"], 0), (["sink"] * 3, ["sink"] * 3, math.nan)],
+)
+def test_agreement_of_heads_that_are_all_alike(functions, structures, kappa) -> None:
+    assert agreement_with_structure(functions, structures).kappa == pytest.approx(
+        kappa, nan_ok=True
+    )
