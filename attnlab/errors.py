@@ -14,3 +14,7 @@ class InputError(AttnlabError):
     """An option, a file or a text that was handed in cannot be used."""
 
     exit_status = 2
+
+
+class ToldElsewhereError(AttnlabError):
+    """What the first of several processes tells the user; the command line prints nothing more."""

@@ -1,19 +1,12 @@
 """`attnlab analyze`: what the heads of a model do, as tables, figures and a page."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from attnlab.cli.head_table import head_table
 from attnlab.cli.progress import progress_bars
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from attnlab.studies.analysis import Analysis
-
-_SUMMARY = ("entropy_nats", "confidence", "mean_offset", "mass_on_special", "mass_on_punctuation")
-_MOST_ROWS = 48
 
 
 def analyze(
@@ -62,6 +55,10 @@ def analyze(
             help="Say what each head does, beside an untrained model and shuffled words.",
         ),
     ] = False,
+    structure_sentences: Annotated[
+        int,
+        typer.Option(help="With labels: how many sentences decide a head's structure; 0 for none."),
+    ] = 100,
     sites: Annotated[
         str | None,
         typer.Option(
@@ -98,12 +95,12 @@ def analyze(
     """Look at every attention head: statistics, distance from bands, heat maps, one report page.
 
     Writes heads.csv, head_distances.csv, fits.csv, matrices.safetensors, figures/ and report.html;
-    with labels also labels.csv, relations.csv and controls.csv.
+    with labels also labels.csv, relations.csv, controls.csv, structure.csv and agreement.csv.
     """
     from rich.console import Console
 
     from attnlab.reporting.analysis_folder import refuse_finished, write_analysis
-    from attnlab.reporting.label_section import count_labels
+    from attnlab.reporting.label_section import STANDING, describe_agreement, describe_labels
     from attnlab.studies.analysis import analyze as analyze_source
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
@@ -120,6 +117,7 @@ def analyze(
             pair=pair,
             treebank=treebank,
             labels=labels,
+            structure_sentences=structure_sentences,
             sites=parse_sites(sites),
             array=array,
             normalize=normalize,
@@ -130,36 +128,11 @@ def analyze(
             progress=tell,
         )
         page = write_analysis(analysis, folder, title=f"Attention heads of {source}", progress=tell)
-    console.print(_summary(analysis))
+    console.print(head_table(analysis))
     if analysis.labelling is not None:
-        console.print(f"Labels: {count_labels(analysis.labelling.labels)}.")
+        console.print(f"{describe_labels(analysis.labelling.labels)}\n{STANDING}")
+        if not analysis.labelling.agreement.empty:
+            console.print(describe_agreement(analysis.labelling.agreement))
     for warning in analysis.warnings:
         console.print(f"[yellow]Note:[/yellow] {warning}")
     console.print(f"Report: {page}", soft_wrap=True)
-
-
-def _summary(analysis: "Analysis") -> "Table":
-    """A table for the terminal; a model of many heads shows the first ones only."""
-    from rich.table import Table
-
-    from attnlab.reporting.columns import column
-
-    heads = analysis.heads
-    more = len(heads) - _MOST_ROWS
-    table = Table(caption=f"and {more} more heads in heads.csv" if more > 0 else None)
-    table.add_column("head", no_wrap=True)
-    labels: dict[tuple[str, int, int], str] = {}
-    if analysis.labelling is not None:
-        table.add_column("label", no_wrap=True)
-        found = analysis.labelling.labels
-        keys = zip(found["site"], found["layer"], found["head"], strict=True)
-        labels = dict(zip(keys, found["labels"], strict=True))
-    shown = [name for name in _SUMMARY if heads[name].notna().any()]
-    for name in shown:
-        table.add_column(column(name).heading, justify="right")
-    for row in heads.head(_MOST_ROWS).to_dict("records"):
-        cells = ["" if row[name] != row[name] else f"{row[name]:.2f}" for name in shown]
-        head = (row["site"], row["layer"], row["head"])
-        label = [labels[head]] if labels else []
-        table.add_row(".".join(map(str, head)), *label, *cells)
-    return table

@@ -15,7 +15,7 @@ from attnlab.cli.demo import demo
 from attnlab.cli.mechanisms import mechanisms
 from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
-from attnlab.errors import AttnlabError
+from attnlab.errors import AttnlabError, ToldElsewhereError
 
 app = typer.Typer(
     name="attnlab",
@@ -71,7 +71,8 @@ def main() -> None:
     except AttnlabError as error:
         if debug:
             traceback.print_exc()
-        typer.echo(f"Error: {error}", err=True)
+        if not isinstance(error, ToldElsewhereError):
+            typer.echo(f"Error: {error}", err=True)
         sys.exit(error.exit_status)
     except KeyboardInterrupt:
         typer.echo(

@@ -1,7 +1,7 @@
 """Whole matrices of a few sentences, within a limit of bytes, and their file."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.files import write_tensors
+from attnlab.heads.parcels import Plain
 from attnlab.heads.taps import Site, place_of
 from attnlab.heads.weights import LayerWeights
 
@@ -104,6 +105,17 @@ class MatrixKeeper:
                 layer.vocabularies[0].tokens(queries),
                 layer.vocabularies[1].tokens(keys),
             )
+
+    def state(self) -> Plain:
+        """What other processes need to know of this one."""
+        return self._matrices, self._tokens
+
+    def absorb(self, states: Sequence[Plain]) -> None:
+        """Holds what all processes have kept, this one's own `state` among them."""
+        self._matrices, self._tokens = {}, {}
+        for matrices, tokens in states:
+            self._matrices |= matrices
+            self._tokens |= tokens
 
     def kept(self) -> KeptMatrices:
         """The first sentences in order, as many as fit the limit."""

@@ -1,7 +1,7 @@
 """What is counted of every head: sums that add up over batches, shares and processes."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 import torch
@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.errors import InputError
+from attnlab.heads.parcels import Plain
 from attnlab.heads.taps import Site, place_of
 from attnlab.heads.weights import LayerWeights
 
@@ -48,6 +49,17 @@ class HeadStatistics:
         for key, sums in other.layers.items():
             merged._add(key, sums)
         return merged
+
+    def state(self) -> Plain:
+        """What other processes need to know of this one."""
+        return self.layers
+
+    def absorb(self, states: Sequence[Plain]) -> None:
+        """Holds what all processes have counted, this one's own `state` among them."""
+        self.layers = {}
+        for layers in states:
+            for key, sums in layers.items():
+                self._add(key, sums)
 
     def heads(self) -> pd.DataFrame:
         """One row a head, columns as in `attnlab.reporting.columns`; missing where nothing counted."""

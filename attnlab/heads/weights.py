@@ -63,6 +63,12 @@ class LayerWeights:
         return pairs & (self.offsets <= 0) if self.causal else pairs
 
     @cached_property
+    def sizes(self) -> Int[Tensor, "batch 1 2"]:
+        """Real queries and keys of every sentence of the batch, for all heads."""
+        sides = [self.queries.real.sum(-1), self.keys.real.sum(-1)]
+        return torch.stack(sides, -1)[:, None].to(self.exact.device)
+
+    @cached_property
     def wide(self) -> Float[Tensor, "batch head query key"]:
         """The weights as they are, half precision in float32."""
         kept = self.weights.dtype in {torch.float32, torch.float64}

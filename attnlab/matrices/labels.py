@@ -110,8 +110,8 @@ def _coded(found: Candidate, rows: Rows) -> CodedCandidate:
 
 def labels_of_codes(coded: Sequence[CodedCandidate], rows: Int[Tensor, "*#batch"]) -> Labels:
     """The labels of heads from what each costs under every candidate, and from its number of rows."""
-    found = [_shortest([one for one in coded if one.family == name]) for name in FAMILIES]
-    found = [_never(coded[0].code) if family is None else family for family in found]
+    none = _never(coded[0].code)
+    found = [_shortest([one for one in coded if one.family == name], none) for name in FAMILIES]
     bits = torch.stack([family.bits for family in found], -1)
     order = bits.argsort(-1)
     least = bits.sort(-1).values
@@ -131,10 +131,10 @@ def _never(other: CodeLength) -> Described:
     return Described(torch.full_like(other.bits, math.inf), torch.ones_like(other.bits))
 
 
-def _shortest(coded: Sequence[CodedCandidate]) -> Described | None:
+def _shortest(coded: Sequence[CodedCandidate], none: Described) -> Described:
     """The best of several codes of each head; saying which one it is costs log2 of their number."""
     if not coded:
-        return None
+        return none
     bits = torch.stack([one.code.bits for one in coded], -1) + math.log2(len(coded))
     best = bits.argmin(-1, keepdim=True)
     eta = torch.stack([one.code.eta for one in coded], -1)

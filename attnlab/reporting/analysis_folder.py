@@ -22,6 +22,8 @@ _TABLES = (
     "labels.csv",
     "relations.csv",
     "controls.csv",
+    "structure.csv",
+    "agreement.csv",
 )
 _WRITTEN = (FINISHED, *_TABLES, "matrices.safetensors", "figures")
 _FIGURES = ("mass_by_offset", "distance_by_window", "heads_sentence*")
@@ -77,8 +79,8 @@ def write_analysis(
     """Writes tables, matrices, figures and the page into `folder`; returns the path of the page.
 
     The files are `heads.csv`, `head_distances.csv`, `fits.csv`, `matrices.safetensors`, `figures/`
-    and, last, `report.html`; where heads were labelled also `labels.csv`, `relations.csv` and
-    `controls.csv`.
+    and, last, `report.html`; where heads were labelled also `labels.csv`, `relations.csv`,
+    `controls.csv`, `structure.csv` and `agreement.csv`.
 
     An older analysis in the folder is replaced: its page goes first, so that a folder with a page
     is always one whole analysis. Of `figures/` only the figures of that analysis are deleted.
@@ -122,7 +124,7 @@ def _holds_analysis(folder: Path) -> bool:
 def _write_labels(analysis: Analysis, folder: Path) -> None:
     """Tables of labels; one that there is not now is not left from an older analysis either."""
     found = analysis.labelling
-    for name in ("labels", "relations", "controls"):
+    for name in ("labels", "relations", "controls", "structure", "agreement"):
         table = None if found is None else getattr(found, name)
         if table is None or table.empty:
             (folder / f"{name}.csv").unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """What every column of a table means, in plain words: the one place that says so."""
 
+import math
 from dataclasses import dataclass
 
 OFFSET_PREFIX = "mass_at_offset_"
@@ -102,6 +103,30 @@ _COLUMNS = {
     "standing": Column(
         "standing", "Those of its labels that stand against the controls, or unknown."
     ),
+    "structure": Column(
+        "structure",
+        "The family of matrices that describes the head's matrices, special tokens among them, in "
+        "the fewest bits; says what they look like, not what for.",
+    ),
+    "structure_margin_bits_per_row": Column(
+        "margin (bits a row)", "How many bits a row more the next family costs.", 2
+    ),
+    "heads": Column("heads", "How many heads were compared."),
+    "labelled_heads": Column(
+        "with a label", "How many of them carry a label; the others agree with no family."
+    ),
+    "observed_fraction": Column(
+        "agree", "Share of heads whose structure is the one that their label should leave.", 2
+    ),
+    "expected_fraction": Column(
+        "agree by chance", "What that share would be if label and structure had no connection.", 2
+    ),
+    "kappa": Column(
+        "kappa",
+        "Cohen's kappa, agreement beyond chance: 1 for full agreement, 0 for what chance gives; "
+        "missing where all heads are alike.",
+        2,
+    ),
     "label": Column("label", "What the head does by the rule of that label."),
     "detail": Column(
         "detail", "What was picked on the other half of the sentences: offset, relation, token."
@@ -141,6 +166,18 @@ _COLUMNS = {
     ),
     "links": Column("pairs", "How many pairs of words were counted."),
 }
+
+
+def rounded(value: float, digits: int, *, signed: bool = False) -> str:
+    """A number as tables show it; one that rounds to 0 has no sign, a missing one is empty.
+
+    >>> rounded(-0.001, 2), rounded(0.125, 2, signed=True), rounded(float("nan"), 2)
+    ('0.00', '+0.12', '')
+    """
+    if math.isnan(value):
+        return ""
+    text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
+    return text if text.strip("+-0.") else text.lstrip("+-")
 
 
 def column(name: str) -> Column:

@@ -3,12 +3,19 @@
 import pandas as pd
 
 from attnlab.heads.functions.syntactic import best_heads
+from attnlab.reporting.columns import rounded
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.page import PageTable, Section, page_table
 from attnlab.studies.labelling import Labelling
 
 _MOST_RELATIONS = 40
 _LEAST_LINKS = 100
+# What every reader of a label must know; on the terminal and on the page.
+STANDING = (
+    "A label holds by its rule; it stands when the same head of an untrained model does not carry it "
+    "too, and a relation when it is also followed more often than on shuffled words."
+)
+_BESIDE = ("structure", "structure_margin_bits_per_row")
 _EVIDENCE = [
     "head_name",
     "label",
@@ -45,7 +52,8 @@ def label_sections(labelling: Labelling | None) -> list[Section]:
     if labelling is None:
         return []
     labels = labelling.labels.assign(head_name=head_names(labelling.labels))
-    tables = [page_table(labels, ["head_name", "labels", "standing"])]
+    shown = ["head_name", "labels", "standing", *(name for name in _BESIDE if name in labels)]
+    tables = [page_table(_plain(labels), shown)]
     holding = labelling.controls[labelling.controls["holds"]]
     if len(holding):
         named = _in_words(holding).assign(head_name=head_names(holding))
@@ -54,16 +62,54 @@ def label_sections(labelling: Labelling | None) -> list[Section]:
         Section(
             "labels",
             "What each head does",
-            f"{count_labels(labelling.labels)}. A label is measured on one half of the sentences; what "
-            "was picked out of many (an offset, a relation) was picked on the other half. It stands "
-            "when the same head of an untrained model does not carry it too; a relation must also "
-            "be followed more often than on shuffled words. The second table gives the figure behind "
-            "each label, beside the same figure on shuffled words. All figures, "
-            "those of labels that do not hold too, are in controls.csv.",
+            f"{describe_labels(labelling.labels)} {STANDING} A label is measured on one half of "
+            "the sentences; what was picked out of many (an offset, a relation) was picked on the "
+            "other half. The second table gives the figure behind each label, beside the same "
+            "figure on shuffled words. All figures, those of labels that do not hold too, are in "
+            "controls.csv.",
             tuple(tables),
         )
     ]
-    return [*sections, *_relation_section(labelling.relations)]
+    return [
+        *sections,
+        *_agreement_section(labelling.agreement),
+        *_relation_section(labelling.relations),
+    ]
+
+
+def describe_labels(labels: pd.DataFrame) -> str:
+    """How many heads carry each label, and for how many it stands, as two sentences."""
+    standing = labels.assign(labels=labels["standing"])
+    return f"Labels that hold: {count_labels(labels)}. Labels that stand: {count_labels(standing)}."
+
+
+def describe_agreement(agreement: pd.DataFrame) -> str:
+    """Kappa in all heads with its interval, as a sentence."""
+    found = agreement.iloc[0]
+    heads = f"{found['labelled_heads']} of {found['heads']} heads carry a label"
+    if pd.isna(found["kappa"]):
+        return f"Function and structure: no kappa, since all heads are alike ({heads})."
+    kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "low", "high"))
+    interval = f", 95 % interval {low} to {high}" if low and high else ""
+    return f"Function and structure agree with kappa {kappa}{interval} ({heads})."
+
+
+def _agreement_section(agreement: pd.DataFrame) -> list[Section]:
+    if agreement.empty:
+        return []
+    return [
+        Section(
+            "agreement",
+            "Does what a head does show in what it looks like?",
+            f"{describe_agreement(agreement)} A positional or monotone head should leave a diagonal, "
+            "a syntactic or aligning one a band, one for rare tokens columns of them, a sink one "
+            "column, a broad one nothing. Of several labels the first counts; heads without a label "
+            "agree with no family. The structure is decided by the bits of all sampled sentences "
+            "together; what each family costs is in structure.csv. Intervals are asymptotic and "
+            "rough for few heads.",
+            (page_table(agreement, list(agreement.columns)),),
+        )
+    ]
 
 
 def count_labels(labels: pd.DataFrame) -> str:
@@ -98,6 +144,13 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
             (table,),
         )
     ]
+
+
+def _plain(labels: pd.DataFrame) -> pd.DataFrame:
+    """Names of families as words."""
+    if "structure" not in labels:
+        return labels
+    return labels.assign(structure=labels["structure"].str.replace("_", " "))
 
 
 def _in_words(table: pd.DataFrame) -> pd.DataFrame:

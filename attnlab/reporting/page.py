@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from attnlab.reporting.canvas import INK
-from attnlab.reporting.columns import Column, column
+from attnlab.reporting.columns import Column, column, rounded
 
 MOST_BYTES = 4 * 2**20
 
@@ -113,4 +113,4 @@ def _within(
 def _cell(value: Any, digits: int | None) -> str:
     if pd.isna(value):
         return ""
-    return str(value) if digits is None else f"{value:.{digits}f}"
+    return str(value) if digits is None else rounded(value, digits)

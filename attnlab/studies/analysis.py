@@ -1,7 +1,7 @@
 """What the heads of a model do on some sentences, as tables: what `attnlab analyze` computes."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +10,20 @@ import torch
 
 from attnlab.errors import InputError
 from attnlab.heads.batches import Text
-from attnlab.heads.capture import Consumer, Passage, stream
+from attnlab.heads.capture import Passage
 from attnlab.heads.keeping import KeptMatrices
+from attnlab.heads.processes import Processes
 from attnlab.heads.taps import SITES
 from attnlab.studies.labelling import Labeller, Labelling
 from attnlab.studies.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
 from attnlab.studies.measuring import measure
+from attnlab.studies.passes import Passes, Progress, SharedConsumer
 from attnlab.studies.sources import Subject, load_subject
 
-Progress = Callable[[str, int, int], None]
 SENTENCES = 200
 LABELLED_SENTENCES = 1000
 FIT_SENTENCES = 100
+STRUCTURE_SENTENCES = 100
 KEPT_MATRICES = 3
 
 
@@ -57,6 +59,7 @@ def analyze(
     pair: str | None = None,
     treebank: Path | None = None,
     labels: bool = False,
+    structure_sentences: int = STRUCTURE_SENTENCES,
     sites: Sequence[str] | None = None,
     array: str | None = None,
     normalize: str = "none",
@@ -65,6 +68,7 @@ def analyze(
     batch_size: int = 32,
     device: str | None = None,
     progress: Progress | None = None,
+    processes: Processes | None = None,
 ) -> Analysis:
     """Statistics, band distances and a few whole matrices of every head of a model or a file.
 
@@ -78,6 +82,8 @@ def analyze(
         pair: languages of `corpus`; None: those of the run, or `en-it`.
         treebank: a CoNLL-U file (.conllu or .conllu.gz) whose sentences and trees are used.
         labels: whether to say what each head does, with controls; a treebank asks for it too.
+        structure_sentences: with labels, over how many of the first sentences the family of matrices
+            is decided that each head is nearest to; 0 for none.
         sites: any of encoder, decoder, cross; None for all there are. Of a file: what it holds.
         array: which array of a file of matrices that holds several.
         normalize: `rows` divides the rows of a file's matrices by their sums.
@@ -86,12 +92,20 @@ def analyze(
         batch_size: most sentences in one forward pass.
         device: where the model runs, such as `cpu` or `cuda`; None: a GPU if there is one.
         progress: called with (what is being done, sentences done, sentences in all).
+        processes: who shares the sentences; each of them calls this alike, inside
+            `Processes.together`, and gets the whole result. None: this process alone.
 
     Raises:
         InputError: the source, the sentences or a site cannot be used.
         AttnlabError: a layer whose weights are no attention weights.
     """
-    _refuse(sites, batch_size=batch_size, keep_matrices=keep_matrices, fit_sentences=fit_sentences)
+    _refuse(
+        sites,
+        batch_size=batch_size,
+        keep_matrices=keep_matrices,
+        fit_sentences=fit_sentences,
+        structure_sentences=structure_sentences,
+    )
     labels = labels or treebank is not None
     if isinstance(source, str | Path) and is_matrix_file(source):
         _refuse_sentences(source, text=text, corpus=corpus, pair=pair, sentences=sentences)
@@ -100,7 +114,7 @@ def analyze(
             raise InputError(msg)
         matrices = load_matrix_source(Path(source), array=array, normalize=normalize, sites=sites)
         return _analyze_file(matrices, keep_matrices, fit_sentences)
-    place = _place(device)
+    place = _place(device, processes or Processes())
     count = LABELLED_SENTENCES if labels else SENTENCES
     subject = load_subject(
         source,
@@ -111,29 +125,20 @@ def analyze(
         treebank=treebank,
         gold=labels,
     )
-    model = subject.model.to(place)
-    texts, gold = subject.texts, subject.gold
-    if not model.config.is_encoder_decoder:
-        texts = tuple(t[0] if isinstance(t, tuple) else t for t in texts)
-        gold = None if gold is None else gold.without_target()
+    subject = _as_read(replace(subject, model=subject.model.to(place)))
     labeller = None
-    if gold is not None:
-        labeller = Labeller(model, subject.tokenizer, gold, subject.type_counts)
-
-    def run(what: str, consumers: Sequence[Consumer], first: int | None) -> Passage:
-        tell = None if progress is None else (lambda done, total: progress(what, done, total))
-        return stream(
-            model, subject.tokenizer, texts[:first], consumers,
-            sites=sites, batch_size=batch_size, progress=tell,
-        )  # fmt: skip
-
-    also = [] if labeller is None else [labeller.functions]
-    found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences, also=also)
-    labelling = None
-    if labeller is not None:
-        labelling = labeller.judge(
-            seed=subject.seed, sites=sites, batch_size=batch_size, progress=progress
+    if subject.gold is not None:
+        labeller = Labeller(
+            subject.model, subject.tokenizer, subject.gold, subject.type_counts, structure_sentences
         )
+    passes = Passes(subject.tokenizer, sites, batch_size, progress, processes or Processes())
+
+    def run(what: str, consumers: Sequence[SharedConsumer], first: int | None) -> Passage:
+        return passes.run(what, subject.model, subject.texts[:first], consumers)
+
+    also = [] if labeller is None else labeller.consumers
+    found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences, also=also)
+    labelling = None if labeller is None else labeller.judge(passes, seed=subject.seed)
     return Analysis(
         heads=found.heads,
         distances=found.distances,
@@ -143,6 +148,15 @@ def analyze(
         warnings=(*found.warnings, *(labelling.warnings if labelling else ())),
         labelling=labelling,
     )
+
+
+def _as_read(subject: Subject) -> Subject:
+    """A model of one stack reads the sources of pairs alone."""
+    if subject.model.config.is_encoder_decoder:
+        return subject
+    texts = tuple(text[0] if isinstance(text, tuple) else text for text in subject.texts)
+    gold = None if subject.gold is None else subject.gold.without_target()
+    return replace(subject, texts=texts, gold=gold)
 
 
 def _refuse_sentences(source: str | Path, **options: object) -> None:
@@ -156,7 +170,7 @@ def _refuse_sentences(source: str | Path, **options: object) -> None:
 
 
 def _analyze_file(matrices: MatrixSource, keep_matrices: int, fit_sentences: int) -> Analysis:
-    def run(_: str, consumers: Sequence[Consumer], first: int | None) -> Passage:
+    def run(_: str, consumers: Sequence[SharedConsumer], first: int | None) -> Passage:
         return matrices.send(consumers, first)
 
     found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences)
@@ -185,9 +199,13 @@ def _refuse(sites: Sequence[str] | None, **numbers: int) -> None:
             raise InputError(msg)
 
 
-def _place(device: str | None) -> torch.device:
-    if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def _place(device: str | None, processes: Processes) -> torch.device:
+    """Where the model runs: each process of a machine has a GPU of its own while there are enough."""
+    if device is None and not torch.cuda.is_available():
+        return torch.device("cpu")
+    if device in {None, "cuda"} and processes.count > 1:
+        return torch.device("cuda", processes.local_index % torch.cuda.device_count())
+    device = device or "cuda"
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:

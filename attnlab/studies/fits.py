@@ -1,13 +1,15 @@
 """How far each head is from a band, sentence by sentence, beside the reference points of math.md 1."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.heads.parcels import Plain
 from attnlab.heads.taps import Site, place_of
 from attnlab.heads.weights import LayerWeights
 from attnlab.matrices.distances import l1_distance
@@ -17,12 +19,6 @@ from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
 WIDEST_WINDOW = 10
 HALVES = 2
 Measured = tuple[str, int | None, str, Tensor]
-
-
-def sizes(layer: LayerWeights) -> Int[Tensor, "sentence 1 2"]:
-    """Real queries and keys of every sentence of the batch, for all heads."""
-    queries = layer.queries.real.sum(-1)
-    return torch.stack([queries, layer.keys.real.sum(-1)], -1)[:, None].to(layer.exact.device)
 
 
 @dataclass
@@ -65,7 +61,7 @@ class OffsetProfiles:
     def update(self, layer: LayerWeights) -> None:
         """Adds one layer's weights for one batch."""
         queries, keys = layer.exact.shape[-2:]
-        real = sizes(layer)
+        real = layer.sizes
         numbers = torch.tensor(layer.sentences, device=real.device)
         mass = mass_by_offset(layer.exact, real)
         entries = entries_by_offset(real.squeeze(1), queries, keys)
@@ -74,9 +70,22 @@ class OffsetProfiles:
             profile = Profile(
                 1 - queries, mass[chosen].sum(0).cpu(), entries[chosen].sum(0).double().cpu()
             )
-            key = (layer.site, layer.layer, half)
-            known = self._profiles.get(key)
-            self._profiles[key] = profile if known is None else known.plus(profile)
+            self._add((layer.site, layer.layer, half), profile)
+
+    def state(self) -> Plain:
+        """What other processes need to know of this one."""
+        return self._profiles
+
+    def absorb(self, states: Sequence[Plain]) -> None:
+        """Holds the sums of all processes, this one's own `state` among them."""
+        self._profiles.clear()
+        for profiles in states:
+            for key, profile in profiles.items():
+                self._add(key, profile)
+
+    def _add(self, key: tuple[Site, int, int], profile: Profile) -> None:
+        known = self._profiles.get(key)
+        self._profiles[key] = profile if known is None else known.plus(profile)
 
     def of_the_others(
         self, layer: LayerWeights, sentence: int
@@ -111,7 +120,7 @@ class BandFits:
         wanted = [row for row, n in enumerate(layer.sentences) if n < self.sentences]
         if not wanted:
             return
-        H, real = layer.exact[wanted], sizes(layer)[wanted]
+        H, real = layer.exact[wanted], layer.sizes[wanted]
         numbers = [layer.sentences[row] for row in wanted]
         total = H.sum((-2, -1))
         bands = mass_beyond_windows(H, WIDEST_WINDOW, real, causal=layer.causal)
@@ -129,6 +138,14 @@ class BandFits:
             measured.append(("mean_by_offset", None, "static", l1_distance(H, mean, real)))
         shape = _shape_columns(layer, numbers, real, total)
         self._tables += [_table(shape, total, row) for row in measured]
+
+    def state(self) -> Plain:
+        """What other processes need to know of this one."""
+        return [table.to_dict("list") for table in self._tables]
+
+    def absorb(self, states: Sequence[Plain]) -> None:
+        """Holds what all processes have measured, this one's own `state` among them."""
+        self._tables = [pd.DataFrame(columns) for tables in states for columns in tables]
 
     def fits(self) -> pd.DataFrame:
         """One row a head, sentence and approximation, in that order."""

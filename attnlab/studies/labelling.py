@@ -1,6 +1,6 @@
 """What each head does, with its controls: an untrained twin and shuffled words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from attnlab.heads.capture import stream
 from attnlab.heads.controls import untrained_twin
 from attnlab.heads.corpus_alignment import AlignedCorpus, align_corpus
+from attnlab.heads.functions.agreement import agreement_table
 from attnlab.heads.functions.consumer import HeadFunctions, TextSide
 from attnlab.heads.functions.labels import (
     HEAD,
@@ -20,11 +20,11 @@ from attnlab.heads.functions.labels import (
     label_table,
 )
 from attnlab.heads.functions.verdict import UNKNOWN
+from attnlab.heads.structure import HeadStructure
 from attnlab.heads.treebank import GoldSentence
 from attnlab.studies.gold import Gold, shuffled
-
-Progress = Callable[[str, int, int], None]
-NOT_COUNTED = "fewer than"
+from attnlab.studies.label_notes import label_notes
+from attnlab.studies.passes import Passes, SharedConsumer
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,23 @@ class Labelling:
 
     Attributes:
         labels: one row a head: `labels` that hold, `label` the first of them, and `standing`, those
-            that stand against the controls.
+            that stand against the controls; beside them `structure`, what its matrices look like,
+            and `structure_margin_bits_per_row`, where that was measured.
         controls: one row a head and label: figures, intervals, thresholds, and the same figure on
             the untrained model and on shuffled words. A label `stands` when it holds and not for
             the untrained model's head too; one that rests on a relation, when that relation does.
         relations: one row a head and kind of gold link; empty without gold trees.
+        structure: one row a head and family of matrices, see `HeadStructure.families`; empty where
+            that was not measured.
+        agreement: kappa between `label` and `structure`, see `agreement_table`; empty likewise.
         warnings: what a reader must know.
     """
 
     labels: pd.DataFrame
     controls: pd.DataFrame
     relations: pd.DataFrame
+    structure: pd.DataFrame
+    agreement: pd.DataFrame
     warnings: tuple[str, ...]
 
 
@@ -56,6 +62,7 @@ class Labeller:
         gold: the sentences.
         type_counts: how often each type of the source and of the target stands in the training
             corpus; None where that is not known, then it is counted in the sentences.
+        structure_sentences: over how many of the first sentences the structural label is taken.
     """
 
     def __init__(
@@ -64,6 +71,7 @@ class Labeller:
         tokenizer: Any,
         gold: Gold,
         type_counts: Sequence[Int[Tensor, "_"]] | None,
+        structure_sentences: int,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -71,6 +79,12 @@ class Labeller:
         self.corpus_known = type_counts is not None
         self.type_counts = list(type_counts or _counted(tokenizer, gold))
         self.functions, self.unaligned = self._functions(gold)
+        self.structure = HeadStructure(structure_sentences)
+
+    @property
+    def consumers(self) -> list[SharedConsumer]:
+        """What must be fed in the pass over all sentences, before `judge`."""
+        return [self.functions, self.structure]
 
     def _functions(self, gold: Gold) -> tuple[HeadFunctions, dict[str, str]]:
         """A counter for these sentences, and why some of them cannot be aligned."""
@@ -92,31 +106,17 @@ class Labeller:
         aligned: AlignedCorpus = align_corpus(tokenizer, sentences)
         return TextSide(self.type_counts[place], sentences, aligned.alignments), aligned.reasons
 
-    def judge(
-        self,
-        *,
-        seed: int,
-        sites: Sequence[str] | None,
-        batch_size: int,
-        progress: Progress | None,
-    ) -> Labelling:
-        """Labels from what `functions` has counted, after the controls are run.
+    def judge(self, passes: Passes, *, seed: int) -> Labelling:
+        """Labels from what `consumers` have counted, after the controls are run.
 
         Args:
+            passes: how sentences go through models.
             seed: of the untrained model's weights and of the order of shuffled words.
-            sites: as in `stream`.
-            batch_size: most sentences in one forward pass.
-            progress: told what is being done.
         """
 
         def count(name: str, model: Any, gold: Gold) -> HeadFunctions:
             functions, _ = self._functions(gold)
-            what = f"Control: {name}"
-            tell = None if progress is None else (lambda done, total: progress(what, done, total))
-            stream(
-                model, self.tokenizer, gold.texts, [functions],
-                sites=sites, batch_size=batch_size, progress=tell,
-            )  # fmt: skip
+            passes.run(f"Control: {name}", model, gold.texts, [functions])
             return functions
 
         untrained = count("untrained model", untrained_twin(self.model, seed), self.gold)
@@ -129,38 +129,24 @@ class Labeller:
             first = [*HEAD, "relation", "direction"]
             relations = relations[[*first, *(n for n in relations if n not in first)]]
         controls = _controls(tables, relations)
+        labels = _labels(tables["model"], controls, self.structure)
+        measured = "structure" in labels
         return Labelling(
-            labels=_labels(tables["model"], controls),
+            labels=labels,
             controls=controls,
             relations=relations,
-            warnings=tuple(self._warnings(tables["model"])),
-        )
-
-    def _warnings(self, verdicts: pd.DataFrame) -> list[str]:
-        found = []
-        if self.unaligned:
-            identifier, reason = next(iter(self.unaligned.items()))
-            found.append(
-                f"{len(self.unaligned)} sentences are not aligned with their words, so their trees "
-                f"are not counted (the first: {identifier}, {reason})."
-            )
-        if not self.corpus_known:
-            found.append(
-                "The training corpus is not known, so rare tokens are those that are rare in the "
-                "sentences analyzed."
-            )
-        if not self.gold.trees:
-            found.append(
-                "These sentences have no gold trees, so no head can be called syntactic; give some "
-                "with --treebank FILE.conllu."
-            )
-        for (site, label), rows in verdicts.groupby(["site", "label"], sort=False):
-            if rows["reason"].str.startswith(NOT_COUNTED).all():
-                found.append(
-                    f"No head of site {site} can be labelled '{label}' here: "
-                    f"{rows['reason'].iloc[0]}."
+            structure=self.structure.families(),
+            agreement=agreement_table(labels) if measured else pd.DataFrame(),
+            warnings=tuple(
+                label_notes(
+                    tables["model"],
+                    sentences=len(self.gold.source),
+                    unaligned=self.unaligned,
+                    corpus_known=self.corpus_known,
+                    trees=self.gold.trees,
                 )
-        return found
+            ),
+        )
 
 
 def _source_of(tokenizer: Any) -> Any:
@@ -191,8 +177,12 @@ def _controls(tables: dict[str, pd.DataFrame], relations: pd.DataFrame) -> pd.Da
     return compared.merge(evidence, on=keys, how="left", validate="one_to_one")
 
 
-def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
+def _labels(
+    verdicts: pd.DataFrame, controls: pd.DataFrame, structure: HeadStructure
+) -> pd.DataFrame:
     table = label_table(verdicts)
     standing = controls[controls["stands"]].groupby(HEAD)["label"].agg("; ".join)
     table = table.merge(standing.rename("standing").reset_index(), on=HEAD, how="left")
-    return table.assign(standing=table["standing"].fillna(UNKNOWN))
+    table = table.assign(standing=table["standing"].fillna(UNKNOWN))
+    shapes = structure.labels()
+    return table if shapes.empty else table.merge(shapes, on=HEAD, validate="one_to_one")

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attnlab.heads.capture import Consumer, Passage
+from attnlab.heads.capture import Passage
 from attnlab.heads.keeping import KeptMatrices, MatrixKeeper
 from attnlab.heads.statistics import HeadStatistics
 from attnlab.studies.fits import BandFits, OffsetProfiles
+from attnlab.studies.passes import SharedConsumer
 
 KEPT_BYTES = 64 * 2**20
 # Feeds every layer's weights over the first few sentences (None: all) to consumers; the text says
 # what is being done.
-Pass = Callable[[str, Sequence[Consumer], int | None], Passage]
+Pass = Callable[[str, Sequence[SharedConsumer], int | None], Passage]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Measured:
 
 
 def measure(
-    run: Pass, *, keep_matrices: int, fit_sentences: int, also: Sequence[Consumer] = ()
+    run: Pass, *, keep_matrices: int, fit_sentences: int, also: Sequence[SharedConsumer] = ()
 ) -> Measured:
     """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
 

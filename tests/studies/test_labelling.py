@@ -108,6 +108,29 @@ def test_a_label_is_held_against_its_own_relation(labelled: Analysis) -> None:
         assert row.stands == (row.holds and same.stands)
 
 
+def test_structure_stands_beside_function(labelled: Analysis) -> None:
+    found = labelled.labelling
+    # Heads that look at nothing but themselves are coded by offset 0 without noise.
+    encoder = found.labels[found.labels.site == "encoder"]
+    assert set(encoder.structure) == {"diagonal"}
+    members = found.structure[(found.structure.site == "encoder") & found.structure.chosen]
+    assert set(members.member) == {"offset 0"}
+    assert set(found.structure.sentences) == {20}
+    assert len(found.structure) == 5 * len(found.labels)
+    chosen = found.structure[found.structure.chosen].merge(found.labels)
+    assert (chosen.family == chosen.structure).all()
+    assert found.agreement.site.tolist() == ["all", "encoder", "decoder", "cross"]
+    assert set(found.agreement.labelled_heads) == {0}
+
+
+def test_no_structure_when_none_is_wanted() -> None:
+    model = random_models.bert(), tokenizer()
+    found = analyze(model, sentences=SENTENCES, labels=True, structure_sentences=0).labelling
+    assert "structure" not in found.labels
+    assert found.structure.empty
+    assert found.agreement.empty
+
+
 def test_labels_change_no_other_table() -> None:
     model = random_models.bert(), tokenizer()
     plain, labelled = (analyze(model, sentences=SENTENCES, labels=on) for on in (False, True))
@@ -123,7 +146,11 @@ def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) 
     text = " ".join(found.warnings)
     assert "no gold trees" in text
     assert "rare in the sentences analyzed" in text
-    assert "No head of site decoder can be labelled 'positional' here: fewer than 1000 rows" in text
+    short = [note for note in found.warnings if "Too little was counted" in note]
+    assert len(short) == 1, "one note for all of them"
+    assert "'positional' in encoder, decoder (fewer than 1000 rows); " in short[0]
+    assert "'monotone' in cross (fewer than 100 sentences)" in short[0]
+    assert "--sentences" in short[0]
     assert {"untrained_value", "shuffled_value"} <= set(found.labelling.controls)
 
 
@@ -158,7 +185,8 @@ def test_the_folder_and_the_page(labelled: Analysis, tmp_path: Path) -> None:
     assert len(rows) == len(every)
     assert ("positional", "offset +0") in {row[1:3] for row in rows}
     assert {row[-1] for row in rows} == {"yes"}
-    for name in ("labels", "relations", "controls"):
+    assert "Does what a head does show in what it looks like?" in page
+    for name in ("labels", "relations", "controls", "structure", "agreement"):
         table = getattr(labelled.labelling, name)
         assert len(pd.read_csv(tmp_path / f"{name}.csv")) == len(table)
     plain = analyze((random_models.bert(), tokenizer()), sentences=SENTENCES, fit_sentences=0)
@@ -176,5 +204,7 @@ def test_the_command(tmp_path: Path) -> None:
          "--keep-matrices", "0", "--fit-sentences", "0", "--out", str(tmp_path / "out")],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert "Labels: 6 unknown (6 heads)." in done.output
+    assert "Labels that hold: 6 unknown (6 heads)." in done.output
+    assert "Labels that stand: 6 unknown" in done.output
+    assert "Function and structure agree with kappa 0.00" in done.output
     assert (tmp_path / "out" / "controls.csv").is_file()

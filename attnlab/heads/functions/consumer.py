@@ -21,6 +21,7 @@ from attnlab.heads.functions.counts import Counts, Scope, halves_of
 from attnlab.heads.functions.links import possible_links, tree_kinds, tree_links
 from attnlab.heads.functions.rare import frequency_ranks, rare_places
 from attnlab.heads.functions.syntactic import alignment_links
+from attnlab.heads.parcels import Plain
 from attnlab.heads.treebank import GoldSentence
 from attnlab.heads.weights import LayerWeights
 from attnlab.heads.word_attention import gather_units
@@ -79,16 +80,27 @@ class HeadFunctions:
             known = (layer.sentences, self._facts_of(layer))
             self._facts[layer.site] = known
         counts: Counts = count_functions(layer.site, layer.weights, known[1])
-        key = (layer.site, layer.layer)
-        self.layers[key] = self.layers[key] + counts if key in self.layers else counts
+        self._add((layer.site, layer.layer), counts)
 
     def merge(self, other: "HeadFunctions") -> "HeadFunctions":
         """The counts of all sentences of both, which must be shares of one corpus."""
         merged = HeadFunctions(self.source, self.target, self.pairs)
-        merged.layers = dict(self.layers)
-        for key, counts in other.layers.items():
-            merged.layers[key] = merged.layers[key] + counts if key in merged.layers else counts
+        merged.absorb([self.layers, other.layers])
         return merged
+
+    def state(self) -> Plain:
+        """What other processes need to know of this one."""
+        return self.layers
+
+    def absorb(self, states: Sequence[Plain]) -> None:
+        """Holds what all processes have counted, this one's own `state` among them."""
+        self.layers = {}
+        for layers in states:
+            for key, counts in layers.items():
+                self._add(key, counts)
+
+    def _add(self, key: tuple[str, int], counts: Counts) -> None:
+        self.layers[key] = self.layers[key] + counts if key in self.layers else counts
 
     def verdicts(self) -> pd.DataFrame:
         """One row a head and label: `site, layer` and the columns of `Verdict`."""

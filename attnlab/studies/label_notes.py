@@ -1,0 +1,89 @@
+"""What a reader must know of labels before trusting them, in as few sentences as say it."""
+
+import math
+import re
+from collections.abc import Mapping
+
+import pandas as pd
+
+NOT_COUNTED = "fewer than"
+# Sentences differ in length, so a little more than the rule of three says.
+_SPARE = 1.1
+
+
+def label_notes(
+    verdicts: pd.DataFrame,
+    *,
+    sentences: int,
+    unaligned: Mapping[str, str],
+    corpus_known: bool,
+    trees: bool,
+) -> list[str]:
+    """Sentences for the reader.
+
+    Args:
+        verdicts: of the model, one row a head and label.
+        sentences: how many were looked at.
+        unaligned: why a sentence is not aligned with its words, by its identifier.
+        corpus_known: whether frequencies of the training corpus are known.
+        trees: whether the sentences have gold trees.
+    """
+    found = []
+    if unaligned:
+        identifier, reason = next(iter(unaligned.items()))
+        count = len(unaligned)
+        what = "1 sentence is" if count == 1 else f"{count} sentences are"
+        found.append(
+            f"{what} not aligned with words, so trees and alignments of that many are not counted "
+            f"(the first: {identifier}, {reason})."
+        )
+    if not corpus_known:
+        found.append(
+            "The training corpus is not known, so rare tokens are those that are rare in the "
+            "sentences analyzed."
+        )
+    if not trees:
+        found.append(
+            "These sentences have no gold trees, so no head can be called syntactic; give some "
+            "with --treebank FILE.conllu."
+        )
+    return [*found, *_too_little(verdicts, sentences)]
+
+
+def _too_little(verdicts: pd.DataFrame, sentences: int) -> list[str]:
+    """One sentence about all labels for which too little was counted, with what to do."""
+    short: dict[tuple[str, str], list[str]] = {}
+    needed = 0
+    hopeless = False
+    for (site, label), rows in verdicts.groupby(["site", "label"], sort=False):
+        if not rows["reason"].str.startswith(NOT_COUNTED).all():
+            continue
+        reason, counted = str(rows["reason"].iloc[0]), int(rows["denominator"].max())
+        short.setdefault((str(label), reason), []).append(str(site))
+        least = int(re.sub(r"\D", " ", reason).split()[0])
+        if counted == 0:
+            hopeless = True
+        elif counted < least:
+            needed = max(needed, math.ceil(sentences * _SPARE * least / counted))
+    if not short:
+        return []
+    advice = "look at more sentences"
+    if needed:
+        number = _rounded_up(needed)
+        advice += f", about {number:,} (--sentences {number}), where there are so many"
+    if hopeless:
+        advice += "; what was never met needs other sentences (--text, --corpus or --treebank)"
+    what = "; ".join(
+        f"'{label}' in {', '.join(sites)} ({reason})" for (label, reason), sites in short.items()
+    )
+    return [f"Too little was counted for some labels: {what}. To decide them, {advice}."]
+
+
+def _rounded_up(number: int) -> int:
+    """To two digits.
+
+    >>> _rounded_up(1234), _rounded_up(97)
+    (1300, 97)
+    """
+    unit = 10 ** max(len(str(number)) - 2, 0)
+    return math.ceil(number / unit) * unit
