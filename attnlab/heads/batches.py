@@ -150,7 +150,7 @@ def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
         Sentence(number, tuple(ids), target)
         for number, (ids, target) in enumerate(zip(sources, targets, strict=True))
     ]
-    limit = min(_positions(model.config), source_tokenizer.model_max_length)
+    limit = min(most_positions(model.config), source_tokenizer.model_max_length)
     vocabulary = Vocabulary(source_tokenizer)
     usable, dropped = _usable(sentences, limit, vocabulary)
     if not usable:
@@ -166,7 +166,7 @@ def _decoder_input(ids: Sequence[int], start: int | None) -> tuple[int, ...]:
     return (start, *ids[:-1])
 
 
-def _positions(config: Any) -> int:
+def most_positions(config: Any) -> int:
     """How many tokens a model has positions for; sinusoidal ones never end."""
     if getattr(config, "positions", None) == "learned":
         return int(config.max_positions)

@@ -18,7 +18,7 @@ from attnlab.studies.labelling import Labeller, Labelling
 from attnlab.studies.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
 from attnlab.studies.measuring import measure
 from attnlab.studies.passes import Passes, Progress, SharedConsumer
-from attnlab.studies.sources import Subject, load_subject
+from attnlab.studies.sources import Subject, load_subject, usable_device
 
 SENTENCES = 200
 LABELLED_SENTENCES = 1000
@@ -114,7 +114,8 @@ def analyze(
             raise InputError(msg)
         matrices = load_matrix_source(Path(source), array=array, normalize=normalize, sites=sites)
         return _analyze_file(matrices, keep_matrices, fit_sentences)
-    place = _place(device, processes or Processes())
+    processes = processes or Processes()
+    place = usable_device(_own_device(device, processes))
     count = LABELLED_SENTENCES if labels else SENTENCES
     subject = load_subject(
         source,
@@ -131,7 +132,7 @@ def analyze(
         labeller = Labeller(
             subject.model, subject.tokenizer, subject.gold, subject.type_counts, structure_sentences
         )
-    passes = Passes(subject.tokenizer, sites, batch_size, progress, processes or Processes())
+    passes = Passes(subject.tokenizer, sites, batch_size, progress, processes)
 
     def run(what: str, consumers: Sequence[SharedConsumer], first: int | None) -> Passage:
         return passes.run(what, subject.model, subject.texts[:first], consumers)
@@ -199,19 +200,11 @@ def _refuse(sites: Sequence[str] | None, **numbers: int) -> None:
             raise InputError(msg)
 
 
-def _place(device: str | None, processes: Processes) -> torch.device:
-    """Where the model runs: each process of a machine has a GPU of its own while there are enough."""
-    if device is None and not torch.cuda.is_available():
-        return torch.device("cpu")
-    if device in {None, "cuda"} and processes.count > 1:
-        return torch.device("cuda", processes.local_index % torch.cuda.device_count())
-    device = device or "cuda"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        msg = f"Device '{device}' cannot be used here ({str(error).splitlines()[0]}); try cpu."
-        raise InputError(msg) from error
-    return torch.device(device)
+def _own_device(device: str | None, processes: Processes) -> str | None:
+    """Each process of a machine has a GPU of its own while there are enough."""
+    if processes.count > 1 and device in {None, "cuda"} and torch.cuda.is_available():
+        return f"cuda:{processes.local_index % torch.cuda.device_count()}"
+    return device
 
 
 def _about(

@@ -1,7 +1,8 @@
-"""What can be analyzed, told apart by what it is on disk: a run, a transformers model."""
+"""What can be studied, told apart by what it is on disk: a run, a transformers model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from attnlab.errors import InputError
 from attnlab.heads.batches import Text
 from attnlab.heads.taps import SITES, Site
 from attnlab.studies.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
-from attnlab.translation.corpus import EMBEDDED, load_corpus
+from attnlab.translation.corpus import EMBEDDED, ParallelCorpus, load_corpus
+from attnlab.translation.corpus_splits import SPLITS
 from attnlab.translation.run import Run, is_run, load
 
 DEFAULT_PAIR = "en-it"
@@ -31,6 +33,7 @@ class Subject:
         gold: what is known of the texts, where that was asked for.
         type_counts: of the source and the target types in the training corpus, where it is known.
         seed: what the model's first weights were drawn with.
+        run: the run that the model is from, if any.
     """
 
     model: Any
@@ -41,6 +44,7 @@ class Subject:
     gold: Gold | None = None
     type_counts: tuple[Tensor, ...] | None = None
     seed: int = 0
+    run: Run | None = None
 
 
 def load_subject(
@@ -52,6 +56,8 @@ def load_subject(
     pair: str | None = None,
     treebank: Path | None = None,
     gold: bool = False,
+    split: str = "test",
+    scores: bool = False,
 ) -> Subject:
     """The model at `source` with its first `sentences` held-out texts.
 
@@ -65,6 +71,8 @@ def load_subject(
         pair: languages of `corpus`; None: those of the run, or `en-it`.
         treebank: a CoNLL-U file, whose sentences are then the texts.
         gold: whether to look for what is known of the texts.
+        split: which part of the corpus is used.
+        scores: whether a transformers model must score next tokens.
 
     Raises:
         InputError: no such model, no sentences for it, or sentences from two places.
@@ -84,14 +92,14 @@ def load_subject(
             "add --text FILE (a sentence on each line), --corpus NAME or --treebank FILE."
         )
         raise InputError(msg)
-    subject = _model(source, run)
+    subject = _model(source, run, scores=scores)
     pair = pair or (DEFAULT_PAIR if run is None else run.settings.corpus.pair)
     lowercase = run is not None and run.settings.corpus.lowercase
     if treebank is not None and isinstance(sentences, int):
         trees = gold_of_treebank(treebank, sentences, lowercase=lowercase)
         return replace(subject, texts=trees.texts, origin=str(treebank), gold=trees)
     if isinstance(sentences, int):
-        texts, origin = _texts(run, text, corpus, pair, sentences, lowercase=lowercase)
+        texts, origin = _texts(run, text, corpus, pair, sentences, split=split, lowercase=lowercase)
     else:
         texts, origin = tuple(sentences), "sentences handed in"
     own = run if text is None and isinstance(sentences, int) else None
@@ -99,12 +107,12 @@ def load_subject(
     return replace(subject, texts=texts, origin=origin, gold=known)
 
 
-def _model(source: str | Path | tuple[Any, Any], run: Run | None) -> Subject:
+def _model(source: str | Path | tuple[Any, Any], run: Run | None, *, scores: bool) -> Subject:
     """The model with all that is known of it, without texts."""
     if isinstance(source, tuple):
         return Subject(*source, (), "")
     if run is None:
-        return Subject(*_load_transformers(source), (), "")
+        return Subject(*_load_transformers(source, scores=scores), (), "")
     return Subject(
         run.model,
         run.tokenizers,
@@ -113,6 +121,7 @@ def _model(source: str | Path | tuple[Any, Any], run: Run | None) -> Subject:
         _history(run),
         type_counts=type_counts_of(run),
         seed=run.settings.optimizer.seed,
+        run=run,
     )
 
 
@@ -163,18 +172,46 @@ def _texts(
     pair: str,
     count: int,
     *,
+    split: str,
     lowercase: bool,
 ) -> tuple[tuple[Text, ...], str]:
     """The first texts of a file, a corpus or the run's own corpus, and their origin in words."""
     if text is not None:
         read = read_texts(text)[:count]
         return tuple(_lowered(one) for one in read) if lowercase else read, str(text)
-    if corpus is None and run is not None:
-        own = run.corpus()
-        return _pairs(own.test, count), f"the test part of {own.name}"
-    name = corpus or "embedded"
-    test = load_corpus(name, pair=pair, lowercase=lowercase).test
-    return _pairs(test, count), f"the test part of {name} ({pair})"
+    chosen = corpus_for(run, corpus, pair)
+    languages = "" if corpus is None and run is not None else f" ({pair})"
+    return first_pairs(chosen, split, count), f"the {split} part of {chosen.name}{languages}"
+
+
+def corpus_for(run: Run | None, name: str | None, pair: str | None) -> ParallelCorpus:
+    """The corpus of that name in the run's languages and case, or without a name the run's own.
+
+    Raises:
+        InputError: the corpus cannot be used.
+        AttnlabError: the run's own is no longer the one of its training.
+    """
+    if name is None and run is not None:
+        return run.corpus()
+    own = None if run is None else run.settings.corpus
+    pair = pair or (DEFAULT_PAIR if own is None else own.pair)
+    return load_corpus(name or EMBEDDED, pair=pair, lowercase=own is not None and own.lowercase)
+
+
+def first_pairs(
+    corpus: ParallelCorpus, split: str, count: int, without: Collection[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """The first `count` pairs of a part, those left out whose source is in `without`.
+
+    Raises:
+        InputError: there is no such part.
+    """
+    if split not in SPLITS:
+        msg = f"There is no part '{split}'; choose from: {', '.join(SPLITS)}."
+        raise InputError(msg)
+    rows = getattr(corpus, split)
+    pairs = zip(rows["source"], rows["target"], strict=True)
+    return tuple(islice((pair for pair in pairs if pair[0] not in without), count))
 
 
 def _lowered(text: Text) -> Text:
@@ -208,19 +245,24 @@ def read_texts(path: Path) -> tuple[Text, ...]:
     raise InputError(msg)
 
 
-def _pairs(rows: Any, count: int) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (row["source"], row["target"]) for row in rows.select(range(min(count, len(rows))))
+def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
+    from transformers import (
+        AutoConfig,
+        AutoModel,
+        AutoModelForCausalLM,
+        AutoModelForSeq2SeqLM,
+        AutoTokenizer,
     )
-
-
-def _load_transformers(source: str | Path) -> tuple[Any, Any]:
-    from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
     name = str(source)
     try:
         config = AutoConfig.from_pretrained(name)
-        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModel
+        kind: Any = AutoModel
+        if config.is_encoder_decoder:
+            kind = AutoModelForSeq2SeqLM
+        elif scores and type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+            kind = AutoModelForCausalLM
         return kind.from_pretrained(name), AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:
         found = "is a folder" if Path(name).is_dir() else "is no folder here"
@@ -230,6 +272,22 @@ def _load_transformers(source: str | Path) -> tuple[Any, Any]:
             "attnlab, a transformers folder, or the name of a model on the hub."
         )
         raise InputError(msg) from error
+
+
+def usable_device(device: str | None) -> torch.device:
+    """The device of that name; without a name a GPU if there is one.
+
+    Raises:
+        InputError: the device cannot be used here.
+    """
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        msg = f"Device '{device}' cannot be used here ({str(error).splitlines()[0]}); try cpu."
+        raise InputError(msg) from error
+    return torch.device(device)
 
 
 def parse_sites(text: str | None) -> tuple[Site, ...] | None:
