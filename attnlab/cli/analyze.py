@@ -59,6 +59,14 @@ def analyze(
         int,
         typer.Option(help="With labels: how many sentences decide a head's structure; 0 for none."),
     ] = 100,
+    ablation: Annotated[
+        bool | None,
+        typer.Option(
+            "--ablation/--no-ablation",
+            help="With labels: set each head to zero too and measure the loss; "
+            "default: where the model has a loss.",
+        ),
+    ] = None,
     sites: Annotated[
         str | None,
         typer.Option(
@@ -100,7 +108,12 @@ def analyze(
     from rich.console import Console
 
     from attnlab.reporting.analysis_folder import refuse_finished, write_analysis
-    from attnlab.reporting.label_section import STANDING, describe_agreement, describe_labels
+    from attnlab.reporting.label_section import (
+        ABLATION,
+        STANDING,
+        describe_agreement,
+        describe_labels,
+    )
     from attnlab.studies.analysis import analyze as analyze_source
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
@@ -118,6 +131,7 @@ def analyze(
             treebank=treebank,
             labels=labels,
             structure_sentences=structure_sentences,
+            ablation=ablation,
             sites=parse_sites(sites),
             array=array,
             normalize=normalize,
@@ -131,6 +145,8 @@ def analyze(
     console.print(head_table(analysis))
     if analysis.labelling is not None:
         console.print(f"{describe_labels(analysis.labelling.labels)}\n{STANDING}")
+        if "ablation_loss_change" in analysis.labelling.labels:
+            console.print(ABLATION)
         if not analysis.labelling.agreement.empty:
             console.print(describe_agreement(analysis.labelling.agreement))
     for warning in analysis.warnings:

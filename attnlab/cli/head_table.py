@@ -39,6 +39,9 @@ def head_table(analysis: "Analysis") -> "Table":
             if name in labels:
                 table.add_column(heading)
                 cells.append(labels[name].str.replace("_", " ").tolist())
+        if "ablation_loss_change" in labels:
+            table.add_column("loss", justify="right", no_wrap=True)
+            cells.append([rounded(v, 3, signed=True) for v in labels["ablation_loss_change"]])
     for name, heading in figures.items():
         if heads[name].notna().any():
             table.add_column(heading, justify="right", no_wrap=True)

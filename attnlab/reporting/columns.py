@@ -103,6 +103,16 @@ _COLUMNS = {
     "standing": Column(
         "standing", "Those of its labels that stand against the controls, or unknown."
     ),
+    "ablation_loss_change": Column(
+        "loss without it",
+        "Change of the loss when the head's output is set to zero before the output projection, in "
+        "nats per target token: above 0 the model needs the head.",
+        3,
+    ),
+    "ablation_low": Column(
+        "from", "Lower end of its 95 % interval: paired bootstrap over sentences.", 3
+    ),
+    "ablation_high": Column("to", "Upper end of that interval.", 3),
     "structure": Column(
         "structure",
         "The family of matrices that describes the head's matrices, special tokens among them, in "

@@ -15,7 +15,17 @@ STANDING = (
     "A label holds by its rule; it stands when the same head of an untrained model does not carry it "
     "too, and a relation when it is also followed more often than on shuffled words."
 )
-_BESIDE = ("structure", "structure_margin_bits_per_row")
+ABLATION = (
+    "loss: how much it changes when the head's output is set to zero, in nats per target token; a "
+    "label says where a head looks, this says whether anything rests on it."
+)
+_BESIDE = (
+    "ablation_loss_change",
+    "ablation_low",
+    "ablation_high",
+    "structure",
+    "structure_margin_bits_per_row",
+)
 _EVIDENCE = [
     "head_name",
     "label",
@@ -66,7 +76,7 @@ def label_sections(labelling: Labelling | None) -> list[Section]:
             "the sentences; what was picked out of many (an offset, a relation) was picked on the "
             "other half. The second table gives the figure behind each label, beside the same "
             "figure on shuffled words. All figures, those of labels that do not hold too, are in "
-            "controls.csv.",
+            "controls.csv." + (f" In the first table, {ABLATION}" if _BESIDE[0] in labels else ""),
             tuple(tables),
         )
     ]

@@ -14,6 +14,8 @@ from attnlab.heads.capture import Passage
 from attnlab.heads.keeping import KeptMatrices
 from attnlab.heads.processes import Processes
 from attnlab.heads.taps import SITES
+from attnlab.studies.judging import Judge
+from attnlab.studies.label_ablation import ablate_for_labels, judge_for_labels
 from attnlab.studies.labelling import Labeller, Labelling
 from attnlab.studies.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
 from attnlab.studies.measuring import measure
@@ -60,6 +62,7 @@ def analyze(
     treebank: Path | None = None,
     labels: bool = False,
     structure_sentences: int = STRUCTURE_SENTENCES,
+    ablation: bool | None = None,
     sites: Sequence[str] | None = None,
     array: str | None = None,
     normalize: str = "none",
@@ -84,6 +87,8 @@ def analyze(
         labels: whether to say what each head does, with controls; a treebank asks for it too.
         structure_sentences: with labels, over how many of the first sentences the family of matrices
             is decided that each head is nearest to; 0 for none.
+        ablation: with labels, whether to take each head away too and measure the loss; None for yes
+            where the model has a loss on the sentences.
         sites: any of encoder, decoder, cross; None for all there are. Of a file: what it holds.
         array: which array of a file of matrices that holds several.
         normalize: `rows` divides the rows of a file's matrices by their sums.
@@ -107,6 +112,9 @@ def analyze(
         structure_sentences=structure_sentences,
     )
     labels = labels or treebank is not None
+    if ablation and not labels:
+        msg = "--ablation stands beside labels; add --labels, or leave it out."
+        raise InputError(msg)
     if isinstance(source, str | Path) and is_matrix_file(source):
         _refuse_sentences(source, text=text, corpus=corpus, pair=pair, sentences=sentences)
         if labels:
@@ -125,13 +133,15 @@ def analyze(
         pair=pair,
         treebank=treebank,
         gold=labels,
+        scores=labels and ablation is not False,
     )
     subject = _as_read(replace(subject, model=subject.model.to(place)))
-    labeller = None
+    labeller, judge = None, None
     if subject.gold is not None:
         labeller = Labeller(
             subject.model, subject.tokenizer, subject.gold, subject.type_counts, structure_sentences
         )
+        judge = _judge(subject, batch_size, ablation)
     passes = Passes(subject.tokenizer, sites, batch_size, progress, processes)
 
     def run(what: str, consumers: Sequence[SharedConsumer], first: int | None) -> Passage:
@@ -140,6 +150,8 @@ def analyze(
     also = [] if labeller is None else labeller.consumers
     found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences, also=also)
     labelling = None if labeller is None else labeller.judge(passes, seed=subject.seed)
+    if labelling is not None:
+        labelling = _beside_ablation(labelling, judge, passes, subject.seed)
     return Analysis(
         heads=found.heads,
         distances=found.distances,
@@ -158,6 +170,34 @@ def _as_read(subject: Subject) -> Subject:
     texts = tuple(text[0] if isinstance(text, tuple) else text for text in subject.texts)
     gold = None if subject.gold is None else subject.gold.without_target()
     return replace(subject, texts=texts, gold=gold)
+
+
+def _judge(subject: Subject, batch_size: int, wanted: bool | None) -> Judge | str | None:
+    """The model with its loss, or why it has none; None where none is wanted.
+
+    Raises:
+        InputError: it has none although that was asked for.
+    """
+    if wanted is False:
+        return None
+    found = judge_for_labels(subject.model, subject.tokenizer, subject.texts, batch_size)
+    if wanted and isinstance(found, str):
+        raise InputError(found)
+    return found
+
+
+def _beside_ablation(
+    labelling: Labelling, judge: Judge | str | None, passes: Passes, seed: int
+) -> Labelling:
+    """The labels with the loss without each head, or with a note that says why not."""
+    if judge is None:
+        return labelling
+    if isinstance(judge, str):
+        note = f"No head was taken away to see what the loss loses: {judge}"
+        return replace(labelling, warnings=(*labelling.warnings, note))
+    found = ablate_for_labels(judge, passes, seed=seed)
+    labels = labelling.labels.merge(found, on=["site", "layer", "head"], how="left")
+    return replace(labelling, labels=labels)
 
 
 def _refuse_sentences(source: str | Path, **options: object) -> None:

@@ -61,16 +61,14 @@ def _too_little(verdicts: pd.DataFrame, sentences: int) -> list[str]:
         reason, counted = str(rows["reason"].iloc[0]), int(rows["denominator"].max())
         short.setdefault((str(label), reason), []).append(str(site))
         least = int(re.sub(r"\D", " ", reason).split()[0])
-        if counted == 0:
-            hopeless = True
-        elif counted < least:
-            needed = max(needed, math.ceil(sentences * _SPARE * least / counted))
+        hopeless = hopeless or counted == 0
+        # A rule may count fewer than its denominator says; then twice as many are a first guess.
+        factor = _SPARE * least / counted if 0 < counted < least else 2
+        needed = max(needed, math.ceil(sentences * factor))
     if not short:
         return []
-    advice = "look at more sentences"
-    if needed:
-        number = _rounded_up(needed)
-        advice += f", about {number:,} (--sentences {number}), where there are so many"
+    number = _rounded_up(needed)
+    advice = f"look at about {number:,} sentences (--sentences {number}), where there are so many"
     if hopeless:
         advice += "; what was never met needs other sentences (--text, --corpus or --treebank)"
     what = "; ".join(

@@ -34,7 +34,8 @@ class Labelling:
     Attributes:
         labels: one row a head: `labels` that hold, `label` the first of them, and `standing`, those
             that stand against the controls; beside them `structure`, what its matrices look like,
-            and `structure_margin_bits_per_row`, where that was measured.
+            and `structure_margin_bits_per_row`, where that was measured; and what the loss loses
+            with the head, see `ablate_for_labels`, where there is a loss.
         controls: one row a head and label: figures, intervals, thresholds, and the same figure on
             the untrained model and on shuffled words. A label `stands` when it holds and not for
             the untrained model's head too; one that rests on a relation, when that relation does.

@@ -253,7 +253,10 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
         AutoModelForSeq2SeqLM,
         AutoTokenizer,
     )
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_MASKED_LM_MAPPING,
+    )
 
     name = str(source)
     try:
@@ -261,7 +264,12 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
         kind: Any = AutoModel
         if config.is_encoder_decoder:
             kind = AutoModelForSeq2SeqLM
-        elif scores and type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+        elif (
+            scores
+            and type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+            # BERT and its like could be given scores, but read both ways.
+            and (type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_decoder)
+        ):
             kind = AutoModelForCausalLM
         return kind.from_pretrained(name), AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:

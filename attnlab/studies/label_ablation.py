@@ -1,0 +1,78 @@
+"""What the loss loses with each head, to stand beside its label: attention alone explains nothing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from attnlab.errors import AttnlabError
+from attnlab.heads.ablation import ablate_each
+from attnlab.heads.batches import Text
+from attnlab.heads.projections import Head, all_heads
+from attnlab.heads.significance import Difference, loss_difference
+from attnlab.studies.judging import Judge, load_judge
+from attnlab.studies.passes import Passes
+
+ABLATION_SENTENCES = 300
+
+
+def judge_for_labels(
+    model: Any, tokenizer: Any, texts: Sequence[Text], batch_size: int
+) -> Judge | str:
+    """The model with the first texts to judge it on, or why it has no loss on them."""
+    first = list(texts[:ABLATION_SENTENCES])
+    try:
+        return load_judge(
+            (model, tokenizer), sentences=first, batch_size=batch_size, device=str(model.device)
+        )
+    except AttnlabError as error:
+        return str(error)
+
+
+def ablate_for_labels(judge: Judge, passes: Passes, *, seed: int) -> pd.DataFrame:
+    """The loss without each head, one at a time, its output before the projection set to zero.
+
+    One row a head: `site, layer, head`, `ablation_loss_change` in nats per target token (loss
+    without the head minus loss with it) and its 95 % interval `ablation_low` to `ablation_high`,
+    a paired bootstrap over sentences. Several processes share the heads.
+
+    Args:
+        judge: from `judge_for_labels`.
+        passes: whose sites, progress and processes count.
+        seed: of the bootstrap.
+
+    Cost: a forward pass over the judge's sentences for each head.
+    """
+    wanted = [
+        head
+        for head in all_heads(judge.projections)
+        if passes.sites is None or head.site in passes.sites
+    ]
+    processes = passes.processes
+    mine = wanted[processes.index :: processes.count]
+    before = judge.losses()
+    done = 0
+
+    def evaluate() -> Difference:
+        nonlocal done
+        after = judge.losses()
+        done += 1
+        if passes.progress is not None:
+            passes.progress("Taking heads away", done, len(mine))
+        return loss_difference(before, after, judge.tokens, seed=seed)
+
+    found = ablate_each(judge.projections, mine, "zero", evaluate)
+    rows = [_row(head, difference) for head, difference in found.items()]
+    shares = processes.gather(rows)
+    # The heads were dealt out in turn.
+    dealt = [shares[place % len(shares)][place // len(shares)] for place in range(len(wanted))]
+    return pd.DataFrame(dealt)
+
+
+def _row(head: Head, difference: Difference) -> dict[str, str | int | float]:
+    return {
+        **head._asdict(),
+        "ablation_loss_change": difference.change,
+        "ablation_low": difference.low,
+        "ablation_high": difference.high,
+    }

@@ -1,0 +1,79 @@
+"""What the loss loses with each head, beside its label."""
+
+import copy
+
+import pytest
+import random_models
+import torch
+from random_models import PAIRS, SENTENCES, tokenizer
+
+from attnlab.errors import InputError
+from attnlab.heads.processes import Processes
+from attnlab.studies.analysis import analyze
+from attnlab.studies.label_ablation import ablate_for_labels, judge_for_labels
+from attnlab.studies.passes import Passes
+
+COLUMNS = ["ablation_loss_change", "ablation_low", "ablation_high"]
+
+
+def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
+    model = random_models.marian().double()
+    labels = analyze((model, tokenizer()), sentences=PAIRS, labels=True).labelling.labels
+    found = labels.set_index(["site", "layer", "head"])
+    judge = judge_for_labels(model, tokenizer(), PAIRS, 3)
+    before = judge.losses().sum() / judge.tokens.sum()
+    for site, number, stack in (("encoder", 1, "encoder"), ("cross", 0, "decoder")):
+        for head in (0, 2):
+            other = copy.deepcopy(model)
+            block = getattr(other.model, stack).layers[number]
+            attention = block.encoder_attn if site == "cross" else block.self_attn
+            size = attention.head_dim
+            with torch.no_grad():
+                attention.out_proj.weight[:, head * size : (head + 1) * size] = 0
+            after = judge_for_labels(other, tokenizer(), PAIRS, 3).losses().sum()
+            row = found.loc[(site, number, head)]
+            expected = float(after / judge.tokens.sum() - before)
+            assert row["ablation_loss_change"] == pytest.approx(expected, abs=1e-12)
+            assert row["ablation_low"] <= row["ablation_loss_change"] <= row["ablation_high"]
+    assert labels[COLUMNS].notna().all(axis=None)
+
+
+def test_processes_deal_out_the_heads() -> None:
+    judge = judge_for_labels(random_models.gpt2().double(), tokenizer(), SENTENCES, 3)
+    alone = ablate_for_labels(judge, Passes(tokenizer()), seed=1)
+
+    class Two(Processes):
+        """The second of two, which meets what the first would have sent."""
+
+        def gather(self, value, types=()):
+            return [alone.iloc[0::2].to_dict("records"), value]
+
+    shared = ablate_for_labels(judge, Passes(tokenizer(), processes=Two(1, 2)), seed=1)
+    assert shared.equals(alone)
+
+
+def test_a_language_model_has_a_loss_and_an_encoder_has_none(tmp_path) -> None:
+    for name, kind in (("gpt2", random_models.gpt2()), ("bert", random_models.bert())):
+        kind.save_pretrained(tmp_path / name)
+        tokenizer().save_pretrained(tmp_path / name)
+    options = {"sentences": SENTENCES, "labels": True, "fit_sentences": 0}
+    found = analyze(tmp_path / "gpt2", **options).labelling
+    assert found.labels[COLUMNS].notna().all(axis=None)
+    lacking = analyze(tmp_path / "bert", **options)
+    assert not set(COLUMNS) & set(lacking.labelling.labels)
+    assert "BertModel" in lacking.about["Model"]
+    notes = [note for note in lacking.warnings if "there is no loss" in note]
+    assert len(notes) == 1
+    with pytest.raises(InputError, match="BertModel does not predict the next token"):
+        analyze(tmp_path / "bert", ablation=True, **options)
+
+
+def test_what_is_asked_for_and_cannot_be() -> None:
+    model = random_models.marian(), tokenizer()
+    with pytest.raises(InputError, match="--ablation stands beside labels"):
+        analyze(model, sentences=PAIRS, ablation=True)
+    without = analyze(model, sentences=PAIRS, labels=True, ablation=False)
+    assert not set(COLUMNS) & set(without.labelling.labels)
+    assert not any("taken away" in note for note in without.warnings)
+    one_sided = analyze(model, sentences=SENTENCES, labels=True)
+    assert any("An encoder-decoder is judged on pairs" in note for note in one_sided.warnings)
