@@ -1,53 +1,131 @@
 """`attnlab compare`: every mechanism against full attention at the same number of visible keys."""
 
+from math import isnan
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlab.cli.progress import progress_bars
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+# So many budgets stand side by side on a terminal of 80 columns.
+_BESIDE = 3
+
 
 def compare(
-    source: Annotated[str, typer.Argument(help="A run directory, or a transformers model.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A run of `attnlab train`, a folder of a transformers model, or its name on the hub."
+        ),
+    ],
     *,
     budget: Annotated[
         list[int], typer.Option(help="Visible keys a row, 5 or more; may be given again.")
     ],
-    sentences: Annotated[int, typer.Option(help="Held-out sentences at most.")] = 200,
-    calibration: Annotated[int, typer.Option(help="Training sentences to learn tables on.")] = 500,
+    site: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="encoder, decoder or cross; may be given again, or with commas. Default: all there are."
+        ),
+    ] = None,
+    sentences: Annotated[
+        int, typer.Option("--sentences", "-n", help="How many held-out sentences at most.")
+    ] = 200,
+    calibration: Annotated[
+        int, typer.Option(help="How many training sentences to learn tables on.")
+    ] = 500,
     text: Annotated[
-        Path | None, typer.Option(help="Held-out sentences, one a line; a run brings its own.")
+        Path | None,
+        typer.Option(
+            help="Held-out sentences: a file with one a line (for the decoder of an "
+            "encoder-decoder: source, tab, translation); a run brings its own."
+        ),
     ] = None,
     calibration_text: Annotated[
-        Path | None, typer.Option(help="Training sentences, one a line; a run brings its own.")
+        Path | None,
+        typer.Option(help="Training sentences, written likewise; a run brings its own."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap over sentences.")] = 0,
+    batch_size: Annotated[int, typer.Option(help="Most sentences in one forward pass.")] = 32,
+    device: Annotated[
+        str | None, typer.Option(help="Such as cpu or cuda; default: a GPU if there is one.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for heads.csv, summary.csv and the figure.")
+        Path | None, typer.Option(help="Folder for heads.csv, summary.csv and the figures.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files of those names in the folder.")
+    ] = False,
 ) -> None:
-    """Compare mechanisms with the encoder's full attention: mass captured and output error.
+    """Compare mechanisms with a model's full attention: mass captured and output error.
 
     Every row says its level: oracle (chosen from the matrices it is measured on), calibrated (on
     training sentences) or static.
     """
-    from attnlab.files import write_table
-    from attnlab.reporting.canvas import write_figure
-    from attnlab.reporting.comparison import draw_comparison
+    from rich.console import Console
+
+    from attnlab.reporting.comparison import refuse_taken, write_comparison
     from attnlab.studies import comparison
+    from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
-    with quiet():
+    if out is not None:
+        refuse_taken(out, overwrite=overwrite)
+    console = Console()
+    with quiet(), progress_bars() as tell:
         found = comparison.compare(
             source,
             budget,
+            sites=parse_sites(",".join(site) if site else None),
             sentences=sentences,
             calibration=calibration,
             text=text,
             calibration_text=calibration_text,
+            seed=seed,
+            batch_size=batch_size,
+            device=device,
+            progress=tell,
         )
-    shown = found.summary[["budget", "mechanism", "level", "mass_fraction", "output_error"]]
-    typer.echo(shown.to_string(index=False, float_format="{:.3f}".format))
+    budgets = list(dict.fromkeys(budget))
+    for name, table in found.summary.groupby("site", sort=False):
+        for first in range(0, len(budgets), _BESIDE):
+            console.print(_shown(str(name), table, budgets[first : first + _BESIDE]))
+    for note in found.notes:
+        console.print(f"[yellow]Note:[/yellow] {note}", highlight=False)
     if out is not None:
-        write_table(out / "heads.csv", found.heads)
-        write_table(out / "summary.csv", found.summary)
-        write_figure(draw_comparison(found.summary), out, "figure")
-        typer.echo(f"Wrote {out}.", err=True)
+        write_comparison(found, out)
+        console.print(f"Wrote {out}.", soft_wrap=True)
+
+
+def _shown(site: str, summary: "pd.DataFrame", budgets: list[int]) -> "Table":
+    """Mechanisms of one site by mean output error; a column a budget."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    title = f"\n{site}: attention captured, output error"
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
+    )
+    table.add_column("mechanism", no_wrap=True)
+    table.add_column("level", no_wrap=True)
+    for budget in budgets:
+        table.add_column(f"{budget} keys", justify="right", no_wrap=True)
+    rows = summary[summary["budget"].isin(budgets)]
+    order = rows.groupby("mechanism")["output_error"].mean().sort_values().index
+    for name in order:
+        own = rows[rows["mechanism"] == name].set_index("budget")
+        cells = [
+            f"{_number(own.at[budget, 'mass_fraction'])} {_number(own.at[budget, 'output_error'])}"
+            for budget in budgets
+        ]
+        table.add_row(name, own["level"].iloc[0], *cells)
+    return table
+
+
+def _number(value: float) -> str:
+    return "    -" if isnan(value) else f"{value:.3f}"

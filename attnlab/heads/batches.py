@@ -119,6 +119,13 @@ class Encoding:
     source: Vocabulary
     target: Vocabulary
 
+    def axes(self, batch: Sequence[Sentence], device: torch.device) -> dict[str, Axis]:
+        """A batch ready for the model: `source`, and `target` where there are translations."""
+        axes = {"source": self.source.axis([s.source for s in batch], device)}
+        if batch[0].target is not None:
+            axes["target"] = self.target.axis([s.target or () for s in batch], device)
+        return axes
+
 
 def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
     """Token ids of every text that fits the model; nothing is cut, what does not fit is counted.

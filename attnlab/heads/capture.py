@@ -153,13 +153,6 @@ def stream(
     return Passage(total, encoding.dropped, layers, bool(plumbing.taps))
 
 
-def _inputs(encoding: Encoding, batch: Sequence[Sentence], device: torch.device) -> dict[str, Axis]:
-    axes = {"source": encoding.source.axis([s.source for s in batch], device)}
-    if batch[0].target is not None:
-        axes["target"] = encoding.target.axis([s.target or () for s in batch], device)
-    return axes
-
-
 def _call(model: Any, axes: dict[str, Axis]) -> Any:
     """The model's outputs with weights; the part that scores a vocabulary is left out."""
     source = axes["source"]
@@ -188,7 +181,7 @@ def _plumbing(model: Any, encoding: Encoding) -> Plumbing:
     first = encoding.sentences[0]
     target = None if first.target is None else (first.target * 5)[:5]
     probe = Sentence(0, (first.source * 3)[:3], target)
-    axes = _inputs(encoding, [probe], model.device)
+    axes = encoding.axes([probe], model.device)
     causal = {
         module.is_causal
         for module in model.modules()
@@ -233,7 +226,7 @@ class _Course:
     consumers: Sequence[Consumer]
 
     def run(self, batch: tuple[Sentence, ...]) -> None:
-        axes = _inputs(self.encoding, batch, self.model.device)
+        axes = self.encoding.axes(batch, self.model.device)
 
         def receive(site: Site, layer: int, weights: Tensor) -> None:
             if site in self.sites:

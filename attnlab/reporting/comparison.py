@@ -1,45 +1,116 @@
-"""The figure of a comparison: mass captured and output error of every mechanism by budget."""
+"""A comparison as files: its tables, and a figure of every mechanism by budget for each site."""
+
+from pathlib import Path
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from attnlab.reporting.canvas import blank, panel, style
+from attnlab.errors import InputError
+from attnlab.files import write_table
+from attnlab.heads.taps import SITES
+from attnlab.reporting.canvas import blank, panel, style, write_figure
+from attnlab.studies.comparison import Comparison
 
-LEVEL_COLOURS = {"oracle": "#8a6d1c", "calibrated": "#2178d9", "static": "#6b7280"}
+LEVEL_COLOURS = {"oracle": "#c2570c", "calibrated": "#2178d9", "static": "#6b7280"}
+# Level is told by shape too, for readers who cannot tell the colours apart.
+LEVEL_MARKERS = {"oracle": "D", "calibrated": "o", "static": "s"}
 FIGURES = {"mass_fraction": "share of attention captured", "output_error": "relative output error"}
+# What lies beyond is written in figures: an untrained Linformer would press all others together.
+LIMITS = {"mass_fraction": 1.0, "output_error": 1.5}
+TABLES = ("heads.csv", "summary.csv")
+_LEFT, _GAP, _TOP = 1.9, 0.25, 0.75
 
 
-def draw_comparison(summary: pd.DataFrame) -> Figure:
-    """A row of panels a budget: each mechanism's mean with its interval, coloured by level."""
+def figure_name(site: str) -> str:
+    """The figure of a site, without the suffix."""
+    return f"figure_{site}"
+
+
+def refuse_taken(folder: Path, *, overwrite: bool) -> None:
+    """Raises when `folder` holds files that a comparison would write, and they may not be replaced.
+
+    Raises:
+        InputError: see above, or `folder` is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        msg = f"{folder} is a file; name a folder to write the comparison to."
+        raise InputError(msg)
+    figures = [f"{figure_name(site)}.{kind}" for site in SITES for kind in ("svg", "png")]
+    taken = [name for name in (*TABLES, *figures) if (folder / name).exists()]
+    if taken and not overwrite:
+        msg = (
+            f"{folder} already holds {', '.join(taken)}, which a comparison would write; name another "
+            "folder with --out, or add --overwrite to replace them."
+        )
+        raise InputError(msg)
+
+
+def write_comparison(found: Comparison, folder: Path) -> None:
+    """Writes `heads.csv`, `summary.csv` and `figure_SITE.svg` and `.png` of every site.
+
+    Figures of sites that this comparison does not have are taken away from an older one.
+
+    Raises:
+        AttnlabError: something could not be written.
+    """
+    write_table(folder / "heads.csv", found.heads)
+    write_table(folder / "summary.csv", found.summary)
+    sites = set(found.summary["site"])
+    for site in SITES:
+        if site in sites:
+            write_figure(draw_comparison(found.summary, site), folder, figure_name(site))
+        else:
+            for kind in ("svg", "png"):
+                (folder / f"{figure_name(site)}.{kind}").unlink(missing_ok=True)
+
+
+def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
+    """A row of panels a budget: each mechanism's mean at a site with its interval, by level."""
+    summary = summary[summary["site"] == site]
     budgets = list(dict.fromkeys(summary["budget"]))
     names = summary.groupby("mechanism")["output_error"].mean().sort_values(ascending=False).index
     width, height = 2.9, 0.2 * len(names) + 0.2
+    whole = _LEFT + len(FIGURES) * (width + _GAP), _TOP + len(budgets) * (height + 0.75) - 0.2
     with style():
-        figure = blank(
-            1.9 + len(FIGURES) * (width + 0.25) + 0.1, len(budgets) * (height + 0.75) + 0.15
-        )
+        figure = blank(*whole)
         for place, budget in enumerate(budgets):
-            top = 0.35 + place * (height + 0.75)
+            top = _TOP + place * (height + 0.75)
             for column, (name, label) in enumerate(FIGURES.items()):
-                axes = panel(figure, 1.9 + column * (width + 0.25), top, width, height)
+                axes = panel(figure, _LEFT + column * (width + _GAP), top, width, height)
                 _draw(axes, summary[summary["budget"] == budget], list(names), name)
                 axes.set_xlabel(label)
                 axes.tick_params(axis="y", labelleft=column == 0, length=0)
-            axes.set_title(f"{budget} visible keys a row", loc="right")
-        for level, colour in LEVEL_COLOURS.items():
-            figure.axes[0].plot([], [], "o", color=colour, label=level)
-        figure.axes[0].legend(frameon=False, fontsize=7.5, loc="lower right")
+                if column == 0:
+                    axes.set_title(f"{site}, {budget} visible keys a row", loc="left")
+        figure.legend(
+            handles=[_example(level) for level in LEVEL_COLOURS],
+            loc="upper right",
+            ncols=len(LEVEL_COLOURS),
+            frameon=False,
+            fontsize=8,
+        )
     return figure
 
 
+def _example(level: str) -> Line2D:
+    colour, marker = LEVEL_COLOURS[level], LEVEL_MARKERS[level]
+    return Line2D([], [], color=colour, marker=marker, markersize=4, label=level)
+
+
 def _draw(axes: Axes, table: pd.DataFrame, names: list[str], figure: str) -> None:
+    axes.grid(axis="y", color="#e5e7eb", linewidth=0.6)
+    axes.set_axisbelow(True)
+    limit = LIMITS[figure]
     for row in table.to_dict("records"):
-        if pd.notna(row[figure]):
-            y = names.index(row["mechanism"])
-            colour = LEVEL_COLOURS[row["level"]]
+        y, colour = names.index(row["mechanism"]), LEVEL_COLOURS[row["level"]]
+        if row[figure] > limit:
+            text = f"{row[figure]:.1f} \N{RIGHTWARDS ARROW}"
+            axes.text(limit, y, text, color=colour, ha="right", va="center", fontsize=8)
+        elif pd.notna(row[figure]):
             axes.plot([row[f"{figure}_low"], row[f"{figure}_high"]], [y, y], color=colour)
-            axes.plot(row[figure], y, "o", color=colour, markersize=4)
+            axes.plot(row[figure], y, LEVEL_MARKERS[row["level"]], color=colour, markersize=4)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(-0.7, len(names) - 0.3)
-    axes.set_xlim(left=0)
+    axes.set_xlim(-0.02 * limit, 1.02 * limit)

@@ -14,13 +14,14 @@ from attnlab.heads.capture import Passage
 from attnlab.heads.keeping import KeptMatrices
 from attnlab.heads.processes import Processes
 from attnlab.heads.taps import SITES
+from attnlab.studies.devices import usable_device
 from attnlab.studies.judging import Judge
 from attnlab.studies.label_ablation import ablate_for_labels, judge_for_labels
 from attnlab.studies.labelling import Labeller, Labelling
 from attnlab.studies.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
 from attnlab.studies.measuring import measure
 from attnlab.studies.passes import Passes, Progress, SharedConsumer
-from attnlab.studies.sources import Subject, load_subject, usable_device
+from attnlab.studies.sources import Subject, load_subject
 
 SENTENCES = 200
 LABELLED_SENTENCES = 1000

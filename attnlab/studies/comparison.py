@@ -1,25 +1,29 @@
 """How well each attention mechanism stands in for full attention, head by head, at equal budgets."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.studies.observing import Observed, observe
-from attnlab.studies.rivals import LEAST_BUDGET, Rival, rivals
-from attnlab.studies.sources import load_subject, read_texts
-from attnlab.translation.run import is_run, load
+from attnlab.heads.batches import Encoding, Sentence, Text, encode
+from attnlab.heads.taps import SITES
+from attnlab.studies.devices import usable_device
+from attnlab.studies.observing import BATCH, Observed, observe, sites_of
+from attnlab.studies.rivals import LEAST_BUDGET, Ground, LayerCalibration, Rival, left_out, rivals
+from attnlab.studies.scores import Scores
+from attnlab.studies.sources import load_subject, lowered, read_texts, type_counts_of
+from attnlab.translation.run import Run, is_run, load
 
 SENTENCES, CALIBRATION = 200, 500
-DRAWS = 1000
-INTERVAL = (0.025, 0.975)
-KEYS = ["budget", "mechanism", "level"]
+
+Progress = Callable[[str, int, int], None]
+Source = str | Path | tuple[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -27,167 +31,257 @@ class Comparison:
     """Tables of one comparison.
 
     Attributes:
-        heads: one row a budget, mechanism and head: `mass_fraction`, the share of full attention
-            that stands on the pairs the mechanism sees (NaN where it has no support);
+        heads: one row a site, budget, mechanism and head: `mass_fraction`, the share of full
+            attention that stands on the pairs the mechanism sees (NaN where it has no support);
             `output_error`, |X V - H V| / |H V| over a sentence (Frobenius norms); `visible_keys` a
             row; all mean over sentences. `multiply_adds` of a head at mean length.
         summary: the same by mechanism, mean over heads, with 95% intervals over sentences.
         sentences: how many held-out sentences.
         calibration: how many training sentences.
-        tokens: mean length of the held-out sentences.
+        lengths: mean number of queries and of keys of the held-out sentences, by site.
+        notes: what was left out, in words.
     """
 
     heads: pd.DataFrame
     summary: pd.DataFrame
     sentences: int
     calibration: int
-    tokens: int
+    lengths: dict[str, tuple[int, int]]
+    notes: tuple[str, ...]
 
 
 def compare(
-    source: str | Path,
+    source: Source,
     budgets: Sequence[int],
     *,
-    sentences: int = SENTENCES,
-    calibration: int = CALIBRATION,
+    sites: Sequence[str] | None = None,
+    sentences: int | Sequence[Text] = SENTENCES,
+    calibration: int | Sequence[Text] = CALIBRATION,
     text: Path | None = None,
     calibration_text: Path | None = None,
     seed: int = 0,
+    batch_size: int = BATCH,
+    device: str | None = None,
+    progress: Progress | None = None,
 ) -> Comparison:
-    """Every mechanism against the encoder's full attention, on held-out sentences.
+    """Every mechanism against the model's full attention, on held-out sentences.
 
     Queries, keys and values are the model's own; nothing is trained. Tables of sigma and the fixed
     pattern of each head are learned on training sentences alone; those that are held out too are
-    left out.
+    left out. The model reads each set once; memory does not grow with the number of sentences.
 
     Args:
-        source: a run folder, a transformers folder, or the name of a model on the hub.
+        source: a run folder, a transformers folder, the name of a model on the hub, or a pair
+            (model, tokenizer).
         budgets: visible keys a row, each 5 or more.
-        sentences: how many held-out sentences at most.
-        calibration: how many training sentences at most.
-        text: a file of held-out sentences; a run brings its own.
-        calibration_text: a file of training sentences; a run brings its own.
+        sites: any of encoder, decoder, cross; None for all that the model and its sentences have.
+        sentences: how many held-out sentences at most, or the sentences themselves.
+        calibration: how many training sentences at most, or the sentences themselves.
+        text: a file of held-out sentences (for decoder and cross of an encoder-decoder: source,
+            tab, translation); a run brings its own.
+        calibration_text: a file of training sentences, likewise; a run brings its own.
         seed: of the bootstrap.
+        batch_size: most sentences in one forward pass.
+        device: where the model runs, such as `cpu` or `cuda`; None: a GPU if there is one.
+        progress: called with (what is being done, sentences done, sentences in all).
 
     Raises:
-        InputError: a budget below 5, no sentences, or a model that cannot be compared.
+        InputError: a budget below 5, no sentences, a site that is lacking, or a model that cannot
+            be compared.
     """
+    _refuse(budgets, sites, (sentences, calibration), batch_size)
+    place = usable_device(device)
+    if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
+        _refuse_wordless(source)
+    subject = load_subject(source, sentences=sentences, text=text)
+    run = load(source) if isinstance(source, str | Path) and is_run(source) else None
+    model = subject.model.to(place)
+    before = _training(source, run, calibration, calibration_text, set(map(_source, subject.texts)))
+    held_out = encode(model, subject.tokenizer, _readable(model, subject.texts))
+    learning = encode(model, subject.tokenizer, _readable(model, before))
+    chosen = sites_of(model, held_out, sites)
+    chosen = sites_of(model, learning, chosen)
+    levels = list(dict.fromkeys(budgets))
+    fields = {site: _field(site, run, held_out, learning) for site in chosen}
+
+    def pass_over(what: str, texts: Encoding, receive: Callable[[Observed], None]) -> None:
+        tell = None if progress is None else (lambda done, total: progress(what, done, total))
+        observe(model, texts, chosen, receive, batch_size=batch_size, progress=tell)
+
+    learned = _Learned(fields, levels)
+    pass_over("calibrating", learning, learned.add)
+    measured = _Measured(fields, learned.rivals(), Scores([s.number for s in held_out.sentences]))
+    pass_over("measuring", held_out, measured.add)
+    return Comparison(
+        measured.scores.heads(),
+        measured.scores.summary(seed),
+        len(held_out.sentences),
+        len(learning.sentences),
+        {site: (field.ground.queries, field.ground.keys) for site, field in fields.items()},
+        _notes(chosen, held_out, learning),
+    )
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A site, and its token types numbered from 0: the few that occur stand for the vocabulary."""
+
+    ground: Ground
+    types: Int[Tensor, " type"]
+
+    def numbered(self, seen: Observed) -> Observed:
+        """What was seen, with the numbers of its token types; padding gets any."""
+        places = torch.searchsorted(self.types.to(seen.token_ids.device), seen.token_ids)
+        return replace(seen, token_ids=places.clamp(max=len(self.types) - 1))
+
+
+class _Learned:
+    """What every layer did on training sentences."""
+
+    def __init__(self, fields: dict[str, _Field], budgets: Sequence[int]) -> None:
+        self.fields, self.budgets = fields, budgets
+        self.layers: dict[tuple[str, int], LayerCalibration] = {}
+
+    def add(self, seen: Observed) -> None:
+        field, key = self.fields[seen.site], (seen.site, seen.layer)
+        if key not in self.layers:
+            self.layers[key] = LayerCalibration(field.ground, self.budgets)
+        self.layers[key].add(field.numbered(seen))
+
+    def rivals(self) -> dict[tuple[str, int], list[tuple[int, Rival]]]:
+        """Every budget's rivals, by site and layer."""
+        return {
+            (site, layer): [
+                (budget, rival)
+                for budget in self.budgets
+                for rival in rivals(budget, self.fields[site].ground, learned)
+            ]
+            for (site, layer), learned in self.layers.items()
+        }
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Measures each layer's rivals on what it did on held-out sentences."""
+
+    fields: dict[str, _Field]
+    rivals: dict[tuple[str, int], list[tuple[int, Rival]]]
+    scores: Scores
+
+    def add(self, seen: Observed) -> None:
+        numbered = self.fields[seen.site].numbered(seen)
+        for budget, rival in self.rivals[seen.site, seen.layer]:
+            self.scores.add(rival, budget, numbered)
+
+
+def _refuse(
+    budgets: Sequence[int],
+    sites: Sequence[str] | None,
+    counts: tuple[int | Sequence[Text], int | Sequence[Text]],
+    batch_size: int,
+) -> None:
+    """Refuses what can be refused before anything is loaded."""
     for budget in budgets:
         if budget < LEAST_BUDGET:
             msg = f"A budget is {LEAST_BUDGET} visible keys a row or more, not {budget}."
             raise InputError(msg)
-    subject = load_subject(source, sentences=sentences, text=text)
-    held_out = _sources(subject.texts)
-    learning = _training(source, calibration_text, calibration, set(held_out))
-    tokenizer = subject.tokenizer
-    learned = list(observe(subject.model, tokenizer, learning))
-    seen = list(observe(subject.model, tokenizer, held_out))
-    total = sum(int(part.visible.sum()) for part in seen if part.layer == 0)
-    tokens = max(1, round(total / len(held_out)))
-    counts = _counts(source, subject.model, learned)
-    parts = []
-    for layer in sorted({part.layer for part in seen}):
-        own = [part for part in seen if part.layer == layer]
-        before = [part for part in learned if part.layer == layer]
-        parts += [
-            _measured(rival, own, budget, layer)
-            for budget in budgets
-            for rival in rivals(budget, before, counts, tokens=tokens)
-        ]
-    every = pd.concat(parts, ignore_index=True)
-    order = [*KEYS, "written", "multiply_adds"]
-    figures = ["mass_fraction", "output_error", "visible_keys"]
-    by_head = every.groupby([*order, "layer", "head"], sort=False, dropna=False)[figures]
-    return Comparison(
-        by_head.mean().reset_index(),
-        _summary(every, seed),
-        len(held_out),
-        len(learning),
-        tokens,
-    )
-
-
-def _sources(texts: Sequence[Any]) -> list[str]:
-    return [text if isinstance(text, str) else text[0] for text in texts]
-
-
-def _training(source: str | Path, path: Path | None, count: int, held_out: set[str]) -> list[str]:
-    """The first `count` training sentences that are not held out too."""
-    if path is not None:
-        texts = _sources(read_texts(path))
-    elif is_run(source):
-        rows = load(source).corpus().train
-        texts = list(rows.select(range(min(2 * count, len(rows))))["source"])
-    else:
-        msg = f"{source} brings no training sentences; add --calibration-text FILE."
+    for site in sites or ():
+        if site not in SITES:
+            msg = f"There is no site '{site}'; choose from: {', '.join(SITES)}."
+            raise InputError(msg)
+    for which, count in zip(("held-out", "training"), counts, strict=True):
+        if isinstance(count, int) and count < 1:
+            msg = f"The number of {which} sentences must be at least 1, not {count}."
+            raise InputError(msg)
+    if batch_size < 1:
+        msg = f"The batch size must be at least 1, not {batch_size}."
         raise InputError(msg)
-    found = [text for text in texts if text not in held_out][:count]
+
+
+def _refuse_wordless(source: str | Path) -> None:
+    if not is_run(source):
+        msg = (
+            f"{source} is no run of attnlab and brings no sentences; "
+            "add --text FILE (a sentence on each line)."
+        )
+        raise InputError(msg)
+
+
+def _source(text: Text) -> str:
+    return text if isinstance(text, str) else text[0]
+
+
+def _readable(model: Any, texts: Sequence[Text]) -> Sequence[Text]:
+    """The texts, or their sources alone for a model that takes no pairs."""
+    return texts if model.config.is_encoder_decoder else [_source(text) for text in texts]
+
+
+def _training(
+    source: Source,
+    run: Run | None,
+    wanted: int | Sequence[Text],
+    path: Path | None,
+    held_out: set[str],
+) -> Sequence[Text]:
+    """The first training sentences that are not held out too."""
+    count, texts = (wanted, ()) if isinstance(wanted, int) else (len(wanted), tuple(wanted))
+    if not isinstance(wanted, int):
+        pass
+    elif path is not None:
+        read = read_texts(path)
+        lower = run is not None and run.settings.corpus.lowercase
+        texts = tuple(map(lowered, read)) if lower else read
+    elif run is not None:
+        rows = run.corpus().train
+        chosen = rows.select(range(min(2 * count, len(rows))))
+        texts = tuple(zip(chosen["source"], chosen["target"], strict=True))
+    else:
+        name = "A model without a folder" if isinstance(source, tuple) else source
+        msg = f"{name} brings no training sentences; add --calibration-text FILE."
+        raise InputError(msg)
+    found = [text for text in texts if _source(text) not in held_out][:count]
     if not found:
         msg = "There is no training sentence that is not held out too; give others."
         raise InputError(msg)
     return found
 
 
-def _counts(source: str | Path, model: Any, learned: Sequence[Observed]) -> Tensor:
-    """Frequencies of token ids: those of the run's training rows, or of the training sentences."""
-    if is_run(source):
-        return torch.tensor(list(load(source).tokenizers.source_counts.values()))
-    ids = torch.cat([part.token_ids[part.visible] for part in learned if part.layer == 0])
-    return torch.bincount(ids.cpu(), minlength=model.config.vocab_size)
+def _field(site: str, run: Run | None, held_out: Encoding, learning: Encoding) -> _Field:
+    """The site with the types that occur in its keys, and how often each does in training text."""
+    held, before = ([_ids(site, s) for s in e.sentences] for e in (held_out, learning))
+    types = torch.tensor(sorted({token for _, ids in [*held, *before] for token in ids}))
+    if run is not None:
+        counts = type_counts_of(run)[site == "decoder"][types]
+    else:
+        seen = torch.tensor([token for _, ids in before for token in ids])
+        counts = torch.bincount(seen, minlength=int(types.max()) + 1)[types]
+    queries, keys = (
+        max(1, round(sum(len(side[part]) for side in held) / len(held))) for part in (0, 1)
+    )
+    longest = max(len(ids) for _, ids in [*held, *before])
+    return _Field(Ground(site, counts, queries, keys, longest), types)
 
 
-def measure_matrices(matrices: Tensor, seen: Observed, *, support: bool) -> dict[str, Tensor]:
-    """Mass captured, output error and visible keys of implied matrices, each `[batch, head]`."""
-    real = seen.visible[:, None, :, None]
-    rows = seen.visible.sum(-1)[:, None]
-    applied = matrices * real
-    pairs = applied != 0
-    full = seen.weights @ seen.value
-    wrong = (applied @ seen.value - full).flatten(2).norm(dim=-1)
-    mass = (seen.weights * pairs).sum((-2, -1)) / rows
-    keys = pairs.sum((-2, -1)) / rows
-    unknown = torch.full_like(mass, torch.nan)
+def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids of the queries and of the keys of one sentence."""
+    target = sentence.source if sentence.target is None else sentence.target
     return {
-        "mass_fraction": mass if support else unknown,
-        "output_error": wrong / full.flatten(2).norm(dim=-1),
-        "visible_keys": keys if support else unknown,
-    }
+        "encoder": (sentence.source, sentence.source),
+        "decoder": (target, target),
+        "cross": (target, sentence.source),
+    }[site]
 
 
-def _measured(rival: Rival, seen: Sequence[Observed], budget: int, layer: int) -> pd.DataFrame:
-    """One row a sentence and head."""
-    with torch.no_grad():
-        found = [measure_matrices(rival.apply(part), part, support=rival.support) for part in seen]
-    joined = {name: torch.cat([part[name] for part in found]) for name in found[0]}
-    sentences, heads = joined["output_error"].shape
-    table = pd.DataFrame({name: values.flatten().numpy() for name, values in joined.items()})
-    table["sentence"] = np.repeat(np.arange(sentences), heads)
-    table["head"] = np.tile(np.arange(heads), sentences)
-    cost = np.nan if rival.multiply_adds is None else float(rival.multiply_adds)
-    return table.assign(
-        budget=budget,
-        mechanism=rival.name,
-        level=rival.level,
-        written=rival.written,
-        multiply_adds=cost,
-        layer=layer,
-    )
-
-
-def _summary(every: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Means over heads and sentences, with percentile bootstrap intervals over sentences."""
-    draws = np.random.default_rng(seed).integers(
-        0, every["sentence"].nunique(), (DRAWS, every["sentence"].nunique())
-    )
-    rows = []
-    for keys, table in every.groupby(KEYS, sort=False):
-        by_sentence = table.groupby("sentence")
-        row: dict[str, Any] = dict(zip(KEYS, keys, strict=True))
-        for name in ("mass_fraction", "output_error"):
-            numbers = by_sentence[name].mean().to_numpy()
-            low, high = np.quantile(numbers[draws].mean(-1), INTERVAL)
-            row |= {name: numbers.mean(), f"{name}_low": low, f"{name}_high": high}
-        row["visible_keys"] = table["visible_keys"].mean()
-        row["multiply_adds"] = table["multiply_adds"].mean()
-        rows.append(row)
-    return pd.DataFrame(rows).sort_values(["budget", "output_error"], ignore_index=True)
+def _notes(sites: Sequence[str], held_out: Encoding, learning: Encoding) -> tuple[str, ...]:
+    """What was left out: mechanisms by site, sentences by reason."""
+    notes = [
+        f"{site}: {name} is left out, since {reason}."
+        for site in sites
+        for name, reason in left_out(site).items()
+    ]
+    for which, encoding in (("held-out", held_out), ("training", learning)):
+        notes += [
+            f"{count} {which} sentences were not used: {reason}."
+            for reason, count in encoding.dropped.items()
+        ]
+    return tuple(notes)

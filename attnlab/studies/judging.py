@@ -17,13 +17,14 @@ from torch.nn import functional as F
 from attnlab.errors import InputError
 from attnlab.heads.batches import Text, most_positions
 from attnlab.heads.projections import Projections, projections_of
+from attnlab.studies.devices import usable_device
 from attnlab.studies.scored_sentences import (
     Example,
     ScoredBatch,
     encode_examples,
     scored_batches,
 )
-from attnlab.studies.sources import Subject, corpus_for, first_pairs, load_subject, usable_device
+from attnlab.studies.sources import Subject, corpus_for, first_pairs, load_subject
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.corpus import ParallelCorpus
 from attnlab.translation.tokenizer import Tokenizers

@@ -178,7 +178,7 @@ def _texts(
     """The first texts of a file, a corpus or the run's own corpus, and their origin in words."""
     if text is not None:
         read = read_texts(text)[:count]
-        return tuple(_lowered(one) for one in read) if lowercase else read, str(text)
+        return tuple(lowered(one) for one in read) if lowercase else read, str(text)
     chosen = corpus_for(run, corpus, pair)
     languages = "" if corpus is None and run is not None else f" ({pair})"
     return first_pairs(chosen, split, count), f"the {split} part of {chosen.name}{languages}"
@@ -214,7 +214,8 @@ def first_pairs(
     return tuple(islice((pair for pair in pairs if pair[0] not in without), count))
 
 
-def _lowered(text: Text) -> Text:
+def lowered(text: Text) -> Text:
+    """A sentence, or both of a pair, in lower case."""
     return text.lower() if isinstance(text, str) else (text[0].lower(), text[1].lower())
 
 
@@ -280,22 +281,6 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
             "attnlab, a transformers folder, or the name of a model on the hub."
         )
         raise InputError(msg) from error
-
-
-def usable_device(device: str | None) -> torch.device:
-    """The device of that name; without a name a GPU if there is one.
-
-    Raises:
-        InputError: the device cannot be used here.
-    """
-    if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        msg = f"Device '{device}' cannot be used here ({str(error).splitlines()[0]}); try cpu."
-        raise InputError(msg) from error
-    return torch.device(device)
 
 
 def parse_sites(text: str | None) -> tuple[Site, ...] | None:

@@ -1,62 +1,100 @@
-"""Mechanisms at equal budgets: figures against plain loops, bounds, levels, what may be learned."""
+"""Mechanisms at equal budgets: figures against plain loops, bounds, levels, sites, what may be learned."""
 
+import weakref
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
+import random_models
 import torch
+from heads.architectures import CASES
+from random_models import PAIRS, SENTENCES, tokenizer
 
+from attnlab.attention.bridge import use
 from attnlab.attention.registry import make
 from attnlab.errors import InputError
-from attnlab.studies.comparison import Comparison, compare, measure_matrices
-from attnlab.studies.observing import Observed, observe
-from attnlab.studies.rivals import rivals, window_of
+from attnlab.heads.batches import encode
+from attnlab.studies.comparison import Comparison, compare
+from attnlab.studies.observing import Observed, observe, sites_of
+from attnlab.studies.rivals import Ground, LayerCalibration, Rival, left_out, rivals, window_of
+from attnlab.studies.scores import FIGURES, measure_matrices
 from attnlab.translation.run import load
 
-LENGTHS = (11, 7)
+# Sentences of 11 and 7 tokens, their translations of 8 and 5.
+LENGTHS, TARGETS = (11, 7), (8, 5)
+SITES = ("encoder", "decoder", "cross")
 
 
-def observed(seed: int = 0) -> Observed:
+def observed(seed: int = 0, site: str = "encoder") -> Observed:
     generator = torch.Generator().manual_seed(seed)
-    query, key, value = (
-        3 * torch.randn(2, 3, 11, 5, generator=generator, dtype=torch.float64) for _ in range(3)
-    )
-    visible = torch.arange(11) < torch.tensor(LENGTHS)[:, None]
-    ids = torch.randint(4, 13, (2, 11), generator=generator)
-    weights = make("full").implied_matrix(query, key, visible) * visible[:, None, :, None]
-    return Observed(0, query, key, value, visible, ids, weights)
+    queries, keys = {
+        "encoder": (LENGTHS, LENGTHS),
+        "decoder": (TARGETS, TARGETS),
+        "cross": (TARGETS, LENGTHS),
+    }[site]
+
+    def drawn(lengths: tuple[int, ...], dim: int) -> torch.Tensor:
+        shape = (2, 3, max(lengths), dim)
+        return 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    query, key, value = drawn(queries, 5), drawn(keys, 5), drawn(keys, 7)
+    real, visible = (torch.arange(max(n)) < torch.tensor(n)[:, None] for n in (queries, keys))
+    ids = torch.randint(0, 13, visible.shape, generator=generator)
+    full = make("full", causal=site == "decoder", cross=site == "cross")
+    weights = full.implied_matrix(query, key, visible) * real[:, None, :, None]
+    return Observed(site, 0, query, key, value, visible, real, ids, weights, (0, 1))
 
 
-def test_measures_equal_plain_loops() -> None:
-    seen = observed()
-    matrices = make("band(window=(2, 1))").implied_matrix(seen.query, seen.key, seen.visible)
-    found = measure_matrices(matrices, seen, support=True)
-    for b, length in enumerate(LENGTHS):
+def made(budget: int, site: str = "encoder") -> dict[str, Rival]:
+    ground = Ground(site, torch.arange(13), queries=7, keys=9, longest=11)
+    learned = LayerCalibration(ground, [budget])
+    learned.add(observed(1, site))
+    return {rival.name: rival for rival in rivals(budget, ground, learned)}
+
+
+def figures(rival: Rival, seen: Observed) -> dict[str, torch.Tensor]:
+    found = measure_matrices(rival.apply(seen), seen, support=rival.support)
+    return dict(zip(FIGURES, found, strict=True))
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_measures_equal_plain_loops(site: str) -> None:
+    seen = observed(site=site)
+    causal, cross = site == "decoder", site == "cross"
+    band = make("band(window=(2, 1))", causal=causal, cross=cross)
+    matrices = band.implied_matrix(seen.query, seen.key, seen.visible)
+    found = dict(zip(FIGURES, measure_matrices(matrices, seen, support=True), strict=True))
+    for b in range(2):
+        rows, columns = int(seen.real_queries[b].sum()), int(seen.visible[b].sum())
         for h in range(3):
             mass, keys, wrong, whole = 0.0, 0, 0.0, 0.0
-            for i in range(length):
-                near = [j for j in range(length) if -2 <= j - i <= 1]
-                kept = sum(float(seen.weights[b, h, i, j]) for j in near)
-                mass, keys = mass + kept / length, keys + len(near)
-                for d in range(5):
-                    full = sum(
-                        float(seen.weights[b, h, i, j] * seen.value[b, h, j, d])
-                        for j in range(length)
-                    )
-                    band = sum(
-                        float(seen.weights[b, h, i, j] * seen.value[b, h, j, d]) / kept
-                        for j in near
-                    )
-                    wrong, whole = wrong + (band - full) ** 2, whole + full**2
-            assert float(found["mass_fraction"][b, h]) == pytest.approx(mass)
-            assert float(found["visible_keys"][b, h]) == pytest.approx(keys / length)
+            for i in range(rows):
+                able = [j for j in range(columns) if j <= i or not causal]
+                score = {
+                    j: sum(float(seen.query[b, h, i, d] * seen.key[b, h, j, d]) for d in range(5))
+                    for j in able
+                }
+                power = {j: np.exp(score[j] / 5**0.5) for j in able}
+                near = [j for j in able if -2 <= j - i <= 1]
+                kept = sum(power[j] for j in near)
+                mass, keys = mass + kept / sum(power.values()), keys + len(near)
+                for d in range(7):
+                    value = {j: float(seen.value[b, h, j, d]) for j in able}
+                    full = sum(power[j] * value[j] for j in able) / sum(power.values())
+                    part = sum(power[j] * value[j] for j in near) / kept
+                    wrong, whole = wrong + (part - full) ** 2, whole + full**2
+            assert float(found["mass_fraction"][b, h]) == pytest.approx(mass / rows)
+            assert float(found["visible_keys"][b, h]) == pytest.approx(keys / rows)
             assert float(found["output_error"][b, h]) == pytest.approx((wrong / whole) ** 0.5)
 
 
+@pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("budget", [5, 6, 9])
-def test_top_k_bounds_what_sees_no_more_keys_and_budgets_are_kept(budget: int) -> None:
-    seen = observed()
-    made = rivals(budget, [observed(1)], torch.arange(13), tokens=9)
-    found = {r.name: measure_matrices(r.apply(seen), seen, support=r.support) for r in made}
+def test_top_k_bounds_what_sees_no_more_keys_and_budgets_are_kept(budget: int, site: str) -> None:
+    seen = observed(site=site)
+    found = {name: figures(rival, seen) for name, rival in made(budget, site).items()}
     # Rows of global tokens see every key, so these two alone may go over the budget.
     for name in set(found) - {"longformer", "bigbird"}:
         keys, mass = found[name]["visible_keys"], found[name]["mass_fraction"]
@@ -68,8 +106,35 @@ def test_top_k_bounds_what_sees_no_more_keys_and_budgets_are_kept(budget: int) -
         assert bool((found[f"sigma {columns}"]["mass_fraction"] <= best + 1e-9).all()), columns
 
 
+@pytest.mark.parametrize("site", SITES)
+def test_a_budget_that_covers_every_pair_is_full_attention(site: str) -> None:
+    seen = observed(site=site)
+    found = made(25, site)
+    sparse = {"band", "top-k", "sigma first", "sigma salience", "sigma oracle"}
+    for name in sparse | ({"longformer", "bigbird"} & set(found)):
+        figure = figures(found[name], seen)
+        torch.testing.assert_close(figure["mass_fraction"], torch.ones(2, 3).double())
+        torch.testing.assert_close(figure["output_error"], torch.zeros(2, 3).double())
+
+
+def test_causal_rivals_see_nothing_behind_the_query() -> None:
+    seen = observed(site="decoder")
+    for name, rival in made(6, "decoder").items():
+        above = rival.apply(seen).triu(1)
+        assert bool((above == 0).all()), name
+
+
+def test_what_a_site_does_not_allow_is_named_and_left_out() -> None:
+    assert not left_out("encoder")
+    assert set(left_out("decoder")) == {"bigbird", "linformer (not trained)"}
+    assert set(left_out("cross")) == {"bigbird", "longformer"}
+    for site in SITES:
+        assert set(made(5, site)) == set(made(5)) - set(left_out(site))
+    assert "the future too" in left_out("decoder")["linformer (not trained)"]
+
+
 def test_levels_say_what_each_row_was_chosen_from() -> None:
-    levels = {r.name: r.level for r in rivals(5, [observed()], torch.arange(13), tokens=9)}
+    levels = {name: rival.level for name, rival in made(5).items()}
     assert {name for name, level in levels.items() if level == "oracle"} == {
         "top-k",
         "sigma oracle",
@@ -81,6 +146,109 @@ def test_levels_say_what_each_row_was_chosen_from() -> None:
 def test_windows_have_the_number_of_keys_they_are_asked_for() -> None:
     for keys in range(1, 14):
         assert sum(window_of(keys)) + 1 == keys
+        assert window_of(keys, causal=True) == (keys - 1, 0)
+
+
+def watched(model: Any, words: Any, texts: Any, **options: Any) -> list[Observed]:
+    seen: list[Observed] = []
+    encoding = encode(model, words, texts)
+    observe(model, encoding, sites_of(model, encoding, None), seen.append, **options)
+    return seen
+
+
+ARCHITECTURES = ["attnlab", "bert", "distilbert", "marian", "bart", "gpt2", "llama"]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_observed_weights_are_those_the_model_returns(name: str) -> None:
+    """Every layer of every site, on a batch of sentences of unlike length."""
+    case = CASES[name]()
+    words = tokenizer()
+    texts = PAIRS[:3] if case.model.config.is_encoder_decoder else SENTENCES[:3]
+    encoding = encode(case.model, words, texts)
+    seen = watched(case.model, words, texts)
+    axes = encoding.axes([encoding.sentences[n] for n in seen[0].sentences], torch.device("cpu"))
+    given = {"input_ids": axes["source"].ids, "attention_mask": axes["source"].real.long()}
+    if "target" in axes:
+        given |= {
+            "decoder_input_ids": axes["target"].ids,
+            "decoder_attention_mask": axes["target"].real.long(),
+        }
+    with torch.no_grad():
+        out = case.model(**given, output_attentions=True)
+    fields = {"encoder": "encoder_attentions", "decoder": "decoder_attentions"}
+    fields |= {"cross": "cross_attentions"}
+    if not case.model.config.is_encoder_decoder:
+        fields = {"encoder": "attentions", "decoder": "attentions"}
+    expected = sum(len(out[fields[site]]) for site in {part.site for part in seen})
+    assert len(seen) == expected == len({(part.site, part.layer) for part in seen})
+    for part in seen:
+        weights = out[fields[part.site]][part.layer] * part.real_queries[:, None, :, None]
+        torch.testing.assert_close(part.weights, weights.double(), rtol=1e-5, atol=1e-7)
+        assert bool((part.weights.sum(-1)[:, 0] > 0.99).eq(part.real_queries).all())
+        assert bool((part.weights.transpose(-1, -2)[~part.visible[:, None].expand(
+            -1, part.weights.shape[1], -1)] == 0).all())  # fmt: skip
+
+
+def test_a_model_with_relative_positions_is_refused() -> None:
+    with pytest.raises(InputError, match="relative positions"):
+        watched(random_models.t5(), tokenizer(), PAIRS[:2])
+
+
+@pytest.fixture(scope="module")
+def marian() -> Comparison:
+    model = random_models.marian()
+    return compare((model, tokenizer()), [5, 7], sentences=PAIRS[:3], calibration=PAIRS[3:])
+
+
+def test_every_head_of_every_site_has_its_rows(marian: Comparison) -> None:
+    shapes = {"encoder": (2, 3), "decoder": (3, 5), "cross": (3, 5)}
+    assert list(marian.summary["site"].unique()) == list(shapes)
+    for site, (layers, heads) in shapes.items():
+        own = marian.heads[marian.heads["site"] == site]
+        names = set(own["mechanism"])
+        assert len(names) == 15 - len(left_out(site))
+        assert len(own) == layers * heads * len(names) * 2
+        assert not own.duplicated(["budget", "mechanism", "layer", "head"]).any()
+        for name in left_out(site):
+            assert any(f"{site}: {name} is left out" in note for note in marian.notes)
+
+
+def test_tables_do_not_depend_on_how_sentences_are_batched(marian: Comparison) -> None:
+    again = compare(
+        (random_models.marian(), tokenizer()), [5, 7],
+        sentences=PAIRS[:3], calibration=PAIRS[3:], batch_size=1,
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(marian.heads, again.heads, rtol=1e-5, atol=1e-6)
+
+
+def test_sites_are_those_asked_for_and_there() -> None:
+    pair = (random_models.marian(), tokenizer())
+    only = compare(pair, [5], sites=["cross"], sentences=PAIRS[:2], calibration=PAIRS[3:])
+    assert set(only.heads["site"]) == {"cross"}
+    with pytest.raises(InputError, match="'cross' cannot be compared, since the sentences have no"):
+        compare(pair, [5], sites=["cross"], sentences=SENTENCES[:2], calibration=SENTENCES[3:])
+    bert = (random_models.bert(), tokenizer())
+    with pytest.raises(InputError, match=r"'decoder' .* no such site; choose from: encoder\."):
+        compare(bert, [5], sites=["decoder"], sentences=SENTENCES[:2], calibration=SENTENCES[3:])
+    with pytest.raises(
+        InputError, match="There is no site 'middle'; choose from: encoder, decoder"
+    ):
+        compare(bert, [5], sites=["middle"])
+
+
+def test_layers_are_let_go_before_the_next_is_computed() -> None:
+    """At no time do the matrices of two layers exist."""
+    alive: list[Any] = []
+
+    def receive(seen: Observed) -> None:
+        assert not [one for one in alive if one() is not None], "an earlier layer is still held"
+        alive.append(weakref.ref(seen.weights))
+
+    model, words = random_models.marian(), tokenizer()
+    encoding = encode(model, words, PAIRS)
+    observe(model, encoding, SITES, receive, batch_size=2)
+    assert len(alive) == 8 * 4
 
 
 @pytest.fixture(scope="module")
@@ -88,27 +256,19 @@ def compared(small_run: Path) -> Comparison:
     return compare(small_run, [5, 7], sentences=5, calibration=7)
 
 
-def test_observed_weights_are_those_the_model_returns(small_run: Path) -> None:
-    run = load(small_run)
-    texts = list(run.corpus().test["source"][:1])
-    seen = next(iter(observe(run.model, run.tokenizers, texts)))
-    given = run.tokenizers.source(texts, return_tensors="pt")
-    with torch.no_grad():
-        out = run.model.encoder(**given, output_attentions=True)
-    torch.testing.assert_close(seen.weights.float(), out.attentions[0], rtol=1e-5, atol=1e-6)
-
-
 def test_tables_have_every_head_and_intervals_hold_their_means(compared: Comparison) -> None:
-    names = set(compared.summary["mechanism"])
-    assert len(compared.heads) == 2 * len(names) * 2
-    assert not compared.heads.duplicated(["budget", "mechanism", "layer", "head"]).any()
+    for site in SITES:
+        own = compared.heads[compared.heads["site"] == site]
+        assert len(own) == 2 * own["mechanism"].nunique() * 2
+        assert not own.duplicated(["budget", "mechanism", "layer", "head"]).any()
     for name in ("mass_fraction", "output_error"):
         known = compared.summary.dropna(subset=[name])
         assert (known[f"{name}_low"] <= known[name] + 1e-12).all()
         assert (known[name] <= known[f"{name}_high"] + 1e-12).all()
-    means = compared.heads.groupby(["budget", "mechanism"])["output_error"].mean()
+    means = compared.heads.groupby(["site", "budget", "mechanism"])["output_error"].mean()
     for row in compared.summary.to_dict("records"):
-        assert row["output_error"] == pytest.approx(means[row["budget"], row["mechanism"]])
+        key = row["site"], row["budget"], row["mechanism"]
+        assert row["output_error"] == pytest.approx(means[key])
 
 
 def test_the_same_call_gives_the_same_tables(
@@ -132,9 +292,7 @@ def test_a_budget_below_five_is_refused(small_run: Path) -> None:
 
 
 def test_a_planned_model_is_refused(small_run: Path) -> None:
-    from attnlab.attention.bridge import use
-
     run = load(small_run)
     planned = use(run.model, {"decoder": "band(window=2)"})
     with planned, pytest.raises(InputError, match="trained with it"):
-        next(iter(observe(run.model, run.tokenizers, ["Maria sleeps."])))
+        watched(run.model, run.tokenizers, ["Maria sleeps."])

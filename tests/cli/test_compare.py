@@ -1,0 +1,108 @@
+"""`attnlab compare` from the command line."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import random_models
+from random_models import PAIRS, tokenizer
+from typer.testing import CliRunner
+
+from attnlab.cli import app as program
+from attnlab.cli.app import app
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    random_models.marian().save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    """The options that name held-out and training sentences."""
+    folder = tmp_path_factory.mktemp("texts")
+    for name, pairs in (("held_out", PAIRS[:3]), ("training", PAIRS[3:])):
+        lines = "\n".join("\t".join(pair) for pair in pairs)
+        (folder / name).write_text(lines, encoding="utf-8")
+    return ["--text", folder / "held_out", "--calibration-text", folder / "training"]
+
+
+def run(*words: object):
+    return CliRunner().invoke(app, ["compare", *map(str, words)], catch_exceptions=False)
+
+
+def test_writes_tables_and_a_figure_for_each_site(
+    model: Path, texts: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = tmp_path / "out"
+    budgets = [word for budget in (5, 7, 9, 11) for word in ("--budget", budget)]
+    done = run(model, *budgets, *texts, "--site", "decoder,cross", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in out.iterdir()} == {
+        "heads.csv", "summary.csv",
+        "figure_decoder.svg", "figure_decoder.png", "figure_cross.svg", "figure_cross.png",
+    }  # fmt: skip
+    summary = pd.read_csv(out / "summary.csv")
+    assert list(summary["site"].unique()) == ["decoder", "cross"]
+    assert set(pd.read_csv(out / "heads.csv")["site"]) == {"decoder", "cross"}
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    assert "…" not in done.stdout
+    shown = summary[(summary["site"] == "cross") & (summary["mechanism"] == "band")]
+    line = next(
+        line for line in done.stdout.split("cross:")[1].splitlines() if line.startswith("band")
+    )
+    first = shown.iloc[0]
+    assert line.split()[2:4] == [f"{first[name]:.3f}" for name in ("mass_fraction", "output_error")]
+    assert "Note: decoder: bigbird is left out" in done.stdout
+
+
+def test_files_that_are_there_are_replaced_only_when_asked(
+    model: Path, texts: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    (tmp_path / "heads.csv").write_text("mine")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "figure_cross.svg").write_text("older")
+    words = [model, "--budget", 5, *texts, "--site", "encoder", "--out", tmp_path]
+    monkeypatch.setattr("sys.argv", ["attnlab", "compare", *map(str, words)])
+    with pytest.raises(SystemExit, match="2"):
+        program.main()
+    assert (
+        "already holds heads.csv, figure_cross.svg, which a comparison" in capsys.readouterr().err
+    )
+    assert (tmp_path / "heads.csv").read_text() == "mine"
+    done = run(*words, "--overwrite")
+    assert done.exit_code == 0
+    assert len(pd.read_csv(tmp_path / "heads.csv")) == 15 * 2 * 3
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert not (tmp_path / "figure_cross.svg").exists(), "a figure of another comparison"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--budget", "4"], "A budget is 5 visible keys a row or more, not 4."),
+        (["--budget", "5", "--site", "middle"], "There is no site 'middle'; choose from: encoder"),
+        (["--budget", "5", "--batch-size", "0"], "The batch size must be at least 1, not 0."),
+        (["--budget", "5", "--calibration", "0"], "training sentences must be at least 1, not 0."),
+        (
+            ["--budget", "5", "-n", "0"],
+            "The number of held-out sentences must be at least 1, not 0.",
+        ),
+        (["--budget", "5", "--device", "abacus"], "Device 'abacus' cannot be used here"),
+        (["--budget", "5"], "brings no sentences; add --text FILE (a sentence on each line)."),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_sentence(
+    words: list[str], message: str, model: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr("sys.argv", ["attnlab", "compare", str(model), *words])
+    with pytest.raises(SystemExit, match="2"):
+        program.main()
+    err = capsys.readouterr().err
+    assert message in err
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1

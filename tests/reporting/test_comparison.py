@@ -1,0 +1,91 @@
+"""The figure of a comparison: every mechanism and budget drawn where its numbers say, all labels inside."""
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from attnlab.reporting.canvas import svg
+from attnlab.reporting.comparison import LEVEL_COLOURS, LEVEL_MARKERS, draw_comparison
+
+ROWS = [
+    # mechanism, level, mass, error
+    ("top-k", "oracle", 0.9, 0.1),
+    ("sigma salience", "calibrated", 0.7, 0.4),
+    ("linear elu", "static", np.nan, 0.8),
+    ("linformer (not trained)", "static", np.nan, 3.25),
+]
+
+
+@pytest.fixture
+def summary() -> pd.DataFrame:
+    rows = []
+    for site, less in (("encoder", 0.0), ("cross", 0.05)):
+        for budget in (5, 9):
+            for mechanism, level, mass, error in ROWS:
+                numbers = {"mass_fraction": mass - less, "output_error": error - less}
+                row = {"site": site, "budget": budget, "mechanism": mechanism, "level": level}
+                for name, number in numbers.items():
+                    row |= {
+                        name: number,
+                        f"{name}_low": number - 0.02,
+                        f"{name}_high": number + 0.03,
+                    }
+                rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def markers(figure: Figure, panel: int) -> dict[tuple[float, float], tuple[str, str]]:
+    """Colour and marker by place, of the points of one panel."""
+    lines = [line for line in figure.axes[panel].lines if line.get_marker() not in {"None", ""}]
+    return {
+        (round(float(line.get_xdata()[0]), 6), float(line.get_ydata()[0])): (
+            line.get_color(),
+            line.get_marker(),
+        )
+        for line in lines
+    }
+
+
+def test_points_stand_at_their_numbers_in_the_colour_of_their_level(summary: pd.DataFrame) -> None:
+    figure = draw_comparison(summary, "cross")
+    assert len(figure.axes) == 4
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == [name for name, *_ in reversed(ROWS)], "the least error stands on top"
+    for panel in (0, 2):
+        assert markers(figure, panel) == {
+            (0.85, 3.0): (LEVEL_COLOURS["oracle"], LEVEL_MARKERS["oracle"]),
+            (0.65, 2.0): (LEVEL_COLOURS["calibrated"], LEVEL_MARKERS["calibrated"]),
+        }
+        assert set(markers(figure, panel + 1)) == {(0.05, 3.0), (0.35, 2.0), (0.75, 1.0)}
+    beyond = [text.get_text() for text in figure.axes[1].texts]
+    assert beyond == ["3.2 →"], "what the axis cannot hold is written down"
+    intervals = [
+        tuple(line.get_xdata()) for line in figure.axes[0].lines if len(line.get_xdata()) == 2
+    ]
+    assert intervals[0] == pytest.approx((0.83, 0.88))
+
+
+def test_every_label_is_inside_and_the_legend_names_each_level(summary: pd.DataFrame) -> None:
+    before = dict(mpl.rcParams)
+    figure = draw_comparison(summary, "encoder")
+    element = svg(figure, "one")
+    for text in ("encoder, 5 visible keys a row", "encoder, 9 visible keys a row", *LEVEL_COLOURS):
+        assert element.count(f">{text}<") == 1, text
+    assert element.count(">linformer (not trained)<") == 2, "once a row of panels"
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    whole = figure.bbox
+    for axes in figure.axes:
+        box = axes.get_tightbbox(renderer)
+        assert whole.x0 <= box.x0
+        assert whole.y0 <= box.y0
+        assert box.x1 <= whole.x1
+        assert box.y1 <= whole.y1
+    legend = figure.legends[0].get_window_extent(renderer)
+    assert not any(axes.get_tightbbox(renderer).overlaps(legend) for axes in figure.axes)
+    assert dict(mpl.rcParams) == before
+    assert len(set(LEVEL_MARKERS.values())) == len(LEVEL_MARKERS), (
+        "levels differ without colour too"
+    )
