@@ -20,13 +20,14 @@ from attnlab.attention.calls import (
     weights_wanted,
 )
 from attnlab.attention.linformer import share_projections
-from attnlab.attention.mechanism import Mechanism, offsets
+from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.plan import SITES, AttentionPlan, load_plan, plan_of, write_plan
 from attnlab.attention.sites import AttentionAt, attention_modules
 from attnlab.attention.specification import Specification
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_tensors
+from attnlab.matrices.supports import offsets
 
 NAME = "attnlab"
 OWN_PLAN = "attention_plan"

@@ -10,11 +10,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlab.attention.full import FullAttention
-from attnlab.attention.mechanism import Mechanism, offsets, visible_or_all
+from attnlab.attention.mechanism import Mechanism, visible_or_all
 from attnlab.attention.sigma import SigmaAttention
 from attnlab.attention.specification import Full
 from attnlab.attention.traits import Place
 from attnlab.errors import InputError
+from attnlab.matrices.supports import offsets
 
 SMOOTHING = 5.0
 LARGEST_OFFSET = 64

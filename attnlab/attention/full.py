@@ -6,10 +6,11 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.mechanism import Context, offsets
+from attnlab.attention.mechanism import Context
 from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.attention.specification import Full
 from attnlab.attention.traits import Place, Traits
+from attnlab.matrices.supports import offsets
 
 
 class FullAttention(MaskedSoftmax):

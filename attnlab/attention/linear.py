@@ -14,9 +14,10 @@ from attnlab.attention.kernel import (
     normalised,
     with_ones,
 )
-from attnlab.attention.mechanism import Mechanism, offsets, visible_or_all, without_keys
+from attnlab.attention.mechanism import Mechanism, visible_or_all, without_keys
 from attnlab.attention.specification import Linear
 from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.matrices.supports import offsets
 
 
 class LinearAttention(Mechanism):

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from attnlab.attention.columns import Places
 from attnlab.attention.flex import attend_blocks
-from attnlab.attention.mechanism import Context, offsets, ordinals, visible_or_all
+from attnlab.attention.mechanism import Context, ordinals, visible_or_all
 from attnlab.attention.softmax import MaskedSoftmax, scaled_scores, softmax_over
 from attnlab.attention.specification import Longformer, sides
 from attnlab.attention.traits import Place, Traits
 from attnlab.attention.union import Union, attend, replaced, taken
 from attnlab.errors import InputError
+from attnlab.matrices.supports import offsets
 
 
 class LongformerAttention(MaskedSoftmax):

@@ -106,18 +106,6 @@ class Context:
     bias: Tensor | None = None
 
 
-def offsets(
-    queries: int, keys: int, *, first_query: int = 0, device: torch.device | None = None
-) -> Tensor:
-    """Key position minus query position for every pair, `[query, key]`.
-
-    >>> offsets(2, 3).tolist()
-    [[0, 1, 2], [-1, 0, 1]]
-    """
-    rows = torch.arange(first_query, first_query + queries, device=device)
-    return torch.arange(keys, device=device) - rows[:, None]
-
-
 def visible_or_all(key: Tensor, visible: Tensor | None) -> Bool[Tensor, "batch key"]:
     """`visible` itself, or True for every key of the batch."""
     if visible is not None:

@@ -15,11 +15,12 @@ from attnlab.attention.kernel import (
     normalised,
     with_ones,
 )
-from attnlab.attention.mechanism import Mechanism, offsets, visible_or_all, without_keys
+from attnlab.attention.mechanism import Mechanism, visible_or_all, without_keys
 from attnlab.attention.softmax import scaled_scores
 from attnlab.attention.specification import Scatterbrain, sides
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.attention.union import Strip, Union
+from attnlab.matrices.supports import offsets
 
 
 class ScatterbrainAttention(Mechanism):

@@ -6,10 +6,11 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from attnlab.attention.columns import best
-from attnlab.attention.mechanism import Context, offsets, visible_or_all
+from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.softmax import MaskedSoftmax, scaled_scores
 from attnlab.attention.specification import TopK
 from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.matrices.supports import offsets
 
 
 class TopKAttention(MaskedSoftmax):

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from attnlab.attention.columns import Places
 from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.softmax import softmax_over
+from attnlab.matrices.supports import offsets
 
 CHUNK = 64
 # So many blocks beside a chunk's own are put together one by one.
@@ -44,8 +45,7 @@ class Union:
 
     def pairs(self, queries: int, keys: int, first_query: int, device: torch.device) -> Tensor:
         """True where a row sees a key, `[#batch, #head, query, key]`."""
-        rows = torch.arange(first_query, first_query + queries, device=device)
-        offset = torch.arange(keys, device=device) - rows[:, None]
+        offset = offsets(queries, keys, first_query=first_query, device=device)
         seen = self.in_window(offset)[None, None]
         if self.columns is not None:
             seen = seen | marked(self.columns, keys)[:, :, None]

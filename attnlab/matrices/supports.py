@@ -42,14 +42,14 @@ def reach_within(window: Window, queries: int, keys: int) -> Window:
 
 
 def offsets(
-    queries: int, keys: int, *, device: torch.device | None = None
+    queries: int, keys: int, *, first_query: int = 0, device: torch.device | None = None
 ) -> Int[Tensor, "query key"]:
-    """Key position minus query position of every entry.
+    """Key position minus query position of every entry; the first query stands at `first_query`.
 
-    >>> offsets(2, 3).tolist()
-    [[0, 1, 2], [-1, 0, 1]]
+    >>> offsets(2, 3).tolist(), offsets(1, 3, first_query=2).tolist()
+    ([[0, 1, 2], [-1, 0, 1]], [[-2, -1, 0]])
     """
-    rows = torch.arange(queries, device=device)
+    rows = torch.arange(first_query, first_query + queries, device=device)
     return torch.arange(keys, device=device) - rows[:, None]
 
 
