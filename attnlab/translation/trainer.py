@@ -8,6 +8,7 @@ import torch
 from safetensors import SafetensorError
 from torch.utils.data import DataLoader
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers.trainer_utils import EvalLoopOutput
 
 from attnlab.errors import AttnlabError
 from attnlab.translation.batches import LengthGroupedBatches, TokenPairs
@@ -21,6 +22,7 @@ class TranslationTrainer(Seq2SeqTrainer):
     def __init__(self, *, batch_tokens: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.batch_tokens = batch_tokens
+        self._evaluated: list[tuple[float, int]] = []
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches in a new order every epoch."""
@@ -30,18 +32,35 @@ class TranslationTrainer(Seq2SeqTrainer):
         """The same batches every time."""
         return self._batched(eval_dataset or self.eval_dataset, shuffle=False)
 
+    def evaluation_loop(
+        self,
+        dataloader: DataLoader[Any],
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> EvalLoopOutput:
+        """The Trainer's own, with the loss as the mean over all real target tokens.
+
+        The Trainer takes the mean over batches, which differ in length and in number of sentences.
+        """
+        self._evaluated = []
+        output = super().evaluation_loop(
+            dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
+        )
+        total = sum(loss * tokens for loss, tokens in self._evaluated)
+        tokens = sum(tokens for _, tokens in self._evaluated)
+        output.metrics[f"{metric_key_prefix}_loss"] = total / tokens
+        return output
+
     def prediction_step(
         self, model: Any, inputs: dict[str, Any], *rest: Any, **options: Any
     ) -> tuple[Any, Any, Any]:
-        """The loss weighted so that the mean over sentences is the mean over real target tokens.
-
-        The Trainer averages the losses of batches by their sentences, which would count tokens of
-        short sentences more.
-        """
-        loss, written, labels = super().prediction_step(model, inputs, *rest, **options)
-        tokens = (inputs["labels"] != IGNORED_LABEL).sum() / len(inputs["labels"])
-        mean = float(self.eval_dataset.target_lengths.mean())
-        return loss * tokens / mean, written, labels
+        """The Trainer's own; notes the loss of the batch and how many tokens it is the mean of."""
+        found = super().prediction_step(model, inputs, *rest, **options)
+        tokens = int((inputs["labels"] != IGNORED_LABEL).sum())
+        self._evaluated.append((float(found[0]), tokens))
+        return found
 
     def _batched(self, pairs: TokenPairs, *, shuffle: bool) -> DataLoader[Any]:
         sampler = LengthGroupedBatches(

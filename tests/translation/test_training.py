@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from small_run import SETTINGS, small_settings
+from small_run import SETTINGS, small_settings, write_pairs
 from transformers import TrainerCallback
 
 import attnlab
@@ -323,10 +323,22 @@ def test_evaluations_per_epoch_counts_per_epoch(tmp_path: Path) -> None:
     assert trained.metrics[-1]["epoch"] == 2.0
 
 
-def test_validation_loss_is_the_mean_over_tokens(small_run: Path) -> None:
+def test_validation_loss_is_the_mean_over_tokens(tmp_path: Path) -> None:
     """Against the loss of each held-out sentence by itself, added up token by token."""
-    run = load(small_run)
-    held_out = run.corpus().validation.select(range(SETTINGS["optimizer"]["validation_sentences"]))
+    words = [f"w{number}" for number in range(12)]
+    pairs = [
+        (" ".join(words[: 1 + n % 3]), " ".join(words[n % 12 : n % 12 + 1 + (7 * n) % 12]))
+        for n in range(400)
+    ]
+    settings = small_settings(
+        corpus={"name": str(write_pairs(tmp_path / "pairs.tsv", pairs)), "size": None},
+        optimizer={"epochs": 1, "batch_tokens": 64, "validation_sentences": 20},
+    )
+    train(tmp_path / "run", settings)
+    run = load(tmp_path / "run")
+    held_out = run.corpus().validation.select(range(20))
+    lengths = sorted(len(run.tokenizers.target(text)["input_ids"]) for text in held_out["target"])
+    assert lengths[-1] > 3 * lengths[0], "several unequal batches"
     total = tokens = 0.0
     for row in held_out:
         source = torch.tensor([run.tokenizers.source(row["source"])["input_ids"]])

@@ -1,0 +1,110 @@
+"""What the heads of small translation models do, and what they are worth: labels, importance, pruning.
+
+    python experiments/heads_of_small_models.py ../shared/data
+    python experiments/heads_of_small_models.py ../shared/data --only tatoeba
+
+writes results/heads_of_small_models/: a folder of tables for each model, then the README over all of
+them. Models that are not in runs/ yet are trained first (experiments/settings/NAME.toml). A model
+takes 10 to 60 minutes of one thread; with --only, several can be measured side by side.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import pandas as pd
+from heads_of_small_models_readme import draw_curves, report
+from real_text import trained_run
+
+from attnlab.files import write_json, write_table, write_text
+from attnlab.reporting.canvas import write_figure
+from attnlab.studies.analysis import analyze
+from attnlab.studies.importance import importance
+from attnlab.studies.pruning import PENALTIES, prune
+from attnlab.translation.quiet import quiet
+from attnlab.translation.run import Run
+
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "results" / "heads_of_small_models"
+MODELS = {
+    "multi30k": "multi30k",
+    "multi30k_3_layers": "multi30k",
+    "tatoeba": "tatoeba",
+    "tatoeba_3_layers": "tatoeba",
+}
+TREEBANK = Path("pud") / "en.conllu.gz"
+LABELLED = 1000
+WEIGHED = 500
+STEPS = 300
+SEED = 0
+
+
+def main() -> None:
+    """Measures the wanted models one after another, and writes the README over all that are there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, help="the folder of the corpora and treebanks")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs")
+    parser.add_argument("--only", choices=list(MODELS), action="append")
+    chosen = parser.parse_args()
+    for name in chosen.only or MODELS:
+        with quiet():
+            run = trained_run(name, chosen.data / MODELS[name], chosen.runs / name)
+            measure(run, chosen.data / TREEBANK, OUT / name)
+        print(f"{name}: done", flush=True)
+    there = {name: OUT / name for name in MODELS if (OUT / name / "about.json").exists()}
+    curves = {name: pd.read_csv(folder / "pruning.csv") for name, folder in there.items()}
+    write_figure(draw_curves(curves), OUT, "pruning")
+    write_text(OUT / "README.md", report(there))
+
+
+def measure(run: Run, treebank: Path, out: Path) -> None:
+    """All tables of one model."""
+    begin = time.process_time()
+    labels(run, treebank, out)
+    worth = importance(
+        run.folder, sentences=WEIGHED, replacements=("zero", "mean", "uniform"), seed=SEED
+    )
+    write_table(out / "importance.csv", worth.heads)
+    write_table(out / "removal.csv", worth.cumulative)
+    write_table(out / "agreement_of_measures.csv", worth.agreement)
+    pruned = prune(run.folder, PENALTIES, steps=STEPS, seed=SEED)
+    write_table(out / "pruning.csv", pruned.curve)
+    write_table(out / "gates.csv", pruned.gates)
+    model, corpus = run.settings.model, run.record["corpus"]
+    about = {
+        "pair": run.settings.corpus.pair,
+        "encoder_layers": model.encoder_layers,
+        "decoder_layers": model.decoder_layers,
+        "heads": model.heads,
+        "dim": model.dim,
+        "parameters": sum(weight.numel() for weight in run.model.parameters()),
+        "epochs": run.settings.optimizer.epochs,
+        "checksum": corpus["checksum"],
+        "labelled_sentences": LABELLED,
+        "weighed_sentences": WEIGHED,
+        "pruning_steps": STEPS,
+        "seed": SEED,
+        "processor_minutes": round((time.process_time() - begin) / 60, 1),
+        "warnings": [*worth.warnings, *pruned.warnings],
+    }
+    write_json(out / "about.json", about)
+
+
+def labels(run: Run, treebank: Path, out: Path) -> None:
+    """Labels on the corpus's own test sentences, and of the encoder on sentences with gold trees."""
+    own = analyze(run.folder, labels=True, sentences=LABELLED, keep_matrices=0, fit_sentences=0)
+    trees = analyze(
+        run.folder, treebank=treebank, sentences=LABELLED, keep_matrices=0, fit_sentences=0
+    )
+    for analysis, ending in ((own, ""), (trees, "_treebank")):
+        labelling = analysis.labelling
+        write_table(out / f"labels{ending}.csv", labelling.labels)
+        write_table(out / f"controls{ending}.csv", labelling.controls)
+        write_table(out / f"agreement{ending}.csv", labelling.agreement)
+    write_table(out / "heads.csv", own.heads)
+    relations = trees.labelling.relations
+    write_table(out / "relations_treebank.csv", relations[relations["follows"]])
+
+
+if __name__ == "__main__":
+    main()
