@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 # A longer table scrolls away; --format csv and --out have every row.
 _ROWS_SHOWN = 24
+_NON_ZEROS = (
+    "non-zeros: entries of the approximation other than 0, mean over matrices; entries of a member where "
+    "the matrix itself is exactly 0, as dropout leaves them, are not counted."
+)
 
 
 def approximate(
@@ -102,11 +107,16 @@ def _print_tables(found: "Approximation", matrices: "Tensor") -> None:
     console = Console(width=None if Console().is_terminal else 120)
     by_family = table.pivot_table(index="matrix", columns="family", values="l1", sort=False)
     title = f"l1 distance, {len(names)} matrices of {queries} x {keys}"
-    distances = Table("matrix", *by_family.columns, title=title, title_justify="left")
+    # Narrow, so that ten columns fit into a terminal of 80.
+    distances = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    distances.add_column("matrix", overflow="fold")
+    for family in by_family.columns:
+        distances.add_column(family.replace("_", " "), justify="right", overflow="fold")
     for name in names[:_ROWS_SHOWN]:
         distances.add_row(name, *(f"{value:.2f}" for value in by_family.loc[name]))
     _add_means(distances, table)
     console.print(distances)
+    console.print(_NON_ZEROS)
     _print_members(console, found, names)
     if len(names) > _ROWS_SHOWN:
         console.print(f"{len(names) - _ROWS_SHOWN} more matrices; --out DIR writes them all.")
@@ -121,7 +131,9 @@ def _add_means(distances: Table, table: "pd.DataFrame") -> None:
 
 
 def _print_members(console: Console, found: "Approximation", names: list[str]) -> None:
-    members = Table("matrix", *found.members, title="chosen members", title_justify="left")
+    members = Table(title="chosen members", title_justify="left")
+    for heading in ("matrix", *found.members):
+        members.add_column(heading.replace("_", " "), overflow="fold")
     for index, name in enumerate(names[:_ROWS_SHOWN]):
         members.add_row(name, *(phrases[index] for phrases in found.members.values()))
     console.print(members)

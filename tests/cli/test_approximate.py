@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
 from attnlab.cli import app as program
+from attnlab.cli import approximate as command
 from attnlab.cli.app import app
 
 COLUMNS = (
@@ -65,6 +67,32 @@ def test_table_shows_distances_and_members(heads: Path) -> None:
     shown = run(heads, "--families", "diagonal,rare_columns", "--error-nnz", "n")
     for word in ("zero", "uniform", "top", "svd", "offset", "rows", "mean l1", "non-zeros"):
         assert word in shown
+
+
+def test_nothing_is_cut_in_a_narrow_terminal(heads: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Narrow(Console):
+        def __init__(self, **_: object) -> None:
+            super().__init__(width=80, force_terminal=True, color_system=None)
+
+    monkeypatch.setattr(command, "Console", Narrow)
+    families = "diagonal,band,rare_columns,sink,union"
+    shown = run(heads, "--families", families, "--num-pos", "3", "--window", "2")
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    words = " ".join(shown.replace("│", " ").split())
+    for word in ("uniform", "diagonal", "columns", "union", "relative", "non-zeros", "entries at"):
+        assert word in words
+    assert "entries of a member where the matrix itself is exactly 0" in words
+
+
+def test_zeros_of_dropout_are_no_non_zeros(tmp_path: Path) -> None:
+    H = np.full((1, 5, 5), 0.2)
+    H[0, 1, 1] = H[0, 2, 3] = 0
+    np.save(tmp_path / "dropped.npy", H)
+    table = pd.read_csv(
+        io.StringIO(run(tmp_path / "dropped.npy", "--window", "1", "--format", "csv"))
+    )
+    assert table.set_index("family")["nnz"]["band"] == 13 - 2
 
 
 def test_long_tables_are_cut(tmp_path: Path) -> None:
