@@ -2,9 +2,10 @@
 
 import sys
 import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from attnlab import __version__
 from attnlab.cli.analyze import analyze
@@ -17,8 +18,30 @@ from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
 from attnlab.errors import AttnlabError, ToldElsewhereError
 
+
+class _PlainSwitches:
+    """Shows switches in the help without a type: nothing is typed behind them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, `--help` among them; their classes are not public in every typer."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # a mixin
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
+class _Command(_PlainSwitches, TyperCommand):
+    pass
+
+
+class _Group(_PlainSwitches, TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="attnlab",
+    cls=_Group,
     help="Train small translation models, see what every attention head does, "
     "and find out what could replace it.",
     no_args_is_help=True,
@@ -36,7 +59,7 @@ for command in (
     corpora,
     mechanisms,
 ):
-    app.command()(command)
+    app.command(cls=_Command)(command)
 
 
 def _print_version(wanted: bool) -> bool:

@@ -67,6 +67,14 @@ def test_every_option_has_a_help_text(attnlab, command: str) -> None:
     assert attnlab(command, "--help")[0] == 0
 
 
+@pytest.mark.parametrize("words", [[], ["train"], ["approximate"], ["analyze"]])
+def test_switches_have_no_type_in_the_help(attnlab, words: list[str]) -> None:
+    _, shown, _ = attnlab(*words, "--help")
+    assert "--help" in shown
+    assert "<bool>" not in shown
+    assert "<str>" in shown or not words, "options that take a value keep their type"
+
+
 def test_train_offers_every_setting_with_its_default(attnlab) -> None:
     import typer.main
 
