@@ -189,6 +189,8 @@ def _made(plan: AttentionPlan, place: AttentionAt, model: PreTrainedModel) -> Me
         dropout=mechanism_of(place.module).dropout if own else 0.0,
         vocabulary=getattr(config, special, None) or config.vocab_size,
     )
+    if isinstance(place.module, MultiHeadAttention) and place.module.global_rows is not None:
+        place.module.global_rows.refuse_without_globals(mechanism, f"{place.site}.{place.layer}")
     like = next(place.module.parameters())
     return mechanism.to(device=like.device, dtype=like.dtype).train(place.module.training)
 

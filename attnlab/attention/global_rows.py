@@ -26,6 +26,20 @@ class GlobalRows(nn.Module):
             raise InputError(msg)
         self.query, self.key, self.value = (copy.deepcopy(layer) for layer in (query, key, value))
 
+    @staticmethod
+    def refuse_without_globals(mechanism: Mechanism, place: str) -> None:
+        """Raises when a mechanism that is to stand at `place` has no global tokens.
+
+        Raises:
+            InputError: see above.
+        """
+        if not isinstance(mechanism, LongformerAttention):
+            msg = (
+                f"{place} projects the rows of global tokens apart, and '{mechanism.name}' has none; "
+                "put a longformer there, or take a model without global_projections."
+            )
+            raise InputError(msg)
+
     def replaced(
         self,
         mechanism: Mechanism,

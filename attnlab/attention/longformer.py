@@ -25,7 +25,8 @@ class LongformerAttention(MaskedSoftmax):
 
         row i sees j  iff  j - i in {-left d, ..., right d} a multiple of d,  or j global,  or i global
 
-    The paper gives global rows projections of their own: `MultiHeadAttention(global_projections=True)`.
+    The paper gives global rows projections of their own: `MultiHeadAttention(global_projections=True)`,
+    `attnlab train --global-projections`.
     When causal, everything behind the query is cut, so global tokens have to be counted from the start.
     """
 

@@ -6,6 +6,7 @@ import torch
 from transformers import PretrainedConfig
 
 from attnlab.attention.plan import AttentionPlan, plan_of
+from attnlab.attention.specification import Longformer
 from attnlab.errors import InputError
 
 SITES = ("encoder", "decoder", "cross")
@@ -42,6 +43,8 @@ class TranslationConfig(PretrainedConfig):
         attention: mechanism by site, layer or head, such as `{"encoder": "band(window=3)",
             "encoder.0.3": "topk(k=4)"}`; the longest address that fits a head decides, and what none
             fits is `full`.
+        global_projections: the rows of Longformer's global tokens have queries, keys and values of
+            their own, which start as copies of the others (Beltagy et al. 2020, section 3.1).
 
     Raises:
         InputError: a size or choice that no model can have.
@@ -73,6 +76,7 @@ class TranslationConfig(PretrainedConfig):
         init: str = "default",
         label_smoothing: float = 0.1,
         attention: dict[str, str] | None = None,
+        global_projections: bool = False,
         **kwargs: Any,
     ) -> None:
         self.vocab_size = vocab_size
@@ -90,6 +94,7 @@ class TranslationConfig(PretrainedConfig):
         self.init = init
         self.label_smoothing = label_smoothing
         self.attention = dict.fromkeys(SITES, "full") | (attention or {})
+        self.global_projections = global_projections
         _refuse_impossible(self)
         fixed = {
             "is_encoder_decoder": True,
@@ -132,6 +137,36 @@ def _refuse_impossible_attention(config: TranslationConfig) -> None:
         for site, count in layers.items():
             for layer in range(count):
                 plan.mechanism(site, layer, config.heads, vocabulary=1)
+    if config.global_projections and not any(
+        projects_apart(config, site, layer)
+        for site, count in layers.items()
+        for layer in range(count)
+    ):
+        msg = (
+            "global_projections are for longformer's global tokens, and no head has any; choose for "
+            'example attention {"encoder": "longformer(window=4, global_tokens=[0])"}.'
+        )
+        raise InputError(msg)
+
+
+def projects_apart(config: TranslationConfig, site: str, layer: int) -> bool:
+    """Whether an attention has second projections, for the rows of global tokens.
+
+    Raises:
+        InputError: only some heads of the layer have global tokens, or not all the same.
+    """
+    if not config.global_projections:
+        return False
+    plan = plan_in(config)
+    entries = {plan.at(site, layer, head) for head in range(config.heads)}
+    found = [entry for entry in entries if isinstance(entry, Longformer) and entry.global_tokens]
+    if found and len(entries) > 1:
+        msg = (
+            f"With global_projections all heads of {site}.{layer} have to be one longformer, not "
+            f"{', '.join(sorted(map(str, entries)))}."
+        )
+        raise InputError(msg)
+    return bool(found)
 
 
 def layers_by_site(config: TranslationConfig) -> dict[str, int]:

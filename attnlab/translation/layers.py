@@ -9,7 +9,7 @@ from transformers import EncoderDecoderCache
 
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.translation.caching import refuse_uncached
-from attnlab.translation.configuration import TranslationConfig, plan_in
+from attnlab.translation.configuration import TranslationConfig, plan_in, projects_apart
 
 
 class Residual(nn.Module):
@@ -64,7 +64,13 @@ def attention_at(
         dropout=config.attention_dropout,
         vocabulary=config.vocab_size if site == "decoder" else source_types,
     )
-    return MultiHeadAttention(config.dim, config.heads, mechanism, init=config.init)
+    return MultiHeadAttention(
+        config.dim,
+        config.heads,
+        mechanism,
+        init=config.init,
+        global_projections=projects_apart(config, site, layer),
+    )
 
 
 class EncoderLayer(nn.Module):

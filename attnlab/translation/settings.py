@@ -66,6 +66,11 @@ class ModelSettings:
         "may be given again.",
         "--attention",
     )
+    global_projections: bool = _option(
+        False,
+        "Project the rows of longformer's global tokens apart, as in the paper.",
+        "--global-projections",
+    )
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,17 @@ import pytest
 import torch
 from small_run import small_settings
 from torch import Tensor
+from typer.testing import CliRunner
 
 from attnlab.attention.bridge import install, use
 from attnlab.attention.calibration import calibrate
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.attention.traits import Traits
+from attnlab.cli.app import app
 from attnlab.cli.train import _by_address
 from attnlab.errors import InputError
+from attnlab.heads.capture import capture
 from attnlab.translation.configuration import IGNORED_LABEL, TranslationConfig
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.run import load
@@ -228,3 +231,88 @@ def test_a_training_step_moves_what_linformer_learns() -> None:
     optimizer.step()
     assert len(projections) == 2
     assert all(not torch.equal(weight, before[name]) for name, weight in projections.items())
+
+
+GLOBAL = {"encoder": "longformer(window=1, global_tokens=[0])"}
+
+
+def test_second_projections_change_nothing_until_they_are_trained() -> None:
+    causal = GLOBAL | {"decoder": "longformer(window=1, global_tokens=[0, 2])"}
+    model, plain = model_of(attention=causal, global_projections=True), model_of(attention=causal)
+    own = {name for name, _ in model.named_parameters()} - {n for n, _ in plain.named_parameters()}
+    assert len(own) == 3 * 2 * 3, "weights and biases of W_Q, W_K and W_V in three layers"
+    torch.testing.assert_close(logits(model), logits(plain))
+    for stepped in (model, plain):
+        optimizer = torch.optim.SGD(stepped.parameters(), lr=0.5)
+        stepped.train()(SOURCE, labels=LABELS).loss.backward()
+        optimizer.step()
+        stepped.eval()
+    assert not torch.allclose(logits(model), logits(plain))
+    layer = model.encoder.layers[0].attention
+    assert not torch.equal(layer.global_rows.query.weight, layer.query.weight)
+
+
+def test_rows_of_global_tokens_alone_read_the_second_projections() -> None:
+    model = model_of(attention=GLOBAL, global_projections=True, encoder_layers=1)
+    with torch.no_grad():
+        before = model.encoder(SOURCE, output_attentions=True).attentions[0]
+        model.encoder.layers[0].attention.global_rows.query.weight.mul_(-3)
+        after = model.encoder(SOURCE, output_attentions=True).attentions[0]
+    assert not torch.allclose(after[:, :, 0], before[:, :, 0])
+    assert torch.equal(after[:, :, 1:], before[:, :, 1:])
+    sums = after.sum(-1).transpose(1, 2)[SOURCE != 0]
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+def test_second_projections_are_saved_and_decode_with_a_cache(tmp_path: Path) -> None:
+    causal = GLOBAL | {"decoder": "longformer(window=1, global_tokens=[0, 2])"}
+    model = model_of(attention=causal, global_projections=True)
+    with torch.no_grad():
+        for layer in (model.encoder.layers[1], model.decoder.layers[0]):
+            layer.attention.global_rows.value.weight.mul_(-2)
+    model.save_pretrained(tmp_path)
+    loaded = TranslationModel.from_pretrained(tmp_path)
+    assert torch.equal(logits(loaded), logits(model))
+    assert torch.equal(written(loaded, use_cache=True), written(model, use_cache=False))
+
+
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        ({"encoder": "band(window=1)"}, "no head has any"),
+        ({"encoder": "longformer(window=1, global_tokens=[])"}, "no head has any"),
+        ({"encoder.0.1": GLOBAL["encoder"]}, r"all heads of encoder\.0 have to be one longformer"),
+    ],
+)
+def test_second_projections_without_global_tokens_are_refused(
+    attention: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        model_of(attention=attention, global_projections=True)
+
+
+def test_a_run_trains_second_projections_from_the_command_line(tmp_path: Path) -> None:
+    words = "--size 60 --max-tokens 40 --vocabulary 200 --dim 16 --heads 2 --feed-forward 24"
+    words += " --epochs 1 --batch-tokens 400 --warmup 2 --validation-sentences 2 --precision fp32"
+    attention = ["--attention", "encoder=longformer(window=(4,4), global_tokens=[0])"]
+    folder = tmp_path / "run"
+    done = CliRunner().invoke(
+        app, ["train", str(folder), *words.split(), *attention, "--global-projections"]
+    )
+    assert done.exit_code == 0, done.output
+    run = load(folder)
+    assert run.settings.model.global_projections
+    module = run.model.encoder.layers[0].attention
+    assert not torch.equal(module.global_rows.query.weight, module.query.weight)
+    texts = list(run.corpus().test["source"][:2])
+    assert capture(run.model, run.tokenizers, texts).passage.layers == {"encoder": 1}
+
+
+def test_a_mechanism_without_global_tokens_cannot_take_the_place_of_one_projected_apart() -> None:
+    model = model_of(attention=GLOBAL, global_projections=True)
+    before = logits(model)
+    with pytest.raises(InputError, match=r"encoder\.0 projects the rows of global tokens apart"):
+        install(model, "band(window=1)")
+    assert torch.equal(logits(model), before)
+    with use(model, {"encoder": "longformer(window=3, global_tokens=[0])"}):
+        assert not torch.allclose(logits(model), before)
