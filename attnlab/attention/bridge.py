@@ -118,6 +118,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     plan = _plan(planned, places)
     plan_before = getattr(model, OWN_PLAN, None)
     made = [_made(plan, place, model) for place in places]
+    share_projections(nn.ModuleList(made))
     implementation = model.config._attn_implementation  # noqa: SLF001 - it has no public name
     before: list[Mechanism | None] = []
     for place, mechanism in zip(places, made, strict=True):
@@ -130,7 +131,6 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     AttentionInterface.register(NAME, attention_function)
     AttentionMaskInterface.register(NAME, eager_mask)
     _switch(model, places, NAME)
-    share_projections(model)
     hooks = record_calls(model, places)
     if plan_before is not None:
         # attnlab's own model writes the plan that stands in it into its configuration.

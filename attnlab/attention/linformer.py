@@ -58,6 +58,12 @@ class LinformerAttention(Mechanism):
         for projection in self.parameters():
             nn.init.normal_(projection, std=self.spec.k**-0.5)
 
+    def tie(self, first: "LinformerAttention") -> None:
+        """Uses the projection of another layer from now on, as one parameter of both."""
+        self.key_projection = first.key_projection
+        # Transformers looks here for what it need not write a second time.
+        self._tied_weights_keys = {"key_projection": "key_projection"}
+
     def forward(
         self,
         query: Float[Tensor, "batch head query dim"],
@@ -134,6 +140,6 @@ def share_projections(module: nn.Module) -> dict[str, str]:
         if part.spec != first.spec:
             msg = f"'{part.spec}' and '{first.spec}' cannot share one projection: make them equal."
             raise InputError(msg)
-        part.key_projection = first.key_projection
+        part.tie(first)
         tied[f"{path}.key_projection"] = f"{first_path}.key_projection"
     return tied

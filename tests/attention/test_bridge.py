@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from attnlab.attention.bridge import install, install_written, mechanism_of, use
@@ -269,10 +270,58 @@ def test_learned_mechanisms_train_and_are_written_and_read(tmp_path: Path) -> No
     assert trained.isdisjoint(dict(random.named_parameters()))
 
 
-def test_layers_share_one_linformer_projection() -> None:
+SHARED = "linformer(k=3, share='layers')"
+
+
+def projections(random: hf.PreTrainedModel) -> list[nn.Parameter]:
+    return [part.key_projection for part in random.modules() if hasattr(part, "key_projection")]
+
+
+def test_layers_share_one_linformer_projection_that_trains_once() -> None:
     random = model("bert")
-    with use(random, "linformer(k=3, share='layers')"):
+    with use(random, SHARED):
+        first, second = projections(random)
+        assert first is second
         assert sum("attnlab" in name for name, _ in random.named_parameters()) == 1
+        random(**inputs("bert")).last_hidden_state.square().sum().backward()
+        shared, start = first.grad.clone(), first.detach().clone()
+        torch.optim.SGD(random.parameters(), lr=0.1).step()
+        torch.testing.assert_close(first.detach(), start - 0.1 * shared)
+    apart = model("bert")
+    with use(apart, "linformer(k=3, share='kv')"):
+        for own in projections(apart):
+            own.data.copy_(start)
+        apart(**inputs("bert")).last_hidden_state.square().sum().backward()
+        one, other = (own.grad for own in projections(apart))
+    torch.testing.assert_close(shared, one + other)
+
+
+def test_a_shared_projection_is_written_and_read(tmp_path: Path) -> None:
+    random = model("bert")
+    installed = install(random, SHARED)
+    with torch.no_grad():
+        projections(random)[0].add_(0.5)
+    expected = output("bert", random)
+    installed.write(tmp_path)
+    random.save_pretrained(tmp_path / "whole")
+    written = load_file(tmp_path / "whole" / "model.safetensors")
+    assert sum("attnlab" in name for name in written) == 1
+    installed.remove()
+    again = install_written(random, tmp_path)
+    first, second = projections(random)
+    assert first is second
+    assert torch.equal(output("bert", random), expected)
+    again.remove()
+
+
+def test_unlike_shared_projections_are_refused_and_leave_the_model_as_it_was() -> None:
+    random = model("bert")
+    before, keys = output("bert", random), list(random.state_dict())
+    unlike = {"encoder.0": SHARED, "encoder.1": "linformer(k=4, share='layers')"}
+    with pytest.raises(InputError, match="cannot share one projection"):
+        install(random, unlike)
+    assert list(random.state_dict()) == keys
+    assert torch.equal(output("bert", random), before)
 
 
 def test_dropout_follows_the_model() -> None:

@@ -84,6 +84,17 @@ def test_projections_shared_by_layers_stay_shared(tmp_path: Path) -> None:
     assert torch.equal(logits(loaded), logits(model))
 
 
+def test_projections_shared_by_use_stay_shared(tmp_path: Path) -> None:
+    model = model_of()
+    with use(model, {"encoder": "linformer(k=2, max_length=9, share='layers')"}):
+        model.save_pretrained(tmp_path)
+        within = logits(model)
+    loaded = TranslationModel.from_pretrained(tmp_path)
+    first, second = (layer.attention.mechanism.key_projection for layer in loaded.encoder.layers)
+    assert first is second
+    assert torch.equal(logits(loaded), within)
+
+
 def test_what_was_put_in_with_use_is_what_is_saved(tmp_path: Path) -> None:
     model = model_of()
     before = logits(model)
