@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 LENGTHS = (32, 128, 512, 2048)
 HEAD_DIM = 64
@@ -26,18 +28,19 @@ def mechanisms(
 def _print_catalogue() -> None:
     from attnlab.attention.catalogue import catalogue
 
-    table = Table(
-        "mechanism", "options", "causal", "cross", "linear cost", "rows sum to 1", "learns"
-    )
+    table = Table("mechanism", "causal", "cross", "linear cost", "rows sum to 1", "learns")
     entries = catalogue()
     for entry in entries:
         traits = entry.traits
         able = (traits.causal, traits.cross, traits.subquadratic, traits.stochastic, traits.learned)
-        table.add_row(entry.name, entry.options, *("yes" if yes else "no" for yes in able))
+        table.add_row(entry.name, *("yes" if yes else "no" for yes in able))
     console = Console()
     console.print(table)
     for entry in entries:
-        console.print(f"{entry.name}: {entry.summary} [{entry.source}]", markup=False)
+        options = f"({entry.options})" if entry.options else ""
+        console.print(f"\n{entry.name}{options}", markup=False)
+        console.print(Padding(Text(f"{entry.summary} [{entry.source}]"), (0, 0, 0, 4)))
+    console.print()
     console.print(
         "Write one as in encoder=band(window=3); an option with no value has to be given. "
         'See what one costs with: attnlab mechanisms "band(window=3)"'

@@ -1,6 +1,7 @@
 import pytest
 from typer.testing import CliRunner
 
+from attnlab.attention.catalogue import catalogue
 from attnlab.attention.specification import SPECIFICATIONS
 from attnlab.cli.app import app
 from attnlab.errors import InputError
@@ -15,6 +16,18 @@ def test_every_mechanism_is_listed_with_its_options() -> None:
         assert f"│ {name} " in printed.output
     assert "window, dilation=1, global_tokens=(0,)" in printed.output
     assert "arXiv 2004.05150" in printed.output
+
+
+def test_nothing_is_cut_on_a_terminal_of_80_columns() -> None:
+    for words in (["mechanisms"], ["mechanisms", "band(window=3)"]):
+        printed = run(app, words, env={"COLUMNS": "80"}).output
+        assert "…" not in printed
+        assert max(len(line) for line in printed.splitlines()) <= 80
+        if len(words) == 1:
+            whole = " ".join(printed.split())
+            for entry in catalogue():
+                assert f"{entry.name}({entry.options})" in whole or not entry.options
+                assert " ".join(entry.summary.split()) in whole
 
 
 def test_the_cost_of_one_is_shown_against_full_attention() -> None:
