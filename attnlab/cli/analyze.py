@@ -1,12 +1,17 @@
 """`attnlab analyze`: what the heads of a model do, as tables, figures and a page."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnlab.cli.head_table import head_table
 from attnlab.cli.progress import progress_bars
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from attnlab.studies.analysis import Analysis
 
 
 def analyze(
@@ -107,41 +112,51 @@ def analyze(
     """
     from rich.console import Console
 
+    from attnlab.heads.processes import launched_processes
     from attnlab.reporting.analysis_folder import refuse_finished, write_analysis
+    from attnlab.studies.analysis import analyze as analyze_source
+    from attnlab.studies.sources import parse_sites
+    from attnlab.translation.quiet import quiet
+
+    folder = out or (Path(source) / "analysis" if Path(source).is_dir() else Path("analysis"))
+    processes = launched_processes()
+    with quiet(), progress_bars(shown=processes.first) as tell:
+        with processes.together():
+            refuse_finished(folder, overwrite=overwrite)
+            analysis = analyze_source(
+                source,
+                sentences=sentences,
+                text=text,
+                corpus=corpus,
+                pair=pair,
+                treebank=treebank,
+                labels=labels,
+                structure_sentences=structure_sentences,
+                ablation=ablation,
+                sites=parse_sites(sites),
+                array=array,
+                normalize=normalize,
+                keep_matrices=keep_matrices,
+                fit_sentences=fit_sentences,
+                batch_size=batch_size,
+                device=device,
+                progress=tell,
+                processes=processes,
+            )
+        if not processes.first:
+            return
+        page = write_analysis(analysis, folder, title=f"Attention heads of {source}", progress=tell)
+    _print(Console(), analysis, page)
+
+
+def _print(console: "Console", analysis: "Analysis", page: Path) -> None:
     from attnlab.reporting.label_section import (
         ABLATION,
         STANDING,
         describe_agreement,
         describe_labels,
     )
-    from attnlab.studies.analysis import analyze as analyze_source
-    from attnlab.studies.sources import parse_sites
-    from attnlab.translation.quiet import quiet
 
-    folder = out or (Path(source) / "analysis" if Path(source).is_dir() else Path("analysis"))
-    refuse_finished(folder, overwrite=overwrite)
-    console = Console()
-    with quiet(), progress_bars() as tell:
-        analysis = analyze_source(
-            source,
-            sentences=sentences,
-            text=text,
-            corpus=corpus,
-            pair=pair,
-            treebank=treebank,
-            labels=labels,
-            structure_sentences=structure_sentences,
-            ablation=ablation,
-            sites=parse_sites(sites),
-            array=array,
-            normalize=normalize,
-            keep_matrices=keep_matrices,
-            fit_sentences=fit_sentences,
-            batch_size=batch_size,
-            device=device,
-            progress=tell,
-        )
-        page = write_analysis(analysis, folder, title=f"Attention heads of {source}", progress=tell)
     console.print(head_table(analysis))
     if analysis.labelling is not None:
         console.print(f"{describe_labels(analysis.labelling.labels)}\n{STANDING}")

@@ -5,8 +5,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Yields a function that moves one bar for each kind of work; nothing is shown in a pipe."""
+def progress_bars(*, shown: bool = True) -> Iterator[Callable[[str, int, int], None]]:
+    """Yields a function that moves one bar for each kind of work; nothing is shown in a pipe.
+
+    Args:
+        shown: False for none at all, in all but the first of several processes.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -23,7 +27,7 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
         TimeRemainingColumn(),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bars:
         tasks = {}
 
         def tell(what: str, done: int, total: int) -> None:

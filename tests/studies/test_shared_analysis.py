@@ -1,0 +1,114 @@
+"""Several processes with a share of the sentences each find what one finds."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import random_models
+from random_models import PAIRS, SENTENCES, tokenizer
+from typer.testing import CliRunner
+
+from attnlab.cli.app import app
+from attnlab.heads.parcels import unwrapped, wrapped
+from attnlab.heads.processes import Processes
+from attnlab.studies.analysis import Analysis, analyze
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES = ("heads", "head_distances", "fits", "labels", "controls", "structure", "agreement")
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+@dataclass
+class Table:
+    """Where threads put down what they gather; between two gathers only one of them runs.
+
+    Models are built from the global random state, which threads would mix up.
+    """
+
+    barrier: threading.Barrier
+    running: threading.Lock = field(default_factory=threading.Lock)
+    places: dict[int, bytes] = field(default_factory=dict)
+
+    def meet(self) -> None:
+        self.running.release()
+        self.barrier.wait(60)
+        self.running.acquire()
+
+
+@dataclass(frozen=True)
+class Thread(Processes):
+    """A process that is a thread of this one."""
+
+    table: Table | None = None
+
+    def gather(self, value: object, types: Sequence[type] = ()) -> list[object]:
+        self.table.places[self.index] = wrapped(value)
+        self.table.meet()
+        found = [unwrapped(self.table.places[i], types) for i in range(self.count)]
+        self.table.meet()
+        return found
+
+
+def analyzed_by(count: int, name: str, sentences: int) -> list[Analysis]:
+    table = Table(threading.Barrier(count))
+    texts = (PAIRS if name == "marian" else SENTENCES)[:sentences]
+
+    def one(index: int) -> Analysis:
+        with table.running:
+            model = random_models.ALL[name]().double()
+            return analyze(
+                (model, tokenizer()), sentences=texts, labels=True, fit_sentences=4, batch_size=2,
+                processes=Thread(index, count, index, table),
+            )  # fmt: skip
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(one, range(count)))
+
+
+def test_shares_give_the_same_tables_in_every_process() -> None:
+    (alone,) = analyzed_by(1, "marian", 7)
+    for found in analyzed_by(2, "marian", 7):
+        for table in ("heads", "distances", "fits"):
+            pd.testing.assert_frame_equal(getattr(found, table), getattr(alone, table), **CLOSE)
+        for table in ("labels", "controls", "structure", "agreement", "relations"):
+            mine, theirs = (getattr(one.labelling, table) for one in (found, alone))
+            pd.testing.assert_frame_equal(mine, theirs, **CLOSE)
+        assert list(found.matrices.matrices) == list(alone.matrices.matrices)
+        assert found.matrices.tokens == alone.matrices.tokens
+        assert found.about == alone.about
+        assert found.warnings == alone.warnings
+
+
+def test_a_process_without_a_sentence_has_the_whole_result_too() -> None:
+    (alone,) = analyzed_by(1, "bert", 4)
+    for found in analyzed_by(3, "bert", 4):
+        pd.testing.assert_frame_equal(found.heads, alone.heads, **CLOSE)
+        pd.testing.assert_frame_equal(found.labelling.labels, alone.labelling.labels, **CLOSE)
+
+
+@pytest.mark.slow
+def test_torchrun_writes_what_one_process_writes(tmp_path: Path) -> None:
+    random_models.bert().save_pretrained(tmp_path / "model")
+    tokenizer().save_pretrained(tmp_path / "model")
+    (tmp_path / "text").write_text("\n".join(SENTENCES), encoding="utf-8")
+    words = [
+        "analyze", str(tmp_path / "model"), "--text", str(tmp_path / "text"), "--labels",
+        "--batch-size", "2", "--keep-matrices", "0", "--out",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         "-m", "attnlab", *words, str(tmp_path / "two")],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Report: ") == 1, "one process speaks"
+    assert CliRunner().invoke(app, [*words, str(tmp_path / "one")]).exit_code == 0
+    for name in TABLES:
+        one, two = (pd.read_csv(tmp_path / run / f"{name}.csv") for run in ("one", "two"))
+        pd.testing.assert_frame_equal(two, one, **CLOSE)
