@@ -1,0 +1,134 @@
+"""Training a run's model further on its own pairs, as its training did: batches, loss, closed heads."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.errors import InputError
+from attnlab.heads.ablation import ablated
+from attnlab.heads.projections import Head, Projections
+from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs
+from attnlab.translation.encoding import encode_rows
+from attnlab.translation.model import TranslationModel
+from attnlab.translation.randomness import seeded
+from attnlab.translation.run import Run
+from attnlab.translation.trainer import bfloat16_is_native
+
+PARAMETER_LEARNING_RATE = 1e-4
+Batch = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class TrainingPairs:
+    """The pairs that a run was trained on, in batches of like length.
+
+    Attributes:
+        pairs: encoded pairs.
+        batch_tokens: tokens a batch and side, padding counted.
+        seed: of the order.
+    """
+
+    pairs: TokenPairs
+    batch_tokens: int
+    seed: int
+
+    @property
+    def steps_in_epoch(self) -> int:
+        """How many batches hold every pair once."""
+        return len(self._sampler())
+
+    def batches(self, steps: int) -> Iterator[Batch]:
+        """So many batches, the same at every call; every pair once before any comes again."""
+        sampler, collate, left = self._sampler(), Collator(), steps
+        while left > 0:
+            for places in sampler:
+                yield collate([self.pairs[place] for place in places])
+                left -= 1
+                if not left:
+                    return
+            sampler.set_epoch(sampler.epoch + 1)
+
+    def _sampler(self) -> LengthGroupedBatches:
+        return LengthGroupedBatches(
+            self.pairs.source_lengths,
+            self.pairs.target_lengths,
+            batch_tokens=self.batch_tokens,
+            seed=self.seed,
+        )
+
+
+def training_pairs(run: Run, *, batch_tokens: int | None, seed: int) -> TrainingPairs:
+    """The run's training pairs; `batch_tokens` None takes the run's own.
+
+    Raises:
+        AttnlabError: the corpus is no longer the one of the training.
+        InputError: no training pair is short enough.
+    """
+    limit = run.settings.corpus.max_tokens
+    encoded = encode_rows(run.corpus().train, run.tokenizers, limit, "Encoding train")
+    if not len(encoded):
+        msg = f"{run.folder} has no training pairs of at most {limit} tokens."
+        raise InputError(msg)
+    size = run.settings.optimizer.batch_tokens if batch_tokens is None else batch_tokens
+    return TrainingPairs(TokenPairs(encoded), size, seed)
+
+
+@contextmanager
+def in_training(model: TranslationModel, seed: int) -> Iterator[None]:
+    """While the block runs, the model drops out and smooths labels, from `seed`; in eval mode afterwards."""
+    with seeded(seed):
+        model.train()
+        try:
+            yield
+        finally:
+            model.eval()
+
+
+def training_loss(run: Run) -> Callable[[Batch], Float[Tensor, ""]]:
+    """The loss that the run was trained on: mean over target tokens in nats, with its label smoothing.
+
+    Its dropout and label smoothing apply `in_training`; bfloat16 where the training used it.
+    """
+    model = run.model
+    device = model.device
+    low = run.settings.optimizer.precision != "fp32" and bfloat16_is_native(device)
+
+    def loss(batch: Batch) -> Tensor:
+        here = {name: tensor.to(device) for name, tensor in batch.items()}
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=low):
+            return model(**here).loss
+
+    return loss
+
+
+def fine_tune(
+    model: TranslationModel,
+    batches: Iterable[Batch],
+    loss: Callable[[Batch], Float[Tensor, ""]],
+    *,
+    projections: Projections,
+    closed: Sequence[Head] = (),
+    learning_rate: float = PARAMETER_LEARNING_RATE,
+) -> list[float]:
+    """Trains the model's parameters by Adam, one step a batch, with some heads closed; the losses.
+
+    Gates are learned beside the same optimizer at the same rate (`attnlab.heads.gates`), so that
+    models pruned and not pruned have had the same training.
+    """
+    parameters = list(model.parameters())
+    optimizer = torch.optim.Adam(parameters, lr=learning_rate)
+    losses = []
+    with ablated(projections, closed, "zero"):
+        for batch in batches:
+            found = loss(batch)
+            slopes = torch.autograd.grad(found, parameters, allow_unused=True)
+            for parameter, slope in zip(parameters, slopes, strict=True):
+                parameter.grad = slope
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(float(found.detach()))
+    return losses
