@@ -87,6 +87,16 @@ class HeadGates(nn.Module):
             if zero
         ]
 
+    def probabilities(self) -> dict[Head, tuple[float, float]]:
+        """P(gate = 0) and P(gate = 1) of every head, in the order of the projections."""
+        found = {}
+        for layer in self.projections:
+            location = self.locations[_name(layer)].detach()
+            both = zip(probability_of_zero(location), probability_of_one(location), strict=True)
+            for head, (zero, one) in enumerate(both):
+                found[Head(*layer, head)] = float(zero), float(one)
+        return found
+
     def _zero_is_likelier(self, layer: Layer) -> Tensor:
         location = self.locations[_name(layer)].detach()
         return probability_of_zero(location) > probability_of_one(location)
@@ -137,6 +147,7 @@ def train_gates(
     learning_rate: float = 0.01,
     parameters: Sequence[nn.Parameter] = (),
     parameter_learning_rate: float = 1e-4,
+    schedule: Callable[[int], float] | None = None,
 ) -> list[GateStep]:
     """Trains gates by Adam, one step a batch; they are changed in place.
 
@@ -152,6 +163,7 @@ def train_gates(
         learning_rate: of the gates.
         parameters: parameters of the model that are trained along; none leaves it as it is.
         parameter_learning_rate: of these.
+        schedule: factor of `parameter_learning_rate` at a step, from 0; None: always 1.
     """
     generator = torch.Generator().manual_seed(seed)
     groups: list[dict[str, Any]] = [{"params": list(gates.parameters()), "lr": learning_rate}]
@@ -160,7 +172,10 @@ def train_gates(
     trained = [parameter for group in groups for parameter in group["params"]]
     optimizer = torch.optim.Adam(groups)
     history = []
-    for batch in batches:
+    for step, batch in enumerate(batches):
+        if schedule is not None:
+            for group in optimizer.param_groups[1:]:
+                group["lr"] = parameter_learning_rate * schedule(step)
         with gates.drawn(generator):
             found = loss(batch)
             open_heads = gates.expected_open()

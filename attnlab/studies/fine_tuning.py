@@ -105,6 +105,15 @@ def training_loss(run: Run) -> Callable[[Batch], Float[Tensor, ""]]:
     return loss
 
 
+def linear_decay(steps: int) -> Callable[[int], float]:
+    """The factor of a learning rate that falls from 1 at step 0 to 0 after the last step.
+
+    >>> [linear_decay(4)(step) for step in range(4)]
+    [1.0, 0.75, 0.5, 0.25]
+    """
+    return lambda step: 1 - step / steps
+
+
 def fine_tune(
     model: TranslationModel,
     batches: Iterable[Batch],
@@ -113,17 +122,28 @@ def fine_tune(
     projections: Projections,
     closed: Sequence[Head] = (),
     learning_rate: float = PARAMETER_LEARNING_RATE,
+    schedule: Callable[[int], float] = lambda _: 1.0,
 ) -> list[float]:
     """Trains the model's parameters by Adam, one step a batch, with some heads closed; the losses.
 
-    Gates are learned beside the same optimizer at the same rate (`attnlab.heads.gates`), so that
-    models pruned and not pruned have had the same training.
+    The optimizer is the one that gates are learned beside (`attnlab.heads.gates.train_gates`), so
+    that models pruned and not pruned can have the same training.
+
+    Args:
+        model: changed in place.
+        batches: one step each.
+        loss: mean loss of a batch.
+        projections: where the heads are apart.
+        closed: heads whose output is 0 throughout; their parameters get no gradient.
+        learning_rate: the highest.
+        schedule: factor of it at a step, from 0.
     """
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, lr=learning_rate)
     losses = []
     with ablated(projections, closed, "zero"):
-        for batch in batches:
+        for step, batch in enumerate(batches):
+            optimizer.param_groups[0]["lr"] = learning_rate * schedule(step)
             found = loss(batch)
             slopes = torch.autograd.grad(found, parameters, allow_unused=True)
             for parameter, slope in zip(parameters, slopes, strict=True):

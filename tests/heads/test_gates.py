@@ -101,3 +101,19 @@ def test_heads_that_do_nothing_are_closed_and_the_needed_one_stays() -> None:
     assert gates.closed() == [head for head in all_heads(others) if head != needed]
     assert history[-1].expected_open < history[0].expected_open
     assert all(parameter.grad is None for parameter in case.model.parameters())
+
+
+def test_probabilities_stand_at_their_heads() -> None:
+    case = CASES["attnlab"]()
+    projections = case.projections()
+    gates = HeadGates(projections)
+    with torch.no_grad():
+        for number, (site, layer) in enumerate(projections):
+            gates.locations[f"{site}-{layer}"].copy_(torch.arange(3) - number)
+    found = gates.probabilities()
+    assert list(found) == all_heads(projections)
+    assert [head for head, (zero, one) in found.items() if zero > one] == gates.closed()
+    zero, one = found[Head("cross", 0, 2)]
+    place = torch.tensor([2.0 - list(projections).index(("cross", 0))])
+    assert zero == pytest.approx(float(probability_of_zero(place)))
+    assert one == pytest.approx(float(probability_of_one(place)))
