@@ -14,6 +14,7 @@ from attnlab.cli.compare import compare
 from attnlab.cli.corpora import corpora
 from attnlab.cli.demo import demo
 from attnlab.cli.mechanisms import mechanisms
+from attnlab.cli.prune import prune
 from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
 from attnlab.errors import AttnlabError, ToldElsewhereError
@@ -57,6 +58,7 @@ for command in (
     approximate,
     compare,
     corpora,
+    prune,
     mechanisms,
 ):
     app.command(cls=_Command)(command)

@@ -22,7 +22,7 @@ SETTINGS = "settings.json"
 RUN_FILES = (
     SETTINGS, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
     "tokenizer.json", "tokenizer_config.json", "token_counts.json", "checkpoints",
-    "source_tokenizer", "target_tokenizer", "analysis",
+    "source_tokenizer", "target_tokenizer", "analysis", "pruning",
 )  # fmt: skip
 LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "sacrebleu", "numpy")
 
@@ -105,7 +105,7 @@ def is_run(folder: str | Path) -> bool:
 
 
 def remove_run(folder: Path) -> None:
-    """Deletes what a run and its analysis wrote into `folder`, and nothing else."""
+    """Deletes what a run, its analysis and its pruning wrote into `folder`, and nothing else."""
     for name in (*RUN_FILES, *(path.name for path in folder.glob(".model-*"))):
         path = folder / name
         if path.is_dir():

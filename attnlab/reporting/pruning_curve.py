@@ -1,0 +1,79 @@
+"""The figure of a pruning: BLEU by heads left beside its baselines, and heads left of each site."""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from attnlab.reporting.canvas import INK, blank, panel, style
+
+PRUNED, RANDOM = "#2178d9", "#9aa1ab"
+SITE_COLOURS = {"encoder": "#2178d9", "decoder": "#c2571a", "cross": "#3a8f4d"}
+
+
+def draw_pruning(curve: pd.DataFrame) -> Figure:
+    """BLEU on the test part by heads left, and by penalty the share of each site's heads that is left.
+
+    The bars are 95 % intervals of the change against the unpruned run, put at its BLEU.
+    """
+    test = curve[curve["split"] == "test"]
+    width, height, top = 3.3, 2.5, 0.4
+    with style():
+        figure = blank(2 * width + 2.9, top + height + 0.55)
+        axes = panel(figure, 0.6, top, width, height)
+        _draw_bleu(axes, test)
+        axes.legend(frameon=False, fontsize=7.5, loc="lower right")
+        axes.set_title("Test BLEU by heads left", loc="left")
+        axes = panel(figure, 0.6 + width + 0.75, top, width, height)
+        _draw_sites(axes, test)
+        axes.legend(
+            frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(1.02, 1.0),
+            title="site", title_fontsize=8,
+        )  # fmt: skip
+        axes.set_title("Heads left by penalty", loc="left")
+    return figure
+
+
+def _draw_bleu(axes: Axes, test: pd.DataFrame) -> None:
+    unpruned = float(test.loc[test["kind"] == "unpruned", "bleu"].iloc[0])
+    axes.axhline(unpruned, color=INK, linewidth=1, linestyle=":", label="unpruned run")
+    for row in test[test["kind"] == "fine-tuned"].to_dict("records"):
+        axes.axhline(
+            row["bleu"], color=INK, linewidth=1, linestyle="--", label="every head, fine-tuned"
+        )
+    random = test[test["kind"] == "random"].sort_values("heads_left")
+    if len(random):
+        axes.plot(
+            random["heads_left"], random["bleu"], "s--", color=RANDOM, markersize=4, linewidth=1,
+            label="random heads closed",
+        )  # fmt: skip
+    pruned = test[test["kind"] == "pruned"].sort_values("heads_left")
+    axes.vlines(
+        pruned["heads_left"], unpruned + pruned["bleu_change_low"],
+        unpruned + pruned["bleu_change_high"], color=PRUNED, linewidth=1,
+    )  # fmt: skip
+    axes.plot(
+        pruned["heads_left"], pruned["bleu"], "o-", color=PRUNED, markersize=4.5, linewidth=1.2,
+        label="gates learned",
+    )  # fmt: skip
+    heads = int(test["heads"].iloc[0])
+    axes.set_xlim(-0.03 * heads, 1.03 * heads)
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(f"heads left of {heads}")
+    axes.set_ylabel("BLEU (greedy)")
+
+
+def _draw_sites(axes: Axes, test: pd.DataFrame) -> None:
+    whole = test[test["kind"] == "unpruned"].iloc[0]
+    pruned = test[test["kind"] == "pruned"].sort_values("penalty")
+    places = range(len(pruned))
+    for site, colour in SITE_COLOURS.items():
+        name = f"{site}_left"
+        if name in pruned:
+            share = pruned[name] / whole[name]
+            axes.plot(places, share, "o-", color=colour, markersize=4, linewidth=1.2, label=site)
+    axes.set_xticks(places, [f"{penalty:g}" for penalty in pruned["penalty"]])
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_xlabel("penalty (nats a token and head)")
+    axes.set_ylabel("share of heads left")

@@ -1,0 +1,85 @@
+"""`attnlab prune` from the command line: the folder it writes, the runs it saves, what it refuses."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import random_models
+from random_models import tokenizer
+from typer.testing import CliRunner
+
+from attnlab.cli.app import app
+from attnlab.errors import InputError
+from attnlab.studies import pruning_course
+from attnlab.translation.run import load
+from attnlab.translation.translating import score_run
+
+QUICK = ("--steps", 25, "--sentences", 6)
+
+
+def run(*words: object):
+    done = CliRunner().invoke(app, ["prune", *map(str, words)], catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run(small_run, "--penalty", 30, "--penalty", 0, "--save", "--out", out, *QUICK)
+    names = {path.name for path in out.iterdir()}
+    assert names == {"curve.csv", "gates.csv", "training.csv", "curve.svg", "curve.png", "models"}
+    lines = [line.split() for line in done.output.splitlines()]
+    assert lines[1][:6] == ["model", "penalty", "left", "encoder", "decoder", "cross"]
+    assert [line[0] for line in lines[2:6]] == ["unpruned", "fine-tuned", "pruned", "pruned"]
+    assert lines[5][1:6] == ["30", "0", "0", "0", "0"]
+    assert max(len(line.rstrip()) for line in done.output.splitlines()[:6]) <= 80
+    assert "all 6 heads are closed" in " ".join(done.output.split())
+    curve = pd.read_csv(out / "curve.csv")
+    assert curve["heads_left"].tolist() == [6] * 6 + [0] * 2
+    saved = out / "models" / "penalty_30"
+    record = json.loads((saved / "settings.json").read_text())
+    assert record["pruned"]["closed_heads"] == [
+        f"{site}.0.{head}" for site in ("encoder", "decoder", "cross") for head in (0, 1)
+    ]
+    assert not load(saved).model.decoder.layers[0].cross.output.weight.any()
+    assert score_run(load(saved), beams=1)[0]["split"] == "test"
+
+    with pytest.raises(InputError, match="already holds curve.csv, gates.csv"):
+        run(small_run, "--penalty", 0, "--out", out, *QUICK)
+    mine = out / "models" / "mine.txt"
+    mine.write_text("mine")
+    run(small_run, "--penalty", 0, "--no-random", "--overwrite", "--out", out, *QUICK)
+    assert [path.name for path in (out / "models").iterdir()] == ["mine.txt"]
+    assert set(pd.read_csv(out / "gates.csv")["penalty"]) == {0.0}
+
+
+def test_ctrl_c_leaves_nothing(
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pruning_course, "train_gates", interrupted)
+    done = CliRunner().invoke(app, ["prune", str(small_run), "--steps", "2", "--sentences", "2",
+                                    "--out", str(tmp_path / "out")])  # fmt: skip
+    assert done.exit_code == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_transformers_folder_is_refused(tmp_path: Path) -> None:
+    random_models.marian().save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match="is no run directory of attnlab"):
+        run(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_output_never_goes_into_a_run_or_a_file(small_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a run, which pruning leaves as it is"):
+        run(small_run, "--out", small_run)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file; name a folder"):
+        run(small_run, "--out", tmp_path / "file")

@@ -1,0 +1,236 @@
+"""The pruning curve of a run: what is closed first, extremes, baselines, and what stays untouched."""
+
+import math
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from attnlab.errors import AttnlabError, InputError
+from attnlab.heads.ablation import ablated
+from attnlab.heads.closing import close_heads
+from attnlab.heads.projections import Head, all_heads
+from attnlab.studies import pruning_course
+from attnlab.studies.fine_tuning import fine_tune, in_training, training_loss, training_pairs
+from attnlab.studies.judging import load_judge
+from attnlab.studies.pruning import Pruning, draw_heads, prune
+from attnlab.studies.pruning_course import load_course
+from attnlab.studies.pruning_curve import fewest_heads
+from attnlab.translation.run import load
+from attnlab.translation.training import save_model
+
+USELESS = [Head("encoder", 0, 1), Head("cross", 0, 0)]
+HUGE = 50.0
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def planted(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small run with two heads that nothing reads."""
+    folder = tmp_path_factory.mktemp("planted") / "run"
+    shutil.copytree(small_run, folder)
+    judge = load_judge(folder, sentences=1)
+    close_heads(judge.projections, USELESS)
+    save_model(judge.model, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(small_run: Path) -> Pruning:
+    return prune(small_run, [HUGE, 0.0], steps=29, sentences=5, keep_models=True)
+
+
+@pytest.fixture(scope="module")
+def frozen(planted: Path) -> Pruning:
+    return prune(planted, [0.001], steps=59, sentences=3, train_model=False, seed=1)
+
+
+def test_heads_that_nothing_reads_are_closed_first(frozen: Pruning) -> None:
+    assert frozen.closed(0.001) == list(map(str, USELESS))
+    useless = frozen.gates[~frozen.gates["open"]]
+    assert useless["p_zero"].min() > 10 * frozen.gates[frozen.gates["open"]]["p_zero"].max()
+    pruned = frozen.curve[frozen.curve["kind"] == "pruned"]
+    assert pruned["loss_change"].abs().max() < 1e-6, "nothing read them, so nothing changes"
+    assert set(frozen.curve["kind"]) == {"unpruned", "pruned", "random"}
+
+
+def test_random_heads_are_as_many_of_each_site(frozen: Pruning) -> None:
+    left = ["heads_left", "encoder_left", "decoder_left", "cross_left"]
+    pruned, random = (frozen.curve[frozen.curve["kind"] == kind] for kind in ("pruned", "random"))
+    assert random[left].to_numpy().tolist() == pruned[left].to_numpy().tolist()
+    assert pruned[left].iloc[0].tolist() == [4, 1, 2, 1]
+    assert (random["loss_change"] != 0).all()
+
+
+def test_penalty_zero_closes_none_and_a_huge_one_all(found: Pruning) -> None:
+    left = found.curve.groupby(["kind", "penalty"], dropna=False)["heads_left"].unique()
+    assert left["pruned", 0.0].tolist() == [6]
+    assert left["pruned", HUGE].tolist() == [0]
+    assert any(text.startswith("At penalty 50 all 6 heads are closed") for text in found.warnings)
+    every = found.curve[found.curve["heads_left"] == 0]
+    assert every["bleu"].between(0, 5).all()
+    assert every["loss_nats"].map(math.isfinite).all()
+
+
+def test_the_curve_has_its_baselines_on_both_splits(found: Pruning) -> None:
+    rows = [(row.kind, row.split) for row in found.curve.itertuples()]
+    kinds = ["unpruned", "fine-tuned", "pruned", "pruned"]
+    assert rows == [(kind, split) for kind in kinds for split in ("validation", "test")]
+    unpruned = found.curve[found.curve["kind"] == "unpruned"]
+    assert (unpruned[["loss_change", "bleu_change"]] == 0).all(axis=None)
+    assert unpruned["steps"].tolist() == [0, 0]
+    tuned = found.curve[found.curve["kind"] == "fine-tuned"]
+    assert (tuned["loss_change"] < 0).all(), "the small run is far from trained"
+    assert len(found.training) == 2 * 29
+    opening = found.training[found.training["step"] == 1]["expected_open"]
+    assert opening.tolist() == pytest.approx([5.7] * 2, abs=0.2)
+
+
+def test_what_is_kept_is_what_was_measured(found: Pruning, small_run: Path) -> None:
+    judge = load_judge(small_run, sentences=5)
+    closed = [Head(row.site, row.layer, row.head) for row in found.gates.itertuples()
+              if row.penalty == HUGE]  # fmt: skip
+    judge.model.load_state_dict(found.models[HUGE])
+    losses = judge.losses()
+    row = found.curve[(found.curve["penalty"] == HUGE) & (found.curve["split"] == "test")].iloc[0]
+    assert row["loss_nats"] == pytest.approx(float(losses.sum() / judge.tokens.sum()), abs=1e-9)
+    with ablated(judge.projections, closed, "zero"):
+        torch.testing.assert_close(judge.losses(), losses, rtol=0, atol=1e-6)
+
+
+def test_the_run_is_left_as_it_is(
+    found: Pruning, small_run: Path, untouched_randomness: None
+) -> None:
+    before = bytes_of(small_run)
+    again = prune(small_run, [0.0, HUGE], steps=29, sentences=5, keep_models=True)
+    assert bytes_of(small_run) == before
+    for table in ("curve", "gates", "training"):
+        pd.testing.assert_frame_equal(getattr(again, table), getattr(found, table))
+    as_trained = load(small_run).model.state_dict()
+    for name, tensor in again.run.model.state_dict().items():
+        assert torch.equal(tensor, as_trained[name]), name
+    assert not again.run.model.training
+
+
+def test_closed_heads_stay_closed_while_the_rest_is_tuned(small_run: Path) -> None:
+    judge = load_judge(small_run, sentences=5)
+    run, before = judge.subject.run, judge.losses()
+    pairs = training_pairs(run, batch_tokens=None, seed=0)
+    with in_training(run.model, 0):
+        fine_tune(
+            run.model, pairs.batches(7), training_loss(run),
+            projections=judge.projections, closed=USELESS, learning_rate=1e-3,
+        )  # fmt: skip
+    after = judge.losses()
+    with ablated(judge.projections, USELESS, "zero"):
+        tuned = judge.losses()
+    assert tuned.sum() < before.sum()
+    assert not torch.equal(after, tuned), "the closed heads were never trained away"
+
+
+def test_batches_hold_every_pair_once_an_epoch(small_run: Path) -> None:
+    pairs = training_pairs(load(small_run), batch_tokens=300, seed=3)
+    once = list(pairs.batches(pairs.steps_in_epoch))
+    assert sum(len(batch["labels"]) for batch in once) == len(pairs.pairs)
+    more = list(pairs.batches(pairs.steps_in_epoch + 2))
+    assert len(more) == len(once) + 2
+    for batch, same in zip(once, more, strict=False):
+        assert torch.equal(batch["labels"], same["labels"])
+    assert (
+        pairs.steps_in_epoch
+        > training_pairs(load(small_run), batch_tokens=900, seed=3).steps_in_epoch
+    )
+
+
+def test_epochs_are_counted_in_batches(planted: Path) -> None:
+    options = {"sentences": 2, "random": False, "train_model": False, "sites": ["cross"]}
+    short = prune(planted, [0.0], epochs=0.5, **options)
+    pairs = training_pairs(load(planted), batch_tokens=None, seed=0)
+    assert short.about["steps"] == round(pairs.steps_in_epoch / 2)
+    assert set(short.gates["site"]) == {"cross"}
+    assert short.curve["encoder_left"].unique().tolist() == [2]
+
+
+def test_more_random_heads_hold_fewer() -> None:
+    heads = [
+        Head(site, layer, n) for site in ("encoder", "cross") for layer in (0, 1) for n in range(5)
+    ]
+    few, many = heads[:3] + heads[10:11], heads[:7] + heads[10:13]
+    drawn = draw_heads(heads, few, seed=5)
+    assert [sum(h.site == site for h in drawn) for site in ("encoder", "cross")] == [3, 1]
+    assert set(drawn) < set(draw_heads(heads, many, seed=5))
+    assert {tuple(sorted(draw_heads(heads, few, seed=s))) for s in range(9)} != {
+        tuple(sorted(drawn))
+    }
+
+
+def test_the_smallest_good_model_is_chosen_on_validation() -> None:
+    columns = ["kind", "penalty", "split", "heads_left", "bleu", "bleu_change"]
+    rows = [
+        ("fine-tuned", None, "validation", 24, 31.0, 0.3),
+        ("pruned", 0.01, "validation", 20, 30.9, 0.2),
+        ("pruned", 0.1, "validation", 9, 30.3, -0.4),
+        ("pruned", 0.3, "validation", 3, 30.1, -0.6),
+        ("random", 0.1, "validation", 2, 30.6, -0.1),
+        ("pruned", 0.01, "test", 20, 20.0, -9.0),
+        ("pruned", 0.1, "test", 9, 20.0, -9.0),
+        ("pruned", 0.3, "test", 3, 31.0, 0.4),
+    ]
+    curve = pd.DataFrame(rows, columns=columns)
+    assert fewest_heads(curve) == 0.1
+    assert fewest_heads(curve, tolerance=0.7) == 0.3
+    assert fewest_heads(curve, tolerance=-0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"penalties": []}, "There is no penalty; give at least one"),
+        ({"penalties": [-0.1]}, "A penalty is a number from 0 up, .* not -0.1"),
+        ({"penalties": [math.nan]}, "A penalty is a number from 0 up, .* not nan"),
+        ({"steps": 0}, "--steps must be a positive number, not 0"),
+        ({"epochs": -1.0}, "--epochs must be a positive number, not -1.0"),
+        ({"steps": 3, "epochs": 1.0}, "Give either --steps or --epochs, not both"),
+        ({"batch_tokens": 0}, "--batch-tokens must be a positive number"),
+        ({"sentences": 0}, "--sentences must be a positive number"),
+        ({"sites": ["middle"]}, "There is no site 'middle'"),
+        ({"device": "abacus"}, "Device 'abacus' cannot be used here"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    small_run: Path, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        prune(small_run, **options)
+
+
+def test_only_a_run_can_be_pruned(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no run directory of attnlab, and only a run brings"):
+        prune(tmp_path)
+
+
+@pytest.mark.parametrize("penalties", [[0.1], []], ids=["gates", "tuning"])
+def test_a_loss_that_is_no_number_ends_it(
+    planted: Path, penalties: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course = load_course(
+        planted, sites=None, sentences=2, batch_tokens=None, device=None, seed=0,
+        train_model=True, progress=None,
+    )  # fmt: skip
+    plain = training_loss(course.run)
+    monkeypatch.setattr(
+        pruning_course, "training_loss", lambda _: lambda batch: plain(batch) * math.nan
+    )
+    with pytest.raises(AttnlabError, match="became no number while it was trained further"):
+        course.learn(penalties[0], 1) if penalties else course.tune("it", 1)
+
+
+def test_every_head_of_the_model_is_counted(found: Pruning, small_run: Path) -> None:
+    judge = load_judge(small_run, sentences=1)
+    assert found.curve["heads"].unique().tolist() == [len(all_heads(judge.projections))]
