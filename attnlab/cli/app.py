@@ -13,6 +13,7 @@ from attnlab.cli.approximate import approximate
 from attnlab.cli.compare import compare
 from attnlab.cli.corpora import corpora
 from attnlab.cli.demo import demo
+from attnlab.cli.importance import importance
 from attnlab.cli.mechanisms import mechanisms
 from attnlab.cli.prune import prune
 from attnlab.cli.train import train
@@ -55,6 +56,7 @@ for command in (
     translate,
     score,
     analyze,
+    importance,
     approximate,
     compare,
     corpora,

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from attnlab.errors import InputError
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.curves import draw_distance_by_window, draw_mass_by_offset
@@ -11,6 +10,7 @@ from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.label_section import label_sections
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
+from attnlab.reporting.result_folder import refuse_taken
 from attnlab.studies.analysis import Analysis
 from attnlab.studies.fits import summarise
 
@@ -51,22 +51,7 @@ def refuse_finished(folder: Path, *, overwrite: bool) -> None:
     Raises:
         InputError: see above, or `folder` is a file.
     """
-    if folder.exists() and not folder.is_dir():
-        msg = f"{folder} is a file; name a folder to write the analysis to."
-        raise InputError(msg)
-    if (folder / FINISHED).exists() and not overwrite:
-        msg = (
-            f"{folder} holds a finished analysis; add --overwrite to replace it, "
-            "or name another folder with --out."
-        )
-        raise InputError(msg)
-    taken = [name for name in _WRITTEN if (folder / name).exists()]
-    if taken and not overwrite:
-        msg = (
-            f"{folder} already holds {', '.join(taken)}, which the analysis would write; name another "
-            "folder with --out, or add --overwrite to replace them."
-        )
-        raise InputError(msg)
+    refuse_taken(folder, what="analysis", finished=FINISHED, written=_WRITTEN, overwrite=overwrite)
 
 
 def write_analysis(

@@ -224,7 +224,7 @@ def _analyze_file(matrices: MatrixSource, keep_matrices: int, fit_sentences: int
         about={
             **matrices.about(),
             "Matrices kept": f"{found.sentences_kept} sentences",
-            **_versions(),
+            **versions(),
         },
         warnings=(*matrices.warnings, *found.warnings),
     )
@@ -265,12 +265,13 @@ def _about(
         if "decoder" in passage.layers and model.config.is_encoder_decoder
         else "",
         "Device": str(model.device),
-        **_versions(),
+        **versions(),
     }
     return {name: value for name, value in described.items() if value}
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """What the figures were computed with, in words."""
     import transformers
 
     from attnlab import __version__

@@ -146,6 +146,25 @@ class Judge:
                 texts[number] = text
         return texts
 
+    def reading_once(self) -> "Judge":
+        """The same judge with what the encoder makes of the sources kept, for `losses` alone.
+
+        It spares half the work where heads of the encoder are left as they are; a change of theirs
+        would go unseen.
+        """
+        if not self.translates:
+            return self
+        read = []
+        for batch in self.batches:
+            with torch.inference_mode():
+                encoded = self.model.get_encoder()(
+                    input_ids=batch.inputs["input_ids"],
+                    attention_mask=batch.inputs["attention_mask"],
+                )
+            inputs = {name: given for name, given in batch.inputs.items() if name != "input_ids"}
+            read.append(replace(batch, inputs={**inputs, "encoder_outputs": encoded}))
+        return replace(self, batches=tuple(read))
+
     def on(self, texts: Sequence[Text], origin: str = "sentences handed in") -> "Judge":
         """The same model judged on other sentences.
 

@@ -39,7 +39,7 @@ class ScoredBatch:
     """
 
     numbers: tuple[int, ...]
-    inputs: dict[str, Tensor]
+    inputs: dict[str, Any]
     labels: Int[Tensor, "batch target"]
 
 

@@ -22,7 +22,7 @@ SETTINGS = "settings.json"
 RUN_FILES = (
     SETTINGS, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
     "tokenizer.json", "tokenizer_config.json", "token_counts.json", "checkpoints",
-    "source_tokenizer", "target_tokenizer", "analysis", "pruning",
+    "source_tokenizer", "target_tokenizer", "analysis", "importance", "pruning",
 )  # fmt: skip
 LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "sacrebleu", "numpy")
 

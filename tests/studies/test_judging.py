@@ -111,6 +111,15 @@ def test_translations_go_through_the_hooked_projections(name: str, small_run: Pa
     assert judge.translations() == before
 
 
+def test_sources_are_read_once_for_heads_behind_the_encoder(judge: Judge) -> None:
+    once = judge.reading_once()
+    torch.testing.assert_close(once.losses(), judge.losses(), **EXACT)
+    for head in all_heads(judge.projections)[1::2]:
+        if head.site != "encoder":
+            with ablated(judge.projections, [head], "zero"):
+                torch.testing.assert_close(once.losses(), judge.losses(), **EXACT)
+
+
 def test_a_head_that_adds_nothing_costs_nothing(judge: Judge) -> None:
     layer = next(iter(judge.projections))
     projection = judge.projections[layer]

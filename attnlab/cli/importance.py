@@ -1,0 +1,181 @@
+"""`attnlab importance`: what every head is worth to the model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from attnlab.studies.importance import Importance
+
+_MOST_ROWS = 48
+_REPLACEMENTS = ("zero", "mean", "uniform")
+
+
+def importance(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A run of `attnlab train`, or a transformers encoder-decoder or language model "
+            "(folder, or name on the hub)."
+        ),
+    ],
+    *,
+    sentences: Annotated[
+        int, typer.Option("--sentences", "-n", help="How many held-out sentences to judge by.")
+    ] = 500,
+    replacements: Annotated[
+        str, typer.Option(help="What stands in for a head: any of zero,mean,uniform.")
+    ] = "zero,mean,uniform",
+    bleu: Annotated[
+        str | None,
+        typer.Option(
+            help="For which replacements to translate without each head, or none; default: the "
+            "first one."
+        ),
+    ] = None,
+    points: Annotated[
+        int, typer.Option(help="At how many numbers of removed heads to measure BLEU.")
+    ] = 10,
+    training: Annotated[
+        int, typer.Option(help="Training sentences for the mean outputs of heads.")
+    ] = 500,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            help="Sentences of your own: a file with one a line "
+            "(for an encoder-decoder: source, tab, translation)."
+        ),
+    ] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option(help="A corpus instead of the run's own: its test part is used."),
+    ] = None,
+    pair: Annotated[
+        str | None,
+        typer.Option(help="Languages of --corpus; default: those of the run, or en-it."),
+    ] = None,
+    sites: Annotated[
+        str | None,
+        typer.Option(help="Any of encoder,decoder,cross, with commas; default: all there are."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap and of the random order.")] = 0,
+    batch_size: Annotated[int, typer.Option(help="Most sentences in one forward pass.")] = 32,
+    device: Annotated[
+        str | None, typer.Option(help="Such as cpu or cuda; default: a GPU if there is one.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to write; default: SOURCE/importance, or ./importance."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an older study, or files of its names.")
+    ] = False,
+) -> None:
+    """Say what every head is worth: gradients, heads taken away alone, heads taken away in turn.
+
+    Writes heads.csv, cumulative.csv, agreement.csv, importance.svg, importance.png and importance.md,
+    which explains the columns.
+    """
+    from rich.console import Console
+
+    from attnlab.cli.progress import progress_bars
+    from attnlab.reporting.importance_folder import refuse_importance, write_importance
+    from attnlab.studies import importance as study
+    from attnlab.studies.sources import parse_sites
+    from attnlab.translation.quiet import quiet
+
+    folder = out or (Path(source) / "importance" if Path(source).is_dir() else Path("importance"))
+    refuse_importance(folder, overwrite=overwrite)
+    with quiet(), progress_bars() as tell:
+        found = study.importance(
+            source,
+            sentences=sentences,
+            replacements=_names(replacements),
+            bleu=None if bleu is None else () if bleu == "none" else _names(bleu),
+            points=points,
+            training=training,
+            text=text,
+            corpus=corpus,
+            pair=pair,
+            sites=parse_sites(sites),
+            batch_size=batch_size,
+            device=device,
+            seed=seed,
+            progress=tell,
+        )
+        write_importance(found, folder, title=f"Importance of the heads of {source}")
+    console = Console()
+    console.print(_heads(found))
+    console.print(_curves(found))
+    for warning in found.warnings:
+        console.print(f"[yellow]Note:[/yellow] {warning}")
+    console.print(f"Wrote {folder}; {folder / 'importance.md'} explains it.", soft_wrap=True)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _heads(found: "Importance") -> "Table":
+    """Change of loss and BLEU by head; a model of many heads shows the first ones only."""
+    from rich.table import Table
+
+    heads = found.heads
+    more = len(heads) - _MOST_ROWS
+    left_out = f"\nand {more} more heads in heads.csv" if more > 0 else ""
+    table = Table(
+        title="Each head replaced alone",
+        caption="Loss in nats a token: above 0 the head is needed. * beyond chance (5%, corrected "
+        f"for {len(heads)} heads).{left_out}",
+    )
+    table.add_column("head", no_wrap=True)
+    table.add_column("gradient", justify="right", no_wrap=True)
+    shown = []
+    for measure, unit, digits in (("loss", "_nats", 4), ("bleu", "", 2)):
+        for name in _REPLACEMENTS:
+            if f"{name}_{measure}_change{unit}" in heads:
+                title = "BLEU" if measure == "bleu" else measure
+                table.add_column(f"{title}\n{name}", justify="right", no_wrap=True)
+                shown.append((f"{name}_{measure}", unit, digits))
+    for row in heads.head(_MOST_ROWS).to_dict("records"):
+        cells = [
+            ""
+            if row[f"{name}_change{unit}"] != row[f"{name}_change{unit}"]
+            else f"{row[f'{name}_change{unit}']:+.{digits}f}"
+            + ("*" if row[f"{name}_significant"] else " ")
+            for name, unit, digits in shown
+        ]
+        head = f"{row['site']}.{row['layer']}.{row['head']}"
+        table.add_row(head, f"{row['gradient_importance']:.3f}", *cells)
+    return table
+
+
+def _curves(found: "Importance") -> "Table":
+    """Loss and BLEU with a quarter, half, three quarters and all heads removed."""
+    from rich.table import Table
+
+    curves = found.cumulative
+    orders = list(dict.fromkeys(curves["order"]))
+    measured = curves[curves["bleu"].notna()] if curves["bleu"].notna().any() else curves
+    numbers = sorted(set(measured["heads_removed"]))
+    step = max(1, round((len(numbers) - 1) / 9))
+    table = Table(
+        title="Heads removed one after another",
+        caption="Orders chosen on one half of the sentences, figures from the other.",
+    )
+    table.add_column("removed", justify="right")
+    by_number = curves.set_index(["order", "heads_removed"])
+    for order in orders:
+        table.add_column(f"loss\n{order}", justify="right")
+    bleu = bool(curves["bleu"].notna().any())
+    for order in orders if bleu else ():
+        table.add_column(f"BLEU\n{order}", justify="right")
+    for number in sorted({*numbers[::step], numbers[-1]}):
+        rows = [by_number.loc[(order, number)] for order in orders]
+        cells = [f"{row['loss_nats']:.3f}" for row in rows]
+        cells += [f"{row['bleu']:.1f}" for row in rows] if bleu else []
+        table.add_row(str(number), *cells)
+    return table

@@ -1,0 +1,102 @@
+"""The figure of an importance study: what each head is worth alone, and what is left without many."""
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from attnlab.reporting.canvas import INK, blank, panel, style
+from attnlab.studies.importance import Importance
+
+REPLACEMENT_COLOURS = {"zero": "#2178d9", "mean": "#c2571a", "uniform": "#6b7280"}
+ORDER_COLOURS = {"gradient": "#2178d9", "loss": "#c2571a", "random": "#6b7280"}
+ORDER_NAMES = {
+    "gradient": "least gradient first",
+    "loss": "least loss alone first",
+    "random": "random order",
+}
+_LEFT, _WIDTH, _GAP, _TOP = 0.6, 2.15, 0.5, 0.72
+_CURVE_HEIGHT, _BETWEEN = 2.1, 1.05
+
+
+def draw_importance(found: Importance) -> Figure:
+    """Above: change of loss with each head replaced alone, with intervals, a panel a site.
+
+    Below: loss (logarithmic) and BLEU of the model by the number of heads removed, a line an order.
+    """
+    sites = [table for _, table in found.heads.groupby("site", sort=False)]
+    row = 0.24 if max(map(len, sites)) <= 24 else 0.15
+    height = row * max(map(len, sites)) + 0.1
+    wide = _LEFT + max(3, len(sites)) * (_WIDTH + _GAP)
+    with style():
+        figure = blank(wide, _TOP + height + _BETWEEN + _CURVE_HEIGHT + 0.55)
+        for place, table in enumerate(sites):
+            left = _LEFT + place * (_WIDTH + _GAP)
+            axes = panel(figure, left, _TOP, _WIDTH, row * len(table) + 0.1)
+            _draw_heads(axes, table, row)
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(), loc="center right", frameon=False,
+            bbox_to_anchor=(0.99, 1 - 0.2 / figure.get_figheight()), fontsize=8, ncols=3,
+            columnspacing=1, handletextpad=0.1,
+        )  # fmt: skip
+        _draw_curves(figure, found.cumulative, _TOP + height + _BETWEEN, wide)
+        figure.text(
+            0.012, 1 - 0.2 / figure.get_figheight(),
+            "Each head replaced alone (rows: layer.head; bars: 95% intervals)",
+            va="center", fontsize=11,
+        )  # fmt: skip
+    return figure
+
+
+def _draw_heads(axes: Axes, table: pd.DataFrame, row: float) -> None:
+    there = [name for name in REPLACEMENT_COLOURS if f"{name}_loss_change_nats" in table]
+    for place, name in enumerate(there):
+        shift = (place - (len(there) - 1) / 2) * 0.24
+        heights = [number + shift for number in range(len(table))]
+        colour = REPLACEMENT_COLOURS[name]
+        axes.hlines(
+            heights, table[f"{name}_loss_low"], table[f"{name}_loss_high"],
+            color=colour, linewidth=1, alpha=0.7,
+        )  # fmt: skip
+        axes.plot(
+            table[f"{name}_loss_change_nats"], heights, "o", color=colour, label=name,
+            markersize=3 if row > 0.2 else 2,
+        )  # fmt: skip
+    axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
+    names = [f"{layer}.{head}" for layer, head in zip(table["layer"], table["head"], strict=True)]
+    axes.set_yticks(range(len(table)), names, fontsize=8 if row > 0.2 else 6)
+    axes.set_ylim(len(table) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("change of loss (nats a token)", fontsize=8.5)
+    axes.set_title(str(table["site"].iloc[0]), loc="left")
+    sns.despine(ax=axes)
+
+
+def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float) -> None:
+    measures = {"loss_nats": "loss (nats a token)"}
+    if curves["bleu"].notna().any():
+        measures["bleu"] = "BLEU"
+    width = (wide - _LEFT - 1.75) / 2 - _GAP
+    for place, (name, label) in enumerate(measures.items()):
+        axes = panel(figure, _LEFT + place * (width + _GAP + 0.15), top, width, _CURVE_HEIGHT)
+        for order, table in curves.dropna(subset=[name]).groupby("order", sort=False):
+            axes.plot(
+                table["heads_removed"], table[name], color=ORDER_COLOURS[str(order)],
+                linewidth=1.4, marker="o" if name == "bleu" else None, markersize=3,
+                label=ORDER_NAMES[str(order)],
+            )  # fmt: skip
+        if name == "loss_nats":
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+            axes.yaxis.set_minor_locator(NullLocator())
+            axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel(f"heads removed ({curves['replacement'].iloc[0]})", fontsize=8.5)
+        axes.set_title(label, loc="left")
+        sns.despine(ax=axes)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.04), frameon=False, fontsize=7.5)
+    figure.text(
+        0.012, 1 - (top - 0.42) / figure.get_figheight(),
+        "Heads removed one after another, in orders chosen on other sentences",
+        va="center", fontsize=11,
+    )  # fmt: skip

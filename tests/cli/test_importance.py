@@ -1,0 +1,101 @@
+"""`attnlab importance` from the command line."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import random_models
+from random_models import PAIRS, tokenizer
+from typer.testing import CliRunner
+
+from attnlab.cli.app import app
+from attnlab.errors import InputError
+from attnlab.reporting.importance_folder import refuse_importance
+
+WRITTEN = ["agreement.csv", "cumulative.csv", "heads.csv"]
+WRITTEN += ["importance.md", "importance.png", "importance.svg"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    random_models.marian().save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("\n".join("\t".join(pair) for pair in PAIRS), encoding="utf-8")
+    return file
+
+
+def run(*words: object):
+    done = CliRunner().invoke(app, ["importance", *map(str, words)], catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def test_writes_its_folder_and_says_what_it_found(
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = tmp_path / "out"
+    done = run(small_run, "-n", 9, "--points", 3, "--training", 7, "--out", out)
+    assert done.exit_code == 0
+    assert sorted(path.name for path in out.iterdir()) == WRITTEN
+    heads = pd.read_csv(out / "heads.csv")
+    assert {f"{name}_loss_change_nats" for name in ("zero", "mean", "uniform")} <= set(heads)
+    assert {"zero_bleu_change", "zero_bleu_significant"} <= set(heads)
+    explained = (out / "importance.md").read_text(encoding="utf-8")
+    assert "from the test part of embedded" in explained
+    assert "Holm" in explained
+    assert "sentences: intervals are wide" in explained
+    assert "cross.0.1" in done.output
+    assert max(map(len, done.output.splitlines()[:-1])) <= 80
+    assert "…" not in done.output
+
+
+def test_an_older_study_is_replaced_only_when_asked(model: Path, text: Path) -> None:
+    words = [model, "--text", text, "--bleu", "none", "--replacements", "zero"]
+    assert run(*words).exit_code == 0
+    study = model / "importance"
+    before = {path: path.read_bytes() for path in study.iterdir()}
+    with pytest.raises(InputError, match="holds a finished importance study; add --overwrite"):
+        run(*words)
+    assert before == {path: path.read_bytes() for path in study.iterdir()}
+    own = study / "notes.txt"
+    own.write_text("mine", encoding="utf-8")
+    assert run(*words, "--overwrite", "--sites", "cross").exit_code == 0
+    assert own.read_text(encoding="utf-8") == "mine"
+    assert set(pd.read_csv(study / "heads.csv")["site"]) == {"cross"}
+
+
+def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "heads.csv").write_text("mine", encoding="utf-8")
+    with pytest.raises(InputError, match="already holds heads.csv, which the importance study"):
+        refuse_importance(tmp_path, overwrite=False)
+    with pytest.raises(InputError, match="is a file; name a folder to write the importance study"):
+        refuse_importance(tmp_path / "heads.csv", overwrite=True)
+    refuse_importance(tmp_path, overwrite=True)
+    refuse_importance(tmp_path / "new", overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--sites", "crss"), "There is no site 'crss'"),
+        (("--bleu", "one"), "There is no replacement 'one'"),
+        (("--replacements", ","), "No replacement is named"),
+        (("--points", 0), "--points must be at least 2, not 0"),
+        ((), "brings no sentences"),
+    ],
+)
+def test_bad_options_are_refused(
+    words: tuple[object, ...], message: str, model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run(model, *words, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

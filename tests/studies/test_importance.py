@@ -1,0 +1,224 @@
+"""What a study of importance says: planted heads, parts kept apart, controls, refusals."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import random_models
+import torch
+from heads.architectures import columns
+from random_models import PAIRS, SENTENCES, tokenizer
+
+import attnlab
+from attnlab.errors import InputError
+from attnlab.heads.ablation import ablated, mean_outputs
+from attnlab.heads.projections import Head, all_heads
+from attnlab.heads.significance import Difference
+from attnlab.studies.ablations import add_changes
+from attnlab.studies.importance import Importance, importance
+from attnlab.studies.judging import load_judge
+from attnlab.studies.removal import orders_of, rank_agreement
+from attnlab.translation.run import load
+from attnlab.translation.scoring import score
+
+USELESS = Head("decoder", 0, 1)
+
+
+@pytest.fixture(scope="module")
+def planted(small_run: Path):
+    """The small run with a decoder head that adds nothing."""
+    run = load(small_run)
+    with torch.no_grad():
+        columns(run.model.decoder.layers[0].attention.output, 2, 1).zero_()
+    texts = [(row["source"], row["target"]) for row in run.corpus().test][:9]
+    return (run.model.double(), run.tokenizers), texts
+
+
+@pytest.fixture(scope="module")
+def found(planted) -> Importance:
+    source, texts = planted
+    return importance(source, sentences=texts, replacements=["zero", "uniform"], bleu=(), seed=3)
+
+
+def row_of(table: pd.DataFrame, head: Head) -> pd.Series:
+    chosen = (table["site"] == head.site) & (table["layer"] == head.layer)
+    return table[chosen & (table["head"] == head.head)].iloc[0]
+
+
+def test_a_head_that_adds_nothing_is_worth_nothing(found: Importance) -> None:
+    useless = row_of(found.heads, USELESS)
+    assert useless["gradient_importance"] == 0
+    for name in ("zero", "uniform"):
+        assert useless[f"{name}_loss_change_nats"] == 0
+        assert useless[f"{name}_loss_low"] == useless[f"{name}_loss_high"] == 0
+        assert useless[f"{name}_loss_p_value"] == 1
+        assert not useless[f"{name}_loss_significant"]
+    others = found.heads[found.heads["zero_loss_change_nats"] != 0]
+    assert len(others) == 5
+    assert (others["gradient_importance"] > 0).all()
+    first = found.cumulative[found.cumulative["heads_removed"] == 1].set_index("order")
+    assert first["removed"]["gradient"] == str(USELESS)
+
+
+def test_changes_are_those_of_the_judge(found: Importance, planted) -> None:
+    source, texts = planted
+    judge = load_judge(source, sentences=texts)
+    before = judge.losses()
+    for head in all_heads(judge.projections):
+        for name in ("zero", "uniform"):
+            with ablated(judge.projections, [head], name):
+                change = float((judge.losses() - before).sum() / judge.tokens.sum())
+            row = row_of(found.heads, head)
+            assert row[f"{name}_loss_change_nats"] == pytest.approx(change, abs=1e-12)
+            assert row[f"{name}_loss_low"] <= change + 1e-12
+            assert row[f"{name}_loss_high"] >= change - 1e-12
+
+
+def test_orders_are_chosen_and_reported_apart(found: Importance, planted) -> None:
+    source, texts = planted
+    judge = load_judge(source, sentences=texts)
+    choosing, reporting = judge.on(texts[::2]), judge.on(texts[1::2])
+    heads = all_heads(judge.projections)
+    before = choosing.losses().sum()
+    changes = []
+    for head in heads:
+        with ablated(judge.projections, [head], "zero"):
+            changes.append(float(choosing.losses().sum() - before))
+    expected = [str(heads[place]) for place in np.argsort(changes, kind="stable")]
+    curve = found.cumulative[found.cumulative["order"] == "loss"]
+    assert curve["removed"].tolist() == ["", *expected]
+    for count in range(len(heads) + 1):
+        removed = [head for head in heads if str(head) in expected[:count]]
+        with ablated(judge.projections, removed, "zero"):
+            loss = float(reporting.losses().sum() / reporting.tokens.sum())
+        assert curve["loss_nats"].iloc[count] == pytest.approx(loss, abs=1e-12)
+    assert set(curve["chosen_on"]) == {"5 sentences: 1st, 3rd, ..."}
+    assert set(curve["reported_on"]) == {"4 sentences: 2nd, 4th, ..."}
+
+
+def test_every_order_ends_with_all_heads_removed(found: Importance) -> None:
+    curves = found.cumulative
+    assert list(dict.fromkeys(curves["order"])) == ["gradient", "loss", "random"]
+    for _, curve in curves.groupby("order"):
+        assert sorted(curve["removed"])[1:] == sorted(
+            f"{site}.0.{head}" for site in ("encoder", "decoder", "cross") for head in (0, 1)
+        )
+    ends = curves[curves["heads_removed"] == 6]["loss_nats"]
+    assert ends.max() - ends.min() < 1e-12
+    starts = curves[curves["heads_removed"] == 0]
+    assert (starts[["loss_change_nats", "loss_change_low", "loss_change_high"]] == 0).all(axis=None)
+
+
+def test_bleu_and_means_of_a_run(small_run: Path) -> None:
+    told = []
+    found = attnlab.importance(
+        small_run, sentences=9, replacements=["mean"], points=3, training=11, sites=["cross"],
+        progress=lambda *step: told.append(step),
+    )  # fmt: skip
+    judge = load_judge(small_run, sentences=9)
+    learning = judge.on_split("train", 11)
+    means = mean_outputs(judge.projections, learning.batches, learning.run, learning.real)
+    before = judge.losses()
+    whole = score(judge.translations(), judge.references).bleu
+    for head in (Head("cross", 0, 0), Head("cross", 0, 1)):
+        with ablated(judge.projections, [head], "mean", means):
+            change = float((judge.losses() - before).sum() / judge.tokens.sum())
+            bleu = score(judge.translations(), judge.references).bleu
+        row = row_of(found.heads, head)
+        assert row["mean_loss_change_nats"] == pytest.approx(change, abs=1e-6)
+        assert row["mean_bleu_change"] == pytest.approx(bleu - whole, abs=1e-3)
+    assert len(found.heads) == 2
+    assert found.cumulative["bleu"].notna().all()
+    assert set(found.cumulative["replacement"]) == {"mean"}
+    done = {what: (count, total) for what, count, total in told}
+    assert len(done) == 5
+    assert all(count == total for count, total in done.values())
+
+
+def test_a_language_model_has_no_bleu() -> None:
+    source = (random_models.llama(), tokenizer())
+    found = importance(source, sentences=SENTENCES)
+    assert "zero_bleu_change" not in found.heads
+    assert found.cumulative["bleu"].isna().all()
+    assert "mean_loss_change_nats" not in found.heads
+    assert found.warnings[1].startswith("Heads are not replaced by their mean: There is no corpus")
+    with pytest.raises(InputError, match="LlamaForCausalLM translates nothing; leave BLEU out"):
+        importance(source, sentences=SENTENCES, bleu=["zero"])
+
+
+def test_uniform_is_left_out_where_it_cannot_be_done() -> None:
+    source = (random_models.t5(), tokenizer())
+    found = importance(source, sentences=PAIRS, replacements=["zero", "uniform"], bleu=())
+    t5_bias = found.heads["uniform_loss_change_nats"].isna()
+    assert t5_bias.any()
+    assert not found.heads.loc[t5_bias, "uniform_loss_significant"].any()
+    assert found.heads["zero_loss_change_nats"].notna().all()
+    assert "cannot be made uniform" in found.warnings[-1]
+    with pytest.raises(InputError, match="can be done for every head here; add zero"):
+        importance(source, sentences=PAIRS, replacements=["uniform"], bleu=())
+
+
+def test_marian_and_its_orders(untouched_randomness) -> None:
+    source = (random_models.marian(), tokenizer())
+    found = importance(
+        source, sentences=PAIRS, replacements=["zero"], points=2, sites=["encoder"], seed=1
+    )
+    again = importance(
+        source, sentences=PAIRS, replacements=["zero"], points=2, sites=["encoder"], seed=1
+    )
+    pd.testing.assert_frame_equal(found.heads, again.heads)
+    pd.testing.assert_frame_equal(found.cumulative, again.cumulative)
+    assert found.heads["zero_bleu_change"].notna().all()
+    known = found.cumulative[found.cumulative["bleu"].notna()]
+    assert set(known["heads_removed"]) == {0, 6}
+
+
+def test_significance_is_corrected_for_the_number_of_heads() -> None:
+    heads = [Head("encoder", 0, number) for number in range(4)]
+    table = pd.DataFrame(heads)
+    p_values = dict(zip(heads[:3], (0.01, 0.02, 0.04), strict=True))
+    found = {head: Difference(1.0, 2.0, 1.0, 0.5, 1.5, p, 9) for head, p in p_values.items()}
+    add_changes(table, "zero_loss", found, unit="_nats")
+    # Holm compares 0.01, 0.02, 0.04 with 0.05 / 3, 0.05 / 2, 0.05 / 1.
+    assert table["zero_loss_significant"].tolist() == [True, True, True, False]
+    found[heads[1]] = Difference(1.0, 2.0, 1.0, 0.5, 1.5, 0.03, 9)
+    add_changes(table, "zero_loss", found, unit="_nats")
+    assert table["zero_loss_significant"].tolist() == [True, False, False, False]
+    assert np.isnan(table["zero_loss_change_nats"].iloc[3])
+
+
+def test_ranks_and_orders() -> None:
+    measures = pd.DataFrame({"one": [1.0, 5.0, 3.0, np.nan], "two": [9.0, 1.0, 2.0, 0.0]})
+    table = rank_agreement(measures.assign(flat=2.0))
+    assert table["spearman"].iloc[0] == pytest.approx(-1)
+    assert table["heads"].tolist() == [3, 3, 4]
+    assert table["spearman"].iloc[1:].isna().all()
+    heads = [Head("cross", 0, number) for number in range(4)]
+    orders = orders_of(heads, measures[["two"]], seed=0)
+    assert [head.head for head in orders["two"]] == [3, 1, 2, 0]
+    assert sorted(orders["random"]) == heads
+    shuffles = {tuple(orders_of(heads, measures[["two"]], seed=s)["random"]) for s in range(9)}
+    assert len(shuffles) > 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sites": ["crss"]}, "There is no site 'crss'; choose from"),
+        ({"sites": ["decoder"], "source": "llama", "replacements": ["one"]}, "replacement 'one'"),
+        ({"replacements": []}, "No replacement is named; choose from: zero, mean, uniform"),
+        ({"replacements": ["zero"], "bleu": ["mean"]}, "--bleu mean needs mean among"),
+        ({"points": 1}, "--points must be at least 2, not 1"),
+        ({"training": 0}, "--training must be at least 1, not 0"),
+        ({"seed": -1}, "--seed must be at least 0, not -1"),
+        ({"sentences": 3}, "Importance needs at least 4 sentences, not 3"),
+        ({"sentences": [*PAIRS[:3], ("", "")]}, "Only 3 sentences can be used"),
+        ({"source": "llama", "sites": ["cross"]}, "The model has no cross attention; it has: deco"),
+        ({"source": "bert"}, "BertModel does not predict the next token"),
+    ],
+)
+def test_what_cannot_be_studied_is_refused(options: dict[str, object], words: str) -> None:
+    model = random_models.ALL[options.pop("source", "marian")]()
+    with pytest.raises(InputError, match=words):
+        importance((model, tokenizer()), **({"sentences": PAIRS} | options))
