@@ -117,3 +117,21 @@ def test_probabilities_stand_at_their_heads() -> None:
     place = torch.tensor([2.0 - list(projections).index(("cross", 0))])
     assert zero == pytest.approx(float(probability_of_zero(place)))
     assert one == pytest.approx(float(probability_of_one(place)))
+
+
+def test_the_models_rate_follows_its_schedule() -> None:
+    case = CASES["attnlab"]()
+    gates = HeadGates(case.projections())
+    before = {name: tensor.clone() for name, tensor in case.model.state_dict().items()}
+
+    def changed(factors: list[float]) -> bool:
+        train_gates(
+            gates, range(len(factors)), lambda _: case.run().logits.square().mean(),
+            penalty=0.0, seed=0, parameters=list(case.model.parameters()),
+            schedule=factors.__getitem__,
+        )  # fmt: skip
+        now = case.model.state_dict()
+        return any(not torch.equal(now[name], tensor) for name, tensor in before.items())
+
+    assert not changed([0.0, 0.0])
+    assert changed([0.0, 1.0])
