@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
-    from attnlab.studies.approximation import Approximation
+    from attnlab.studies.approximation import Approximation, Settings
 
 # A longer table scrolls away; --format csv and --out have every row.
 _ROWS_SHOWN = 24
@@ -26,7 +26,8 @@ def approximate(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Attention matrices: .npz, .npy or .safetensors, [*batch, query, key]."
+            help="Attention matrices: .npz, .npy or .safetensors, [*batch, query, key], "
+            "or matrices.safetensors of an analysis."
         ),
     ],
     *,
@@ -63,26 +64,31 @@ def approximate(
     from attnlab.files import write_table
     from attnlab.studies import approximation
     from attnlab.studies.approximation_options import chosen_format, read_settings
-    from attnlab.studies.matrix_files import load_matrices, prepared
+    from attnlab.studies.matrix_files import load_arrays, prepared
 
     shown = chosen_format(output_format)
-    matrices = load_matrices(file, array=array)
-    settings = read_settings(
-        matrices.shape[-2],
-        window=window,
-        num_pos=num_pos,
-        values=values,
-        dropout=dropout,
-        error_nnz=error_nnz,
-        error_bound=error_bound,
-        causal=causal,
-        families=families,
-    )
-    matrices = prepared(matrices, normalize, warn=_warn)
-    found = approximation.approximate(matrices, settings)
+    arrays = load_arrays(file, array=array)
+
+    def settings(matrices: "Tensor") -> "Settings":
+        return read_settings(
+            matrices.shape[-2],
+            window=window,
+            num_pos=num_pos,
+            values=values,
+            dropout=dropout,
+            error_nnz=error_nnz,
+            error_bound=error_bound,
+            causal=causal,
+            families=families,
+        )
+
+    for matrices in arrays.values():
+        settings(matrices)
+    checked = {name: prepared(one, normalize, warn=_warn) for name, one in arrays.items()}
+    found = approximation.approximate_arrays(checked, settings)
     if out is not None:
         write_table(out / "fits.csv", found.table)
-    _print(found, matrices, shown)
+    _print(found, {tuple(one.shape[-2:]) for one in arrays.values()}, shown)
     if out is not None:
         typer.echo(f"Wrote {out / 'fits.csv'}.", err=True)
 
@@ -91,22 +97,22 @@ def _warn(sentence: str) -> None:
     typer.echo(f"Warning: {sentence}", err=True)
 
 
-def _print(found: "Approximation", matrices: "Tensor", shown: str) -> None:
+def _print(found: "Approximation", sizes: set[tuple[int, ...]], shown: str) -> None:
     if shown == "csv":
         typer.echo(found.table.to_csv(index=False, lineterminator="\n"), nl=False)
     elif shown == "json":
         typer.echo(found.table.to_json(orient="records", indent=2))
     else:
-        _print_tables(found, matrices)
+        _print_tables(found, sizes)
 
 
-def _print_tables(found: "Approximation", matrices: "Tensor") -> None:
-    queries, keys = matrices.shape[-2:]
+def _print_tables(found: "Approximation", sizes: set[tuple[int, ...]]) -> None:
+    size = " x ".join(map(str, *sizes)) if len(sizes) == 1 else f"{len(sizes)} sizes"
     table = found.table
     names = table["matrix"].unique().tolist()
     console = Console(width=None if Console().is_terminal else 120)
     by_family = table.pivot_table(index="matrix", columns="family", values="l1", sort=False)
-    title = f"l1 distance, {len(names)} matrices of {queries} x {keys}"
+    title = f"l1 distance, {len(names)} matrices of {size}"
     # Narrow, so that ten columns fit into a terminal of 80.
     distances = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     distances.add_column("matrix", overflow="fold")

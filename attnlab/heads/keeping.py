@@ -4,19 +4,25 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.files import write_tensors
+from attnlab.heads.batches import Axis
 from attnlab.heads.parcels import Plain
-from attnlab.heads.taps import Site, place_of
+from attnlab.heads.taps import SITES, Site, place_of
 from attnlab.heads.weights import LayerWeights
 
 Key = tuple[int, Site, int]
+UNKNOWN_SITE: Site = "unknown"
+FORMAT = "attnlab matrices 1"
+# One letter a token: word, punctuation, and special tokens: at the start, at the end, any other.
+KINDS = {"w": "content", "p": "punctuation", "o": "opening", "c": "closing", "s": "special"}
 
 
 @dataclass(frozen=True)
@@ -27,11 +33,13 @@ class KeptMatrices:
         matrices: padding cut off.
         tokens: (query tokens, key tokens) by (sentence, site).
         left_out: sentences that were wanted but would have gone over the limit of bytes.
+        kinds: what the tokens of both sides are, a letter of `KINDS` each.
     """
 
     matrices: Mapping[Key, Float[Tensor, "head query key"]] = field(default_factory=dict)
     tokens: Mapping[tuple[int, Site], tuple[list[str], list[str]]] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()
+    kinds: Mapping[tuple[int, Site], tuple[str, str]] = field(default_factory=dict)
 
     def merge(self, other: "KeptMatrices") -> "KeptMatrices":
         """The matrices of both, in order of sentence."""
@@ -39,6 +47,7 @@ class KeptMatrices:
             _ordered({**self.matrices, **other.matrices}),
             {**self.tokens, **other.tokens},
             self.left_out | other.left_out,
+            {**self.kinds, **other.kinds},
         )
 
     def write(self, path: Path) -> None:
@@ -47,7 +56,13 @@ class KeptMatrices:
         write_tensors(
             path,
             {f"{n}.{site}.{layer}": matrix for (n, site, layer), matrix in self.matrices.items()},
-            {"tokens": json.dumps(tokens, ensure_ascii=False), "format": "attnlab matrices 1"},
+            {
+                "tokens": json.dumps(tokens, ensure_ascii=False),
+                "kinds": json.dumps(
+                    {f"{n}.{site}": sides for (n, site), sides in self.kinds.items()}
+                ),
+                "format": FORMAT,
+            },
         )
 
 
@@ -56,26 +71,70 @@ def _ordered(matrices: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
     return dict(sorted(matrices.items(), key=lambda m: (m[0][0], place_of(m[0][1]), m[0][2])))
 
 
+def holds_kept_matrices(path: Path) -> bool:
+    """Whether `path` is a file that `KeptMatrices.write` wrote; False for one that cannot be read."""
+    if path.suffix != ".safetensors" or not path.is_file():
+        return False
+    try:
+        with safe_open(str(path), "pt") as file:
+            return (file.metadata() or {}).get("format") == FORMAT
+    except (SafetensorError, OSError):
+        return False
+
+
 def load_matrices(path: Path) -> KeptMatrices:
     """What `KeptMatrices.write` wrote.
 
     Raises:
-        InputError: the file is not one of attnlab's.
+        InputError: the file is not one of attnlab's, or what it holds does not fit together.
     """
+    if not holds_kept_matrices(path):
+        msg = f"{path} holds no matrices written by attnlab."
+        raise InputError(msg)
     matrices: dict[Key, Tensor] = {}
-    tokens: dict[tuple[int, Site], tuple[list[str], list[str]]] = {}
     with safe_open(str(path), "pt") as file:
         metadata = file.metadata() or {}
-        if metadata.get("format") != "attnlab matrices 1":
-            msg = f"{path} holds no matrices written by attnlab."
-            raise InputError(msg)
-        for name in file.keys():  # noqa: SIM118 - a safetensors handle is no dictionary
-            number, site, layer = name.split(".")
-            matrices[int(number), site, int(layer)] = file.get_tensor(name)
-    for name, (queries, keys) in json.loads(metadata["tokens"]).items():
+        try:
+            for name in file.keys():  # noqa: SIM118 - a safetensors handle is no dictionary
+                number, site, layer = name.split(".")
+                matrices[int(number), _known(site), int(layer)] = file.get_tensor(name)
+            tokens = _by_sentence(metadata["tokens"])
+            kinds = _by_sentence(metadata.get("kinds", "{}"))
+            _check_sides(matrices, tokens, kinds)
+        except (ValueError, KeyError, TypeError, StopIteration) as error:
+            msg = (
+                f"{path} cannot be read as the matrices of an analysis, since its arrays and its "
+                "tokens do not fit together; analyze the model again, or name one array with --array."
+            )
+            raise InputError(msg) from error
+    return KeptMatrices(_ordered(matrices), tokens, frozenset(), kinds)
+
+
+def _known(name: str) -> Site:
+    return next(site for site in (*SITES, UNKNOWN_SITE) if site == name)
+
+
+def _by_sentence(text: str) -> dict[tuple[int, Site], tuple[Any, Any]]:
+    found = {}
+    for name, (queries, keys) in json.loads(text).items():
         number, site = name.split(".")
-        tokens[int(number), site] = (queries, keys)
-    return KeptMatrices(_ordered(matrices), tokens)
+        found[int(number), _known(site)] = (queries, keys)
+    return found
+
+
+def _check_sides(
+    matrices: Mapping[Key, Tensor],
+    tokens: Mapping[tuple[int, Site], tuple[list[str], list[str]]],
+    kinds: Mapping[tuple[int, Site], tuple[str, str]],
+) -> None:
+    """Raises ValueError where a matrix has other sides than its tokens, or a layer other heads."""
+    heads: dict[tuple[Site, int], int] = {}
+    for (number, site, layer), matrix in matrices.items():
+        shape = (heads.setdefault((site, layer), len(matrix)), *map(len, tokens[number, site]))
+        marked = kinds.get((number, site), tokens[number, site])
+        if matrix.ndim != 3 or matrix.shape != shape or shape[1:] != (*map(len, marked),):
+            msg = f"{number}.{site}.{layer} is {tuple(matrix.shape)}, not {shape}"
+            raise ValueError(msg)
 
 
 class MatrixKeeper:
@@ -90,6 +149,7 @@ class MatrixKeeper:
         self.dtype = dtype
         self._matrices: dict[Key, Tensor] = {}
         self._tokens: dict[tuple[int, Site], tuple[list[str], list[str]]] = {}
+        self._kinds: dict[tuple[int, Site], tuple[str, str]] = {}
 
     def update(self, layer: LayerWeights) -> None:
         """Cuts the wanted sentences out of the batch."""
@@ -105,17 +165,22 @@ class MatrixKeeper:
                 layer.vocabularies[0].tokens(queries),
                 layer.vocabularies[1].tokens(keys),
             )
+            self._kinds[number, layer.site] = (
+                _letters(layer.queries, row),
+                _letters(layer.keys, row),
+            )
 
     def state(self) -> Plain:
         """What other processes need to know of this one."""
-        return self._matrices, self._tokens
+        return self._matrices, self._tokens, self._kinds
 
     def absorb(self, states: Sequence[Plain]) -> None:
         """Holds what all processes have kept, this one's own `state` among them."""
-        self._matrices, self._tokens = {}, {}
-        for matrices, tokens in states:
+        self._matrices, self._tokens, self._kinds = {}, {}, {}
+        for matrices, tokens, kinds in states:
             self._matrices |= matrices
             self._tokens |= tokens
+            self._kinds |= kinds
 
     def kept(self) -> KeptMatrices:
         """The first sentences in order, as many as fit the limit."""
@@ -130,4 +195,13 @@ class MatrixKeeper:
             _ordered({k: m for k, m in self._matrices.items() if k[0] not in left_out}),
             {k: v for k, v in self._tokens.items() if k[0] not in left_out},
             frozenset(left_out),
+            {k: v for k, v in self._kinds.items() if k[0] not in left_out},
         )
+
+
+def _letters(axis: Axis, row: int) -> str:
+    """What each real token of one sentence is."""
+    # The first that fits: an opening or closing token is special too, punctuation is content.
+    flags = [(letter, getattr(axis, KINDS[letter])[row].tolist()) for letter in "ocspw"]
+    places = range(int(axis.real[row].sum()))
+    return "".join(next(letter for letter, found in flags if found[place]) for place in places)

@@ -16,6 +16,7 @@ from attnlab.heads.processes import Processes
 from attnlab.heads.taps import SITES
 from attnlab.studies.devices import usable_device
 from attnlab.studies.judging import Judge
+from attnlab.studies.kept_source import KeptSource, load_kept_source
 from attnlab.studies.label_ablation import ablate_for_labels, judge_for_labels
 from attnlab.studies.labelling import Labeller, Labelling
 from attnlab.studies.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
@@ -78,7 +79,8 @@ def analyze(
 
     Args:
         source: a run folder, a transformers folder or hub name, a pair (model, tokenizer), or a
-            file of matrices, see `attnlab.studies.matrix_source.load_matrix_source`.
+            file of matrices, see `attnlab.studies.matrix_source.load_matrix_source`, such as the one
+            that an analysis leaves, of which all arrays are read.
         sentences: how many held-out sentences, or the sentences themselves; None for 200, or 1,000
             where heads are labelled. A file of matrices takes neither these nor `text`, `corpus`, `pair`.
         text: a file with one sentence a line, instead of the run's own corpus.
@@ -121,7 +123,12 @@ def analyze(
         if labels:
             msg = f"{source} has no tokens, so its heads cannot be labelled; analyze a model."
             raise InputError(msg)
-        matrices = load_matrix_source(Path(source), array=array, normalize=normalize, sites=sites)
+        kept = (
+            load_kept_source(Path(source), normalize=normalize, sites=sites) if not array else None
+        )
+        matrices = kept or load_matrix_source(
+            Path(source), array=array, normalize=normalize, sites=sites
+        )
         return _analyze_file(matrices, keep_matrices, fit_sentences)
     processes = processes or Processes()
     place = usable_device(_own_device(device, processes))
@@ -211,7 +218,9 @@ def _refuse_sentences(source: str | Path, **options: object) -> None:
             raise InputError(msg)
 
 
-def _analyze_file(matrices: MatrixSource, keep_matrices: int, fit_sentences: int) -> Analysis:
+def _analyze_file(
+    matrices: MatrixSource | KeptSource, keep_matrices: int, fit_sentences: int
+) -> Analysis:
     def run(_: str, consumers: Sequence[SharedConsumer], first: int | None) -> Passage:
         return matrices.send(consumers, first)
 

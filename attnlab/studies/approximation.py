@@ -1,7 +1,7 @@
 """How near each family comes to given matrices: one row per matrix and family, references beside them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +105,27 @@ def approximate(H: Float[Tensor, "*batch query key"], settings: Settings) -> App
     table = pd.concat(parts).set_axis(place).sort_index()
     members = {family: describe_members(fit) for family, (fit, _) in fits.items()}
     return Approximation(table, members)
+
+
+def approximate_arrays(
+    arrays: Mapping[str, Float[Tensor, "..."]], settings: Callable[[Tensor], Settings]
+) -> Approximation:
+    """Fits as `approximate`, of matrices that may differ in size from array to array.
+
+    Args:
+        arrays: `[*batch query key]` each; the name stands before those of its matrices.
+        settings: what is fitted, from the matrices of one array.
+    """
+    found = {name: approximate(H, settings(H)) for name, H in arrays.items()}
+    tables = [
+        one.table.assign(matrix=(name + "." if name else "") + one.table["matrix"])
+        for name, one in found.items()
+    ]
+    families = next(iter(found.values())).members
+    members = {
+        family: [m for one in found.values() for m in one.members[family]] for family in families
+    }
+    return Approximation(pd.concat(tables, ignore_index=True), members)
 
 
 def svd_rank(budget: int, queries: int, keys: int) -> int:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from attnlab.errors import InputError
+from attnlab.heads.keeping import holds_kept_matrices
+from attnlab.heads.keeping import load_matrices as load_kept
 from attnlab.matrices.weights import check_weights, normalized_rows, rows_sum_to_one
 
 
@@ -36,6 +38,20 @@ def load_matrices(path: Path, *, array: str | None = None) -> Tensor:
     arrays = readers[path.suffix](path)
     name = _chosen(path, list(arrays), array)
     return _as_matrices(path, arrays[name])
+
+
+def load_arrays(path: Path, *, array: str | None = None) -> dict[str, Tensor]:
+    """The matrices of a file by the name of their array; all arrays of a file of an analysis.
+
+    A file from elsewhere gives one array, with an empty name.
+
+    Raises:
+        InputError: as `load_matrices`.
+    """
+    if array is not None or not holds_kept_matrices(path):
+        return {"": load_matrices(path, array=array)}
+    found = load_kept(path).matrices
+    return {f"{n}.{site}.{layer}": matrix.double() for (n, site, layer), matrix in found.items()}
 
 
 def _read_numpy(path: Path) -> dict[str, Tensor]:

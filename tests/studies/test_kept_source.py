@@ -1,0 +1,75 @@
+"""The file of matrices that an analysis leaves, as a source and as input of exact fits."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import random_models
+import torch
+from random_models import PAIRS, tokenizer
+
+from attnlab.errors import InputError
+from attnlab.heads.keeping import KeptMatrices, load_matrices
+from attnlab.studies.analysis import Analysis, analyze
+from attnlab.studies.approximation import Settings, approximate, approximate_arrays
+from attnlab.studies.matrix_files import load_arrays
+
+
+@pytest.fixture(scope="module")
+def original() -> Analysis:
+    model = random_models.marian(), tokenizer()
+    return analyze(model, sentences=PAIRS[:3], fit_sentences=3, keep_matrices=3)
+
+
+@pytest.fixture
+def file(original: Analysis, tmp_path: Path) -> Path:
+    original.matrices.write(tmp_path / "matrices.safetensors")
+    return tmp_path / "matrices.safetensors"
+
+
+def test_heads_and_fits_are_those_of_the_model(original: Analysis, file: Path) -> None:
+    found = analyze(file, fit_sentences=3)
+    pd.testing.assert_frame_equal(found.heads, original.heads, rtol=1e-4, atol=1e-5)
+    pd.testing.assert_frame_equal(found.fits, original.fits, rtol=1e-6, atol=1e-6)
+    assert found.heads["mass_on_punctuation"].notna().all(), "what tokens are is in the file"
+    assert found.matrices.tokens == original.matrices.tokens
+    assert found.matrices.kinds == original.matrices.kinds
+    assert found.about["Layers"] == original.about["Layers"]
+    cross = analyze(file, sites=["cross"], fit_sentences=0)
+    assert set(cross.heads["site"]) == {"cross"}
+    assert len(analyze(file, array="1.encoder.0", sites=["encoder"]).heads) == 3
+
+
+def test_fits_name_sentence_site_layer_and_head(file: Path) -> None:
+    arrays = load_arrays(file)
+    found = approximate_arrays(arrays, lambda _: Settings(families=("band",)))
+    assert found.table["matrix"].iloc[0] == "0.encoder.0.0"
+    one = approximate(arrays["2.cross.1"], Settings(families=("band",))).table
+    mine = found.table[found.table["matrix"].str.startswith("2.cross.1.")]
+    assert mine["l1"].tolist() == one["l1"].tolist()
+    assert len(found.members["band"]) == found.table["matrix"].nunique()
+
+
+def test_what_does_not_fit_together_is_refused(file: Path) -> None:
+    kept = load_matrices(file)
+    first = next(iter(kept.matrices))
+    for matrices in (
+        {**kept.matrices, first: kept.matrices[first][:, 1:]},
+        {**kept.matrices, first: kept.matrices[first][1:]},
+        {**kept.matrices, (99, "encoder", 0): torch.eye(5)[None]},
+        {**kept.matrices, (0, "middle", 0): torch.eye(5)[None]},
+    ):
+        replace(kept, matrices=matrices).write(file)
+        with pytest.raises(InputError, match=r"tokens do not fit together; .* --array"):
+            analyze(file)
+    KeptMatrices().write(file)
+    with pytest.raises(InputError, match="holds no matrices that were asked for"):
+        analyze(file)
+
+
+def test_a_site_that_is_not_in_the_file(file: Path, original: Analysis) -> None:
+    encoder = {k: m for k, m in original.matrices.matrices.items() if k[1] == "encoder"}
+    replace(original.matrices, matrices=encoder).write(file)
+    with pytest.raises(InputError, match="asked for; its sites are: encoder"):
+        analyze(file, sites=["cross"])
