@@ -1,5 +1,7 @@
 """What capture costs on top of the model: time against a bare forward pass, and peak memory.
 
+Two cases: all statistics, and the statistics together with the counts behind every label.
+
 Run from the repository: OMP_NUM_THREADS=1 python experiments/capture_speed.py [--out results/capture_speed]
 """
 
@@ -10,6 +12,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -22,7 +25,9 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from attnlab.files import write_table, write_text
 from attnlab.heads.batches import batches, encode
-from attnlab.heads.capture import capture
+from attnlab.heads.capture import Consumer, stream
+from attnlab.heads.functions.consumer import HeadFunctions, TextSide
+from attnlab.heads.statistics import HeadStatistics
 
 SEED = 0
 SENTENCES, TOKENS, BATCH = 2_000, 24, 32
@@ -73,26 +78,53 @@ def draw_sentences(count: int) -> list[str]:
     ]
 
 
-def measure_time() -> pd.DataFrame:
-    """One row a round: seconds of processor and of clock, bare and captured, on the same sentences."""
+def statistics_alone(types: int) -> list[Consumer]:  # noqa: ARG001 - as the other case
+    """What `capture` counts."""
+    return [HeadStatistics()]
+
+
+def statistics_and_functions(types: int) -> list[Consumer]:
+    """What `analyze --labels` counts of a model of one stack in its first pass, without gold trees."""
+    generator = torch.Generator().manual_seed(SEED)
+    counts = torch.randint(1, 10_000, (types,), generator=generator)
+    return [HeadStatistics(), HeadFunctions(TextSide(counts))]
+
+
+CASES: dict[str, Callable[[int], list[Consumer]]] = {
+    "capture": statistics_alone,
+    "labels": statistics_and_functions,
+}
+
+
+WORDS = {
+    "capture": "capture with all statistics",
+    "labels": "capture with all statistics and the counts behind the labels",
+}
+
+
+def measure_time(count: int) -> pd.DataFrame:
+    """One row a round: seconds of processor and of clock, bare and of each case, on the same sentences."""
     tokenizer = build_tokenizer()
     model = build_model(len(tokenizer))
-    sentences = draw_sentences(SENTENCES)
-    share = SENTENCES // ROUNDS
-    capture(model, tokenizer, sentences[:BATCH])  # the first call of everything is slow
+    sentences = draw_sentences(count)
+    share = count // ROUNDS
+    for consumers in CASES.values():  # the first call of everything is slow
+        stream(model, tokenizer, sentences[:BATCH], consumers(len(tokenizer)))
     rows = []
     for part in range(ROUNDS):
         texts = sentences[part * share : (part + 1) * share]
-        bare = seconds_of_bare(model, tokenizer, texts)
-        start = time.process_time(), time.perf_counter()
-        capture(model, tokenizer, texts, batch_size=BATCH)
-        captured = time.process_time() - start[0], time.perf_counter() - start[1]
-        rows.append((part, len(texts), *bare, *captured))
-    names = ["bare_cpu_seconds", "bare_seconds", "capture_cpu_seconds", "capture_seconds"]
-    table = pd.DataFrame(rows, columns=["round", "sentences", *names])
-    table["cpu_ratio"] = table["capture_cpu_seconds"] / table["bare_cpu_seconds"]
-    table["clock_ratio"] = table["capture_seconds"] / table["bare_seconds"]
-    return table
+        row: dict[str, float] = {"round": part, "sentences": len(texts)}
+        row["bare_cpu_seconds"], row["bare_seconds"] = seconds_of_bare(model, tokenizer, texts)
+        for name, consumers in CASES.items():
+            fed = consumers(len(tokenizer))
+            start = time.process_time(), time.perf_counter()
+            stream(model, tokenizer, texts, fed, batch_size=BATCH)
+            row[f"{name}_cpu_seconds"] = time.process_time() - start[0]
+            row[f"{name}_seconds"] = time.perf_counter() - start[1]
+            row[f"{name}_cpu_ratio"] = row[f"{name}_cpu_seconds"] / row["bare_cpu_seconds"]
+            row[f"{name}_clock_ratio"] = row[f"{name}_seconds"] / row["bare_seconds"]
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def seconds_of_bare(model: BertModel, tokenizer: object, texts: list[str]) -> tuple[float, float]:
@@ -111,7 +143,7 @@ def seconds_of_bare(model: BertModel, tokenizer: object, texts: list[str]) -> tu
 
 
 def measure_memory(sentences: int) -> int:
-    """Most bytes that a process of its own held while it captured so many sentences."""
+    """Most bytes that a process of its own held while it counted all of so many sentences."""
     command = [sys.executable, __file__, "--peak-of", str(sentences)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(done.stdout.split()[-1])
@@ -120,38 +152,47 @@ def measure_memory(sentences: int) -> int:
 def print_peak(sentences: int) -> None:
     """Runs in the process of its own."""
     tokenizer = build_tokenizer()
-    capture(build_model(len(tokenizer)), tokenizer, draw_sentences(sentences), batch_size=BATCH)
+    model, consumers = build_model(len(tokenizer)), statistics_and_functions(len(tokenizer))
+    stream(model, tokenizer, draw_sentences(sentences), consumers, batch_size=BATCH)
     unit = 1 if sys.platform == "darwin" else 1024
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 
 
+def describe_case(times: pd.DataFrame, name: str) -> str:
+    """Two rows of the table: the ratios of one case."""
+    ratio, clock = times[f"{name}_cpu_ratio"], times[f"{name}_clock_ratio"]
+    met = "met" if median(ratio) <= TARGET_RATIO else "missed"
+    return f"""| {WORDS[name]} / bare forward pass, time of the processor, median of {ROUNDS} rounds | \
+{median(ratio):.2f} (from {ratio.min():.2f} to {ratio.max():.2f}) | at most {TARGET_RATIO} | {met} |
+| the same by the clock on the wall | {median(clock):.2f} (from {clock.min():.2f} to \
+{clock.max():.2f}) | | |"""
+
+
 def describe(times: pd.DataFrame, memory: pd.DataFrame) -> str:
     """The text beside the tables; every number in it comes from them."""
-    ratio, clock = times["cpu_ratio"], times["clock_ratio"]
     growth = memory["peak_bytes"].iloc[-1] / memory["peak_bytes"].iloc[0]
     small, large = (f"{size / 2**20:,.0f} MiB" for size in memory["peak_bytes"])
-    met = "met" if median(ratio) <= TARGET_RATIO else "missed"
+    lines = "\n".join(describe_case(times, name) for name in CASES)
     flat = "met" if growth <= TARGET_GROWTH else "missed"
     return f"""# What capture costs
 
-All statistics of every head, taken while the model runs, against the model alone.
+All statistics of every head, and with them the counts behind every label, taken while the model \
+runs, against the model alone.
 
 | | measured | target | |
 | --- | --- | --- | --- |
-| time of capture / time of a bare forward pass, processor, median of {ROUNDS} rounds | \
-{median(ratio):.2f} (from {ratio.min():.2f} to {ratio.max():.2f}) | at most {TARGET_RATIO} | {met} |
-| the same by the clock on the wall | {median(clock):.2f} (from {clock.min():.2f} to \
-{clock.max():.2f}) | | |
+{lines}
 | peak memory at {MEMORY_SENTENCES[1]:,} sentences / at {MEMORY_SENTENCES[0]:,} | {growth:.3f} \
 ({small}, {large}) | at most {TARGET_GROWTH} | {flat} |
 
 * Model: BERT with random weights in the shape of MiniLM-L6 ({SHAPE}), eager attention, seed {SEED}.
-* Sentences: {SENTENCES:,} of {TOKENS} random tokens in {ROUNDS} rounds, batches of {BATCH}; each \
-round measures the bare pass and then capture on the same sentences. The bare pass gets its batches \
+* Sentences: {times["sentences"].sum():,} of {TOKENS} random tokens in {ROUNDS} rounds, batches of \
+{BATCH}; each round measures the bare pass and then each case on the same sentences. The bare pass gets its batches \
 ready made; capture tokenizes, finds the layers, checks every layer and computes all statistics.
 * The machine was shared: seconds are not to be compared with those of other runs, ratios within a \
 round are. Processor time is the fairer one of the two.
-* Peak memory: resident set of a process of its own for each number of sentences.
+* Peak memory: resident set of a process of its own for each number of sentences, counts behind \
+the labels included.
 * Threads: {torch.get_num_threads()}. Command: `OMP_NUM_THREADS={torch.get_num_threads()} python \
 experiments/capture_speed.py`.
 * When: {datetime.now(UTC):%Y-%m-%d}. Python {platform.python_version()}, torch {torch.__version__}, \
@@ -165,12 +206,13 @@ def main() -> None:
     """Measures and writes the folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("results/capture_speed"))
+    parser.add_argument("--sentences", type=int, default=SENTENCES, help="for a quick try: fewer")
     parser.add_argument("--peak-of", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak_of is not None:
         print_peak(options.peak_of)
         return
-    times = measure_time()
+    times = measure_time(options.sentences)
     memory = pd.DataFrame(
         [(count, measure_memory(count)) for count in MEMORY_SENTENCES],
         columns=["sentences", "peak_bytes"],
