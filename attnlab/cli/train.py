@@ -83,7 +83,11 @@ def train(
     ] = False,
     **options: Any,
 ) -> None:
-    """Train a translation model; validation loss, BLEU and chrF go to metrics.jsonl every epoch."""
+    """Train a translation model; validation loss, BLEU and chrF go to metrics.jsonl every epoch.
+
+    The loss beside the progress bar is that of training, with smoothed labels; tokens/s are target tokens
+    since the last evaluation, as in metrics.jsonl.
+    """
     from rich.console import Console
 
     from attnlab.translation.quiet import quiet

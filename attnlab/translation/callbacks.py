@@ -12,7 +12,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    EarlyStoppingCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_text
@@ -113,10 +119,8 @@ class Metrics(TrainerCallback):
         **_: Any,
     ) -> None:
         """Writes the line."""
-        since = self.rows[-1] if self.rows else {"epoch": 0.0, "training_seconds": 0.0}
         epoch = float(state.epoch or 0.0)
-        seconds = self.clock.seconds - since["training_seconds"]
-        tokens = (epoch - since["epoch"]) * self.target_tokens_per_epoch
+        speed = self.target_tokens_per_second(epoch)
         self.rows.append(
             {
                 "epoch": round(epoch, 4),
@@ -129,7 +133,7 @@ class Metrics(TrainerCallback):
                 "chrf_signature": metrics["eval_chrf_signature"],
                 "validation_sentences": metrics["eval_sentences"],
                 "training_seconds": round(self.clock.seconds, 3),
-                "target_tokens_per_second": round(tokens / seconds, 1) if seconds > 0 else None,
+                "target_tokens_per_second": None if speed is None else round(speed, 1),
             }
         )
         self.losses = []
@@ -137,11 +141,33 @@ class Metrics(TrainerCallback):
         write_text(self.folder / METRICS, lines)
         self.clock.start()
 
+    def target_tokens_per_second(self, epoch: float) -> float | None:
+        """Speed of training since the last evaluation, up to `epoch`; None before the first step."""
+        since = self.rows[-1] if self.rows else {"epoch": 0.0, "training_seconds": 0.0}
+        seconds = self.clock.seconds - since["training_seconds"]
+        tokens = (epoch - since["epoch"]) * self.target_tokens_per_epoch
+        return tokens / seconds if seconds > 0 else None
+
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Leaves out the time that saving took."""
         self.clock.start()
+
+
+class Patience(EarlyStoppingCallback):
+    """Ends training after so many evaluations without a better one, those before a resumption counted."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
+    ) -> None:
+        """Counts the evaluations up to the checkpoint that came after the best of them."""
+        super().on_train_begin(args, state, control, **rest)
+        name = f"eval_{str(args.metric_for_best_model).removeprefix('eval_')}"
+        scores = [row[name] for row in state.log_history if name in row]
+        if scores:
+            best = max(scores) if args.greater_is_better else min(scores)
+            self.early_stopping_patience_counter = len(scores) - 1 - scores.index(best)
 
 
 class Interruption(TrainerCallback):
@@ -186,10 +212,14 @@ class Interruption(TrainerCallback):
 
 
 class ProgressBar(TrainerCallback):
-    """A line that shows epoch, loss, target tokens a second, scores and remaining time."""
+    """A line that shows epoch, training loss, target tokens a second, BLEU and remaining time.
 
-    def __init__(self, metrics: Metrics, console: Console) -> None:
+    Speed is counted as in `metrics.jsonl`, since the last evaluation; BLEU is that of the newest one.
+    """
+
+    def __init__(self, metrics: Metrics, console: Console, *, smoothed: bool) -> None:
         self.metrics = metrics
+        self.loss_name = "smoothed loss" if smoothed else "training loss"
         self.loss: float | None = None
         self.scores = ""
         self.bar = Progress(
@@ -225,13 +255,7 @@ class ProgressBar(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Moves the bar."""
-        epoch = float(state.epoch or 0.0)
-        seconds = self.metrics.clock.seconds
-        speed = epoch * self.metrics.target_tokens_per_epoch / seconds if seconds else 0.0
-        loss = "" if self.loss is None else f"  loss {self.loss:.2f}"
-        status = f"epoch {epoch:.1f}{loss}  {speed:,.0f} tokens/s{self.scores}"
-        if self.task is not None:
-            self.bar.update(self.task, completed=state.global_step, status=status)
+        self._show(state, self.metrics.target_tokens_per_second(float(state.epoch or 0.0)))
 
     def on_evaluate(
         self,
@@ -243,11 +267,19 @@ class ProgressBar(TrainerCallback):
     ) -> None:
         """Shows the newest score; where no bar can be drawn, as a line of its own."""
         self.scores = f"  BLEU {metrics['eval_bleu']:.1f}"
+        self._show(state, self.metrics.rows[-1]["target_tokens_per_second"])
         if not self.bar.console.is_terminal:
             self.bar.console.print(
                 f"epoch {state.epoch or 0:.1f}  validation loss {metrics['eval_loss']:.2f}"
                 f"{self.scores}"
             )
+
+    def _show(self, state: TrainerState, speed: float | None) -> None:
+        loss = "" if self.loss is None else f"  {self.loss_name} {self.loss:.2f}"
+        pace = "" if speed is None else f"  {speed:,.0f} tokens/s"
+        status = f"epoch {state.epoch or 0:.1f}{loss}{pace}{self.scores}"
+        if self.task is not None:
+            self.bar.update(self.task, completed=state.global_step, status=status)
 
     def close(self) -> None:
         """Ends the bar, also after an error."""

@@ -84,7 +84,9 @@ class OptimizerSettings:
     schedule: str = _option("inverse_sqrt", "Then: inverse_sqrt, linear or cosine.")
     weight_decay: float = _option(0.01, "AdamW's weight decay.")
     clip: float = _option(1.0, "Largest norm of the gradient.")
-    patience: int = _option(10, "Stop after so many evaluations without a better one.")
+    patience: int = _option(
+        10, "Stop after so many evaluations without a better one, also over a resumption."
+    )
     best: str = _option("bleu", "Keep the checkpoint that is best in bleu or in loss.")
     precision: str = _option("auto", "bf16, fp32, or auto: bf16 where the device has it.")
     evaluations_per_epoch: int = _option(1, "How often to measure validation loss and BLEU.")

@@ -11,7 +11,6 @@ import numpy as np
 from rich.console import Console
 from safetensors import SafetensorError
 from transformers import (
-    EarlyStoppingCallback,
     EvalPrediction,
     PrinterCallback,
     Seq2SeqTrainingArguments,
@@ -20,7 +19,13 @@ from transformers import (
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json
 from attnlab.translation.batches import Collator, TokenPairs
-from attnlab.translation.callbacks import CHECKPOINTS, Interruption, Metrics, ProgressBar
+from attnlab.translation.callbacks import (
+    CHECKPOINTS,
+    Interruption,
+    Metrics,
+    Patience,
+    ProgressBar,
+)
 from attnlab.translation.configuration import IGNORED_LABEL, PAD, TranslationConfig
 from attnlab.translation.corpus import ParallelCorpus
 from attnlab.translation.encoding import EncodedCorpus, encode_corpus
@@ -222,7 +227,8 @@ def _fit(
     optimizer, model = settings.optimizer, prepared.model
     metrics = Metrics(folder, int(prepared.pairs.target_lengths.sum()))
     interruption = Interruption()
-    bar = ProgressBar(metrics, console) if console is not None else None
+    smoothed = settings.model.label_smoothing > 0
+    bar = ProgressBar(metrics, console, smoothed=smoothed) if console is not None else None
     with seeded(optimizer.seed), interruption.watching():
         trainer = TranslationTrainer(
             batch_tokens=optimizer.batch_tokens,
@@ -232,7 +238,7 @@ def _fit(
             train_dataset=prepared.pairs,
             eval_dataset=prepared.held_out,
             compute_metrics=scorer(tokenizers, prepared.references),
-            callbacks=[metrics, interruption, EarlyStoppingCallback(optimizer.patience)],
+            callbacks=[metrics, interruption, Patience(optimizer.patience)],
         )
         trainer.remove_callback(PrinterCallback)
         if bar is not None:

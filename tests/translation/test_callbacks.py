@@ -1,0 +1,69 @@
+"""What the callbacks of training count: the bar agrees with metrics.jsonl, patience outlives a resumption."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from small_run import small_settings
+from transformers import TrainerControl, TrainerState
+
+from attnlab.translation.callbacks import Patience, read_metrics
+from attnlab.translation.settings import OptimizerSettings
+from attnlab.translation.trainer import training_arguments
+from attnlab.translation.training import resume, train
+
+
+@pytest.mark.parametrize(
+    ("scores", "waited"),
+    [([], 0), ([3.0], 0), ([3.0, 5.0], 0), ([5.0, 3.0, 4.0], 2), ([5.0, 5.0], 1)],
+)
+@pytest.mark.parametrize("best", ["bleu", "loss"])
+def test_patience_goes_on_from_the_checkpoint(
+    tmp_path: Path, scores: list[float], waited: int, best: str
+) -> None:
+    arguments = training_arguments(
+        OptimizerSettings(best=best, precision="fp32"), tmp_path, target_limit=9
+    )
+    sign = 1 if best == "bleu" else -1
+    logged = [{f"eval_{best}": sign * score, "step": n} for n, score in enumerate(scores)]
+    state = TrainerState(log_history=[{"loss": 9.0, "step": 0}, *logged])
+    state.best_metric = max(scores) * sign if scores else None
+    patience = Patience(3)
+    patience.on_train_begin(arguments, state, TrainerControl())
+    assert patience.early_stopping_patience_counter == waited
+    control = TrainerControl()
+    for count in range(1, 3 - waited + 1):
+        worse = {f"eval_{best}": sign * 1.0}
+        patience.on_evaluate(arguments, state, control, worse)
+        assert control.should_training_stop == (bool(scores) and count == 3 - waited)
+
+
+def test_the_count_is_taken_up_when_a_run_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No evaluation is better than the first: with a patience of 3 the third after it is the last."""
+    scores = iter([9.0, 8.0, 7.0, 6.0, 5.0, 4.0])
+
+    def scorer(*_: object) -> object:
+        return lambda _: {
+            "bleu": next(scores), "chrf": 0.0, "sentences": 4,
+            "bleu_signature": "", "chrf_signature": "",
+        }  # fmt: skip
+
+    monkeypatch.setattr("attnlab.translation.training.scorer", scorer)
+    train(tmp_path / "run", small_settings(optimizer={"epochs": 2, "patience": 3}))
+    went_on = resume(tmp_path / "run", epochs=6)
+    assert [row["validation_bleu"] for row in went_on.metrics] == [9.0, 8.0, 7.0, 6.0]
+
+
+def test_the_bar_ends_with_the_figures_of_the_last_evaluation(tmp_path: Path) -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=100, color_system=None)
+    train(tmp_path / "run", small_settings(), console=console)
+    row = read_metrics(tmp_path / "run")[-1]
+    last = [line for line in shown.getvalue().split("\r") if "BLEU" in line][-1]
+    assert f"BLEU {row['validation_bleu']:.1f}" in last
+    assert f"{row['target_tokens_per_second']:,.0f} tokens/s" in last
+    assert "smoothed loss " in last
+    assert "100%" in last
