@@ -61,7 +61,9 @@ def main() -> None:
     metrics = pd.DataFrame(run.metrics())
     write_table(out / "table.csv", scores)
     write_table(out / "metrics.csv", metrics)
-    write_json(out / "settings.json", run.record)
+    # Where the corpus lies on this machine helps nobody else.
+    corpus = {key: value for key, value in run.record["corpus"].items() if key != "path"}
+    write_json(out / "settings.json", run.record | {"corpus": corpus})
     draw_training(metrics, out)
     with quiet():
         describe_heads(run, out)

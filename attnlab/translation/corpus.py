@@ -159,6 +159,15 @@ def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> Splits:
     return {"train": [(target, source) for source, target in rows]}
 
 
+def local_place(name: str) -> Path | None:
+    """Where a corpus on this machine lies, as an absolute path; None for the embedded one and the hub's."""
+    path = Path(name).expanduser()
+    if name != EMBEDDED and (path.exists() or list_split_files(path)):
+        # Of a link the name stays, since it may tell the languages.
+        return path.parent.resolve() / path.name
+    return None
+
+
 def read_corpus(name: str, languages: tuple[str, str]) -> Splits:
     """The rows of a corpus on this machine, or else of one on the hub, with the splits it has.
 

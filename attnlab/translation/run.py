@@ -3,7 +3,7 @@
 import json
 import platform
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,12 @@ from safetensors import SafetensorError
 from attnlab import __version__
 from attnlab.errors import AttnlabError, InputError
 from attnlab.translation.callbacks import read_metrics
-from attnlab.translation.corpus import ParallelCorpus, load_corpus
+from attnlab.translation.corpus import (
+    LOOKS_LIKE_A_PATH,
+    ParallelCorpus,
+    load_corpus,
+    local_place,
+)
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.settings import FORMAT, RunSettings, settings_from
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers
@@ -41,9 +46,10 @@ class Run:
         """The corpus that the run was trained on, loaded again.
 
         Raises:
+            InputError: the corpus is no longer where it was.
             AttnlabError: the text is no longer the same as in training.
         """
-        corpus = corpus_of(self.settings)
+        corpus = recorded_corpus(self.folder, self.settings, self.record)
         if corpus.checksum != self.record["corpus"]["checksum"]:
             msg = (
                 f"The corpus '{corpus.name}' is not the one that {self.folder} was trained on "
@@ -156,11 +162,38 @@ def corpus_of(settings: RunSettings) -> ParallelCorpus:
     )
 
 
+def recorded_corpus(folder: Path, settings: RunSettings, record: dict[str, Any]) -> ParallelCorpus:
+    """The corpus of the run in `folder`: where it lay in training, or where its name leads from here.
+
+    It keeps the name that was typed.
+
+    Raises:
+        InputError: it was a file or folder, and is in neither place.
+    """
+    name = settings.corpus.name
+    written = record["corpus"].get("path")
+    for place in filter(None, (written, name)):
+        found = local_place(place)
+        if found is not None:
+            moved = replace(settings, corpus=replace(settings.corpus, name=str(found)))
+            return replace(corpus_of(moved), name=name)
+    # Runs of the first versions hold the name alone.
+    if written is not None or LOOKS_LIKE_A_PATH.search(name):
+        where = written or name
+        msg = (
+            f"The corpus of {folder} is not at {where} any more; put it back there, or give the command "
+            f"in a folder from which {name} leads to it."
+        )
+        raise InputError(msg)
+    return corpus_of(settings)
+
+
 def new_record(
     settings: RunSettings, corpus: ParallelCorpus, dropped: dict[str, int], command: str
 ) -> dict[str, Any]:
     """What `settings.json` says of a new run: settings, corpus with checksum, versions, command."""
     splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
+    place = local_place(settings.corpus.name)
     return {
         "format": FORMAT,
         "attnlab": __version__,
@@ -168,6 +201,7 @@ def new_record(
         "settings": settings.as_dict(),
         "corpus": {
             "name": corpus.name,
+            "path": None if place is None else str(place),
             "checksum": corpus.checksum,
             "pairs": {name: len(split) for name, split in splits.items()},
             "dropped_over_max_tokens": dropped,

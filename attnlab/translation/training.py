@@ -37,6 +37,7 @@ from attnlab.translation.run import (
     is_run,
     new_record,
     read_record,
+    recorded_corpus,
     remove_run,
 )
 from attnlab.translation.scoring import score
@@ -114,7 +115,7 @@ def resume(
     """Goes on training the run in `folder` from its last complete checkpoint, to `epochs` in all.
 
     Raises:
-        InputError: there is no run in `folder`.
+        InputError: there is no run in `folder`, or its corpus is gone.
         AttnlabError: the corpus is no longer the same.
     """
     folder = Path(folder)
@@ -123,7 +124,7 @@ def resume(
         record["settings"]["optimizer"]["epochs"] = epochs
     settings = settings_from(record["settings"])
     refuse_impossible_optimizer(settings.optimizer)
-    corpus = corpus_of(settings)
+    corpus = recorded_corpus(folder, settings, record)
     if corpus.checksum != record["corpus"]["checksum"]:
         msg = (
             f"The corpus '{corpus.name}' changed since {folder} was begun; train into a new folder."
