@@ -84,9 +84,9 @@ several counts for each):
 ## Pruning
 
 Gates learned on training sentences together with the model, {first["pruning_steps"]} steps a penalty,
-heads closed for good where the gate is likelier 0 than 1; test BLEU with the 95 % interval of the change against the
-unpruned run. `fine-tuned` is the run trained as many steps further with every head, `random` has as
-many heads of each site closed by chance and the rest trained as many steps.
+heads closed for good where the gate is likelier 0 than 1; test BLEU with the 95 % interval of the
+change against the unpruned run. `fine-tuned` is the run trained as many steps further with every head,
+`random` has as many heads of each site closed by chance and the rest trained as many steps.
 
 ![pruning curves](pruning.svg)
 
