@@ -188,7 +188,8 @@ runs, against the model alone.
 * Model: BERT with random weights in the shape of MiniLM-L6 ({SHAPE}), eager attention, seed {SEED}.
 * Sentences: {times["sentences"].sum():,} of {TOKENS} random tokens in {ROUNDS} rounds, batches of \
 {BATCH}; each round measures the bare pass and then each case on the same sentences. The bare pass \
-gets its batches ready made; capture tokenizes, finds the layers, checks every layer and computes all statistics.
+gets its batches ready made; capture tokenizes, finds the layers, checks every layer and computes \
+all statistics.
 * The machine was shared: seconds are not to be compared with those of other runs, ratios within a \
 round are. Processor time is the fairer one of the two.
 * Peak memory: resident set of a process of its own for each number of sentences, counts behind \
