@@ -19,7 +19,7 @@ from attnlab.studies.pruning_course import Progress, PruningCourse, State, load_
 from attnlab.studies.pruning_curve import Curve
 from attnlab.translation.run import Run
 
-PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3)
+PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 STEPS = 300
 SENTENCES = 1000
 SETTLED = 0.9
