@@ -20,7 +20,7 @@ from attnlab.files import write_json, write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.studies.analysis import analyze
 from attnlab.studies.importance import importance
-from attnlab.studies.pruning import PENALTIES, prune
+from attnlab.studies.pruning import prune
 from attnlab.translation.quiet import quiet
 from attnlab.translation.run import Run
 
@@ -35,6 +35,7 @@ MODELS = {
 TREEBANK = Path("pud") / "en.conllu.gz"
 LABELLED = 1000
 WEIGHED = 500
+PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3)
 STEPS = 300
 SEED = 0
 
