@@ -14,7 +14,8 @@ from attnlab.heads.ablation import Means, Replacement, ablate_each, ablated, mea
 from attnlab.heads.projections import Head, all_heads
 from attnlab.heads.significance import Difference, bleu_difference
 from attnlab.studies.judging import Judge
-from attnlab.studies.steps import Progress, Steps
+from attnlab.studies.passes import Progress
+from attnlab.studies.steps import Steps
 
 LEVEL = 0.05
 FEW_SENTENCES = 100

@@ -27,9 +27,10 @@ from attnlab.studies.ablations import (
 )
 from attnlab.studies.analysis import versions
 from attnlab.studies.judging import BATCH, Judge, load_judge
+from attnlab.studies.passes import Progress
 from attnlab.studies.removal import count_translations, orders_of, rank_agreement, removal_curves
 from attnlab.studies.scored_sentences import ScoredBatch
-from attnlab.studies.steps import Progress, Steps
+from attnlab.studies.steps import Steps
 
 SENTENCES, TRAINING, POINTS = 500, 500, 10
 FEWEST_SENTENCES = 4

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-Progress = Callable[[str, int, int], None]
+from attnlab.studies.passes import Progress
+
 Result = TypeVar("Result")
 
 
