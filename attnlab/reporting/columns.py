@@ -207,7 +207,7 @@ def column(name: str) -> Column:
         window = int(name.removeprefix("band_"))
         return Column(
             f"w = {window}",
-            f"Share of all attention farther than {window} tokens away: the relative distance from "
+            f"Share of all attention farther than {_tokens(window)} away: the relative distance from "
             "the nearest matrix of that band (oracle: fitted to each matrix itself).",
             2,
         )
@@ -217,5 +217,8 @@ def column(name: str) -> Column:
 def _place(offset: int) -> str:
     if offset == 0:
         return "itself"
-    tokens = "1 token" if abs(offset) == 1 else f"{abs(offset)} tokens"
-    return f"{tokens} {'back' if offset < 0 else 'ahead'}"
+    return f"{_tokens(abs(offset))} {'back' if offset < 0 else 'ahead'}"
+
+
+def _tokens(count: int) -> str:
+    return "1 token" if count == 1 else f"{count} tokens"

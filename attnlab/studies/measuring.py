@@ -63,7 +63,7 @@ def measure(
 def _warnings(heads: pd.DataFrame, passage: Passage, kept: KeptMatrices, wanted: int) -> list[str]:
     total = passage.sentences + sum(passage.dropped.values())
     found = [
-        f"{count} of {total} sentences were left out: {reason}."
+        f"{count} of {total} sentences {'was' if count == 1 else 'were'} left out: {reason}."
         for reason, count in passage.dropped.items()
     ]
     if not passage.streamed:
@@ -73,13 +73,13 @@ def _warnings(heads: pd.DataFrame, passage: Passage, kept: KeptMatrices, wanted:
         )
     empty = int(heads["empty_rows"].sum())
     if empty:
-        found.append(f"{empty} rows of attention saw no key at all and count with entropy 0.")
+        rows = "1 row of attention saw" if empty == 1 else f"{empty} rows of attention saw"
+        found.append(f"{rows} no key at all; entropy 0 is counted there.")
     if kept.left_out:
         found.append(
             f"{len(kept.left_out)} of the {wanted} sentences to keep were too large for 64 MiB."
         )
     if passage.sentences < 30:
-        found.append(
-            f"Only {passage.sentences} sentences: means may be far from those of a corpus."
-        )
+        what = "1 sentence" if passage.sentences == 1 else f"{passage.sentences} sentences"
+        found.append(f"Only {what}: means may be far from those of a corpus.")
     return found

@@ -59,7 +59,7 @@ def test_pairs_for_a_model_with_one_stack_are_read_by_their_source(saved: Path) 
 
 def test_dropped_sentences_are_a_warning(saved: Path) -> None:
     found = analyze(saved, sentences=[*SENTENCES, "cat " * 50])
-    assert "1 of 8 sentences were left out: longer than 37 tokens." in found.warnings
+    assert "1 of 8 sentences was left out: longer than 37 tokens." in found.warnings
 
 
 def test_no_fits_when_none_are_wanted(saved: Path) -> None:
