@@ -245,6 +245,7 @@ def write_results(found: Findings, seconds: float) -> None:
     labels = labelling.labels.merge(found.heads, on=["layer", "head"])
     write_table(OUT / "labels.csv", labels)
     write_table(OUT / "controls.csv", labelling.controls)
+    write_table(OUT / "structure.csv", labelling.structure)
     write_table(OUT / "relations.csv", found.relations)
     write_table(OUT / "layers.csv", found.layers)
     write_table(OUT / "trends.csv", found.trends)

