@@ -101,7 +101,6 @@ def labels(run: Run, treebank: Path, out: Path) -> None:
         labelling = analysis.labelling
         write_table(out / f"labels{ending}.csv", labelling.labels)
         write_table(out / f"controls{ending}.csv", labelling.controls)
-        write_table(out / f"agreement{ending}.csv", labelling.agreement)
     write_table(out / "heads.csv", own.heads)
     relations = trees.labelling.relations
     write_table(out / "relations_treebank.csv", relations[relations["follows"]])

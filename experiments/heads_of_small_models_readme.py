@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from readme_parts import markdown, provenance
 
+from attnlab.heads.functions.agreement import agreement_table
 from attnlab.reporting.canvas import INK, blank, panel, style
 
 HEAD = ["site", "layer", "head"]
@@ -182,7 +183,7 @@ def kappas(models: Models) -> pd.DataFrame:
     """Kappa of each model, all sites together."""
     rows = []
     for name, folder in models.items():
-        row = _table(folder, "agreement").iloc[0]
+        row = agreement_table(_table(folder, "labels")).iloc[0]
         rows.append(
             {
                 "model": name,

@@ -12,7 +12,8 @@ ALL_SITES = "all"
 # The family of matrices (thesis, section 3.1) that each function should leave behind.
 STRUCTURE_OF_FUNCTION = {
     "positional": "diagonal",
-    "monotone": "diagonal",
+    # It moves along with the query, but not at one offset.
+    "monotone": "band",
     "syntactic": "band",
     "alignment": "band",
     "rare tokens": "rare_columns",
