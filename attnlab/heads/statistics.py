@@ -123,17 +123,13 @@ def _sums(layer: LayerWeights) -> Sums:
 
 def _entropy_sums(layer: LayerWeights, rows: Tensor) -> Sums:
     """Entropies, also as a share of the largest possible one, and the row maxima."""
-    weights = layer.wide
-    # torch's own xlogy and entr are several times slower; 0 log 0 is 0 all the same.
-    logarithms = weights.clamp(min=torch.finfo(weights.dtype).tiny).log_()
-    entropies = -logarithms.mul_(weights).sum(-1).double()
     keys = layer.visible.sum(-1)
     choice = rows * (keys > 1)
     largest = keys.clamp(min=2).double().log()
-    confidence = (weights * layer.keys.content[:, None, None, :]).amax(-1).double()
+    confidence = (layer.wide * layer.keys.content[:, None, None, :]).amax(-1).double()
     return {
-        "entropy_nats": (entropies * rows[:, None]).sum((0, 2)),
-        "normalised_entropy": (entropies / largest[:, None] * choice[:, None]).sum((0, 2)),
+        "entropy_nats": (layer.entropies * rows[:, None]).sum((0, 2)),
+        "normalised_entropy": (layer.entropies / largest[:, None] * choice[:, None]).sum((0, 2)),
         "rows_with_choice": choice.sum(),
         "confidence": (confidence * rows[:, None]).sum((0, 2)),
     }

@@ -111,8 +111,8 @@ def _agreement_section(agreement: pd.DataFrame) -> list[Section]:
         Section(
             "agreement",
             "Does what a head does show in what it looks like?",
-            f"{describe_agreement(agreement)} A positional or monotone head should leave a diagonal, "
-            "a syntactic or aligning one a band, one for rare tokens columns of them, a sink one "
+            f"{describe_agreement(agreement)} A positional head should leave a diagonal, a "
+            "syntactic, aligning or monotone one a band, one for rare tokens columns of them, a sink one "
             "column, a broad one nothing. Of several labels the first counts; heads without a label "
             "agree with no family. The structure is decided by the bits of all sampled sentences "
             "together; what each family costs is in structure.csv. Intervals are asymptotic and "

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -27,11 +26,9 @@ class BroadCounts(Counts):
     rows: Int[Tensor, " half"]
 
 
-def count_broad(weights: Float[Tensor, "batch head query key"], scope: Scope) -> BroadCounts:
-    """Counts of a batch: whole rows of ordinary tokens, special keys among the candidates."""
-    # Several times faster than torch.special.entr; 0 log 0 is 0 all the same.
-    logarithms = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
-    entropy_nats = -torch.linalg.vecdot(weights, logarithms).double() * scope.rows[:, None]
+def count_broad(entropies: Float[Tensor, "batch head query"], scope: Scope) -> BroadCounts:
+    """Counts of a batch from the entropies in nats of whole rows, special keys among the candidates."""
+    entropy_nats = entropies.double() * scope.rows[:, None]
     largest = scope.seen.sum(-1).clamp_min(1).double().log() * scope.rows
     return BroadCounts(
         count_ratio(entropy_nats.sum(-1), largest.sum(-1), scope.halves),

@@ -79,7 +79,7 @@ class HeadFunctions:
         if known is None or known[0] != layer.sentences:
             known = (layer.sentences, self._facts_of(layer))
             self._facts[layer.site] = known
-        counts: Counts = count_functions(layer.site, layer.weights, known[1])
+        counts: Counts = count_functions(layer.site, layer.weights, layer.entropies, known[1])
         self._add((layer.site, layer.layer), counts)
 
     def merge(self, other: "HeadFunctions") -> "HeadFunctions":

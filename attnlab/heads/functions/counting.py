@@ -73,9 +73,19 @@ class CrossCounts(Counts):
 
 
 def count_functions(
-    site: str, weights: Float[Tensor, "batch head query key"], facts: Facts
+    site: str,
+    weights: Float[Tensor, "batch head query key"],
+    entropies: Float[Tensor, "batch head query"],
+    facts: Facts,
 ) -> SelfCounts | CrossCounts:
-    """Counts of one batch in one layer of `site` (`encoder`, `decoder` or `cross`)."""
+    """Counts of one batch in one layer of `site` (`encoder`, `decoder` or `cross`).
+
+    Args:
+        site: where the layer stands.
+        weights: of all heads.
+        entropies: of their rows, in nats.
+        facts: what is known of the batch.
+    """
     best = largest(weights)
     links = None
     if facts.words is not None:
@@ -83,7 +93,7 @@ def count_functions(
         links = count_links(attention, facts.words.links)
     rare = count_rare(best, facts.rare)
     sink = count_sink(weights, facts.scope, facts.sink_kinds, facts.sinks)
-    broad = count_broad(weights, facts.scope)
+    broad = count_broad(entropies, facts.scope)
     if site == "cross":
         return CrossCounts(count_monotone(weights, facts.scope), rare, sink, broad, links)
     return SelfCounts(count_positional(best, facts.scope), rare, sink, broad, links)

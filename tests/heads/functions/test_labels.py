@@ -17,13 +17,16 @@ from attnlab.heads.functions.counting import Facts, SelfCounts, count_functions,
 from attnlab.heads.functions.labels import compare_controls, compare_relations, label_table
 from attnlab.heads.functions.rare import rare_places
 from attnlab.heads.functions.verdict import LABELS
+from attnlab.heads.weights import row_entropies
 from attnlab.matrices.candidates import FAMILIES
 
 
 def judged(weights, batch, ranks) -> pd.DataFrame:
     marked = batch.special[..., None]
     facts = Facts(batch.scope, rare_places(batch.scope, ranks), ("special",), marked)
-    verdicts, relations = judge_functions(count_functions("encoder", weights, facts))
+    verdicts, relations = judge_functions(
+        count_functions("encoder", weights, row_entropies(weights), facts)
+    )
     assert relations is None
     return verdicts.assign(site="encoder", layer=0)
 
@@ -126,7 +129,8 @@ def test_counts_of_a_layer_add_up_with_and_without_links() -> None:
         ("x",),
         batch.special[..., None],
     )
-    counts = count_functions("encoder", random_attention(batch), facts)
+    weights = random_attention(batch)
+    counts = count_functions("encoder", weights, row_entropies(weights), facts)
     assert isinstance(counts, SelfCounts)
     total = counts + counts
     assert isinstance(total, SelfCounts)

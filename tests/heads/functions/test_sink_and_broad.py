@@ -12,6 +12,7 @@ from attnlab.heads.functions.sink import (
     count_sink,
     judge_sink,
 )
+from attnlab.heads.weights import row_entropies
 
 CLS, SEP, DOT = 1, 2, 3
 KINDS = {"[CLS]": CLS, "[SEP]": SEP, "punctuation": DOT}
@@ -109,7 +110,9 @@ def test_uniform_head_is_broad(causal: bool) -> None:
     seen = batch.scope.seen.double()
     uniform = seen / seen.sum(-1, keepdim=True).clamp_min(1)
     sharp = attend(torch.zeros_like(batch.visible, dtype=torch.long), batch.scope.seen, 0.9)
-    broad, narrow = judge_broad(count_broad(torch.stack([uniform, sharp], 1), batch.scope))
+    broad, narrow = judge_broad(
+        count_broad(row_entropies(torch.stack([uniform, sharp], 1)), batch.scope)
+    )
     assert broad.holds
     assert broad.value == pytest.approx(1)
     assert not narrow.holds
@@ -120,6 +123,6 @@ def test_entropy_is_compared_with_ln_n() -> None:
     weights = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1], dtype=torch.float64)
     weights = weights.expand(401, 2, 5, 5)
     entropy = -(weights[0, 0, 0] * weights[0, 0, 0].log()).sum().item()
-    counts = count_broad(weights, batch.scope)
+    counts = count_broad(row_entropies(weights), batch.scope)
     assert judge_broad(counts, least_rows=500)[0].value == pytest.approx(entropy / math.log(5))
     assert counts.rows.sum() == 401 * 3
