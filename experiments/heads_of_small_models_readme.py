@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from heads_of_small_models_summary import SITES, in_short
 from matplotlib.figure import Figure
 from readme_parts import markdown, provenance
 
@@ -12,7 +13,6 @@ from attnlab.heads.functions.agreement import agreement_table
 from attnlab.reporting.canvas import INK, blank, panel, style
 
 HEAD = ["site", "layer", "head"]
-SITES = ("encoder", "decoder", "cross")
 UNKNOWN = "unknown"
 LEVEL = 0.05
 
@@ -30,6 +30,10 @@ def report(models: Models) -> str:
 Models of one and of three layers, 8 heads in every attention, trained by attnlab on captions
 (multi30k, English to German) and on everyday sentences (tatoeba, English to Italian). Each model is
 one training with one seed: intervals are over sentences, not over trainings.
+
+In short:
+
+{in_short(models)}
 
 {markdown(models_table(models, about))}
 
@@ -88,6 +92,8 @@ Gates learned on training sentences together with the model, {first["pruning_ste
 heads closed for good where the gate is likelier 0 than 1; test BLEU with the 95 % interval of the
 change against the unpruned run. `fine-tuned` is the run trained as many steps further with every head,
 `random` has as many heads of each site closed by chance and the rest trained as many steps.
+Random heads are closed from the first step, so their models have longer to get used to it than pruned
+ones, whose gates close on the way.
 
 ![pruning curves](pruning.svg)
 
