@@ -54,7 +54,8 @@ def _pruning_in_short(test: pd.DataFrame) -> list[str]:
     both = pruned.merge(test[test["kind"] == "random"], on=["model", "penalty"])
     gain = both["bleu_x"] - both["bleu_y"]
     beside = f"{gain.mean():+.1f} BLEU on average over {len(gain)} pairs of models"
+    better = int((gain > 0).sum())
     return [
         f"* Where gates close some heads, the share of heads left is: {', '.join(lines)}.",
-        f"* Learned gates beside as many random heads of the same sites: {beside} (better in {(gain > 0).sum()}).",
+        f"* Learned gates beside as many random heads of the same sites: {beside} (better in {better}).",
     ]
