@@ -49,7 +49,9 @@ def test_writes_tables_and_a_figure_for_each_site(
     summary = pd.read_csv(out / "summary.csv")
     assert list(summary["site"].unique()) == ["decoder", "cross"]
     assert set(pd.read_csv(out / "heads.csv")["site"]) == {"decoder", "cross"}
-    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    *tables, last = done.stdout.splitlines()
+    assert last == f"Wrote {out}."
+    assert max(map(len, tables)) <= 80
     assert "…" not in done.stdout
     shown = summary[(summary["site"] == "cross") & (summary["mechanism"] == "band")]
     line = next(
