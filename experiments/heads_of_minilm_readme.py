@@ -109,6 +109,12 @@ def facts(found: Findings) -> dict[str, str]:
     return {
         "relations": f"{int(words['stands'].sum())} of {len(words)}",
         "broad": str(int((controls["untrained_holds"] & (controls["label"] == "broad")).sum())),
+        "by_place": _kept_on_shuffled(controls),
+        "marks": ", ".join(
+            f"{row.layer}.{row.head} {row.value:.2f} ({row.shuffled_value:.2f})"
+            for row in controls[controls["holds"]].itertuples()
+            if str(row.detail).startswith("punct") and row.label == "syntactic"
+        ),
         "rare": f"{rare['value']:.2f} (head {rare['layer']}.{rare['head']})",
         "among_words": ", ".join(names),
         "narrow": ", ".join(f"{row.layer}.{row.head}" for row in narrow.itertuples()),
@@ -121,6 +127,16 @@ def facts(found: Findings) -> dict[str, str]:
             for row in words[words["stands"]].nlargest(3, "gain").itertuples()
         ),
     }
+
+
+def _kept_on_shuffled(controls: pd.DataFrame) -> str:
+    """Of the labels that rest on no relation, how many hold on shuffled words too."""
+    own = controls[controls["holds"] & controls["label"].isin(["positional", "sink", "broad"])]
+    counts = own.groupby("label", sort=False)["shuffled_holds"].agg(["sum", "count"])
+    return ", ".join(
+        f"{kept} of {every} {label}"
+        for label, kept, every in zip(counts.index, counts["sum"], counts["count"], strict=True)
+    )
 
 
 def report(found: Findings, titles: dict[str, str], seconds: float) -> str:
@@ -185,9 +201,10 @@ Read with care:
   lies on [CLS] and {said["closing"]} on [SEP]: the accuracies of relations are of the rest, and the column
   *special* says how much of a head's weight that leaves out.
 * Attention to punctuation is called syntactic by the rule, since the treebank hangs every mark on a word.
-  Such heads look at marks on shuffled words too; read them as looking at punctuation.
-* Sinks, the positional head and `broad` heads stay what they are on shuffled words: they go by position
-  or by token. {said["broad"]} of 72 untrained heads are broad (their weights are small, so rows are nearly
+  Heads that do (accuracy, and that on shuffled words): {said["marks"]}.
+* A head that goes by position or by token stays what it is on shuffled words: so do
+  {said["by_place"]}.
+  {said["broad"]} of 72 untrained heads are broad (their weights are small, so rows are nearly
   even): `broad` can stand for no head of this architecture.
 * No head looks at rare tokens: the largest share of rows on the two rarest is {said["rare"]}, below 0.5.
   {said["warnings"]}

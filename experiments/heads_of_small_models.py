@@ -17,6 +17,7 @@ from heads_of_small_models_readme import draw_curves, report
 from real_text import trained_run
 
 from attnlab.files import write_json, write_table, write_text
+from attnlab.heads.functions.syntactic import LEAST_LINKS, best_heads
 from attnlab.reporting.canvas import write_figure
 from attnlab.studies.analysis import analyze
 from attnlab.studies.importance import importance
@@ -102,8 +103,9 @@ def labels(run: Run, treebank: Path, out: Path) -> None:
         write_table(out / f"labels{ending}.csv", labelling.labels)
         write_table(out / f"controls{ending}.csv", labelling.controls)
     write_table(out / "heads.csv", own.heads)
-    relations = trees.labelling.relations
-    write_table(out / "relations_treebank.csv", relations[relations["follows"]])
+    best = best_heads(trees.labelling.relations)
+    enough = (best["links"] >= LEAST_LINKS) & (best["choosing_links"] >= LEAST_LINKS)
+    write_table(out / "relations_treebank.csv", best[enough])
 
 
 if __name__ == "__main__":
