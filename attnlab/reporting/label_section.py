@@ -3,11 +3,13 @@
 import pandas as pd
 
 from attnlab.heads.functions.syntactic import best_heads
+from attnlab.heads.functions.verdict import UNDECIDED, UNKNOWN
 from attnlab.reporting.columns import rounded
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.page import PageTable, Section, page_table
 from attnlab.studies.labelling import Labelling
 
+NO_LABEL = (UNKNOWN, UNDECIDED)
 _MOST_RELATIONS = 40
 _LEAST_LINKS = 100
 # What every reader of a label must know; on the terminal and on the page.
@@ -25,6 +27,10 @@ _BESIDE = (
     "ablation_high",
     "structure",
     "structure_margin_bits_per_row",
+)
+_SECOND_TABLE = (
+    "The second table gives the figure behind each label, beside the same figure on shuffled "
+    "words. "
 )
 _EVIDENCE = [
     "head_name",
@@ -68,15 +74,15 @@ def label_sections(labelling: Labelling | None) -> list[Section]:
     if len(holding):
         named = _in_words(holding).assign(head_name=head_names(holding))
         tables.append(page_table(named, _EVIDENCE))
+    beside = f" In the first table, {ABLATION}" if _BESIDE[0] in labels else ""
     sections = [
         Section(
             "labels",
             "What each head does",
             f"{describe_labels(labelling.labels)} {STANDING} A label is measured on one half of "
             "the sentences; what was picked out of many (an offset, a relation) was picked on the "
-            "other half. The second table gives the figure behind each label, beside the same "
-            "figure on shuffled words. All figures, those of labels that do not hold too, are in "
-            "controls.csv." + (f" In the first table, {ABLATION}" if _BESIDE[0] in labels else ""),
+            f"other half. {_SECOND_TABLE if len(holding) else ''}All figures, those of labels that "
+            f"do not hold too, are in controls.csv.{beside}",
             tuple(tables),
         )
     ]
@@ -98,7 +104,8 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
     found = agreement.iloc[0]
     heads = f"{found['labelled_heads']} of {found['heads']} heads carry a label"
     if pd.isna(found["kappa"]):
-        return f"Function and structure: no kappa, since all heads are alike ({heads})."
+        why = "all heads are alike" if found["labelled_heads"] else "no head carries a label"
+        return f"Function and structure cannot be compared by kappa, since {why} ({heads})."
     kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "low", "high"))
     interval = f", 95 % interval {low} to {high}" if low and high else ""
     return f"Function and structure agree with kappa {kappa}{interval} ({heads})."
@@ -129,7 +136,7 @@ def count_labels(labels: pd.DataFrame) -> str:
     '2 sink, 1 broad, 1 unknown (3 heads)'
     """
     counts = labels["labels"].str.split("; ").explode().value_counts()
-    ordered = sorted(counts.items(), key=lambda pair: (pair[0] == "unknown", -pair[1], pair[0]))
+    ordered = sorted(counts.items(), key=lambda pair: (pair[0] in NO_LABEL, -pair[1], pair[0]))
     return ", ".join(f"{count} {label}" for label, count in ordered) + f" ({len(labels)} heads)"
 
 

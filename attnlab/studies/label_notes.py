@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-NOT_COUNTED = "fewer than"
+from attnlab.heads.functions.verdict import NOT_COUNTED
+
 # Sentences differ in length, so a little more than the rule of three says.
 _SPARE = 1.1
 

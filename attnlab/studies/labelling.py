@@ -19,7 +19,7 @@ from attnlab.heads.functions.labels import (
     compare_relations,
     label_table,
 )
-from attnlab.heads.functions.verdict import UNKNOWN
+from attnlab.heads.functions.verdict import UNDECIDED, UNKNOWN
 from attnlab.heads.structure import HeadStructure
 from attnlab.heads.treebank import GoldSentence
 from attnlab.studies.gold import Gold, shuffled
@@ -184,6 +184,7 @@ def _labels(
     table = label_table(verdicts)
     standing = controls[controls["stands"]].groupby(HEAD)["label"].agg("; ".join)
     table = table.merge(standing.rename("standing").reset_index(), on=HEAD, how="left")
-    table = table.assign(standing=table["standing"].fillna(UNKNOWN))
+    nothing = table["label"].where(table["label"] == UNDECIDED, UNKNOWN)
+    table = table.assign(standing=table["standing"].fillna(nothing))
     shapes = structure.labels()
     return table if shapes.empty else table.merge(shapes, on=HEAD, validate="one_to_one")

@@ -70,7 +70,7 @@ def test_every_head_has_a_row_and_its_figures(labelled: Analysis) -> None:
     )
     assert (one.holds, one.reason, one.stands) == (False, "fewer than 1000 rows", False)
     assert one.low < one.value <= one.high
-    assert set(found.labels["standing"]) == {"unknown"}
+    assert set(found.labels["standing"]) == {"undecided"}
 
 
 def test_gold_trees_and_alignments_of_the_embedded_corpus_are_used(labelled: Analysis) -> None:
@@ -141,7 +141,7 @@ def test_labels_change_no_other_table() -> None:
 
 def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) -> None:
     found = analyze((random_models.marian(), tokenizer()), sentences=PAIRS, labels=True)
-    assert set(found.labelling.labels["label"]) == {"unknown"}
+    assert set(found.labelling.labels["label"]) == {"undecided"}
     assert found.labelling.relations.empty
     text = " ".join(found.warnings)
     assert "no gold trees" in text
@@ -204,7 +204,8 @@ def test_the_command(tmp_path: Path) -> None:
          "--keep-matrices", "0", "--fit-sentences", "0", "--out", str(tmp_path / "out")],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert "Labels that hold: 6 unknown (6 heads)." in done.output
-    assert "Labels that stand: 6 unknown" in done.output
-    assert "Function and structure agree with kappa 0.00" in done.output
+    assert "Labels that hold: 6 undecided (6 heads)." in done.output
+    assert "Labels that stand: 6 undecided" in done.output
+    said = " ".join(done.output.split())
+    assert "cannot be compared by kappa, since no head carries a label" in said
     assert (tmp_path / "out" / "controls.csv").is_file()

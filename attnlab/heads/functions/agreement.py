@@ -1,12 +1,13 @@
 """Agreement between what a head does and what its matrix looks like: Cohen's kappa."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from attnlab.heads.functions.verdict import UNKNOWN
+from attnlab.heads.functions.verdict import UNDECIDED, UNKNOWN
 
 ALL_SITES = "all"
 # The family of matrices (thesis, section 3.1) that each function should leave behind.
@@ -100,7 +101,8 @@ def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
     Columns `site, heads, labelled_heads, observed_fraction, expected_fraction, kappa, low, high`.
     A head of several functions is compared by the first of them, in the order of `LABELS`: one
     label a head on either side. `labelled_heads` says how many do anything that has a name; the
-    others are `unknown` and agree with no family.
+    others are `unknown` or `undecided` and agree with no family. Where no head has a label there
+    is no kappa.
 
     Args:
         labels: one row a head, with `site`, `label` and `structure`.
@@ -111,16 +113,17 @@ def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for site, heads in parts:
         found = agreement_with_structure(list(heads["label"]), list(heads["structure"]))
+        labelled = int((~heads["label"].isin([UNKNOWN, UNDECIDED])).sum())
         rows.append(
             {
                 "site": site,
                 "heads": found.heads,
-                "labelled_heads": int((heads["label"] != UNKNOWN).sum()),
+                "labelled_heads": labelled,
                 "observed_fraction": found.observed,
                 "expected_fraction": found.expected,
-                "kappa": found.kappa,
-                "low": found.low,
-                "high": found.high,
+                "kappa": found.kappa if labelled else math.nan,
+                "low": found.low if labelled else math.nan,
+                "high": found.high if labelled else math.nan,
             }
         )
     return pd.DataFrame(rows)

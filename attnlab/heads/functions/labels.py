@@ -3,7 +3,7 @@
 import pandas as pd
 
 from attnlab.heads.functions.syntactic import MARGIN
-from attnlab.heads.functions.verdict import LABELS, UNKNOWN
+from attnlab.heads.functions.verdict import LABELS, NOT_COUNTED, UNDECIDED, UNKNOWN
 
 HEAD = ["site", "layer", "head"]
 
@@ -13,7 +13,8 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
 
     `labels` names all that hold, joined by `; `; `label` is the first of them in the order of
     `LABELS`, for counting and for comparing with one structural label a head. Where none holds both
-    are `unknown`: expect that for most heads.
+    are `unknown`: expect that for most heads. Where too little was counted for every one of them
+    both are `undecided`.
 
     Args:
         verdicts: one row a head and label, with `site` and `layer` beside the columns of `Verdict`.
@@ -21,9 +22,10 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
     holding = verdicts[verdicts.holds]
     order = {label: number for number, label in enumerate(LABELS)}
     rows = []
+    short = verdicts.reason.str.startswith(NOT_COUNTED).groupby([verdicts[h] for h in HEAD]).all()
     for head in verdicts[HEAD].drop_duplicates().itertuples(index=False):
         mine = holding[(holding[HEAD] == list(head)).all(axis=1)].label
-        names = sorted(mine, key=order.__getitem__) or [UNKNOWN]
+        names = sorted(mine, key=order.__getitem__) or [UNDECIDED if short[head] else UNKNOWN]
         rows.append((*head, "; ".join(names), names[0]))
     return pd.DataFrame(rows, columns=[*HEAD, "labels", "label"])
 

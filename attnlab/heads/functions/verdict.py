@@ -7,6 +7,9 @@ import pandas as pd
 
 LABELS = ("positional", "syntactic", "rare tokens", "sink", "broad", "monotone", "alignment")
 UNKNOWN = "unknown"
+# Neither this nor that: too little was counted for every label.
+UNDECIDED = "undecided"
+NOT_COUNTED = "fewer than"
 
 
 @dataclass(frozen=True)

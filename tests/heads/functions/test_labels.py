@@ -57,13 +57,25 @@ def verdicts_of(**holds: list[bool]) -> pd.DataFrame:
         for head, held in enumerate(heads)
     ]
     table = pd.DataFrame(rows, columns=["site", "layer", "head", "label", "holds"])
-    return table.assign(detail="", statistic="", value=0.5, threshold=0.4)
+    return table.assign(detail="", statistic="", value=0.5, threshold=0.4, reason="")
 
 
 def test_first_label_is_the_first_of_the_list() -> None:
     table = label_table(verdicts_of(sink=[True, True, False], positional=[True, False, False]))
     assert table.labels.tolist() == ["positional; sink", "sink", "unknown"]
     assert table.label.tolist() == ["positional", "sink", "unknown"]
+
+
+def test_head_is_undecided_where_too_little_was_counted_for_every_label() -> None:
+    table = verdicts_of(sink=[False, False, True], positional=[False, False, False])
+    few = "fewer than 9 rows"
+    table["reason"] = [few, few, "", few, "", ""]
+    assert label_table(table).labels.tolist() == ["undecided", "unknown", "sink"]
+    undecided = pd.DataFrame(
+        {"site": ["encoder"] * 2, "label": ["undecided", "unknown"], "structure": ["band", "sink"]}
+    )
+    found = agreement_table(undecided).iloc[0]
+    assert (found["labelled_heads"], math.isnan(found["kappa"])) == (0, True)
 
 
 def test_label_that_an_untrained_model_has_too_does_not_stand() -> None:
