@@ -201,7 +201,9 @@ def _beside_ablation(
     if judge is None:
         return labelling
     if isinstance(judge, str):
-        note = f"No head was taken away to see what the loss loses: {judge}"
+        note = (
+            f"No head was taken away to see what the loss loses, since there is none here: {judge}"
+        )
         return replace(labelling, warnings=(*labelling.warnings, note))
     found = ablate_for_labels(judge, passes, seed=seed)
     labels = labelling.labels.merge(found, on=["site", "layer", "head"], how="left")

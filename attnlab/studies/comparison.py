@@ -26,6 +26,13 @@ Progress = Callable[[str, int, int], None]
 Source = str | Path | tuple[Any, Any]
 
 
+HOW_TO_READ = (
+    "An oracle is the best of its own kind (top-k: of single keys, sigma oracle: of a window and two "
+    "columns), not of all; rows of global tokens see every key, so on short sentences Longformer and "
+    "BigBird see more than the budget (visible_keys in summary.csv)."
+)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Tables of one comparison.
@@ -273,8 +280,9 @@ def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def _notes(sites: Sequence[str], held_out: Encoding, learning: Encoding) -> tuple[str, ...]:
-    """What was left out: mechanisms by site, sentences by reason."""
-    notes = [
+    """How to read the rows, and what was left out: mechanisms by site, sentences by reason."""
+    notes = [HOW_TO_READ]
+    notes += [
         f"{site}: {name} is left out, since {reason}."
         for site in sites
         for name, reason in left_out(site).items()
