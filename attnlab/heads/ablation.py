@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.errors import InputError
 from attnlab.heads.projections import (
@@ -101,7 +102,7 @@ def _replaced(heads: list[int], mean: Float[Tensor, "head dim"] | None) -> Chang
 
 @contextmanager
 def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> Iterator[None]:
-    """A query of 0 gives every key that may be seen the same score."""
+    """A query of 0 gives every key that may be seen the same score, in rows of global tokens too."""
     attention = projection.attention
     name = next((name for name in QUERY_NAMES if hasattr(attention, name)), None)
     if name is None or not _scores_by_query_alone(attention):
@@ -116,11 +117,15 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
         apart[..., heads, :] = 0.0
         return apart.flatten(-2)
 
-    handle = getattr(attention, name).register_forward_hook(hook)
+    queries = [getattr(attention, name)]
+    if isinstance(attention, MultiHeadAttention) and attention.global_rows is not None:
+        queries.append(attention.global_rows.query)
+    handles = [query.register_forward_hook(hook) for query in queries]
     try:
         yield
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
 def _scores_by_query_alone(attention: nn.Module) -> bool:

@@ -144,6 +144,26 @@ def test_uniform_heads_look_at_all_that_they_may_alike(name: str) -> None:
         torch.testing.assert_close(new[:, others], old[:, others], **EXACT)
 
 
+def test_uniform_heads_are_uniform_in_the_rows_of_global_tokens_too() -> None:
+    # These rows have queries of their own.
+    case = own(
+        attention={"encoder": "longformer(window=1, global_tokens=[2])"}, global_projections=True
+    )
+    projections = case.projections()
+    before = case.run(output_attentions=True)["encoder_attentions"][1]
+    with ablated(projections, [Head("encoder", 1, 1)], "uniform"):
+        after = case.run(output_attentions=True)["encoder_attentions"][1]
+    places = torch.arange(SOURCE.shape[1])
+    near = (places[:, None] - places).abs() <= 1
+    seen = visible(case, "encoder") & (near | (places == 2) | (places == 2)[:, None])
+    rows = seen.any(-1)
+    even = seen / seen.sum(-1, keepdim=True).clamp_min(1).double()
+    torch.testing.assert_close(after[:, 1][rows], even[rows], **EXACT)
+    torch.testing.assert_close(after[:, [0, 2]], before[:, [0, 2]], **EXACT)
+    again = case.run(output_attentions=True)["encoder_attentions"][1]
+    torch.testing.assert_close(again, before, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("name", ["t5", "gpt2"])
 def test_uniform_is_refused_where_the_query_is_not_all(name: str) -> None:
     case = CASES[name]()
