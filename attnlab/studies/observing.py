@@ -97,29 +97,31 @@ def observe(
         raise InputError(msg)
     training = model.training
     watching: dict[str, Mechanism] = {site: _Observer(site) for site in sites}
-    with use(model.eval(), watching) as installed, torch.no_grad():
-        watched = [(p, mechanism_of(p.module)) for p in installed.places if p.site in sites]
-        observers = [(place, part) for place, part in watched if isinstance(part, _Observer)]
-        cells = max(place.heads for place, _ in observers)
-        total, done = len(encoding.sentences), 0
-        for batch in batches(
-            encoding.sentences, size=batch_size, weights_a_cell=cells, most_weights=MOST_WEIGHTS
-        ):
-            axes = encoding.axes(batch, model.device)
-            for place, observer in observers:
-                observer.hand_on = partial(_hand_on, receive, observer, place, batch, axes)
-            _read(model, axes, sites)
-            for place, observer in observers:
-                if observer.hand_on is not None:
-                    msg = (
-                        f"The model did not use {place.site} layer {place.layer}; its heads cannot "
-                        "be compared."
-                    )
-                    raise InputError(msg)
-            done += len(batch)
-            if progress is not None:
-                progress(done, total)
-    model.train(training)
+    try:
+        with use(model.eval(), watching) as installed, torch.no_grad():
+            watched = [(p, mechanism_of(p.module)) for p in installed.places if p.site in sites]
+            observers = [(place, part) for place, part in watched if isinstance(part, _Observer)]
+            cells = max(place.heads for place, _ in observers)
+            total, done = len(encoding.sentences), 0
+            for batch in batches(
+                encoding.sentences, size=batch_size, weights_a_cell=cells, most_weights=MOST_WEIGHTS
+            ):
+                axes = encoding.axes(batch, model.device)
+                for place, observer in observers:
+                    observer.hand_on = partial(_hand_on, receive, observer, place, batch, axes)
+                _read(model, axes, sites)
+                for place, observer in observers:
+                    if observer.hand_on is not None:
+                        msg = (
+                            f"The model did not use {place.site} layer {place.layer}; its heads cannot "
+                            "be compared."
+                        )
+                        raise InputError(msg)
+                done += len(batch)
+                if progress is not None:
+                    progress(done, total)
+    finally:
+        model.train(training)
 
 
 def _read(model: Any, axes: dict[str, Axis], sites: Sequence[str]) -> None:

@@ -237,6 +237,17 @@ def test_sites_are_those_asked_for_and_there() -> None:
         compare(bert, [5], sites=["middle"])
 
 
+def test_a_refusal_on_the_way_leaves_the_model_in_the_mode_it_was_in() -> None:
+    def refuse(_: Observed) -> None:
+        msg = "not this layer"
+        raise InputError(msg)
+
+    model = random_models.marian().train()
+    with pytest.raises(InputError, match="not this layer"):
+        observe(model, encode(model, tokenizer(), PAIRS), SITES, refuse)
+    assert model.training
+
+
 def test_layers_are_let_go_before_the_next_is_computed() -> None:
     """At no time do the matrices of two layers exist."""
     alive: list[Any] = []
