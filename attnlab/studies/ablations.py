@@ -9,7 +9,7 @@ import pandas as pd
 from statsmodels.stats.multitest import multipletests
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.errors import AttnlabError, InputError
 from attnlab.heads.ablation import Means, Replacement, ablate_each, ablated, mean_outputs
 from attnlab.heads.projections import Head, all_heads
 from attnlab.heads.significance import Difference, bleu_difference
@@ -50,7 +50,7 @@ def possible_ablations(
         if name == "mean":
             try:
                 means = _means(judge, training)
-            except InputError as error:
+            except AttnlabError as error:
                 warnings.append(f"Heads are not replaced by their mean: {error}")
                 continue
         if name == "uniform":

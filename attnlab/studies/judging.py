@@ -183,6 +183,7 @@ class Judge:
 
         Raises:
             InputError: there is no corpus, no such part, or nothing is left of it.
+            AttnlabError: a run's own corpus is no longer the one of its training.
         """
         if self.corpus is None:
             msg = (

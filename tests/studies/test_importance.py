@@ -1,5 +1,7 @@
 """What a study of importance says: planted heads, parts kept apart, controls, refusals."""
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +147,20 @@ def test_a_language_model_has_no_bleu() -> None:
     assert found.warnings[1].startswith("Heads are not replaced by their mean: There is no corpus")
     with pytest.raises(InputError, match="LlamaForCausalLM translates nothing; leave BLEU out"):
         importance(source, sentences=SENTENCES, bleu=["zero"])
+
+
+def test_a_corpus_that_was_changed_leaves_the_mean_out(small_run: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(small_run, copied)
+    record = json.loads((copied / "settings.json").read_text(encoding="utf-8"))
+    record["corpus"]["checksum"] = "0" * len(record["corpus"]["checksum"])
+    (copied / "settings.json").write_text(json.dumps(record), encoding="utf-8")
+    texts = [("Maria sleeps .", "Maria dorme .")] * 5
+    found = importance(
+        copied, sentences=texts, replacements=["zero", "mean"], bleu=(), sites=["cross"]
+    )
+    assert "mean_loss_change_nats" not in found.heads
+    assert "its checksum differs" in found.warnings[-1]
 
 
 def test_uniform_is_left_out_where_it_cannot_be_done() -> None:
