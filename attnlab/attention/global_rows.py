@@ -21,8 +21,11 @@ class GlobalRows(nn.Module):
         self, mechanism: Mechanism, query: nn.Linear, key: nn.Linear, value: nn.Linear
     ) -> None:
         super().__init__()
-        if not isinstance(mechanism, LongformerAttention):
-            msg = f"Only 'longformer' has global tokens to project apart, not '{mechanism.name}'."
+        if not _has_global_tokens(mechanism):
+            msg = (
+                "Only a 'longformer' with global_tokens has rows to project apart, not this "
+                f"'{mechanism.name}'."
+            )
             raise InputError(msg)
         self.query, self.key, self.value = (copy.deepcopy(layer) for layer in (query, key, value))
 
@@ -33,10 +36,11 @@ class GlobalRows(nn.Module):
         Raises:
             InputError: see above.
         """
-        if not isinstance(mechanism, LongformerAttention):
+        if not _has_global_tokens(mechanism):
             msg = (
-                f"{place} projects the rows of global tokens apart, and '{mechanism.name}' has none; "
-                "put a longformer there, or take a model without global_projections."
+                f"{place} projects the rows of global tokens apart, and this '{mechanism.name}' has "
+                "none; put a longformer with global_tokens there, or take a model without "
+                "global_projections."
             )
             raise InputError(msg)
 
@@ -61,3 +65,7 @@ class GlobalRows(nn.Module):
             every = identity.expand(*key.shape[:2], -1, -1)
             matrix = mechanism.with_global_rows(matrix, query, key, every, context)
         return mixed, matrix
+
+
+def _has_global_tokens(mechanism: Mechanism) -> bool:
+    return isinstance(mechanism, LongformerAttention) and mechanism.global_rows() > 0

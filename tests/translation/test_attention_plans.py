@@ -322,8 +322,11 @@ def test_a_run_trains_second_projections_from_the_command_line(tmp_path: Path) -
 def test_a_mechanism_without_global_tokens_cannot_take_the_place_of_one_projected_apart() -> None:
     model = model_of(attention=GLOBAL, global_projections=True)
     before = logits(model)
-    with pytest.raises(InputError, match=r"encoder\.0 projects the rows of global tokens apart"):
-        install(model, "band(window=1)")
+    for lacking in ("band(window=1)", "longformer(window=1, global_tokens=[])"):
+        with pytest.raises(
+            InputError, match=r"encoder\.0 projects the rows of global tokens apart"
+        ):
+            install(model, lacking)
     assert torch.equal(logits(model), before)
     with use(model, {"encoder": "longformer(window=3, global_tokens=[0])"}):
         assert not torch.allclose(logits(model), before)
