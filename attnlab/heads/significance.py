@@ -4,7 +4,7 @@ Both systems are scored on the same resampled sentences. Source: Koehn 2004, Sta
 Significance Tests for Machine Translation Evaluation; sacrebleu does the same for two systems.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 DRAWS = 1000
+# Of the times that sentences are drawn, at once, in float64: 32 MiB.
+MOST_COUNTS = 2**22
+
+Score = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,24 @@ def loss_difference(
         seed: of the resampling.
         draws: number of resamplings.
     """
+    return loss_differences(before, [after], tokens, seed=seed, draws=draws)[0]
 
-    def score(losses: Tensor) -> Callable[[Tensor], Tensor]:
+
+def loss_differences(
+    before: Float[Tensor, " sentence"],
+    afters: Sequence[Float[Tensor, " sentence"]],
+    tokens: Float[Tensor, " sentence"],
+    *,
+    seed: int,
+    draws: int = DRAWS,
+) -> list[Difference]:
+    """`loss_difference` of several changes, for which the sentences are drawn once."""
+
+    def score(losses: Tensor) -> Score:
         return lambda times: (times @ losses.double()) / (times @ tokens.double())
 
-    return paired_bootstrap(score(before), score(after), len(tokens), seed=seed, draws=draws)
+    scores = [score(after) for after in afters]
+    return paired_bootstraps(score(before), scores, len(tokens), seed=seed, draws=draws)
 
 
 def bleu_difference(
@@ -74,14 +91,31 @@ def bleu_difference(
     Raises:
         ValueError: the three do not hold the same number of sentences.
     """
-    if not len(before) == len(after) == len(references):
-        msg = (
-            f"BLEU is compared on the same sentences, not on {len(before)}, {len(after)} and "
-            f"{len(references)}."
-        )
-        raise ValueError(msg)
-    first, second = (_bleu_of(_bleu_counts(system, references)) for system in (before, after))
-    return paired_bootstrap(first, second, len(references), seed=seed, draws=draws)
+    return bleu_differences(before, [after], references, seed=seed, draws=draws)[0]
+
+
+def bleu_differences(
+    before: Sequence[str],
+    afters: Sequence[Sequence[str]],
+    references: Sequence[str],
+    *,
+    seed: int,
+    draws: int = DRAWS,
+) -> list[Difference]:
+    """`bleu_difference` of several changes, for which the sentences are drawn once.
+
+    Raises:
+        ValueError: not all hold the same number of sentences.
+    """
+    for after in afters:
+        if not len(before) == len(after) == len(references):
+            msg = (
+                f"BLEU is compared on the same sentences, not on {len(before)}, {len(after)} and "
+                f"{len(references)}."
+            )
+            raise ValueError(msg)
+    first, *others = (_bleu_of(_bleu_counts(one, references)) for one in (before, *afters))
+    return paired_bootstraps(first, others, len(references), seed=seed, draws=draws)
 
 
 def _bleu_counts(system: Sequence[str], references: Sequence[str]) -> Float[Tensor, "sentence 10"]:
@@ -96,7 +130,7 @@ def _bleu_counts(system: Sequence[str], references: Sequence[str]) -> Float[Tens
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def _bleu_of(counts: Float[Tensor, "sentence 10"]) -> Callable[[Tensor], Tensor]:
+def _bleu_of(counts: Float[Tensor, "sentence 10"]) -> Score:
     from sacrebleu.metrics import BLEU
 
     def score(times: Tensor) -> Tensor:
@@ -111,31 +145,53 @@ def _bleu_of(counts: Float[Tensor, "sentence 10"]) -> Callable[[Tensor], Tensor]
     return score
 
 
-def paired_bootstrap(
-    before: Callable[[Tensor], Tensor],
-    after: Callable[[Tensor], Tensor],
+def paired_bootstraps(
+    before: Score,
+    afters: Sequence[Score],
     sentences: int,
     *,
     seed: int,
     draws: int = DRAWS,
-) -> Difference:
-    """The change between two corpus scores, with an interval and a p-value.
+) -> list[Difference]:
+    """The changes from one corpus score to others, each with an interval and a p-value.
 
     Args:
         before: corpus scores of one system from how often each sentence is drawn, `[..., sentence]`.
-        after: the same of the other system.
+        afters: the same of the other systems.
         sentences: how many sentences there are.
         seed: of the resampling; the global random state is not touched.
         draws: number of resamplings.
+
+    Cost: memory is bounded by `MOST_COUNTS`, and draws x systems.
     """
     once = torch.ones(sentences, dtype=torch.float64)
-    first, second = float(before(once)), float(after(once))
+    first, seconds = float(before(once)), [float(after(once)) for after in afters]
+    parts: list[list[Tensor]] = [[] for _ in afters]
+    for times in _drawn_times(sentences, seed, draws):
+        whole = before(times)
+        for part, after in zip(parts, afters, strict=True):
+            part.append(after(times) - whole)
+    return [
+        _difference(first, second, torch.cat(part), sentences)
+        for second, part in zip(seconds, parts, strict=True)
+    ]
+
+
+def _drawn_times(sentences: int, seed: int, draws: int) -> Iterator[Float[Tensor, "draw sentence"]]:
+    """How often each sentence is drawn, some draws at a time; together the same at any size."""
     generator = torch.Generator().manual_seed(seed)
-    picks = torch.randint(sentences, (draws, sentences), generator=generator)
-    times = torch.zeros(draws, sentences, dtype=torch.float64)
-    times.scatter_add_(1, picks, torch.ones_like(picks, dtype=torch.float64))
-    changes = after(times) - before(times)
+    size = max(1, MOST_COUNTS // sentences)
+    for start in range(0, draws, size):
+        shape = (min(size, draws - start), sentences)
+        picks = torch.randint(sentences, shape, generator=generator)
+        times = torch.zeros(shape, dtype=torch.float64)
+        yield times.scatter_add_(1, picks, torch.ones((), dtype=torch.float64).expand(shape))
+
+
+def _difference(
+    first: float, second: float, changes: Float[Tensor, " draw"], sentences: int
+) -> Difference:
     low, high = changes.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     as_large = (changes - changes.mean()).abs() >= abs(second - first)
-    p_value = (int(as_large.sum()) + 1) / (draws + 1)
+    p_value = (int(as_large.sum()) + 1) / (len(changes) + 1)
     return Difference(first, second, second - first, low, high, p_value, sentences)

@@ -12,7 +12,7 @@ from torch import Tensor
 from attnlab.errors import AttnlabError, InputError
 from attnlab.heads.ablation import Means, Replacement, ablate_each, ablated, mean_outputs
 from attnlab.heads.projections import Head, all_heads
-from attnlab.heads.significance import Difference, bleu_difference
+from attnlab.heads.significance import Difference, bleu_differences
 from attnlab.studies.judging import Judge
 from attnlab.studies.passes import Progress
 from attnlab.studies.steps import Steps
@@ -119,11 +119,8 @@ def bleu_changes(
         written = ablate_each(
             judge.projections, one.heads, one.replacement, steps.of(judge.translations), one.means
         )
-        changes = {
-            head: bleu_difference(before, after, gold, seed=seed, draws=draws)
-            for head, after in written.items()
-        }
-        found.append((one, changes))
+        changes = bleu_differences(before, list(written.values()), gold, seed=seed, draws=draws)
+        found.append((one, dict(zip(written, changes, strict=True))))
     return found
 
 

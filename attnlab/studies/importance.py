@@ -14,7 +14,7 @@ from attnlab.heads.ablation import Replacement
 from attnlab.heads.batches import Text
 from attnlab.heads.importance import GradientImportance, gradient_importance
 from attnlab.heads.projections import Head, all_heads
-from attnlab.heads.significance import DRAWS, loss_difference
+from attnlab.heads.significance import DRAWS, loss_differences
 from attnlab.heads.taps import SITES
 from attnlab.studies.ablations import (
     LEVEL,
@@ -137,10 +137,11 @@ def importance(
     )
     before = judge.losses()
     for ablation in ablations:
-        found = {
-            head: loss_difference(before, after, judge.tokens, seed=seed, draws=draws)
-            for head, after in losses[ablation.replacement].items()
-        }
+        after = losses[ablation.replacement]
+        changes = loss_differences(
+            before, list(after.values()), judge.tokens, seed=seed, draws=draws
+        )
+        found = dict(zip(after, changes, strict=True))
         add_changes(table, f"{ablation.replacement}_loss", found, unit="_nats")
     for ablation, found in bleu_changes(judge, ablations, bleu, (seed, draws), progress):
         add_changes(table, f"{ablation.replacement}_bleu", found, unit="")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnlab.heads.ablation import Means, Replacement, ablate_cumulatively, ablated
 from attnlab.heads.projections import Head
-from attnlab.heads.significance import Difference, loss_difference
+from attnlab.heads.significance import Difference, loss_differences
 from attnlab.studies.judging import Judge
 from attnlab.studies.steps import Steps
 from attnlab.translation.scoring import score
@@ -50,7 +50,7 @@ def removal_curves(
         steps = ablate_cumulatively(
             judge.projections, order, replacement, losses.of(judge.losses), means
         )
-        found = [loss_difference(steps[0], after, judge.tokens, seed=seed) for after in steps]
+        found = loss_differences(steps[0], steps, judge.tokens, seed=seed)
         tables.append(_curve(name, order, found).assign(replacement=replacement))
     table = pd.concat(tables, ignore_index=True)
     table["bleu"] = np.nan

@@ -4,7 +4,13 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU
 
-from attnlab.heads.significance import bleu_difference, loss_difference
+from attnlab.heads import significance
+from attnlab.heads.significance import (
+    bleu_difference,
+    bleu_differences,
+    loss_difference,
+    loss_differences,
+)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
@@ -43,6 +49,29 @@ def test_interval_of_a_mean_is_the_textbook_one() -> None:
     half_width = 1.96 * change.std().item() / 20
     assert found.low == pytest.approx(found.change - half_width, abs=0.1 * half_width)
     assert found.high == pytest.approx(found.change + half_width, abs=0.1 * half_width)
+
+
+@pytest.mark.parametrize("most_counts", [1, 7 * 101, 2**22])
+def test_draws_in_parts_and_for_several_changes_are_those_made_at_once(
+    most_counts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(significance, "MOST_COUNTS", most_counts)
+    generator = torch.Generator().manual_seed(4)
+    tokens = torch.randint(3, 20, (101,), generator=generator).double()
+    before, *afters = tokens * torch.rand(4, 101, generator=generator)
+    picks = torch.randint(101, (53, 101), generator=torch.Generator().manual_seed(6))
+    found = loss_differences(before, afters, tokens, seed=6, draws=53)
+    for after, one in zip(afters, found, strict=True):
+        changes = (after - before)[picks].sum(1) / tokens[picks].sum(1)
+        ends = changes.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+        assert [one.low, one.high] == pytest.approx(ends, abs=1e-13)
+        far = (changes - changes.mean()).abs() >= abs(one.change)
+        assert one.p_value == (int(far.sum()) + 1) / 54
+    systems = [WORSE, REFERENCES]
+    together = bleu_differences(REFERENCES, systems, REFERENCES, seed=2, draws=9)
+    monkeypatch.setattr(significance, "MOST_COUNTS", 2**22)
+    alone = [bleu_difference(REFERENCES, one, REFERENCES, seed=2, draws=9) for one in systems]
+    assert together == alone
 
 
 REFERENCES = [f"the old cat sees {n} red birds in the small garden ." for n in range(40)]
