@@ -13,7 +13,6 @@ from attnlab.heads.batches import Text
 from attnlab.heads.capture import Passage
 from attnlab.heads.keeping import KeptMatrices
 from attnlab.heads.processes import Processes
-from attnlab.heads.taps import SITES
 from attnlab.studies.devices import usable_device
 from attnlab.studies.judging import Judge
 from attnlab.studies.kept_source import KeptSource, load_kept_source
@@ -22,7 +21,7 @@ from attnlab.studies.labelling import Labeller, Labelling
 from attnlab.studies.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
 from attnlab.studies.measuring import measure
 from attnlab.studies.passes import Passes, Progress, SharedConsumer
-from attnlab.studies.sources import Subject, load_subject
+from attnlab.studies.sources import Subject, load_subject, refuse_unknown_sites
 
 SENTENCES = 200
 LABELLED_SENTENCES = 1000
@@ -242,10 +241,7 @@ def _analyze_file(
 
 
 def _refuse(sites: Sequence[str] | None, **numbers: int) -> None:
-    for site in sites or ():
-        if site not in SITES:
-            msg = f"There is no site '{site}'; choose from: {', '.join(SITES)}."
-            raise InputError(msg)
+    refuse_unknown_sites(sites or ())
     for name, number in numbers.items():
         if number < (1 if name == "batch_size" else 0):
             msg = f"--{name.replace('_', '-')} must be a positive number, not {number}."

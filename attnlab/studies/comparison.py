@@ -12,17 +12,22 @@ from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.heads.batches import Encoding, Sentence, Text, encode
-from attnlab.heads.taps import SITES
 from attnlab.studies.devices import usable_device
 from attnlab.studies.observing import BATCH, Observed, observe, sites_of
+from attnlab.studies.passes import Progress
 from attnlab.studies.rivals import LEAST_BUDGET, Ground, LayerCalibration, Rival, left_out, rivals
 from attnlab.studies.scores import Scores
-from attnlab.studies.sources import load_subject, lowered, read_texts, type_counts_of
-from attnlab.translation.run import Run, is_run, load
+from attnlab.studies.sources import (
+    load_subject,
+    lowered,
+    read_texts,
+    refuse_unknown_sites,
+    type_counts_of,
+)
+from attnlab.translation.run import Run, is_run
 
 SENTENCES, CALIBRATION = 200, 500
 
-Progress = Callable[[str, int, int], None]
 Source = str | Path | tuple[Any, Any]
 
 
@@ -101,8 +106,7 @@ def compare(
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
         _refuse_wordless(source)
     subject = load_subject(source, sentences=sentences, text=text)
-    run = load(source) if isinstance(source, str | Path) and is_run(source) else None
-    model = subject.model.to(place)
+    run, model = subject.run, subject.model.to(place)
     before = _training(source, run, calibration, calibration_text, set(map(_source, subject.texts)))
     held_out = encode(model, subject.tokenizer, _readable(model, subject.texts))
     learning = encode(model, subject.tokenizer, _readable(model, before))
@@ -192,10 +196,7 @@ def _refuse(
         if budget < LEAST_BUDGET:
             msg = f"A budget is {LEAST_BUDGET} visible keys a row or more, not {budget}."
             raise InputError(msg)
-    for site in sites or ():
-        if site not in SITES:
-            msg = f"There is no site '{site}'; choose from: {', '.join(SITES)}."
-            raise InputError(msg)
+    refuse_unknown_sites(sites or ())
     for which, count in zip(("held-out", "training"), counts, strict=True):
         if isinstance(count, int) and count < 1:
             msg = f"The number of {which} sentences must be at least 1, not {count}."

@@ -15,7 +15,6 @@ from attnlab.heads.batches import Text
 from attnlab.heads.importance import GradientImportance, gradient_importance
 from attnlab.heads.projections import Head, all_heads
 from attnlab.heads.significance import DRAWS, loss_differences
-from attnlab.heads.taps import SITES
 from attnlab.studies.ablations import (
     LEVEL,
     REPLACEMENTS,
@@ -30,6 +29,7 @@ from attnlab.studies.judging import BATCH, Judge, load_judge
 from attnlab.studies.passes import Progress
 from attnlab.studies.removal import count_translations, orders_of, rank_agreement, removal_curves
 from attnlab.studies.scored_sentences import ScoredBatch
+from attnlab.studies.sources import refuse_unknown_sites
 from attnlab.studies.steps import Steps
 
 SENTENCES, TRAINING, POINTS = 500, 500, 10
@@ -165,10 +165,7 @@ def _refuse(
     numbers: Mapping[str, tuple[int, int]],
     sentences: int | Sequence[Text],
 ) -> None:
-    for site in sites or ():
-        if site not in SITES:
-            msg = f"There is no site '{site}'; choose from: {', '.join(SITES)}."
-            raise InputError(msg)
+    refuse_unknown_sites(sites or ())
     unknown = [name for name in (*replacements, *(bleu or ())) if name not in REPLACEMENTS]
     if unknown or not replacements:
         named = f"There is no replacement '{unknown[0]}'" if unknown else "No replacement is named"

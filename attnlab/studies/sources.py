@@ -292,8 +292,17 @@ def parse_sites(text: str | None) -> tuple[Site, ...] | None:
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
+    refuse_unknown_sites(names)
+    return tuple(site for site in SITES if site in names)
+
+
+def refuse_unknown_sites(names: Sequence[str]) -> None:
+    """Raises when a name is none of encoder, decoder and cross.
+
+    Raises:
+        InputError: see above.
+    """
     unknown = [name for name in names if name not in SITES]
     if unknown:
         msg = f"There is no site '{unknown[0]}'; choose from: {', '.join(SITES)}."
         raise InputError(msg)
-    return tuple(site for site in SITES if site in names)
