@@ -34,8 +34,11 @@ _COLUMNS = """\
 ## cumulative.csv, a row an order and number of heads
 
 Heads are removed one after another, the least important first: by gradient, by their loss alone, and
-at random. The orders are chosen on the sentences of `chosen_on`, loss and BLEU are measured on those
-of `reported_on`. Intervals are for one step at a time.
+at random. The order by gradient compares `gradient_importance` across layers as it is; Michel et al.
+2019 divide by the norm of the layer first (`gradient_in_layer`), which is not tried as an order.
+
+The orders are chosen on the sentences of `chosen_on`, loss and BLEU are measured on those of
+`reported_on`. Intervals are for one step at a time.
 
 ## agreement.csv
 
