@@ -23,7 +23,7 @@ from attnlab.studies.fine_tuning import (
 )
 from attnlab.studies.judging import Judge, load_judge
 from attnlab.studies.pruning_curve import Measured
-from attnlab.translation.run import Run, is_run
+from attnlab.translation.run import Run, is_run, read_record
 
 GATE_LEARNING_RATE = 0.1
 
@@ -155,11 +155,12 @@ def load_course(
     """The run at `source`, ready to be pruned; arguments as in `attnlab.studies.pruning.prune`.
 
     Raises:
-        InputError: the source is no run.
+        InputError: the source is no run, or one that was pruned before.
         AttnlabError: the corpus is no longer the one of the training.
     """
     if not is_run(source):
         raise _no_run(source)
+    _refuse_pruned(Path(source))
     test = load_judge(source, sentences=sentences, split="test", device=device)
     run = test.subject.run
     if run is None:
@@ -175,6 +176,17 @@ def load_course(
         train_model=train_model,
         progress=progress,
     )
+
+
+def _refuse_pruned(folder: Path) -> None:
+    # Closed heads are columns of zeros, which training would fill and the curve would count as open.
+    record = read_record(folder)
+    if "pruned" in record:
+        msg = (
+            f"{folder} was pruned before, and its closed heads would open again; prune the run that it "
+            f"came from: {record['pruned']['run']}."
+        )
+        raise InputError(msg)
 
 
 def _no_run(source: str | Path) -> InputError:

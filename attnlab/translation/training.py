@@ -115,11 +115,17 @@ def resume(
     """Goes on training the run in `folder` from its last complete checkpoint, to `epochs` in all.
 
     Raises:
-        InputError: there is no run in `folder`, or its corpus is gone.
+        InputError: there is no run in `folder`, it is a pruned one, or its corpus is gone.
         AttnlabError: the corpus is no longer the same.
     """
     folder = Path(folder)
     record = read_record(folder)
+    if "pruned" in record:
+        msg = (
+            f"{folder} was pruned from {record['pruned']['run']} and has no checkpoint to go on from; "
+            "train that run on, or a new one."
+        )
+        raise InputError(msg)
     if epochs is not None:
         record["settings"]["optimizer"]["epochs"] = epochs
     settings = settings_from(record["settings"])

@@ -1,5 +1,6 @@
 """The pruning curve of a run: what is closed first, extremes, baselines, and what stays untouched."""
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -19,7 +20,7 @@ from attnlab.studies.pruning import Pruning, draw_heads, prune
 from attnlab.studies.pruning_course import load_course
 from attnlab.studies.pruning_curve import fewest_heads
 from attnlab.translation.run import load
-from attnlab.translation.training import save_model
+from attnlab.translation.training import resume, save_model
 
 USELESS = [Head("encoder", 0, 1), Head("cross", 0, 0)]
 HUGE = 50.0
@@ -28,6 +29,13 @@ HUGE = 50.0
 def bytes_of(folder: Path) -> dict[str, bytes]:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def mark_pruned(folder: Path) -> Path:
+    record = json.loads((folder / "settings.json").read_text())
+    record["pruned"] = {"run": "runs/whole", "penalty": 0.1, "closed_heads": []}
+    (folder / "settings.json").write_text(json.dumps(record))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +221,20 @@ def test_what_cannot_be_used_is_refused(
 def test_only_a_run_can_be_pruned(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no run directory of attnlab, and only a run brings"):
         prune(tmp_path)
+
+
+def test_a_pruned_run_is_not_pruned_again(small_run: Path, tmp_path: Path) -> None:
+    pruned = mark_pruned(shutil.copytree(small_run, tmp_path / "run"))
+    with pytest.raises(InputError, match="closed heads would open again; prune .*: runs/whole"):
+        prune(pruned)
+
+
+def test_a_pruned_run_is_not_trained_anew_by_resuming(small_run: Path, tmp_path: Path) -> None:
+    pruned = mark_pruned(shutil.copytree(small_run, tmp_path / "run"))
+    before = bytes_of(pruned)
+    with pytest.raises(InputError, match="was pruned from runs/whole and has no checkpoint"):
+        resume(pruned)
+    assert bytes_of(pruned) == before
 
 
 @pytest.mark.parametrize("penalties", [[0.1], []], ids=["gates", "tuning"])
