@@ -79,7 +79,12 @@ def train(
         bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the run that is in the folder.")
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace the run in the folder and its analysis; refused while the folder holds "
+            "importance or pruning, which take long to make.",
+        ),
     ] = False,
     **options: Any,
 ) -> None:

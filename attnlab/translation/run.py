@@ -3,6 +3,7 @@
 import json
 import platform
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -27,8 +28,10 @@ SETTINGS = "settings.json"
 RUN_FILES = (
     SETTINGS, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
     "tokenizer.json", "tokenizer_config.json", "token_counts.json", "checkpoints",
-    "source_tokenizer", "target_tokenizer", "analysis", "importance", "pruning",
+    "source_tokenizer", "target_tokenizer", "analysis",
 )  # fmt: skip
+# What takes hours to make; it is never deleted along with the model that it is of.
+STUDIES = ("importance", "pruning")
 LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "sacrebleu", "numpy")
 
 
@@ -111,13 +114,32 @@ def is_run(folder: str | Path) -> bool:
 
 
 def remove_run(folder: Path) -> None:
-    """Deletes what a run, its analysis and its pruning wrote into `folder`, and nothing else."""
+    """Deletes what training wrote into `folder`, and the folder `analysis`; all else stays."""
     for name in (*RUN_FILES, *(path.name for path in folder.glob(".model-*"))):
         path = folder / name
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def refuse_results(folder: Path, names: Sequence[str] = STUDIES) -> None:
+    """Raises where results stand in `folder` that a new model in it would make wrong.
+
+    Args:
+        folder: a run.
+        names: of the folders in it that hold results.
+
+    Raises:
+        InputError: see above.
+    """
+    found = [name for name in names if any((folder / name).glob("*"))]
+    if found:
+        msg = (
+            f"{folder} holds results of its model ({', '.join(found)}); move or delete them, or write "
+            "to another folder."
+        )
+        raise InputError(msg)
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from attnlab.translation.run import (
     new_record,
     read_record,
     recorded_corpus,
+    refuse_results,
     remove_run,
 )
 from attnlab.translation.scoring import score
@@ -153,6 +154,7 @@ def refuse_existing(folder: Path, *, overwrite: bool) -> None:
     if not overwrite:
         msg = f"{folder} already holds a run; add --resume to go on, or --overwrite to start anew."
         raise InputError(msg)
+    refuse_results(folder)
 
 
 def configuration(

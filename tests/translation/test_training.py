@@ -384,6 +384,16 @@ def test_overwrite_keeps_what_no_run_wrote(copied_run: Path) -> None:
     assert (copied_run / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["importance", "pruning"])
+def test_overwrite_never_deletes_what_took_hours(copied_run: Path, name: str) -> None:
+    (copied_run / name / "models").mkdir(parents=True)
+    (copied_run / name / "notes.txt").write_text("mine")
+    before = snapshot(copied_run)
+    with pytest.raises(InputError, match=rf"holds results of its model \({name}\); move"):
+        train(copied_run, small_settings(optimizer={"epochs": 1}), overwrite=True)
+    assert snapshot(copied_run) == before
+
+
 def test_settings_of_another_program_are_no_run(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text("{}")
     with pytest.raises(InputError, match="not a run directory"):
