@@ -67,7 +67,11 @@ def prune(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Where to write; default: RUN/pruning.")] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier pruning, or files of its names.")
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace an earlier pruning and the models it saved, or files of its names.",
+        ),
     ] = False,
 ) -> None:
     """Learn which heads a run can do without: heads left against BLEU, a model a penalty.
@@ -77,17 +81,18 @@ def prune(
     """
     from rich.console import Console
 
-    from attnlab.reporting.pruning_folder import refuse_taken, write_pruning
+    from attnlab.reporting.pruning_folder import refuse_pruning, write_pruning
     from attnlab.studies import pruning
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
     folder = out or run / "pruning"
-    refuse_taken(folder, overwrite=overwrite)
+    penalties = penalty or pruning.PENALTIES
+    refuse_pruning(folder, overwrite=overwrite, saved=penalties if save else ())
     with quiet(), progress_bars() as tell:
         found = pruning.prune(
             run,
-            penalty or pruning.PENALTIES,
+            penalties,
             sites=parse_sites(sites),
             steps=steps,
             epochs=epochs,

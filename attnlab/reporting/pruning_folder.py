@@ -1,5 +1,6 @@
 """Writes a pruning: tables, the figure, and on request every pruned model as a run of its own."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,16 @@ from attnlab.errors import InputError
 from attnlab.files import write_json, write_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.pruning_curve import draw_pruning
+from attnlab.reporting.result_folder import refuse_taken
 from attnlab.studies.pruning import Pruning
-from attnlab.translation.run import SETTINGS, is_run, read_record, remove_run
+from attnlab.translation.run import (
+    SETTINGS,
+    STUDIES,
+    is_run,
+    read_record,
+    refuse_results,
+    remove_run,
+)
 from attnlab.translation.training import save_model
 
 FINISHED = "curve.csv"
@@ -17,25 +26,29 @@ MODELS = "models"
 _WRITTEN = (FINISHED, "gates.csv", "training.csv", f"{FIGURE}.svg", f"{FIGURE}.png", MODELS)
 
 
-def refuse_taken(folder: Path, *, overwrite: bool) -> None:
+def refuse_pruning(folder: Path, *, overwrite: bool, saved: Iterable[float] = ()) -> None:
     """Raises when `folder` holds a pruning, or files of the same names, that may not be replaced.
 
+    Args:
+        folder: where the pruning is to be written.
+        overwrite: whether an older pruning may be replaced, its models along with it.
+        saved: penalties whose models are to be saved.
+
     Raises:
-        InputError: see above, or `folder` is a file, or a run, which is left as it is.
+        InputError: see above, or `folder` is a file or a run, or a pruned run in it holds results,
+            or where a model is to be saved something else stands; all is left as it is.
     """
-    if folder.exists() and not folder.is_dir():
-        msg = f"{folder} is a file; name a folder to write the pruning to."
-        raise InputError(msg)
     if is_run(folder):
         msg = f"{folder} is a run, which pruning leaves as it is; name another folder with --out."
         raise InputError(msg)
-    taken = [name for name in _WRITTEN if (folder / name).exists()]
-    if taken and not overwrite:
-        msg = (
-            f"{folder} already holds {', '.join(taken)}; name another folder with --out, or add "
-            "--overwrite to replace them."
-        )
-        raise InputError(msg)
+    refuse_taken(folder, what="pruning", finished=FINISHED, written=_WRITTEN, overwrite=overwrite)
+    older = _pruned_runs(folder)
+    for path in older:
+        refuse_results(path, ("analysis", *STUDIES))
+    for path in (_model_folder(folder, penalty) for penalty in saved):
+        if path.exists() and path not in older:
+            msg = f"{path} is no pruned run of an older pruning; move it, or name another folder with --out."
+            raise InputError(msg)
 
 
 def write_pruning(pruning: Pruning, folder: Path, *, command: str = "") -> dict[float, Path]:
@@ -53,7 +66,7 @@ def write_pruning(pruning: Pruning, folder: Path, *, command: str = "") -> dict[
     write_table(folder / "training.csv", pruning.training)
     write_figure(draw_pruning(pruning.curve), folder, FIGURE)
     runs = {
-        penalty: _write_run(pruning, penalty, folder / MODELS / f"penalty_{penalty:g}", command)
+        penalty: _write_run(pruning, penalty, _model_folder(folder, penalty), command)
         for penalty in pruning.models
     }
     write_table(folder / FINISHED, pruning.curve)
@@ -63,13 +76,22 @@ def write_pruning(pruning: Pruning, folder: Path, *, command: str = "") -> dict[
 def _remove_older(folder: Path) -> None:
     """Deletes the last file of an older pruning and its models; runs of other origin stay."""
     (folder / FINISHED).unlink(missing_ok=True)
-    for path in (folder / MODELS).glob("penalty_*"):
-        if is_run(path) and "pruned" in read_record(path):
-            remove_run(path)
-            if not any(path.iterdir()):
-                path.rmdir()
+    for path in _pruned_runs(folder):
+        remove_run(path)
+        if not any(path.iterdir()):
+            path.rmdir()
     if (folder / MODELS).is_dir() and not any((folder / MODELS).iterdir()):
         (folder / MODELS).rmdir()
+
+
+def _pruned_runs(folder: Path) -> list[Path]:
+    """The models that an older pruning saved."""
+    paths = sorted((folder / MODELS).glob("penalty_*"))
+    return [path for path in paths if is_run(path) and "pruned" in read_record(path)]
+
+
+def _model_folder(folder: Path, penalty: float) -> Path:
+    return folder / MODELS / f"penalty_{penalty:g}"
 
 
 def _write_run(pruning: Pruning, penalty: float, folder: Path, command: str) -> Path:

@@ -1,6 +1,7 @@
 """`attnlab prune` from the command line: the folder it writes, the runs it saves, what it refuses."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -46,13 +47,28 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     assert not load(saved).model.decoder.layers[0].cross.output.weight.any()
     assert score_run(load(saved), beams=1)[0]["split"] == "test"
 
-    with pytest.raises(InputError, match="already holds curve.csv, gates.csv"):
+    with pytest.raises(InputError, match="holds a finished pruning; add --overwrite"):
         run(small_run, "--penalty", 0, "--out", out, *QUICK)
     mine = out / "models" / "mine.txt"
     mine.write_text("mine")
     run(small_run, "--penalty", 0, "--no-random", "--overwrite", "--out", out, *QUICK)
     assert [path.name for path in (out / "models").iterdir()] == ["mine.txt"]
     assert set(pd.read_csv(out / "gates.csv")["penalty"]) == {0.0}
+
+
+def test_overwrite_leaves_what_no_pruning_saved(small_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "curve.csv").write_text("")
+    other = shutil.copytree(small_run, tmp_path / "models" / "penalty_0.1")
+    with pytest.raises(InputError, match=r"penalty_0.1 is no pruned run of an older pruning; move"):
+        run(small_run, "--penalty", 0.1, "--save", "--overwrite", "--out", tmp_path, *QUICK)
+    record = json.loads((other / "settings.json").read_text()) | {"pruned": {"run": "other"}}
+    (other / "settings.json").write_text(json.dumps(record))
+    (other / "analysis").mkdir()
+    (other / "analysis" / "report.html").write_text("mine")
+    with pytest.raises(InputError, match=r"penalty_0.1 holds results of its model \(analysis\)"):
+        run(small_run, "--penalty", 0.3, "--overwrite", "--out", tmp_path, *QUICK)
+    assert (other / "analysis" / "report.html").read_text() == "mine"
+    assert (other / "model.safetensors").exists()
 
 
 def test_ctrl_c_leaves_nothing(
