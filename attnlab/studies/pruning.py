@@ -268,6 +268,12 @@ def _refuse_sites_and_penalties(sites: Sequence[str] | None, penalties: Sequence
         if not 0 <= penalty < math.inf:
             msg = f"A penalty is a number from 0 up, in nats a token and head, not {penalty}."
             raise InputError(msg)
+    if len({f"{penalty:g}" for penalty in penalties}) < len(set(penalties)):
+        msg = (
+            f"Of the penalties {', '.join(map(str, penalties))} two are the same in six digits, and "
+            "files name them so; leave one out."
+        )
+        raise InputError(msg)
 
 
 def _refuse_numbers(**numbers: int | float | None) -> None:
