@@ -62,7 +62,8 @@ def main() -> None:
 def measure(run: Run, treebank: Path, out: Path) -> None:
     """All tables of one model."""
     begin = time.process_time()
-    labels(run, treebank, out)
+    label_on_own_text(run, out)
+    label_on_treebank(run, treebank, out)
     worth = importance(
         run.folder, sentences=WEIGHED, replacements=("zero", "mean", "uniform"), seed=SEED
     )
@@ -92,18 +93,22 @@ def measure(run: Run, treebank: Path, out: Path) -> None:
     write_json(out / "about.json", about)
 
 
-def labels(run: Run, treebank: Path, out: Path) -> None:
-    """Labels on the corpus's own test sentences, and of the encoder on sentences with gold trees."""
+def label_on_own_text(run: Run, out: Path) -> None:
+    """Labels of all heads on the corpus's own test sentences."""
     own = analyze(run.folder, labels=True, sentences=LABELLED, keep_matrices=0, fit_sentences=0)
-    trees = analyze(
+    write_table(out / "labels.csv", own.labelling.labels)
+    write_table(out / "controls.csv", own.labelling.controls)
+    write_table(out / "heads.csv", own.heads)
+
+
+def label_on_treebank(run: Run, treebank: Path, out: Path) -> None:
+    """Labels of the encoder's heads on sentences with gold trees, and the best head of each relation."""
+    found = analyze(
         run.folder, treebank=treebank, sentences=LABELLED, keep_matrices=0, fit_sentences=0
     )
-    for analysis, ending in ((own, ""), (trees, "_treebank")):
-        labelling = analysis.labelling
-        write_table(out / f"labels{ending}.csv", labelling.labels)
-        write_table(out / f"controls{ending}.csv", labelling.controls)
-    write_table(out / "heads.csv", own.heads)
-    best = best_heads(trees.labelling.relations)
+    write_table(out / "labels_treebank.csv", found.labelling.labels)
+    write_table(out / "controls_treebank.csv", found.labelling.controls)
+    best = best_heads(found.labelling.relations)
     enough = (best["links"] >= LEAST_LINKS) & (best["choosing_links"] >= LEAST_LINKS)
     write_table(out / "relations_treebank.csv", best[enough])
 

@@ -115,19 +115,6 @@ class HeadGates(nn.Module):
         with changed_heads(self.projections, {layer: change(layer) for layer in self.projections}):
             yield
 
-    @contextmanager
-    def decided(self) -> Iterator[None]:
-        """While the block runs, closed heads are 0 and all others are untouched."""
-
-        def change(layer: Layer) -> Change:
-            def scale(apart: Float[Tensor, "batch query head dim"]) -> Tensor:
-                return apart * (~self._zero_is_likelier(layer)).to(apart)[:, None]
-
-            return scale
-
-        with changed_heads(self.projections, {layer: change(layer) for layer in self.projections}):
-            yield
-
 
 @dataclass(frozen=True)
 class GateStep:

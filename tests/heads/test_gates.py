@@ -5,7 +5,6 @@ import torch
 from heads.architectures import CASES
 from torch import Tensor
 
-from attnlab.heads.ablation import ablated
 from attnlab.heads.gates import (
     HeadGates,
     draw_gates,
@@ -51,18 +50,6 @@ def test_closed_for_good_when_zero_is_likelier() -> None:
         for location in gates.locations.values()
     )
     assert gates.expected_open().item() == pytest.approx(3 * by_hand.item(), rel=1e-5)
-
-
-def test_decided_gates_equal_ablation() -> None:
-    case = CASES["attnlab"]()
-    projections = case.projections()
-    gates = HeadGates(projections)
-    with torch.no_grad():
-        gates.locations["decoder-0"][1] = -3.0
-    with gates.decided():
-        found = case.result()
-    with ablated(projections, [Head("decoder", 0, 1)], "zero"):
-        torch.testing.assert_close(found, case.result(), rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow
