@@ -56,13 +56,7 @@ training texts; the captions' models read them in lower case) the encoders' head
 
 {markdown(label_counts(models, "_treebank"))}
 
-The best head of each relation and direction was chosen on one half of the sentences; the figures are of
-the other half. Shown are the {SHOWN} relations of each model that gain most over their most frequent
-offset; one stands when it gains 10 points over that offset, over chance and over the same head on
-shuffled words, and the untrained model does not follow it (`relations_treebank.csv` has all with
-{LEAST_LINKS} arcs or more in both halves).
-
-{markdown(relations(models))}
+{relations_in_words(models)}
 
 ## Do the labels agree with the shape of the matrices?
 
@@ -165,12 +159,27 @@ def label_counts(models: Models, ending: str) -> pd.DataFrame:
     return pd.DataFrame(rows).fillna("-")
 
 
+def relations_in_words(models: Models) -> str:
+    """The table of relations with what it shows; a sentence where no head follows any."""
+    table = relations(models)
+    if table.empty:
+        return "No head follows a relation, in either direction, by the rule."
+    return f"""The best head of each relation and direction was chosen on one half of the sentences; the
+figures are of the other half. Shown are the {SHOWN} relations of each model that gain most over
+their most frequent offset; one stands when it gains 10 points over that offset, over chance and over the same head on
+shuffled words, and the untrained model does not follow it (`relations_treebank.csv` has all with
+{LEAST_LINKS} arcs or more in both halves).
+
+{markdown(table)}"""
+
+
 def relations(models: Models) -> pd.DataFrame:
     """The relations whose best head gains most over the offset baseline."""
     rows = []
     for name, folder in models.items():
         best = _table(folder, "relations_treebank")
-        best = best.assign(gain=best["accuracy"] - best["baseline"])
+        gain = (best["accuracy"] - best["baseline"]).astype(float)
+        best = best.assign(gain=gain)
         rows += [
             {
                 "model": name,
