@@ -166,9 +166,9 @@ def relations_in_words(models: Models) -> str:
         return "No head follows a relation, in either direction, by the rule."
     return f"""The best head of each relation and direction was chosen on one half of the sentences; the
 figures are of the other half. Shown are the {SHOWN} relations of each model that gain most over
-their most frequent offset; one stands when it gains 10 points over that offset, over chance and over the same head on
-shuffled words, and the untrained model does not follow it (`relations_treebank.csv` has all with
-{LEAST_LINKS} arcs or more in both halves).
+their most frequent offset; one stands when it gains 10 points over that offset, over chance and
+over the same head on shuffled words, and the untrained model does not follow it
+(`relations_treebank.csv` has all with {LEAST_LINKS} arcs or more in both halves).
 
 {markdown(table)}"""
 
