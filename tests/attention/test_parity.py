@@ -116,7 +116,7 @@ def test_longformer_with_its_second_projections_equals_transformers(lengths: lis
 
 
 def test_second_projections_need_global_tokens() -> None:
-    with pytest.raises(InputError, match="Only 'longformer' has global tokens"):
+    with pytest.raises(InputError, match="Only a 'longformer' with global_tokens"):
         MultiHeadAttention(DIM, HEADS, make("full"), global_projections=True)
 
 
