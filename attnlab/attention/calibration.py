@@ -9,11 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.full import FullAttention
-from attnlab.attention.mechanism import Mechanism, visible_or_all
+from attnlab.attention.mechanism import visible_or_all
 from attnlab.attention.sigma import SigmaAttention
-from attnlab.attention.specification import Full
-from attnlab.attention.traits import Place
+from attnlab.attention.watching import WatchingAttention
 from attnlab.errors import InputError
 from attnlab.matrices.supports import offsets
 
@@ -189,14 +187,13 @@ def load_frequencies(model: nn.Module, counts: Int[Tensor, " token"]) -> None:
             part.load_tables(-counts.float().expand(heads, -1))
 
 
-class _Watcher(Mechanism):
+class _Watcher(WatchingAttention):
     """Full attention in the place of a sigma mechanism, counting what passes."""
 
     name: ClassVar[str] = "watcher"
 
     def __init__(self, sigma: SigmaAttention) -> None:
         super().__init__(causal=sigma.causal, cross=sigma.cross)
-        self.full = FullAttention(Full(), Place(causal=sigma.causal, cross=sigma.cross))
         vocabulary = sigma.get_buffer("priority").shape[-1] if sigma.uses_tokens else 0
         self.uses_tokens = sigma.uses_tokens
         self.tally = Tally(vocabulary, sigma.window)
@@ -220,19 +217,6 @@ class _Watcher(Mechanism):
         ids = token_ids if self.uses_tokens else None
         self.tally.add(AttentionRecord(weights, ids, visible, self.real_queries))
         return weights @ value
-
-    def implied_matrix(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - full attention
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
-    ) -> Float[Tensor, "batch head query key"]:
-        """Full attention weights."""
-        return self.full.implied_matrix(query, key, visible, first_query=first_query, bias=bias)
 
 
 @contextmanager

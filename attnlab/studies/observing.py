@@ -10,11 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention.bridge import mechanism_of, use
-from attnlab.attention.full import FullAttention
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.sites import AttentionAt, attention_modules
 from attnlab.attention.specification import Full
-from attnlab.attention.traits import Place
+from attnlab.attention.watching import WatchingAttention
 from attnlab.errors import InputError
 from attnlab.heads.batches import Axis, Encoding, Sentence, batches
 from attnlab.heads.taps import SITES
@@ -175,15 +174,13 @@ def _hand_on(
     )
 
 
-class _Observer(Mechanism):
+class _Observer(WatchingAttention):
     """Full attention that hands queries, keys and values on, once a batch."""
 
     name: ClassVar[str] = "observer"
 
     def __init__(self, site: str) -> None:
-        causal, cross = site == "decoder", site == "cross"
-        super().__init__(causal=causal, cross=cross)
-        self.full = FullAttention(Full(), Place(causal=causal, cross=cross))
+        super().__init__(causal=site == "decoder", cross=site == "cross")
         self.hand_on: HandOn | None = None
 
     def forward(
@@ -210,16 +207,3 @@ class _Observer(Mechanism):
         self.hand_on(query, key, value)
         self.hand_on = None
         return self.full(query, key, value, visible, first_query=first_query)
-
-    def implied_matrix(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - full attention
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
-    ) -> Float[Tensor, "batch head query key"]:
-        """Full attention weights."""
-        return self.full.implied_matrix(query, key, visible, first_query=first_query, bias=bias)
