@@ -15,7 +15,8 @@ from attnlab.heads.gates import GateStep, HeadGates
 from attnlab.heads.projections import Head, all_heads
 from attnlab.heads.taps import SITES
 from attnlab.studies.fine_tuning import TrainingPairs
-from attnlab.studies.pruning_course import Progress, PruningCourse, State, load_course
+from attnlab.studies.passes import Progress
+from attnlab.studies.pruning_course import PruningCourse, State, load_course
 from attnlab.studies.pruning_curve import Curve
 from attnlab.translation.run import Run
 

@@ -1,7 +1,7 @@
 """A run that is pruned again and again: gates learned, parameters tuned, all put back to the start."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,12 @@ from attnlab.studies.fine_tuning import (
     training_pairs,
 )
 from attnlab.studies.judging import Judge, load_judge
+from attnlab.studies.passes import Progress
 from attnlab.studies.pruning_curve import Measured
 from attnlab.translation.run import Run, is_run, read_record
 
 GATE_LEARNING_RATE = 0.1
 
-Progress = Callable[[str, int, int], None]
 State = dict[str, Tensor]
 
 
