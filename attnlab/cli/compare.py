@@ -69,13 +69,13 @@ def compare(
     """
     from rich.console import Console
 
-    from attnlab.reporting.comparison import refuse_taken, write_comparison
+    from attnlab.reporting.comparison import refuse_comparison, write_comparison
     from attnlab.studies import comparison
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
     if out is not None:
-        refuse_taken(out, overwrite=overwrite)
+        refuse_comparison(out, overwrite=overwrite)
     console = Console()
     with quiet(), progress_bars() as tell:
         found = comparison.compare(

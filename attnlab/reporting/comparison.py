@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.errors import InputError
 from attnlab.files import write_table
 from attnlab.heads.taps import SITES
 from attnlab.reporting.canvas import blank, panel, style, write_figure
+from attnlab.reporting.result_folder import refuse_taken
 from attnlab.studies.comparison import Comparison
 
 LEVEL_COLOURS = {"oracle": "#c2570c", "calibrated": "#2178d9", "static": "#6b7280"}
@@ -28,23 +28,16 @@ def figure_name(site: str) -> str:
     return f"figure_{site}"
 
 
-def refuse_taken(folder: Path, *, overwrite: bool) -> None:
+def refuse_comparison(folder: Path, *, overwrite: bool) -> None:
     """Raises when `folder` holds files that a comparison would write, and they may not be replaced.
 
     Raises:
         InputError: see above, or `folder` is a file.
     """
-    if folder.exists() and not folder.is_dir():
-        msg = f"{folder} is a file; name a folder to write the comparison to."
-        raise InputError(msg)
     figures = [f"{figure_name(site)}.{kind}" for site in SITES for kind in ("svg", "png")]
-    taken = [name for name in (*TABLES, *figures) if (folder / name).exists()]
-    if taken and not overwrite:
-        msg = (
-            f"{folder} already holds {', '.join(taken)}, which a comparison would write; name another "
-            "folder with --out, or add --overwrite to replace them."
-        )
-        raise InputError(msg)
+    refuse_taken(
+        folder, what="comparison", finished=None, written=(*TABLES, *figures), overwrite=overwrite
+    )
 
 
 def write_comparison(found: Comparison, folder: Path) -> None:

@@ -7,14 +7,14 @@ from attnlab.errors import InputError
 
 
 def refuse_taken(
-    folder: Path, *, what: str, finished: str, written: Sequence[str], overwrite: bool
+    folder: Path, *, what: str, finished: str | None, written: Sequence[str], overwrite: bool
 ) -> None:
     """Raises when `folder` holds a finished result, or files of its names, that may not be replaced.
 
     Args:
         folder: where the result is to be written.
         what: the result in one word, such as `analysis`.
-        finished: the file that is written last.
+        finished: the file that is written last; None where any file may be.
         written: every file and folder that the result writes.
         overwrite: whether they may be replaced.
 
@@ -24,7 +24,7 @@ def refuse_taken(
     if folder.exists() and not folder.is_dir():
         msg = f"{folder} is a file; name a folder to write the {what} to."
         raise InputError(msg)
-    if (folder / finished).exists() and not overwrite:
+    if finished is not None and (folder / finished).exists() and not overwrite:
         msg = (
             f"{folder} holds a finished {what}; add --overwrite to replace it, "
             "or name another folder with --out."

@@ -73,7 +73,7 @@ def test_files_that_are_there_are_replaced_only_when_asked(
     with pytest.raises(SystemExit, match="2"):
         program.main()
     assert (
-        "already holds heads.csv, figure_cross.svg, which a comparison" in capsys.readouterr().err
+        "already holds heads.csv, figure_cross.svg, which the comparison" in capsys.readouterr().err
     )
     assert (tmp_path / "heads.csv").read_text() == "mine"
     done = run(*words, "--overwrite")
