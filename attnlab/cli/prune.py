@@ -158,11 +158,13 @@ def _advice(found: "Pruning") -> str:
     """The smallest model that costs little, chosen on validation."""
     from attnlab.studies.pruning_curve import TOLERANCE, fewest_heads
 
+    pruned = found.curve[found.curve["kind"] == "pruned"]
+    if (pruned["heads_left"] == pruned["heads"]).all():
+        return "No penalty closed a head."
     penalty = fewest_heads(found.curve)
     if penalty is None:
-        return f"No penalty kept validation BLEU within {TOLERANCE} of the unpruned run."
-    pruned = found.curve[(found.curve["kind"] == "pruned") & (found.curve["penalty"] == penalty)]
-    test = pruned[pruned["split"] == "test"].iloc[0]
+        return f"No penalty that closed heads kept validation BLEU within {TOLERANCE} of the unpruned run."
+    test = pruned[(pruned["penalty"] == penalty) & (pruned["split"] == "test")].iloc[0]
     return (
         f"Fewest heads within {TOLERANCE} BLEU of the run on validation: {test['heads_left']} "
         f"(penalty {penalty:g}); test BLEU {test['bleu']:.1f}."

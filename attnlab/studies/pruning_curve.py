@@ -116,9 +116,10 @@ def fewest_heads(curve: pd.DataFrame, tolerance: float = TOLERANCE) -> float | N
     """The penalty that leaves fewest heads at most `tolerance` BLEU below the unpruned run.
 
     It is chosen on validation, so that the test figures beside it are not chosen; None where every
-    penalty costs more.
+    penalty that closes a head costs more.
     """
     pruned = curve[(curve["kind"] == "pruned") & (curve["split"] == "validation")]
+    pruned = pruned[pruned["heads_left"] < pruned["heads"]]
     good = pruned[pruned["bleu_change"] >= -tolerance]
     if good.empty:
         return None

@@ -202,8 +202,10 @@ def test_the_smallest_good_model_is_chosen_on_validation() -> None:
         ("pruned", 0.1, "test", 9, 20.0, -9.0),
         ("pruned", 0.3, "test", 3, 31.0, 0.4),
     ]
-    curve = pd.DataFrame(rows, columns=columns)
+    rows.append(("pruned", 0.003, "validation", 24, 33.0, 2.3))
+    curve = pd.DataFrame(rows, columns=columns).assign(heads=24)
     assert fewest_heads(curve) == 0.1
+    assert fewest_heads(curve[curve["heads_left"] == 24]) is None, "nothing was closed"
     assert fewest_heads(curve, tolerance=0.7) == 0.3
     assert fewest_heads(curve, tolerance=-0.5) is None
 
