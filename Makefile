@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: install demo test quick lint format clean
+.PHONY: install demo test coverage quick lint format clean
 
 install: $(VENV)/installed
 
@@ -17,8 +17,12 @@ $(VENV)/installed: pyproject.toml constraints.txt
 demo: install  ## train, capture, fit and report on the embedded corpus
 	$(RUN)attnlab demo --overwrite
 
-test: install  ## every test, with coverage
-	$(RUN)python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90
+test: install  ## every test
+	$(RUN)python -m pytest --numprocesses 2 --dist worksteal
+
+# Tracing the checks of types and shapes would triple the time, so this goes without them.
+coverage: install  ## every test, and which lines they run
+	$(RUN)python -m pytest --numprocesses 2 --dist worksteal --jaxtyping-packages= --cov --cov-report=term:skip-covered --cov-fail-under=90
 
 quick: install  ## the tests that take a moment
 	$(RUN)python -m pytest --numprocesses 2 -m 'not slow'
