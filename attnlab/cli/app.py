@@ -1,5 +1,6 @@
 """The program `attnlab`: gathers the commands and turns errors into one sentence."""
 
+import os
 import sys
 import traceback
 from typing import Annotated, Any
@@ -18,7 +19,10 @@ from attnlab.cli.mechanisms import mechanisms
 from attnlab.cli.prune import prune
 from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
-from attnlab.errors import AttnlabError, ToldElsewhereError
+from attnlab.errors import AttnlabError, InputError, ToldElsewhereError
+
+# Commands whose work several processes share, as torchrun or accelerate launch start them.
+_SHARED_COMMANDS = {"analyze"}
 
 
 class _PlainSwitches:
@@ -34,7 +38,13 @@ class _PlainSwitches:
 
 
 class _Command(_PlainSwitches, TyperCommand):
-    pass
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command, unless each of several processes would do the whole of it."""
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and self.name not in _SHARED_COMMANDS:
+            msg = f"'{self.name}' runs in one process; start it without torchrun or accelerate launch."
+            first = os.environ.get("RANK", "0") == "0"
+            raise InputError(msg) if first else ToldElsewhereError(msg)
+        return super().invoke(ctx)
 
 
 class _Group(_PlainSwitches, TyperGroup):

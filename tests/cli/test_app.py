@@ -67,6 +67,22 @@ def test_every_option_has_a_help_text(attnlab, command: str) -> None:
     assert attnlab(command, "--help")[0] == 0
 
 
+def test_a_command_that_cannot_be_shared_is_refused_once(
+    attnlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    status, _, told = attnlab("mechanisms")
+    assert (status, told) == (
+        2,
+        "Error: 'mechanisms' runs in one process; start it without torchrun or accelerate launch.\n",
+    )
+    monkeypatch.setenv("RANK", "1")
+    assert attnlab("mechanisms") == (1, "", "")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert attnlab("mechanisms")[0] == 0
+
+
 @pytest.mark.parametrize("words", [[], ["train"], ["approximate"], ["analyze"]])
 def test_switches_have_no_type_in_the_help(attnlab, words: list[str]) -> None:
     _, shown, _ = attnlab(*words, "--help")
