@@ -97,6 +97,19 @@ def load_tokenizers(folder: Path) -> Tokenizers:
         raise InputError(msg) from error
 
 
+def refuse_impossible_tokenizer(kind: str, vocabulary: int) -> None:
+    """Raises InputError for a kind that is unknown or a vocabulary that holds only special tokens."""
+    if kind not in BLANK_TOKENIZERS:
+        msg = f'"{kind}" is no kind of tokenizer; choose {" or ".join(BLANK_TOKENIZERS)}.'
+        raise InputError(msg)
+    if vocabulary <= len(SPECIAL_TOKENS):
+        msg = (
+            f"A vocabulary of {vocabulary} has no room beside the {len(SPECIAL_TOKENS)} special "
+            "tokens; choose some thousands."
+        )
+        raise InputError(msg)
+
+
 def train_tokenizers(
     corpus: ParallelCorpus,
     *,
@@ -116,15 +129,7 @@ def train_tokenizers(
     Raises:
         InputError: an unknown kind, or a vocabulary with no room beside the special tokens.
     """
-    if kind not in BLANK_TOKENIZERS:
-        msg = f'"{kind}" is no kind of tokenizer; choose {" or ".join(BLANK_TOKENIZERS)}.'
-        raise InputError(msg)
-    if vocabulary <= len(SPECIAL_TOKENS):
-        msg = (
-            f"A vocabulary of {vocabulary} has no room beside the {len(SPECIAL_TOKENS)} special "
-            "tokens; choose some thousands."
-        )
-        raise InputError(msg)
+    refuse_impossible_tokenizer(kind, vocabulary)
     texts = {side: list(corpus.train[side]) for side in SIDES}
     if shared:
         source = target = train_one([*texts["source"], *texts["target"]], kind, vocabulary)

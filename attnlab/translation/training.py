@@ -49,7 +49,12 @@ from attnlab.translation.settings import (
     settings_from,
 )
 from attnlab.translation.token_tables import load_token_counts, refuse_unlearned
-from attnlab.translation.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
+from attnlab.translation.tokenizer import (
+    Tokenizers,
+    load_tokenizers,
+    refuse_impossible_tokenizer,
+    train_tokenizers,
+)
 from attnlab.translation.trainer import (
     TranslationTrainer,
     evaluation_order,
@@ -89,6 +94,7 @@ def train(
     """
     folder, settings = Path(folder), settings or RunSettings()
     refuse_existing(folder, overwrite=overwrite)
+    refuse_impossible_tokenizer(settings.tokenizer.kind, settings.tokenizer.vocabulary)
     refuse_impossible_optimizer(settings.optimizer)
     refuse_unlearned(settings.model)
     configuration(settings.model, vocabulary=settings.tokenizer.vocabulary)

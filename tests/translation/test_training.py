@@ -149,6 +149,24 @@ def test_a_bad_setting_is_found_before_overwriting(copied_run: Path) -> None:
     assert snapshot(copied_run) == before
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tokenizer": {"kind": "char"}},
+        {"tokenizer": {"vocabulary": 4}},
+        {"optimizer": {"epochs": 0}},
+        {"model": {"heads": 3}},
+    ],
+)
+def test_impossible_settings_are_refused_before_the_corpus_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, dict[str, object]]
+) -> None:
+    monkeypatch.setattr("attnlab.translation.training.corpus_of", lambda _: pytest.fail("read"))
+    with pytest.raises(InputError):
+        train(tmp_path / "run", small_settings(**change))
+    assert not (tmp_path / "run").exists()
+
+
 def test_overwrite_starts_anew(copied_run: Path) -> None:
     trained = train(copied_run, small_settings(optimizer={"epochs": 1}), overwrite=True)
     assert [row["epoch"] for row in trained.metrics] == [1.0]
