@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from attnlab.heads.parcels import unwrapped, wrapped
 from attnlab.heads.processes import Processes, launched_processes
 
 SCRIPT = """
+import os
+
 from attnlab.errors import InputError
 from attnlab.heads.processes import launched_processes
 
@@ -33,7 +36,10 @@ def meet(failing):
         print(type(error).__name__, error, error.exit_status)
 
 
-for failing in ([], [1], [0, 1], []):
+# A port each: a launcher's own port outlives a meeting, one that process 0 opens does not.
+ports = os.environ["PORTS"].split()
+for failing, port in zip(([], [1], [0, 1], []), ports, strict=True):
+    os.environ["MASTER_PORT"] = port
     meet(failing)
 """
 
@@ -79,13 +85,21 @@ def test_one_process_alone_meets_nobody(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.slow
+def free_ports(count: int) -> list[str]:
+    """Different ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [str(one.getsockname()[1]) for one in sockets]
+
+
 def test_nobody_waits_for_one_that_failed(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    ports = free_ports(4)
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": ports[0], "WORLD_SIZE": "2"}
+    place["PORTS"] = " ".join(ports)
     root = str(Path(__file__).resolve().parents[2])
     started = [
         subprocess.Popen(
@@ -96,7 +110,12 @@ def test_nobody_waits_for_one_that_failed(tmp_path: Path) -> None:
         )
         for rank in "01"
     ]
-    first, second = (one.communicate(timeout=120)[0].splitlines() for one in started)
+    try:
+        first, second = (one.communicate(timeout=240)[0].splitlines() for one in started)
+    finally:
+        for one in started:
+            one.kill()
+            one.communicate()
     assert first == [
         "done",
         "AttnlabError process 1 cannot go on 2",
