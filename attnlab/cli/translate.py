@@ -25,9 +25,10 @@ def translate(
     ] = None,
     beams: Beams = 5,
 ) -> None:
-    """Translate sentences, one a line, to standard output."""
+    """Translate sentences, one a line, to standard output; a blank line of a file stays blank."""
     from attnlab.translation.quiet import quiet
     from attnlab.translation.run import load
+    from attnlab.translation.translating import count_unknown
     from attnlab.translation.translating import translate as write
 
     sentences = _sentences(text, file)
@@ -36,9 +37,22 @@ def translate(
         limit = loaded.settings.corpus.max_tokens
         if loaded.settings.corpus.lowercase:
             sentences = [sentence.lower() for sentence in sentences]
-        written = write(loaded.model, loaded.tokenizers, sentences, beams=beams, max_tokens=limit)
+        written = write(
+            loaded.model,
+            loaded.tokenizers,
+            sentences,
+            beams=beams,
+            max_tokens=limit,
+            keep_blank=text is None,
+        )
+        unknown = count_unknown(loaded.tokenizers, sentences)
     for line in written:
         typer.echo(line)
+    if unknown:
+        typer.echo(
+            f"Note: read as unknown, since the run's vocabulary does not hold them: {unknown} tokens.",
+            err=True,
+        )
 
 
 def _sentences(text: str | None, path: Path | None) -> list[str]:

@@ -23,30 +23,35 @@ def translate(
     beams: int = 5,
     max_tokens: int = 128,
     batch_tokens: int = 2048,
+    keep_blank: bool = False,
 ) -> list[str]:
     """Translations in the order of `sentences`.
 
     Sentences are batched by length; a translation does not depend on the others. It has at most
-    `max_tokens` tokens; beams are ranked by mean log-probability a token.
+    `max_tokens` tokens; beams are ranked by mean log-probability a token. With `keep_blank` the
+    translation of a blank sentence is empty.
 
     Raises:
-        InputError: a sentence is empty or longer than `max_tokens`; the message gives its number.
+        InputError: a sentence is blank and not kept, or longer than `max_tokens`; the message gives
+            its number.
     """
     if beams < 1:
         msg = f"beams must be 1 (greedy) or more, not {beams}."
         raise InputError(msg)
     encoded = tokenizers.source(list(sentences))["input_ids"] if sentences else []
     for number, (ids, text) in enumerate(zip(encoded, sentences, strict=True), 1):
-        if not text.strip():
+        if not text.strip() and not keep_blank:
             msg = f"Sentence {number} is empty; give one sentence a line."
             raise InputError(msg)
         if len(ids) > max_tokens:
             msg = f"Sentence {number} has {len(ids)} tokens, more than the limit of {max_tokens}."
             raise InputError(msg)
     translations = [""] * len(encoded)
-    for batch in _by_length(encoded, batch_tokens // beams):
+    filled = [number for number, text in enumerate(sentences) if text.strip()]
+    for batch in _by_length([encoded[number] for number in filled], batch_tokens // beams):
+        places = [filled[number] for number in batch]
         padded = tokenizers.source.pad(
-            {"input_ids": [encoded[i] for i in batch]}, return_tensors="pt"
+            {"input_ids": [encoded[place] for place in places]}, return_tensors="pt"
         )
         written = model.generate(
             padded["input_ids"].to(model.device),
@@ -57,9 +62,16 @@ def translate(
             early_stopping=beams > 1,
         )
         texts = tokenizers.target.batch_decode(written, skip_special_tokens=True)
-        for place, text in zip(batch, texts, strict=True):
+        for place, text in zip(places, texts, strict=True):
             translations[place] = text
     return translations
+
+
+def count_unknown(tokenizers: Tokenizers, sentences: Sequence[str]) -> int:
+    """How many tokens of the sentences the source vocabulary does not hold."""
+    encoded = tokenizers.source(list(sentences))["input_ids"] if sentences else []
+    unknown = tokenizers.source.unk_token_id
+    return sum(list(ids).count(unknown) for ids in encoded)
 
 
 def _by_length(encoded: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:

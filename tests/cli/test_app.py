@@ -251,6 +251,22 @@ def test_translate_refuses_bad_input(
     assert message in err
 
 
+def test_blank_lines_stay_blank_and_unknown_tokens_are_counted(
+    attnlab, small_run: Path, tmp_path: Path
+) -> None:
+    sentence = "the dog sleeps."
+    alone = attnlab("translate", small_run, sentence, "--beams", "1")
+    assert alone[::2] == (0, ""), alone
+    path = tmp_path / "text.txt"
+    path.write_text(f"\n{sentence}\n\n{sentence} \u4e16 a \u754c\n", encoding="utf-8")
+    status, out, err = attnlab("translate", small_run, "--input", path, "--beams", "1")
+    assert status == 0
+    assert out.split("\n")[:3] == ["", alone[1].rstrip("\n"), ""]
+    assert out.count("\n") == 4
+    assert err.startswith("Note: read as unknown")
+    assert err.endswith(": 2 tokens.\n")
+
+
 def test_debug_shows_the_traceback(attnlab, tmp_path: Path) -> None:
     for words in (["--debug", "score", tmp_path], ["score", tmp_path, "--debug"]):
         status, _, err = attnlab(*words)
