@@ -1,6 +1,7 @@
 """The mechanisms there are, as a table: options, abilities, sources, and what one costs."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnlab.attention.registry import MECHANISMS, make
@@ -15,6 +16,7 @@ class Entry:
     Attributes:
         name: its name.
         options: options with their defaults, as they are written.
+        choices: the values of options that take one of a few words.
         summary: what it does, in one line.
         traits: what it can do.
         source: where it comes from.
@@ -22,6 +24,7 @@ class Entry:
 
     name: str
     options: str
+    choices: Mapping[str, tuple[str, ...]]
     summary: str
     traits: Traits
     source: str
@@ -37,6 +40,7 @@ def catalogue() -> list[Entry]:
         Entry(
             name=kind.name,
             options=_options(kind),
+            choices=kind.choices,
             summary=(kind.__doc__ or "").partition("\n")[0],
             traits=mechanism.traits,
             source=mechanism.source,

@@ -7,6 +7,7 @@ sentence that refuses a value is worth more than a type error.
 
 import ast
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,9 +18,14 @@ Window = tuple[int, int]
 
 @dataclass(frozen=True)
 class Specification:
-    """A mechanism's name and options; `str()` prints what `parse` reads."""
+    """A mechanism's name and options; `str()` prints what `parse` reads.
+
+    Attributes:
+        choices: the values of options that take one of a few words.
+    """
 
     name: ClassVar[str]
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def __str__(self) -> str:
         options = ", ".join(
@@ -39,13 +45,14 @@ class Specification:
             )
             raise InputError(msg)
 
-    def _one_of(self, option: str, choices: tuple[str, ...]) -> None:
-        """Refuses an option that is none of `choices`."""
-        value = getattr(self, option)
-        if value not in choices:
-            listed = ", ".join(repr(choice) for choice in choices)
-            msg = f"The option '{option}' of '{self.name}' is one of {listed}, not {value!r}."
-            raise InputError(msg)
+    def _chosen(self) -> None:
+        """Refuses an option that is none of its choices."""
+        for option, choices in self.choices.items():
+            value = getattr(self, option)
+            if value not in choices:
+                listed = ", ".join(repr(choice) for choice in choices)
+                msg = f"The option '{option}' of '{self.name}' is one of {listed}, not {value!r}."
+                raise InputError(msg)
 
     def _window(self) -> None:
         """Replaces the option `window` by its shortest form; one number stands for both sides."""
@@ -65,7 +72,7 @@ class Band(Specification):
     """A query sees the keys at offsets -left..right; one number stands for both sides."""
 
     name: ClassVar[str] = "band"
-    window: int | tuple[Any, ...]
+    window: Any
 
     def __post_init__(self) -> None:
         self._window()
@@ -79,7 +86,7 @@ class Longformer(Specification):
     """
 
     name: ClassVar[str] = "longformer"
-    window: int | tuple[Any, ...]
+    window: Any
     dilation: Any = 1
     global_tokens: Any = (0,)
 
@@ -117,7 +124,11 @@ class Sigma(Specification):
     """A band, `num_pos` columns chosen before scoring, and `extra` entries in each row."""
 
     name: ClassVar[str] = "sigma"
-    window: int | tuple[Any, ...]
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "columns": ("salience", "frequency", "first", "random"),
+        "entries": ("random", "offsets"),
+    }
+    window: Any
     num_pos: Any = 2
     columns: Any = "salience"
     extra: Any = 0
@@ -128,8 +139,7 @@ class Sigma(Specification):
         self._window()
         for option in ("num_pos", "extra", "seed"):
             self._whole(option, 0)
-        self._one_of("columns", ("salience", "frequency", "first", "random"))
-        self._one_of("entries", ("random", "offsets"))
+        self._chosen()
 
 
 @dataclass(frozen=True)
@@ -137,12 +147,13 @@ class Linear(Specification):
     """A kernel of feature vectors in place of the softmax."""
 
     name: ClassVar[str] = "linear"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"feature": ("elu", "taylor", "favor")}
     feature: Any = "elu"
     features: Any = 64
     seed: Any = 0
 
     def __post_init__(self) -> None:
-        self._one_of("feature", ("elu", "taylor", "favor"))
+        self._chosen()
         self._whole("features", 1)
         self._whole("seed", 0)
 
@@ -152,6 +163,7 @@ class Linformer(Specification):
     """Keys and values projected to `k` of them; `max_length` is the longest sentence there may be."""
 
     name: ClassVar[str] = "linformer"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"share": ("none", "heads", "kv", "layers")}
     k: Any
     max_length: Any = 512
     share: Any = "none"
@@ -159,7 +171,7 @@ class Linformer(Specification):
     def __post_init__(self) -> None:
         self._whole("k", 1)
         self._whole("max_length", 1)
-        self._one_of("share", ("none", "heads", "kv", "layers"))
+        self._chosen()
 
 
 @dataclass(frozen=True)
@@ -167,7 +179,7 @@ class Scatterbrain(Specification):
     """Random features everywhere, exact scores inside the window."""
 
     name: ClassVar[str] = "scatterbrain"
-    window: int | tuple[Any, ...]
+    window: Any
     features: Any = 64
     seed: Any = 0
 
@@ -182,10 +194,13 @@ class Fixed(Specification):
     """Weights that follow from positions alone."""
 
     name: ClassVar[str] = "fixed"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "pattern": ("self", "previous", "next", "left", "right", "start", "end")
+    }
     pattern: Any
 
     def __post_init__(self) -> None:
-        self._one_of("pattern", ("self", "previous", "next", "left", "right", "start", "end"))
+        self._chosen()
 
 
 @dataclass(frozen=True)
@@ -224,6 +239,8 @@ def parse(text: str) -> Specification:
     Band(window=3)
     >>> str(parse("band(window=(3, 0))"))
     'band(window=(3, 0))'
+    >>> str(parse("fixed(pattern=next)"))
+    "fixed(pattern='next')"
     """
     name, options = _name_and_options(text)
     if name not in SPECIFICATIONS:
@@ -254,12 +271,17 @@ def _name_and_options(text: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name) or tree.args:
         raise InputError(bad)
     try:
-        options = {word.arg: ast.literal_eval(word.value) for word in tree.keywords}
+        options = {word.arg: _value(word.value) for word in tree.keywords}
     except ValueError as error:
         raise InputError(bad) from error
     if None in options:
         raise InputError(bad)
     return tree.func.id, {str(name): value for name, value in options.items()}
+
+
+def _value(written: ast.expr) -> Any:
+    """A literal; a word may stand without the quotes, which shells take away."""
+    return written.id if isinstance(written, ast.Name) else ast.literal_eval(written)
 
 
 def sides(name: str, window: Any) -> Window:

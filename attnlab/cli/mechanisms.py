@@ -39,7 +39,9 @@ def _print_catalogue() -> None:
     for entry in entries:
         options = f"({entry.options})" if entry.options else ""
         console.print(f"\n{entry.name}{options}", markup=False)
-        console.print(Padding(Text(f"{entry.summary} [{entry.source}]"), (0, 0, 0, 4)))
+        lines = [f"{entry.summary} [{entry.source}]"]
+        lines += [f"{option}: {', '.join(words)}" for option, words in entry.choices.items()]
+        console.print(Padding(Text("\n".join(lines)), (0, 0, 0, 4)))
     console.print()
     console.print(
         "Write one as in encoder=band(window=3); an option with no value has to be given. "

@@ -31,6 +31,11 @@ def test_one_number_is_a_pair_of_equal_sides() -> None:
     assert parse("band(window=(2,2))") == Band(window=2)
 
 
+def test_a_word_needs_no_quotes() -> None:
+    assert parse("linear(feature=taylor)") == parse("linear(feature='taylor')")
+    assert parse("longformer(window=3, global_tokens=[0])") == parse("longformer(window=3)")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -48,6 +53,8 @@ def test_one_number_is_a_pair_of_equal_sides() -> None:
         ("3 + 4", "write it like"),
         ("sigma(window=3, num_pos=-1)", "'num_pos' of 'sigma' is a whole number from 0 up, not -1"),
         ("sigma(window=3, columns='rare')", "one of 'salience', 'frequency', 'first', 'random'"),
+        ("band(window=wide)", "from 0 up, not 'wide'"),
+        ("fixed(pattern=x)", "one of 'self', 'previous', 'next'"),
         ("linear(feature='relu')", "one of 'elu', 'taylor', 'favor', not 'relu'"),
         ("fixed(pattern='next', window=3)", "its options are: pattern"),
         ("longformer(window=3, global_tokens=0)", "a list of positions such as"),

@@ -16,6 +16,7 @@ def test_every_mechanism_is_listed_with_its_options() -> None:
         assert f"│ {name} " in printed.output
     assert "window, dilation=1, global_tokens=(0,)" in printed.output
     assert "arXiv 2004.05150" in printed.output
+    assert "pattern: self, previous, next, left, right, start, end" in printed.output
 
 
 def test_nothing_is_cut_on_a_terminal_of_80_columns() -> None:
