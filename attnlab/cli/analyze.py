@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnlab.cli.head_table import head_table
+from attnlab.cli.options import BatchSize, Device, OtherCorpus, OwnText, Pair, Sites
 from attnlab.cli.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def analyze(
         str,
         typer.Argument(
             help="A run of `attnlab train`, a folder of a transformers model, its name on the hub, "
-            "or a file of matrices (.npz, .npy, .safetensors)."
+            "or a file of matrices (.npz, .npy, .safetensors; --sites says what they are)."
         ),
     ],
     *,
@@ -32,21 +33,9 @@ def analyze(
             "Not for a file of matrices, which is read whole.",
         ),
     ] = None,
-    text: Annotated[
-        Path | None,
-        typer.Option(
-            help="Sentences of your own: a file with one a line "
-            "(for an encoder-decoder: source, tab, translation)."
-        ),
-    ] = None,
-    corpus: Annotated[
-        str | None,
-        typer.Option(help="A corpus instead of the run's own: its test part is used."),
-    ] = None,
-    pair: Annotated[
-        str | None,
-        typer.Option(help="Languages of --corpus; default: those of the run, or en-it."),
-    ] = None,
+    text: OwnText = None,
+    corpus: OtherCorpus = None,
+    pair: Pair = None,
     treebank: Annotated[
         Path | None,
         typer.Option(
@@ -72,13 +61,7 @@ def analyze(
             "default: where the model has a loss.",
         ),
     ] = None,
-    sites: Annotated[
-        str | None,
-        typer.Option(
-            help="Any of encoder,decoder,cross, with commas; default: all there are. "
-            "For a file: what its matrices are."
-        ),
-    ] = None,
+    sites: Sites = None,
     array: Annotated[str | None, typer.Option(help="Which array of a file of matrices.")] = None,
     normalize: Annotated[
         str, typer.Option(help="Divide every row of a file's matrices by its sum (rows), or not.")
@@ -89,10 +72,8 @@ def analyze(
     fit_sentences: Annotated[
         int, typer.Option(help="How many sentences to measure against bands; 0 for none.")
     ] = 100,
-    batch_size: Annotated[int, typer.Option(help="Most sentences in one forward pass.")] = 32,
-    device: Annotated[
-        str | None, typer.Option(help="Such as cpu or cuda; default: a GPU if there is one.")
-    ] = None,
+    batch_size: BatchSize = 32,
+    device: Device = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Where to write; default: SOURCE/analysis, or ./analysis without one."),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlab.cli.options import BatchSize, Device, Sites
 from attnlab.cli.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -27,12 +28,7 @@ def compare(
     budget: Annotated[
         list[int], typer.Option(help="Visible keys a row, 5 or more; may be given again.")
     ],
-    site: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="encoder, decoder or cross; may be given again, or with commas. Default: all there are."
-        ),
-    ] = None,
+    sites: Sites = None,
     sentences: Annotated[
         int, typer.Option("--sentences", "-n", help="How many held-out sentences at most.")
     ] = 200,
@@ -51,10 +47,8 @@ def compare(
         typer.Option(help="Training sentences, written likewise; a run brings its own."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap over sentences.")] = 0,
-    batch_size: Annotated[int, typer.Option(help="Most sentences in one forward pass.")] = 32,
-    device: Annotated[
-        str | None, typer.Option(help="Such as cpu or cuda; default: a GPU if there is one.")
-    ] = None,
+    batch_size: BatchSize = 32,
+    device: Device = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for heads.csv, summary.csv and the figures.")
     ] = None,
@@ -81,7 +75,7 @@ def compare(
         found = comparison.compare(
             source,
             budget,
-            sites=parse_sites(",".join(site) if site else None),
+            sites=parse_sites(sites),
             sentences=sentences,
             calibration=calibration,
             text=text,

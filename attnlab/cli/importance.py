@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlab.cli.options import BatchSize, Device, OtherCorpus, OwnText, Pair, Sites
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -42,30 +44,13 @@ def importance(
     training: Annotated[
         int, typer.Option(help="Training sentences for the mean outputs of heads.")
     ] = 500,
-    text: Annotated[
-        Path | None,
-        typer.Option(
-            help="Sentences of your own: a file with one a line "
-            "(for an encoder-decoder: source, tab, translation)."
-        ),
-    ] = None,
-    corpus: Annotated[
-        str | None,
-        typer.Option(help="A corpus instead of the run's own: its test part is used."),
-    ] = None,
-    pair: Annotated[
-        str | None,
-        typer.Option(help="Languages of --corpus; default: those of the run, or en-it."),
-    ] = None,
-    sites: Annotated[
-        str | None,
-        typer.Option(help="Any of encoder,decoder,cross, with commas; default: all there are."),
-    ] = None,
+    text: OwnText = None,
+    corpus: OtherCorpus = None,
+    pair: Pair = None,
+    sites: Sites = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap and of the random order.")] = 0,
-    batch_size: Annotated[int, typer.Option(help="Most sentences in one forward pass.")] = 32,
-    device: Annotated[
-        str | None, typer.Option(help="Such as cpu or cuda; default: a GPU if there is one.")
-    ] = None,
+    batch_size: BatchSize = 32,
+    device: Device = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Where to write; default: SOURCE/importance, or ./importance."),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlab.cli.options import Device, Sites
 from attnlab.cli.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -26,10 +27,7 @@ def prune(
             "Default: from nearly all heads left to nearly none."
         ),
     ] = None,
-    sites: Annotated[
-        str | None,
-        typer.Option(help="Close heads here only: any of encoder,decoder,cross, with commas."),
-    ] = None,
+    sites: Sites = None,
     steps: Annotated[
         int | None, typer.Option(help="Batches of training at each penalty; default: 300.")
     ] = None,
@@ -58,9 +56,7 @@ def prune(
     seed: Annotated[
         int, typer.Option(help="Seed of batches, gates, dropout, random heads and bootstrap.")
     ] = 0,
-    device: Annotated[
-        str | None, typer.Option(help="Such as cpu or cuda; default: a GPU if there is one.")
-    ] = None,
+    device: Device = None,
     save: Annotated[
         bool,
         typer.Option("--save", help="Write every pruned model as a run, to OUT/models/penalty_X."),

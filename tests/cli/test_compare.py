@@ -40,7 +40,7 @@ def test_writes_tables_and_a_figure_for_each_site(
     monkeypatch.setenv("COLUMNS", "80")
     out = tmp_path / "out"
     budgets = [word for budget in (5, 7, 9, 11) for word in ("--budget", budget)]
-    done = run(model, *budgets, *texts, "--site", "decoder,cross", "--out", out)
+    done = run(model, *budgets, *texts, "--sites", "decoder,cross", "--out", out)
     assert done.exit_code == 0, done.output
     assert {path.name for path in out.iterdir()} == {
         "heads.csv", "summary.csv",
@@ -68,7 +68,7 @@ def test_files_that_are_there_are_replaced_only_when_asked(
     (tmp_path / "heads.csv").write_text("mine")
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "figure_cross.svg").write_text("older")
-    words = [model, "--budget", 5, *texts, "--site", "encoder", "--out", tmp_path]
+    words = [model, "--budget", 5, *texts, "--sites", "encoder", "--out", tmp_path]
     monkeypatch.setattr("sys.argv", ["attnlab", "compare", *map(str, words)])
     with pytest.raises(SystemExit, match="2"):
         program.main()
@@ -87,7 +87,7 @@ def test_files_that_are_there_are_replaced_only_when_asked(
     ("words", "message"),
     [
         (["--budget", "4"], "A budget is 5 visible keys a row or more, not 4."),
-        (["--budget", "5", "--site", "middle"], "There is no site 'middle'; choose from: encoder"),
+        (["--budget", "5", "--sites", "middle"], "There is no site 'middle'; choose from: encoder"),
         (["--budget", "5", "--batch-size", "0"], "The batch size must be at least 1, not 0."),
         (["--budget", "5", "--calibration", "0"], "training sentences must be at least 1, not 0."),
         (
