@@ -48,7 +48,11 @@ class AlignedCorpus:
 
 
 def align_corpus(
-    tokenizer: Any, sentences: Sequence[GoldSentence], max_tokens: int | None = None
+    tokenizer: Any,
+    sentences: Sequence[GoldSentence],
+    max_tokens: int | None = None,
+    *,
+    target: bool = False,
 ) -> AlignedCorpus:
     """The alignment of every sentence; those that cannot be aligned are kept with their reasons.
 
@@ -56,12 +60,13 @@ def align_corpus(
         tokenizer: of transformers, fast or not.
         sentences: texts with the places of their words.
         max_tokens: where the model cuts sentences off; those that are cut cannot be aligned.
+        target: whether these are translations, which a tokenizer may write unlike sources.
     """
     found: list[Alignment | None] = []
     reasons: dict[str, str] = {}
     for sentence in sentences:
         try:
-            found.append(align_sentence(tokenizer, sentence, max_tokens))
+            found.append(align_sentence(tokenizer, sentence, max_tokens, target=target))
         except UnalignedError as error:
             found.append(None)
             reasons[sentence.identifier] = str(error)
@@ -69,9 +74,9 @@ def align_corpus(
 
 
 def align_sentence(
-    tokenizer: Any, sentence: GoldSentence, max_tokens: int | None = None
+    tokenizer: Any, sentence: GoldSentence, max_tokens: int | None = None, *, target: bool = False
 ) -> Alignment:
-    """Alignment with the tokens that `tokenizer(sentence.text)` gives, special tokens among them.
+    """Alignment with the tokens that `tokenizer` makes of the text, special tokens among them.
 
     Fast tokenizers say where their tokens stand in the text; those of others are found by their
     letters.
@@ -80,7 +85,7 @@ def align_sentence(
         UnalignedError: the tokens do not match the words, or are cut off at `max_tokens`.
     """
     encoded = tokenizer(
-        sentence.text,
+        **{"text_target" if target else "text": sentence.text},
         return_offsets_mapping=tokenizer.is_fast,
         return_special_tokens_mask=True,
         truncation=max_tokens is not None,

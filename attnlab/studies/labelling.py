@@ -89,23 +89,21 @@ class Labeller:
 
     def _functions(self, gold: Gold) -> tuple[HeadFunctions, dict[str, str]]:
         """A counter for these sentences, and why some of them cannot be aligned."""
-        source, reasons = self._side(_source_of(self.tokenizer), gold.source, 0, gold.trees)
+        source, reasons = self._side(gold.source, gold.trees, target=False)
         if gold.target is None:
             return HeadFunctions(source), reasons
-        # A tokenizer for both languages may write a target unlike a source; then words are unknown.
-        apart = hasattr(self.tokenizer, "target")
-        tokenizer = self.tokenizer.target if apart else self.tokenizer
-        target, more = self._side(tokenizer, gold.target, -1, gold.trees and apart)
-        pairs = gold.pairs if gold.trees and apart else ()
-        return HeadFunctions(source, target, pairs), {**more, **reasons}
+        target, more = self._side(gold.target, gold.trees, target=True)
+        return HeadFunctions(source, target, gold.pairs if gold.trees else ()), {**more, **reasons}
 
     def _side(
-        self, tokenizer: Any, sentences: Sequence[GoldSentence], place: int, trees: bool
+        self, sentences: Sequence[GoldSentence], trees: bool, *, target: bool
     ) -> tuple[TextSide, dict[str, str]]:
+        counts = self.type_counts[-1 if target else 0]
         if not trees:
-            return TextSide(self.type_counts[place]), {}
-        aligned: AlignedCorpus = align_corpus(tokenizer, sentences)
-        return TextSide(self.type_counts[place], sentences, aligned.alignments), aligned.reasons
+            return TextSide(counts), {}
+        tokenizer = getattr(self.tokenizer, "target" if target else "source", self.tokenizer)
+        aligned: AlignedCorpus = align_corpus(tokenizer, sentences, target=target)
+        return TextSide(counts, sentences, aligned.alignments), aligned.reasons
 
     def judge(self, passes: Passes, *, seed: int) -> Labelling:
         """Labels from what `consumers` have counted, after the controls are run.

@@ -207,6 +207,30 @@ def test_letters_and_offsets_agree(tokenizer_of, family: str) -> None:
         assert align_sentence(WithoutOffsets(tokenizer), sentence) == expected
 
 
+class MarksTargets:
+    """A tokenizer that writes a mark before translations, as multilingual ones do."""
+
+    is_fast = True
+
+    def __init__(self, fast) -> None:
+        self.fast = fast
+
+    def __call__(self, text=None, *, text_target=None, **options):
+        encoded = self.fast(text_target if text is None else text, **options)
+        if text is None:
+            encoded["special_tokens_mask"].insert(0, 1)
+            encoded["offset_mapping"].insert(0, (0, 0))
+        return encoded
+
+
+def test_translations_are_read_as_translations(tokenizer_of) -> None:
+    plain = align_sentence(tokenizer_of("word_level"), DOGS)
+    found = align_sentence(MarksTargets(tokenizer_of("word_level")), DOGS, target=True)
+    assert found.unit_of_token == (None, *plain.unit_of_token)
+    (both,) = align_corpus(MarksTargets(tokenizer_of("word_level")), [DOGS], target=True).alignments
+    assert both == found
+
+
 @given(st.data())
 def test_cutting_words_into_pieces_is_undone(data: st.DataObject) -> None:
     words = data.draw(st.lists(st.text("abé.'", min_size=1, max_size=5), min_size=1, max_size=7))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -16,7 +17,11 @@ from attnlab.files import write_json
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.label_section import label_sections
 from attnlab.studies.analysis import Analysis, analyze
+from attnlab.studies.gold import gold_of_embedded
+from attnlab.studies.labelling import Labeller
+from attnlab.studies.passes import Passes
 from attnlab.translation.configuration import TranslationConfig
+from attnlab.translation.grammar import draw_pairs
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.run import SETTINGS, corpus_of, new_record
 from attnlab.translation.settings import CorpusSettings, RunSettings
@@ -167,6 +172,34 @@ def test_a_treebank_for_any_model(tmp_path: Path) -> None:
             treebank=tmp_path / "trees.conllu",
             sentences=SENTENCES,
         )
+
+
+def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:
+    pairs = draw_pairs(60, seed=5)[:20]
+    gold = gold_of_embedded(
+        [(one.source, one.target) for one in pairs], seed=5, size=60, pair="en-it", lowercase=False
+    )
+    one = tokenizer()
+    labellers = [
+        Labeller(random_models.marian(), reading, gold, None, 0)
+        for reading in (one, SimpleNamespace(source=one, target=one))
+    ]
+    found = [
+        labeller.judge(Passes(labeller.tokenizer, ("cross", "decoder"), 8), seed=0)
+        for labeller in fed(labellers)
+    ]
+    relations = found[0].relations
+    pd.testing.assert_frame_equal(relations, found[1].relations)
+    assert relations.loc[relations.site == "cross", "links"].min() > 20
+    assert "nsubj" in set(relations.loc[relations.site == "decoder", "relation"])
+
+
+def fed(labellers: list[Labeller]) -> list[Labeller]:
+    """With their sentences counted."""
+    for labeller in labellers:
+        passes = Passes(labeller.tokenizer, ("cross", "decoder"), 8)
+        passes.run("Looking", labeller.model, labeller.gold.texts, labeller.consumers)
+    return labellers
 
 
 def test_a_file_of_matrices_has_no_labels(tmp_path: Path) -> None:
