@@ -134,7 +134,8 @@ def _heads_section(analysis: Analysis, figures: Path) -> Section:
                 "mass_by_offset",
                 drawn,
                 "Mean attention weight on the token at each offset: -1 is the token before, 0 the "
-                "token itself, +1 the next. Offsets that no row may see are left out.",
+                "token itself, +1 the next. Offsets that no row may see are left out. The colour follows "
+                "the square root, as in all figures of weights.",
             ),
         ),
     )

@@ -11,6 +11,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from attnlab.files import replacing
@@ -18,6 +19,8 @@ from attnlab.files import replacing
 # Text and lines are drawn in this colour; a page that has its own puts it in place of this one.
 INK = "#1c2127"
 FONTS = ["DejaVu Sans", "Verdana", "Arial", "sans-serif"]
+# The square root of a weight, so that 0.05 can be told from 0; one scale for all heads and figures.
+WEIGHTS = PowerNorm(0.5, vmin=0.0, vmax=1.0)
 _ID = re.compile(r'\b(id="|xlink:href="#|url\(#)')
 
 

@@ -7,7 +7,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.reporting.canvas import INK, blank, panel, style
+from attnlab.reporting.canvas import INK, WEIGHTS, blank, panel, style
 from attnlab.reporting.columns import OFFSET_PREFIX
 
 _HEADS_WITH_A_LEGEND = 16
@@ -27,7 +27,7 @@ def draw_mass_by_offset(heads: pd.DataFrame) -> Figure:
             axes = panel(figure, left, top, *size)
             left += size[0] + gap
             sns.heatmap(
-                table, ax=axes, vmin=0, vmax=1, cmap=sns.light_palette("#2178d9", as_cmap=True),
+                table, ax=axes, norm=WEIGHTS, cmap=sns.light_palette("#2178d9", as_cmap=True),
                 cbar=False, annot=numbers, fmt=".2f", annot_kws={"fontsize": 7.5},
                 xticklabels=True, yticklabels=True, rasterized=not numbers,
             )  # fmt: skip

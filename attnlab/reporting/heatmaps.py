@@ -6,18 +6,16 @@ from collections.abc import Sequence
 import matplotlib as mpl
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnlab.reporting.canvas import INK, blank, panel, style
+from attnlab.reporting.canvas import INK, WEIGHTS, blank, panel, style
 
 # From nothing to full ink: the ground of the page shows through, light or dark.
 _COLOURS = LinearSegmentedColormap.from_list(
     "attention", [(0.13, 0.47, 0.85, 0.0), (0.13, 0.47, 0.85, 1.0)]
 )
-# The square root of the weight, so that a weight of 0.05 can be told from 0; one scale for all heads.
-_SCALE = PowerNorm(0.5, vmin=0.0, vmax=1.0)
 _MARKS = str.maketrans({"▁": "_", "Ġ": "_", "Ċ": "\\n"})
 MOST_COLUMNS = 4
 # Inches; the report page has 12.4 in full width and shrinks what is wider, by a sixth at most here.
@@ -83,7 +81,7 @@ def _draw_one(
 ) -> None:
     # As an image of one pixel a weight: 22 bytes a weight as shapes would fill the page (heads.md, trap 9).
     axes.imshow(
-        weights.float().numpy(), cmap=_COLOURS, norm=_SCALE, aspect="auto", interpolation="none"
+        weights.float().numpy(), cmap=_COLOURS, norm=WEIGHTS, aspect="auto", interpolation="none"
     )
     axes.set_xticks(range(len(keys)), [short(key) for key in keys], rotation=90, fontsize=7.5)
     axes.set_yticks(range(len(queries)), [short(query) for query in queries], fontsize=7.5)
@@ -95,7 +93,7 @@ def _draw_one(
 def _draw_scale(figure: Figure, left: float, top: float) -> None:
     axes = panel(figure, left, top, 2.2, 0.11)
     bar = figure.colorbar(
-        mpl.cm.ScalarMappable(_SCALE, _COLOURS), cax=axes, orientation="horizontal"
+        mpl.cm.ScalarMappable(WEIGHTS, _COLOURS), cax=axes, orientation="horizontal"
     )
     bar.set_ticks([0, 0.05, 0.25, 0.5, 1], labels=["0", "0.05", "0.25", "0.5", "1"])
     bar.ax.tick_params(labelsize=7.5, length=2)
