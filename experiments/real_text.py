@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -78,7 +79,9 @@ def trained_run(name: str, corpus: Path, folder: Path) -> Run:
     settings = settings_from(values)
     if folder.exists():
         run = load(folder)
-        if run.settings != settings:
+        # The same corpus may be named by another path.
+        same_place = replace(run.settings.corpus, name=settings.corpus.name)
+        if replace(run.settings, corpus=same_place) != settings:
             sys.exit(f"{folder} was trained with other settings; move it away first.")
         return run
     train(folder, settings, command=shlex.join(sys.argv), console=Console(stderr=True))
