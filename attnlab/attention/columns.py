@@ -20,6 +20,10 @@ class Places:
     index: Tensor
     usable: Tensor
 
+    def at_rows(self, rows: slice) -> "Places":
+        """Those of some queries, where each query has its own."""
+        return Places(self.index[:, :, rows], self.usable[:, :, rows])
+
 
 def best(
     priority: Float[Tensor, "*rows key"], able: Bool[Tensor, "*rows key"], count: int

@@ -14,7 +14,7 @@ from attnlab.attention.kernel import (
     normalised,
     with_ones,
 )
-from attnlab.attention.mechanism import Mechanism, visible_or_all, without_keys
+from attnlab.attention.mechanism import PIECE, Mechanism, visible_or_all, without_keys
 from attnlab.attention.specification import Linear
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.matrices.supports import offsets
@@ -57,17 +57,20 @@ class LinearAttention(Mechanism):
         """Mixed values by sums over keys; when causal, by sums up to each chunk."""
         if self.training and self.dropout:
             value = without_keys(value, self.dropout)
-        phi_query, phi_key = self._features(query, key, visible)
+        phi_key = self._of_keys(key, visible)
         values = with_ones(value.to(phi_key.dtype))
         queries, keys = query.shape[-2], key.shape[-2]
-        if self.causal and first_query < keys - 1 and (queries != keys or first_query):
+        if not self.causal or first_query >= keys - 1:
+            sums = phi_key.mT @ values
+            size = queries if torch.is_grad_enabled() else PIECE
+            mixed = [self._of_queries(piece) @ sums for piece in query.split(max(size, 1), 2)]
+            return torch.cat([_divided(piece, value) for piece in mixed], 2)
+        phi_query = self._of_queries(query)
+        if queries != keys or first_query:
             # A few queries in the middle of the keys: pairs are few, too.
             future = offsets(queries, keys, first_query=first_query, device=query.device) > 0
-            sums = kernel_matrix(phi_query, phi_key, future=future) @ values
-        else:
-            causal = self.causal and first_query < keys - 1
-            sums = kernel_sums(phi_query, phi_key, values, causal=causal)
-        return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
+            return _divided(kernel_matrix(phi_query, phi_key, future=future) @ values, value)
+        return _divided(kernel_sums(phi_query, phi_key, values, causal=True), value)
 
     @in_full_precision
     def implied_matrix(
@@ -81,7 +84,7 @@ class LinearAttention(Mechanism):
         bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
     ) -> Float[Tensor, "batch head query key"]:
         """Weights pair by pair: rows sum to 1 over the real keys."""
-        phi_query, phi_key = self._features(query, key, visible)
+        phi_query, phi_key = self._of_queries(query), self._of_keys(key, visible)
         shape = (query.shape[-2], key.shape[-2])
         future = offsets(*shape, first_query=first_query, device=query.device) > 0
         matrix = kernel_matrix(phi_query, phi_key, future=future if self.causal else None)
@@ -94,22 +97,30 @@ class LinearAttention(Mechanism):
         sums = (queries + keys) * features * (dim + 1)
         return Cost(multiply_adds=sums + drawn, bytes=4 * (queries + keys) * features)
 
-    def _features(
-        self, query: Tensor, key: Tensor, visible: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Features of queries and keys, 0 for keys that are padding, in 32 bits at least."""
-        real = visible_or_all(key, visible)[:, None, :, None]
-        wide = torch.promote_types(query.dtype, torch.float32)
-        # What stands in padding may be anything, infinite too: it is taken out first.
-        query, key = query.to(wide), key.to(wide).where(real, 0.0)
-        if self.spec.feature == "elu":
-            return elu_features(query), elu_features(key) * real
-        if self.spec.feature == "taylor":
-            return taylor_features(query), taylor_features(key) * real
-        of_query, of_key = (
-            favor_exponents(x, self.spec.features, self.spec.seed) for x in (query, key)
-        )
+    def _of_queries(self, query: Tensor) -> Tensor:
+        """Features of queries, in 32 bits at least."""
+        query = query.to(torch.promote_types(query.dtype, torch.float32))
+        if self.spec.feature != "favor":
+            return self._plain(query)
+        exponents = favor_exponents(query, self.spec.features, self.spec.seed)
         # A factor common to a row cancels out.
-        of_query = of_query - of_query.detach().amax(-1, keepdim=True)
-        of_key = of_key - common_height(of_key, real, causal=self.causal)
-        return of_query.exp(), of_key.masked_fill(~real, -torch.inf).exp()
+        return (exponents - exponents.detach().amax(-1, keepdim=True)).exp()
+
+    def _of_keys(self, key: Tensor, visible: Tensor | None) -> Tensor:
+        """Features of keys, 0 for padding, in 32 bits at least."""
+        real = visible_or_all(key, visible)[:, None, :, None]
+        # What stands in padding may be anything, infinite too: it is taken out first.
+        key = key.to(torch.promote_types(key.dtype, torch.float32)).where(real, 0.0)
+        if self.spec.feature != "favor":
+            return self._plain(key) * real
+        exponents = favor_exponents(key, self.spec.features, self.spec.seed)
+        exponents = exponents - common_height(exponents, real, causal=self.causal)
+        return exponents.masked_fill(~real, -torch.inf).exp()
+
+    def _plain(self, x: Tensor) -> Tensor:
+        return elu_features(x) if self.spec.feature == "elu" else taylor_features(x)
+
+
+def _divided(sums: Tensor, value: Tensor) -> Tensor:
+    """Sums of values over the sum of ones beside them."""
+    return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)

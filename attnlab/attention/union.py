@@ -6,7 +6,7 @@ over all three. Where gradients are wanted plain products are quicker than
 `scaled_dot_product_attention` on the same stretches; where none are, it is the other way round.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.attention.columns import Places
-from attnlab.attention.mechanism import Context, visible_or_all
+from attnlab.attention.mechanism import PIECE, Context, visible_or_all
 from attnlab.attention.softmax import softmax_over
 from attnlab.matrices.supports import offsets
 
@@ -72,6 +72,21 @@ def attend(
     dropout: float = 0.0,
 ) -> Tensor:
     """Mixed values over the pairs of `union`, in time and memory linear in the tokens."""
+    queries = query.shape[-2]
+    if queries <= PIECE or torch.is_grad_enabled():
+        return _attend_at_once(query, key, value, union, context, dropout=dropout)
+    pieces = []
+    for start in range(0, queries, PIECE):
+        rows = slice(start, start + PIECE)
+        here = replace(context, first_query=context.first_query + start)
+        part = replace(union, entries=union.entries and union.entries.at_rows(rows))
+        pieces.append(_attend_at_once(query[:, :, rows], key, value, part, here, dropout=dropout))
+    return torch.cat(pieces, 2)
+
+
+def _attend_at_once(
+    query: Tensor, key: Tensor, value: Tensor, union: Union, context: Context, *, dropout: float
+) -> Tensor:
     visible = visible_or_all(key, context.visible)
     strip = Strip(union, query.shape[-2], context.first_query)
     alone = union.columns is None and union.entries is None

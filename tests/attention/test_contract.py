@@ -5,6 +5,7 @@ import torch
 from oracles.ragged import drawn_ids, ragged
 from torch import Tensor
 
+from attnlab.attention import linear, union
 from attnlab.attention.bigbird import block_table
 from attnlab.attention.features import orthogonal_directions
 from attnlab.attention.mechanism import Mechanism
@@ -361,3 +362,24 @@ def test_what_is_drawn_in_inference_mode_serves_training(spec: str) -> None:
         first = mechanism(query, key, value, visible, token_ids=ids)
     out, _ = gradients(mechanism, [query, key, value], visible, ids)
     torch.testing.assert_close(out, first, **CLOSE)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+@pytest.mark.parametrize(
+    ("spec", "causal"),
+    [case for case in ARRANGED if case[0].startswith(("band", "longformer", "sigma", "linear"))],
+)
+def test_queries_in_pieces_change_nothing(
+    spec: str, causal: bool, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (union, linear):
+        monkeypatch.setattr(module, "PIECE", size)
+    *inputs, visible = ragged(65)
+    ids = drawn_ids(65, VOCABULARY)
+    mechanism = build(spec, causal=causal, form="fast" if spec in FAST else "auto")
+    whole = mechanism(*inputs, visible, token_ids=ids)
+    with torch.no_grad():
+        pieces = mechanism(*inputs, visible, token_ids=ids)
+        later = mechanism(inputs[0][:, :, 9:], *inputs[1:], visible, token_ids=ids, first_query=9)
+    torch.testing.assert_close(pieces, whole, **CLOSE)
+    torch.testing.assert_close(later, whole[:, :, 9:], **CLOSE)
