@@ -26,6 +26,8 @@ from attnlab.heads.words import Alignment
 
 MARGIN = 0.10
 LEAST_LINKS = 100
+# Shares that differ by the margin exactly must not fail by the last digit.
+ROUNDING = 1e-12
 ALIGNMENT_KINDS = (LinkKind("alignment", "target>source"),)
 
 
@@ -60,21 +62,23 @@ def relation_table(
     Columns: `head, relation, direction, baseline_offset` (most frequent in the choosing half);
     `links, accuracy, low, high, baseline, chance` of the reported half; `choosing_links,
     choosing_accuracy, choosing_baseline` (fitted and scored on the same half, so a little too
-    high); `follows`, whether accuracy exceeds both the offset baseline and chance by `margin` in
-    both halves with `least_links` links in each. Chance is what a head gets that picks at random
-    among the words it may look at: high in a causal decoder, where early words see few others.
+    high), `choosing_chance`; `follows`, whether accuracy exceeds both the offset baseline and
+    chance by `margin` in both halves with `least_links` links in each. Chance is what a head gets
+    that picks at random among the words it may look at: high in a causal decoder, where early words
+    see few others.
     """
     best = counts.offsets[CHOOSING].argmax(-1)
     at_best = counts.offsets.gather(2, best.expand(2, -1)[..., None])[..., 0]
     links = counts.links
-    baseline, chance = at_best / links, counts.chance / links
-    accuracy = counts.hits / links[..., None]
+    wide = links.double()
+    baseline, chance = at_best / wide, counts.chance / wide
+    accuracy = counts.hits / wide[..., None]
     low, high = wilson_interval(
         counts.hits[REPORTED], links[REPORTED, :, None].expand_as(counts.hits[REPORTED])
     )
     enough = (links >= least_links).all(0)
-    control = torch.maximum(baseline.double(), chance)
-    follows = (accuracy >= control[..., None] + margin).all(0) & enough[:, None]
+    control = torch.maximum(baseline, chance)
+    follows = (accuracy >= control[..., None] + margin - ROUNDING).all(0) & enough[:, None]
     kinds, heads = follows.shape
     number = torch.arange(kinds).repeat_interleave(heads).tolist()
 
@@ -99,6 +103,7 @@ def relation_table(
             "choosing_links": by_kind(links[CHOOSING]),
             "choosing_accuracy": by_head(accuracy[CHOOSING]),
             "choosing_baseline": by_kind(baseline[CHOOSING]),
+            "choosing_chance": by_kind(chance[CHOOSING]),
             "follows": by_head(follows),
         }
     )
@@ -108,6 +113,8 @@ def judge_links(
     table: pd.DataFrame, label: str, margin: float = MARGIN, least_links: int = LEAST_LINKS
 ) -> list[Verdict]:
     """One verdict a head: on the kind of link with the largest margin in the choosing half.
+
+    The margin is over the offset baseline or chance, whichever is higher.
 
     `all` relations together are shown in the table but give no label.
 
@@ -128,9 +135,10 @@ def _judge_head(
 ) -> Verdict:
     enough = rows[(rows.links >= least_links) & (rows.choosing_links >= least_links)]
     candidates = enough if len(enough) else rows
-    gain = (candidates.choosing_accuracy - candidates.choosing_baseline).fillna(-1.0)
+    control = candidates[["choosing_baseline", "choosing_chance"]].max(axis="columns")
+    gain = (candidates.choosing_accuracy - control).fillna(-1.0)
     best = candidates.iloc[int(gain.to_numpy().argmax())]
-    control = max(float(best.baseline), float(best.chance))
+    standard = max(float(best.baseline), float(best.chance))
     reason = (
         "" if best.follows else f"not {margin:g} above offset baseline and chance in both halves"
     )
@@ -143,8 +151,8 @@ def _judge_head(
         value=float(best.accuracy),
         low=float(best.low),
         high=float(best.high),
-        threshold=control + margin,
-        control=control,
+        threshold=standard + margin,
+        control=standard,
         denominator=int(best.links),
         holds=not reason,
         reason=reason,

@@ -130,6 +130,32 @@ def test_ten_absolute_points(right: float, holds: bool) -> None:
     assert verdict.holds is holds
 
 
+def counts_of(*kinds: tuple[int, int, float]) -> LinkCounts:
+    """200 links of each kind a half: how many the one head follows, how many lie at +1, chance."""
+    offsets = torch.zeros(2, len(kinds), 2 * MAX_OFFSET + 1, dtype=torch.long)
+    offsets[:, :, MAX_OFFSET + 1] = torch.tensor([at_offset for _, at_offset, _ in kinds])
+    return LinkCounts(
+        (OBJ, AMOD)[: len(kinds)],
+        torch.full((2, len(kinds)), 200),
+        torch.tensor([chance for *_, chance in kinds]).double().expand(2, -1),
+        torch.tensor([[hits] for hits, *_ in kinds]).expand(2, -1, -1),
+        offsets,
+    )
+
+
+@pytest.mark.parametrize("at_offset", range(20, 180, 4))
+def test_ten_points_exactly_are_enough(at_offset: int) -> None:
+    assert relation_table(counts_of((at_offset + 20, at_offset, 0.0))).follows.all()
+    assert not relation_table(counts_of((at_offset + 19, at_offset, 0.0))).follows.any()
+
+
+def test_a_relation_is_chosen_by_what_it_gains_over_chance_too() -> None:
+    # amod gains most over its offset, but no more than a head that picks at random.
+    table = relation_table(counts_of((140, 60, 40.0), (120, 20, 120.0)))
+    (verdict,) = judge_links(table, "syntactic")
+    assert (verdict.detail, verdict.holds) == ("obj dependent>head", True)
+
+
 def test_offset_baseline_is_fitted_on_the_other_half() -> None:
     words = words_of(500)
     offsets = torch.where(halves(500) == CHOOSING, 1, -1)
