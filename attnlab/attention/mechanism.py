@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.traits import Cost, Traits
+from attnlab.attention.traits import Cost, Form, Traits
 from attnlab.errors import InputError
 
 # So many queries at a time where no gradients are wanted: nothing is kept then, and what is not kept
@@ -32,6 +32,7 @@ class Mechanism(nn.Module, ABC):
         name: how the mechanism is written in a specification.
         source: the paper, or the section of the thesis, that it comes from.
         traits: what it can do.
+        forms: ways of computing it that may be asked for.
         refusals: for what it cannot do (`"causal"`, `"cross"`), why.
         causal: whether a query is kept from keys behind it.
         cross: whether queries and keys belong to different sentences.
@@ -41,6 +42,7 @@ class Mechanism(nn.Module, ABC):
     name: ClassVar[str]
     source: ClassVar[str] = ""
     traits: ClassVar[Traits] = Traits()
+    forms: ClassVar[tuple[Form, ...]] = ("auto",)
     refusals: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, *, causal: bool = False, cross: bool = False, dropout: float = 0.0) -> None:

@@ -64,8 +64,9 @@ def make(
         dropout: probability with which a weight is dropped in training mode.
         heads: how many heads it serves; needed by mechanisms that keep something for each.
         vocabulary: number of token ids; needed by sigma with columns by salience or frequency.
-        form: how it is computed; `"auto"` takes the quicker way by length, `"dense"` scores every
-            pair, `"fast"` never does, `"flex"` is FlexAttention on a GPU. The results are the same.
+        form: how a softmax over some of the pairs is computed: `"auto"` takes the quicker way by
+            length, `"dense"` scores every pair, `"fast"` does not, `"flex"` is FlexAttention on a
+            GPU. The results are the same. Other mechanisms have one form, `"auto"`.
 
     Raises:
         InputError: `spec` cannot be read, or asks for what the mechanism cannot do.
@@ -82,6 +83,11 @@ def make(
             raise InputError(msg)
         return spec
     value = parse(spec) if isinstance(spec, str) else spec
+    kind = MECHANISMS[type(value)]
+    if form not in kind.forms:
+        forms = ", ".join(f"'{one}'" for one in kind.forms)
+        msg = f"The mechanism '{value.name}' has no form '{form}'; choose from: {forms}."
+        raise InputError(msg)
     place = Place(causal, cross, dropout, heads, vocabulary, form)
-    build: Callable[[Any, Place], Mechanism] = MECHANISMS[type(value)]
+    build: Callable[[Any, Place], Mechanism] = kind
     return build(value, place)

@@ -1,6 +1,7 @@
 """Softmax over a support: mechanisms that score some pairs and leave the others out."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.attention.mechanism import Context, Mechanism
-from attnlab.attention.traits import Cost, Place
+from attnlab.attention.traits import Cost, Form, Place
 from attnlab.errors import AttnlabError, InputError
 
 # Below this many queries torch's fused dense attention is quicker than any of the sparse forms
@@ -29,6 +30,8 @@ class MaskedSoftmax(Mechanism):
 
     A subclass says which pairs are allowed, and may bring a form that never scores the others.
     """
+
+    forms: ClassVar[tuple[Form, ...]] = ("auto", "dense", "fast", "flex")
 
     def __init__(self, place: Place) -> None:
         super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
