@@ -1,6 +1,5 @@
 """The program `attnlab`: gathers the commands and turns errors into one sentence."""
 
-import os
 import sys
 import traceback
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from attnlab.cli.prune import prune
 from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
 from attnlab.errors import AttnlabError, InputError, ToldElsewhereError
+from attnlab.launcher import launched
 
 # Commands whose work several processes share, as torchrun or accelerate launch start them.
 _SHARED_COMMANDS = {"analyze"}
@@ -40,10 +40,10 @@ class _PlainSwitches:
 class _Command(_PlainSwitches, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Runs the command, unless each of several processes would do the whole of it."""
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and self.name not in _SHARED_COMMANDS:
+        process = launched()
+        if process is not None and process.count > 1 and self.name not in _SHARED_COMMANDS:
             msg = f"'{self.name}' runs in one process; start it without torchrun or accelerate launch."
-            first = os.environ.get("RANK", "0") == "0"
-            raise InputError(msg) if first else ToldElsewhereError(msg)
+            raise InputError(msg) if process.index == 0 else ToldElsewhereError(msg)
         return super().invoke(ctx)
 
 

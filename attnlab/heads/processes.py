@@ -1,6 +1,5 @@
 """Several processes that share the sentences of one analysis, as torchrun or accelerate start them."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from torch import Tensor, distributed
 
 from attnlab.errors import AttnlabError, ToldElsewhereError
 from attnlab.heads.parcels import Plain, unwrapped, wrapped
-
-_LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+from attnlab.launcher import launched
 
 
 @dataclass(frozen=True)
@@ -116,10 +114,8 @@ class _FailedTogether(Exception):  # noqa: N818 - says what happened, and never 
 
 def launched_processes() -> Processes:
     """This process as its launcher describes it in the environment; on its own without one."""
-    if any(name not in os.environ for name in _LAUNCHED):
-        return Processes()
-    index, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    return Processes(index, count, int(os.environ.get("LOCAL_RANK", index)))
+    found = launched()
+    return Processes() if found is None else Processes(*found)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attnlab"
 LAYERS = ["matrices", "attention", "translation", "heads", "studies", "reporting", "cli"]
-FOUNDATION = {"attnlab", "attnlab.errors", "attnlab.files"}
+FOUNDATION = {"attnlab", "attnlab.errors", "attnlab.files", "attnlab.launcher"}
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

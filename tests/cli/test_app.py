@@ -72,6 +72,9 @@ def test_a_command_that_cannot_be_shared_is_refused_once(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
+    assert attnlab("mechanisms")[0] == 0, "a batch system's word, no launcher's"
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", "1")
     status, _, told = attnlab("mechanisms")
     assert (status, told) == (
         2,
@@ -79,6 +82,8 @@ def test_a_command_that_cannot_be_shared_is_refused_once(
     )
     monkeypatch.setenv("RANK", "1")
     assert attnlab("mechanisms") == (1, "", "")
+    monkeypatch.setenv("WORLD_SIZE", "")
+    assert attnlab("mechanisms")[0] == 0
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert attnlab("mechanisms")[0] == 0
 
