@@ -84,7 +84,6 @@ def test_one_process_alone_meets_nobody(monkeypatch: pytest.MonkeyPatch) -> None
     assert alone.first
 
 
-@pytest.mark.slow
 def free_ports(count: int) -> list[str]:
     """Different ports that nobody listens on."""
     with ExitStack() as stack:
@@ -94,6 +93,7 @@ def free_ports(count: int) -> list[str]:
         return [str(one.getsockname()[1]) for one in sockets]
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_one_that_failed(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
