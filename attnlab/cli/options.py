@@ -9,7 +9,6 @@ Sites = Annotated[
     str | None,
     typer.Option(
         "--sites",
-        "--site",
         help="Any of encoder,decoder,cross, with commas; default: all there are.",
     ),
 ]
