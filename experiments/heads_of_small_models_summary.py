@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pandas as pd
+from scipy.stats import binomtest
 
 SITES = ("encoder", "decoder", "cross")
 
@@ -53,9 +54,13 @@ def _pruning_in_short(test: pd.DataFrame) -> list[str]:
         lines.append(f"{site} {share:.0%}")
     both = pruned.merge(test[test["kind"] == "random"], on=["model", "penalty"])
     gain = both["bleu_x"] - both["bleu_y"]
-    beside = f"{gain.mean():+.1f} BLEU on average over {len(gain)} pairs of models"
     better = int((gain > 0).sum())
+    chance = binomtest(better, len(gain)).pvalue
+    beside = (
+        f"{gain.mean():+.1f} BLEU on average, {gain.median():+.1f} in the median, over {len(gain)} "
+        f"pairs of models; better in {better} (two-sided sign test: p = {chance:.2f})"
+    )
     return [
         f"* Where gates close some heads, the share of heads left is: {', '.join(lines)}.",
-        f"* Learned gates beside as many random heads of the same sites: {beside} (better in {better}).",
+        f"* Learned gates beside as many random heads of the same sites: {beside}.",
     ]

@@ -31,7 +31,7 @@ from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPai
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.encoding import encode_corpus
 from attnlab.translation.quiet import quiet
-from attnlab.translation.run import Run, load
+from attnlab.translation.run import Run, corpus_of, load
 from attnlab.translation.settings import settings_from
 from attnlab.translation.training import train
 from attnlab.translation.translating import score_run
@@ -80,8 +80,9 @@ def trained_run(name: str, corpus: Path, folder: Path) -> Run:
     if folder.exists():
         run = load(folder)
         # The same corpus may be named by another path.
-        same_place = replace(run.settings.corpus, name=settings.corpus.name)
-        if replace(run.settings, corpus=same_place) != settings:
+        named = replace(run.settings, corpus=replace(run.settings.corpus, name=str(corpus)))
+        same = named == settings and corpus_of(named).checksum == run.record["corpus"]["checksum"]
+        if not same:
             sys.exit(f"{folder} was trained with other settings; move it away first.")
         return run
     train(folder, settings, command=shlex.join(sys.argv), console=Console(stderr=True))
