@@ -115,7 +115,9 @@ class _FailedTogether(Exception):  # noqa: N818 - says what happened, and never 
 def launched_processes() -> Processes:
     """This process as its launcher describes it in the environment; on its own without one."""
     found = launched()
-    return Processes() if found is None else Processes(*found)
+    if found is None:
+        return Processes()
+    return Processes(found.index, found.count, found.local_index)
 
 
 @contextmanager
