@@ -14,10 +14,13 @@ from attnlab.attention.kernel import (
     normalised,
     with_ones,
 )
-from attnlab.attention.mechanism import PIECE, Mechanism, visible_or_all, without_keys
+from attnlab.attention.mechanism import Mechanism, visible_or_all, without_keys
 from attnlab.attention.specification import Linear
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.matrices.supports import offsets
+
+# So many tokens of heads at a time: what they need stays in the processor's cache.
+TOGETHER = 16384
 
 
 class LinearAttention(Mechanism):
@@ -57,20 +60,12 @@ class LinearAttention(Mechanism):
         """Mixed values by sums over keys; when causal, by sums up to each chunk."""
         if self.training and self.dropout:
             value = without_keys(value, self.dropout)
-        phi_key = self._of_keys(key, visible)
-        values = with_ones(value.to(phi_key.dtype))
-        queries, keys = query.shape[-2], key.shape[-2]
-        if not self.causal or first_query >= keys - 1:
-            sums = phi_key.mT @ values
-            size = queries if torch.is_grad_enabled() else PIECE
-            mixed = [self._of_queries(piece) @ sums for piece in query.split(max(size, 1), 2)]
-            return torch.cat([_divided(piece, value) for piece in mixed], 2)
-        phi_query = self._of_queries(query)
-        if queries != keys or first_query:
-            # A few queries in the middle of the keys: pairs are few, too.
-            future = offsets(queries, keys, first_query=first_query, device=query.device) > 0
-            return _divided(kernel_matrix(phi_query, phi_key, future=future) @ values, value)
-        return _divided(kernel_sums(phi_query, phi_key, values, causal=True), value)
+        heads = max(1, TOGETHER // max(query.shape[2], key.shape[2], 1))
+        if heads >= query.shape[1]:
+            return self._mixed(query, key, value, visible, first_query)
+        groups = zip(query.split(heads, 1), key.split(heads, 1), value.split(heads, 1), strict=True)
+        mixed = [self._mixed(q, k, v, visible, first_query) for q, k, v in groups]
+        return torch.cat(mixed, 1)
 
     @in_full_precision
     def implied_matrix(
@@ -97,6 +92,26 @@ class LinearAttention(Mechanism):
         sums = (queries + keys) * features * (dim + 1)
         return Cost(multiply_adds=sums + drawn, bytes=4 * (queries + keys) * features)
 
+    def _mixed(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visible: Tensor | None,
+        first_query: int,
+    ) -> Tensor:
+        phi_query, phi_key = self._of_queries(query), self._of_keys(key, visible)
+        values = with_ones(value.to(phi_key.dtype))
+        queries, keys = query.shape[-2], key.shape[-2]
+        if self.causal and first_query < keys - 1 and (queries != keys or first_query):
+            # A few queries in the middle of the keys: pairs are few, too.
+            future = offsets(queries, keys, first_query=first_query, device=query.device) > 0
+            sums = kernel_matrix(phi_query, phi_key, future=future) @ values
+        else:
+            causal = self.causal and first_query < keys - 1
+            sums = kernel_sums(phi_query, phi_key, values, causal=causal)
+        return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
+
     def _of_queries(self, query: Tensor) -> Tensor:
         """Features of queries, in 32 bits at least."""
         query = query.to(torch.promote_types(query.dtype, torch.float32))
@@ -119,8 +134,3 @@ class LinearAttention(Mechanism):
 
     def _plain(self, x: Tensor) -> Tensor:
         return elu_features(x) if self.spec.feature == "elu" else taylor_features(x)
-
-
-def _divided(sums: Tensor, value: Tensor) -> Tensor:
-    """Sums of values over the sum of ones beside them."""
-    return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)

@@ -12,10 +12,6 @@ from torch import Tensor, nn
 from attnlab.attention.traits import Cost, Form, Traits
 from attnlab.errors import InputError
 
-# So many queries at a time where no gradients are wanted: nothing is kept then, and what is not kept
-# stays in the processor's cache.
-PIECE = 1024
-
 
 class Mechanism(nn.Module, ABC):
     """One way of mixing values, the same for every head it is called with.

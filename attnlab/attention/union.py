@@ -14,11 +14,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.attention.columns import Places
-from attnlab.attention.mechanism import PIECE, Context, visible_or_all
+from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.softmax import softmax_over
 from attnlab.matrices.supports import offsets
 
 CHUNK = 64
+# So many queries at a time where no gradients are wanted: nothing is kept then, and what is not kept
+# stays in the processor's cache.
+PIECE = 1024
 # So many blocks beside a chunk's own are put together one by one.
 FEW_BLOCKS = 4
 

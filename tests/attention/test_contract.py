@@ -371,15 +371,16 @@ def test_what_is_drawn_in_inference_mode_serves_training(spec: str) -> None:
     ("spec", "causal"),
     [case for case in ARRANGED if case[0].startswith(("band", "longformer", "sigma", "linear"))],
 )
-def test_queries_in_pieces_change_nothing(
+def test_queries_or_heads_in_pieces_change_nothing(
     spec: str, causal: bool, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (union, linear):
-        monkeypatch.setattr(module, "PIECE", size)
     *inputs, visible = ragged(65)
     ids = drawn_ids(65, VOCABULARY)
     mechanism = build(spec, causal=causal, form="fast" if spec in FAST else "auto")
-    whole = mechanism(*inputs, visible, token_ids=ids)
+    whole, expected = gradients(mechanism, inputs, visible, ids)
+    monkeypatch.setattr(union, "PIECE", size)
+    monkeypatch.setattr(linear, "TOGETHER", size)
+    torch.testing.assert_close(gradients(mechanism, inputs, visible, ids)[1], expected, **CLOSE)
     with torch.no_grad():
         pieces = mechanism(*inputs, visible, token_ids=ids)
         later = mechanism(inputs[0][:, :, 9:], *inputs[1:], visible, token_ids=ids, first_query=9)
