@@ -181,6 +181,8 @@ def _by_address(words: list[str]) -> dict[str, str]:
 
 
 def _report(trained: "Trained", console: "Console") -> None:
+    from attnlab.translation.training import kept_evaluation
+
     pairs = trained.record["corpus"]["pairs"]
     dropped = trained.record["corpus"]["dropped_over_max_tokens"]
     console.print(
@@ -188,12 +190,12 @@ def _report(trained: "Trained", console: "Console") -> None:
         f"dropped as too long: {', '.join(f'{count} {name}' for name, count in dropped.items())}.",
         soft_wrap=True,
     )
-    if trained.metrics:
-        best = max(trained.metrics, key=lambda row: row["validation_bleu"])
+    kept = kept_evaluation(trained)
+    if kept is not None:
         console.print(
             f"{trained.parameters:,} parameters, best validation BLEU "
-            f"{best['validation_bleu']:.1f} (chrF {best['validation_chrf']:.1f}) "
-            f"at epoch {best['epoch']:g}.",
+            f"{kept['validation_bleu']:.1f} (chrF {kept['validation_chrf']:.1f}) "
+            f"at epoch {kept['epoch']:g}.",
             soft_wrap=True,
         )
     if trained.interrupted:

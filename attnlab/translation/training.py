@@ -57,6 +57,7 @@ from attnlab.translation.tokenizer import (
 )
 from attnlab.translation.trainer import (
     TranslationTrainer,
+    choice,
     evaluation_order,
     training_arguments,
 )
@@ -267,6 +268,17 @@ def _fit(
     save_model(model, folder)
     parameters = sum(weight.numel() for weight in model.parameters())
     return Trained(folder, metrics.rows, record, interruption.asked, parameters)
+
+
+def kept_evaluation(trained: Trained) -> dict[str, Any] | None:
+    """The evaluation of the checkpoint that became the model; None before the first."""
+    if not trained.metrics:
+        return None
+    if trained.record["settings"]["optimizer"]["best"] == "loss":
+        return min(trained.metrics, key=lambda row: row["validation_loss"])
+    return max(
+        trained.metrics, key=lambda row: choice(row["validation_bleu"], row["validation_loss"])
+    )
 
 
 def _first(split: datasets.Dataset, count: int) -> datasets.Dataset:

@@ -26,7 +26,8 @@ def test_patience_goes_on_from_the_checkpoint(
         OptimizerSettings(best=best, precision="fp32"), tmp_path, target_limit=9
     )
     sign = 1 if best == "bleu" else -1
-    logged = [{f"eval_{best}": sign * score, "step": n} for n, score in enumerate(scores)]
+    name = f"eval_{arguments.metric_for_best_model}"
+    logged = [{name: sign * score, "step": n} for n, score in enumerate(scores)]
     state = TrainerState(log_history=[{"loss": 9.0, "step": 0}, *logged])
     state.best_metric = max(scores) * sign if scores else None
     patience = Patience(3)
@@ -34,7 +35,7 @@ def test_patience_goes_on_from_the_checkpoint(
     assert patience.early_stopping_patience_counter == waited
     control = TrainerControl()
     for count in range(1, 3 - waited + 1):
-        worse = {f"eval_{best}": sign * 1.0}
+        worse = {name: sign * 1.0}
         patience.on_evaluate(arguments, state, control, worse)
         assert control.should_training_stop == (bool(scores) and count == 3 - waited)
 

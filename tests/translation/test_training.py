@@ -19,7 +19,13 @@ from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
 from attnlab.translation.run import load, read_record
 from attnlab.translation.scoring import score
-from attnlab.translation.training import last_complete_checkpoint, resume, save_model, train
+from attnlab.translation.training import (
+    kept_evaluation,
+    last_complete_checkpoint,
+    resume,
+    save_model,
+    train,
+)
 from attnlab.translation.translating import score_run, translate
 
 
@@ -462,3 +468,19 @@ def test_a_full_disk_while_saving_the_model_is_one_sentence(
     with pytest.raises(AttnlabError, match="No space left on device; what was there before"):
         save_model(run.model, copied_run)
     assert snapshot(copied_run) == before
+
+
+def test_of_equal_bleu_the_lower_loss_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = {"bleu": 0.0, "chrf": 0.0, "sentences": 4, "bleu_signature": "", "chrf_signature": ""}
+    monkeypatch.setattr("attnlab.translation.training.scorer", lambda *_: lambda _: dict(none))
+    trained = train(tmp_path / "run", small_settings(optimizer={"epochs": 3}))
+    losses = [row["validation_loss"] for row in trained.metrics]
+    assert losses == sorted(losses, reverse=True)
+    assert kept_evaluation(trained) == trained.metrics[-1]
+    kept = last_complete_checkpoint(tmp_path / "run")
+    for name, weight in load_file(kept / "model.safetensors").items():
+        torch.testing.assert_close(
+            load_file(tmp_path / "run" / "model.safetensors")[name], weight, rtol=0, atol=0
+        )
