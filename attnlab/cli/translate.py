@@ -9,6 +9,7 @@ import typer
 
 from attnlab.errors import InputError
 
+_UNKNOWN_SHOWN = 10
 Run = Annotated[Path, typer.Argument(help="A run directory of attnlab train.")]
 Beams = Annotated[int, typer.Option(help="Beams; 1 is greedy.")]
 
@@ -28,8 +29,8 @@ def translate(
     """Translate sentences, one a line, to standard output; a blank line of a file stays blank."""
     from attnlab.translation.quiet import quiet
     from attnlab.translation.run import load
-    from attnlab.translation.translating import count_unknown
     from attnlab.translation.translating import translate as write
+    from attnlab.translation.translating import unknown_texts
 
     sentences = _sentences(text, file)
     with quiet():
@@ -45,14 +46,13 @@ def translate(
             max_tokens=limit,
             keep_blank=text is None,
         )
-        unknown = count_unknown(loaded.tokenizers, sentences)
+        unknown = unknown_texts(loaded.tokenizers, sentences)
     for line in written:
         typer.echo(line)
     if unknown:
-        typer.echo(
-            f"Note: read as unknown, since the run's vocabulary does not hold them: {unknown} tokens.",
-            err=True,
-        )
+        first = ", ".join(unknown[:_UNKNOWN_SHOWN])
+        more = f" and {len(unknown) - _UNKNOWN_SHOWN} more" if len(unknown) > _UNKNOWN_SHOWN else ""
+        typer.echo(f"Note: not in the run's vocabulary, read as unknown: {first}{more}.", err=True)
 
 
 def _sentences(text: str | None, path: Path | None) -> list[str]:

@@ -67,11 +67,20 @@ def translate(
     return translations
 
 
-def count_unknown(tokenizers: Tokenizers, sentences: Sequence[str]) -> int:
-    """How many tokens of the sentences the source vocabulary does not hold."""
-    encoded = tokenizers.source(list(sentences))["input_ids"] if sentences else []
+def unknown_texts(tokenizers: Tokenizers, sentences: Sequence[str]) -> list[str]:
+    """What of the sentences the source vocabulary does not hold, each once, in their order."""
+    if not sentences:
+        return []
+    encoded = tokenizers.source(list(sentences), return_offsets_mapping=True)
     unknown = tokenizers.source.unk_token_id
-    return sum(list(ids).count(unknown) for ids in encoded)
+    rows = zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    found = [
+        text[start:end]
+        for text, ids, places in rows
+        for token, (start, end) in zip(ids, places, strict=True)
+        if token == unknown
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _by_length(encoded: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:
