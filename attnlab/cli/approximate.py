@@ -52,6 +52,9 @@ def approximate(
         str, typer.Option(help="Divide every row by its sum (rows), or not (none).")
     ] = "none",
     out: Annotated[Path | None, typer.Option(help="Folder in which fits.csv is written.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace fits.csv in that folder.")
+    ] = False,
     output_format: Annotated[
         str, typer.Option("--format", help="What is printed: table, csv or json.")
     ] = "table",
@@ -62,11 +65,16 @@ def approximate(
     are worth. Support and values come from the matrix itself: a lower bound (level: oracle).
     """
     from attnlab.files import write_table
+    from attnlab.reporting.result_folder import refuse_taken
     from attnlab.studies import approximation
     from attnlab.studies.approximation_options import chosen_format, read_settings
     from attnlab.studies.matrix_files import load_arrays, prepared
 
     shown = chosen_format(output_format)
+    if out is not None:
+        refuse_taken(
+            out, what="approximation", finished=None, written=("fits.csv",), overwrite=overwrite
+        )
     arrays = load_arrays(file, array=array)
 
     def settings(matrices: "Tensor") -> "Settings":

@@ -56,6 +56,15 @@ def test_file_and_csv_have_the_same_rows(heads: Path, tmp_path: Path) -> None:
     assert len(pd.read_csv(io.StringIO(printed))) == 3 * 8
 
 
+def test_a_table_that_is_there_is_replaced_only_when_asked(heads: Path, tmp_path: Path) -> None:
+    (tmp_path / "fits.csv").write_text("mine")
+    refused = CliRunner().invoke(app, ["approximate", str(heads), "--out", str(tmp_path)])
+    assert "already holds fits.csv" in str(refused.exception)
+    assert (tmp_path / "fits.csv").read_text() == "mine"
+    run(heads, "--out", tmp_path, "--overwrite")
+    assert len(pd.read_csv(tmp_path / "fits.csv")) == 3 * 8
+
+
 def test_json_is_a_list_of_rows(heads: Path) -> None:
     rows = json.loads(run(heads, "--format", "json", "--families", "band"))
     assert len(rows) == 3 * 5
