@@ -50,7 +50,10 @@ def compare(
     batch_size: BatchSize = 32,
     device: Device = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for heads.csv, summary.csv and the figures.")
+        Path | None,
+        typer.Option(
+            help="Folder for heads.csv, summary.csv, the figures and comparison.md, which explains them."
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files of those names in the folder.")

@@ -73,7 +73,8 @@ def prune(
     """Learn which heads a run can do without: heads left against BLEU, a model a penalty.
 
     Gates on the heads are trained along with the model; heads whose gate ends nearer to 0 than to 1
-    are closed for good. Writes curve.csv, gates.csv, training.csv and the figure curve (svg, png).
+    are closed for good. Writes curve.csv, gates.csv, training.csv, the figure curve (svg, png) and
+    pruning.md, which explains the columns.
     """
     from rich.console import Console
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.files import write_table
+from attnlab.files import write_table, write_text
 from attnlab.heads.taps import SITES
 from attnlab.reporting.canvas import blank, panel, style, write_figure
 from attnlab.reporting.result_folder import refuse_taken
@@ -23,6 +23,30 @@ TABLES = ("heads.csv", "summary.csv")
 _LEFT, _GAP, _TOP = 1.9, 0.25, 0.75
 
 
+EXPLANATION = "comparison.md"
+_COLUMNS = """\
+# Mechanisms beside full attention
+
+Every mechanism gets the queries, keys and values that full attention has in this model; nothing is
+trained again.
+
+## heads.csv, a row a head, mechanism and budget; summary.csv, means over heads and sentences
+
+- `budget`: keys that a row may see. `visible_keys`: what it saw, mean over rows: fewer at the ends of
+  a sentence, more where global tokens see all. Mechanisms without a support have the size whose work is
+  nearest to that of the band.
+- `mass_fraction`: share of full attention on the pairs that the mechanism sees, 0 to 1; empty where
+  it has no support.
+- `output_error`: |X V - H V| / |H V|, Frobenius norms over a head and sentence: 0 is exact, 1 is as far
+  as an output of zeros. H is full attention, X the mechanism's matrix, V the values.
+- `level`: `oracle`, chosen from the matrices it is measured on, a bound and no method; `calibrated`,
+  on training sentences; `static`, by positions or chance.
+- `written`: the mechanism as `--attention` takes it. `multiply_adds`: its work on a sentence of mean
+  length, a head.
+- `..._low`, `..._high` (summary): 95% interval, a bootstrap over sentences.
+"""
+
+
 def figure_name(site: str) -> str:
     """The figure of a site, without the suffix."""
     return f"figure_{site}"
@@ -36,12 +60,16 @@ def refuse_comparison(folder: Path, *, overwrite: bool) -> None:
     """
     figures = [f"{figure_name(site)}.{kind}" for site in SITES for kind in ("svg", "png")]
     refuse_taken(
-        folder, what="comparison", finished=None, written=(*TABLES, *figures), overwrite=overwrite
+        folder,
+        what="comparison",
+        finished=None,
+        written=(*TABLES, *figures, EXPLANATION),
+        overwrite=overwrite,
     )
 
 
 def write_comparison(found: Comparison, folder: Path) -> None:
-    """Writes `heads.csv`, `summary.csv` and `figure_SITE.svg` and `.png` of every site.
+    """Writes `heads.csv`, `summary.csv`, `figure_SITE.svg` and `.png` of every site, `comparison.md`.
 
     Figures of sites that this comparison does not have are taken away from an older one.
 
@@ -57,6 +85,7 @@ def write_comparison(found: Comparison, folder: Path) -> None:
         else:
             for kind in ("svg", "png"):
                 (folder / f"{figure_name(site)}.{kind}").unlink(missing_ok=True)
+    write_text(folder / EXPLANATION, _COLUMNS)
 
 
 def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.errors import InputError
-from attnlab.files import write_json, write_table
+from attnlab.files import write_json, write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.pruning_curve import draw_pruning
 from attnlab.reporting.result_folder import refuse_taken
@@ -23,7 +23,43 @@ from attnlab.translation.training import save_model
 FINISHED = "curve.csv"
 FIGURE = "curve"
 MODELS = "models"
-_WRITTEN = (FINISHED, "gates.csv", "training.csv", f"{FIGURE}.svg", f"{FIGURE}.png", MODELS)
+EXPLANATION = "pruning.md"
+_WRITTEN = (
+    FINISHED,
+    "gates.csv",
+    "training.csv",
+    f"{FIGURE}.svg",
+    f"{FIGURE}.png",
+    EXPLANATION,
+    MODELS,
+)
+_COLUMNS = """\
+# Heads left against BLEU
+
+![Heads left against BLEU](curve.svg)
+
+## curve.csv, a row a model and part of the corpus
+
+- `kind`: `unpruned`, the run; `fine-tuned`, the run trained as many steps further with every head;
+  `pruned`, heads closed by learned gates; `random`, as many heads of each site closed by chance from the
+  first step.
+- `penalty`: price of an open head, nats a token. `split`: `validation`, on which a penalty may be chosen,
+  or `test`.
+- `heads_left` of `heads`, and of each site.
+- `loss_nats`: loss a target token, without label smoothing. `bleu`: greedy. `..._change`: against the
+  unpruned run, with a 95% interval (`_low`, `_high`) and a p-value by a paired bootstrap over
+  sentences; another draw of gates or heads may change more.
+- `unsettled`: gates that are neither 0 nor 1 with probability 0.9 at the end.
+
+## gates.csv, a row a penalty and head
+
+- `p_zero`, `p_one`: probability that the head's gate is exactly 0, or exactly 1. `open`: 0 is not the
+  likelier of the two.
+
+## training.csv, a row a penalty and step
+
+- `loss_nats`: loss of the batch without the penalty. `expected_open`: gates that are not 0 on average.
+"""
 
 
 def refuse_pruning(folder: Path, *, overwrite: bool, saved: Iterable[float] = ()) -> None:
@@ -52,7 +88,7 @@ def refuse_pruning(folder: Path, *, overwrite: bool, saved: Iterable[float] = ()
 
 
 def write_pruning(pruning: Pruning, folder: Path, *, command: str = "") -> dict[float, Path]:
-    """Writes `gates.csv`, `training.csv`, `curve.svg`, `.png`, `curve.csv`; the pruned runs by penalty.
+    """Writes tables, the figure and `pruning.md`, which explains them; returns the pruned runs by penalty.
 
     Models that were kept are written to `models/penalty_X`, each a run directory. An older pruning
     in the folder is replaced: its `curve.csv` goes first and the new one comes last, so that a
@@ -69,6 +105,7 @@ def write_pruning(pruning: Pruning, folder: Path, *, command: str = "") -> dict[
         penalty: _write_run(pruning, penalty, _model_folder(folder, penalty), command)
         for penalty in pruning.models
     }
+    write_text(folder / EXPLANATION, _COLUMNS)
     write_table(folder / FINISHED, pruning.curve)
     return runs
 

@@ -43,10 +43,14 @@ def test_writes_tables_and_a_figure_for_each_site(
     done = run(model, *budgets, *texts, "--sites", "decoder,cross", "--out", out)
     assert done.exit_code == 0, done.output
     assert {path.name for path in out.iterdir()} == {
-        "heads.csv", "summary.csv",
+        "heads.csv", "summary.csv", "comparison.md",
         "figure_decoder.svg", "figure_decoder.png", "figure_cross.svg", "figure_cross.png",
     }  # fmt: skip
     summary = pd.read_csv(out / "summary.csv")
+    explained = (out / "comparison.md").read_text(encoding="utf-8")
+    for column in {*summary, *pd.read_csv(out / "heads.csv")}:
+        known = f"`{column}`" in explained or column.endswith(("_low", "_high"))
+        assert known or column in {"site", "layer", "head", "mechanism"}, column
     assert list(summary["site"].unique()) == ["decoder", "cross"]
     assert set(pd.read_csv(out / "heads.csv")["site"]) == {"decoder", "cross"}
     *tables, last = done.stdout.splitlines()

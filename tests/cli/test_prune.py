@@ -16,6 +16,8 @@ from attnlab.studies import pruning_course
 from attnlab.translation.run import load
 from attnlab.translation.translating import score_run
 
+EXPLAINED_ENDINGS = ("_change", "_low", "_high", "_p_value", "_left")
+SELF_EXPLAINED = {"site", "layer", "head", "step", "steps", "sentences", "seed"}
 QUICK = ("--steps", 25, "--sentences", 6)
 
 
@@ -30,7 +32,14 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     out = tmp_path / "out"
     done = run(small_run, "--penalty", 30, "--penalty", 0, "--save", "--out", out, *QUICK)
     names = {path.name for path in out.iterdir()}
-    assert names == {"curve.csv", "gates.csv", "training.csv", "curve.svg", "curve.png", "models"}
+    assert names == {
+        "curve.csv", "gates.csv", "training.csv", "curve.svg", "curve.png", "models", "pruning.md",
+    }  # fmt: skip
+    explained = (out / "pruning.md").read_text(encoding="utf-8")
+    for name in ("curve", "gates", "training"):
+        for column in pd.read_csv(out / f"{name}.csv").columns:
+            known = f"`{column}`" in explained or column.endswith(EXPLAINED_ENDINGS)
+            assert known or column in SELF_EXPLAINED, column
     lines = [line.split() for line in done.output.splitlines()]
     assert lines[1][:6] == ["model", "penalty", "left", "encoder", "decoder", "cross"]
     assert [line[0] for line in lines[2:6]] == ["unpruned", "fine-tuned", "pruned", "pruned"]
