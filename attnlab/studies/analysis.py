@@ -132,9 +132,10 @@ def analyze(
     processes = processes or Processes()
     place = usable_device(_own_device(device, processes))
     count = LABELLED_SENTENCES if labels else SENTENCES
+    wanted = count if sentences is None else sentences
     subject = load_subject(
         source,
-        sentences=count if sentences is None else sentences,
+        sentences=wanted,
         text=text,
         corpus=corpus,
         pair=pair,
@@ -143,6 +144,7 @@ def analyze(
         scores=labels and ablation is not False,
     )
     subject = _as_read(replace(subject, model=subject.model.to(place)))
+    all_read = isinstance(wanted, int) and len(subject.texts) < wanted
     labeller, judge = None, None
     if subject.gold is not None:
         labeller = Labeller(
@@ -156,7 +158,9 @@ def analyze(
 
     also = [] if labeller is None else labeller.consumers
     found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences, also=also)
-    labelling = None if labeller is None else labeller.judge(passes, seed=subject.seed)
+    labelling = (
+        None if labeller is None else labeller.judge(passes, seed=subject.seed, all_read=all_read)
+    )
     if labelling is not None:
         labelling = _beside_ablation(labelling, judge, passes, subject.seed)
     return Analysis(
@@ -165,9 +169,17 @@ def analyze(
         fits=found.fits,
         matrices=found.matrices,
         about=_about(source, subject, found.passage, found.sentences_kept),
-        warnings=(*found.warnings, *(labelling.warnings if labelling else ())),
+        warnings=(
+            *found.warnings,
+            *(_fewer(subject, sentences) if all_read and sentences is not None else ()),
+            *(labelling.warnings if labelling else ()),
+        ),
         labelling=labelling,
     )
+
+
+def _fewer(subject: Subject, wanted: object) -> tuple[str]:
+    return (f"{wanted} sentences were asked for; {subject.origin} has {len(subject.texts)}.",)
 
 
 def _as_read(subject: Subject) -> Subject:

@@ -19,6 +19,7 @@ def label_notes(
     unaligned: Mapping[str, str],
     corpus_known: bool,
     trees: bool,
+    all_read: bool = False,
 ) -> list[str]:
     """Sentences for the reader.
 
@@ -28,6 +29,7 @@ def label_notes(
         unaligned: why a sentence is not aligned with its words, by its identifier.
         corpus_known: whether frequencies of the training corpus are known.
         trees: whether the sentences have gold trees.
+        all_read: whether there are no more sentences where these came from.
     """
     found = []
     if unaligned:
@@ -48,10 +50,10 @@ def label_notes(
             "These sentences have no gold trees, so no head can be called syntactic; give some "
             "with --treebank FILE.conllu."
         )
-    return [*found, *_too_little(verdicts, sentences)]
+    return [*found, *_too_little(verdicts, sentences, all_read=all_read)]
 
 
-def _too_little(verdicts: pd.DataFrame, sentences: int) -> list[str]:
+def _too_little(verdicts: pd.DataFrame, sentences: int, *, all_read: bool) -> list[str]:
     """One sentence about all labels for which too little was counted, with what to do."""
     short: dict[tuple[str, str], list[str]] = {}
     needed = 0
@@ -69,13 +71,16 @@ def _too_little(verdicts: pd.DataFrame, sentences: int) -> list[str]:
     if not short:
         return []
     number = _rounded_up(needed)
-    advice = f"look at about {number:,} sentences (--sentences {number}), where there are so many"
+    advice = f"look at about {number:,} sentences (--sentences {number})"
+    if all_read:
+        advice += f", more than the {sentences:,} there are here: name others (--text or --corpus)"
     if hopeless:
         advice += "; what was never met needs other sentences (--text, --corpus or --treebank)"
     what = "; ".join(
         f"'{label}' in {', '.join(sites)} ({reason})" for (label, reason), sites in short.items()
     )
-    return [f"Too little was counted for some labels: {what}. To decide them, {advice}."]
+    told = f"Too little was counted for some labels, each half of the sentences by itself: {what}."
+    return [f"{told} To decide them, {advice}."]
 
 
 def _rounded_up(number: int) -> int:

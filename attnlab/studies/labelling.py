@@ -105,12 +105,13 @@ class Labeller:
         aligned: AlignedCorpus = align_corpus(tokenizer, sentences, target=target)
         return TextSide(counts, sentences, aligned.alignments), aligned.reasons
 
-    def judge(self, passes: Passes, *, seed: int) -> Labelling:
+    def judge(self, passes: Passes, *, seed: int, all_read: bool = False) -> Labelling:
         """Labels from what `consumers` have counted, after the controls are run.
 
         Args:
             passes: how sentences go through models.
             seed: of the untrained model's weights and of the order of shuffled words.
+            all_read: whether there are no more sentences where these came from.
         """
 
         def count(name: str, model: Any, gold: Gold) -> HeadFunctions:
@@ -143,6 +144,7 @@ class Labeller:
                     unaligned=self.unaligned,
                     corpus_known=self.corpus_known,
                     trees=self.gold.trees,
+                    all_read=all_read,
                 )
             ),
         )

@@ -52,6 +52,18 @@ def test_a_transformers_folder_and_a_file_of_sentences(saved: Path, tmp_path: Pa
     pd.testing.assert_frame_equal(found.heads, direct.heads)
 
 
+def test_fewer_sentences_than_were_asked_for_are_told(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("\n".join(SENTENCES), encoding="utf-8")
+    options = {"text": tmp_path / "text", "structure_sentences": 0, "keep_matrices": 0}
+    asked = attnlab.analyze(saved, sentences=99, labels=True, **options)
+    assert f"99 sentences were asked for; {tmp_path / 'text'} has 7." in asked.warnings
+    short = next(note for note in asked.warnings if "Too little was counted" in note)
+    assert "more than the 7 there are here" in short
+    assert not any("asked for" in note for note in attnlab.analyze(saved, **options).warnings)
+    enough = attnlab.analyze(saved, sentences=7, labels=True, **options)
+    assert not any("there are here" in note for note in enough.warnings)
+
+
 def test_pairs_for_a_model_with_one_stack_are_read_by_their_source(saved: Path) -> None:
     from_pairs = analyze(saved, sentences=PAIRS)
     pd.testing.assert_frame_equal(from_pairs.heads, analyze(saved, sentences=SENTENCES).heads)
