@@ -226,7 +226,7 @@ of several runs: the machine is shared, and its clock would measure the neighbou
 within one process. Freed memory is kept for the next tensor while time is taken; left to glibc, tensors above
 32 MiB are fetched anew page by page, which the second row of each ratio shows. Memory is the peak of resident
 memory of a forward + backward pass above what was there before. No GPU was there when this was made: the
-FlexAttention form has not been timed.
+FlexAttention form has not been timed; `experiments/scaling_gpu.py` does that where there is one.
 
 ![figure](figure.svg)
 
