@@ -223,7 +223,6 @@ class ProgressBar(TrainerCallback):
         self.loss: float | None = None
         self.scores = ""
         self.bar = Progress(
-            TextColumn("training"),
             BarColumn(bar_width=None),
             TextColumn("{task.percentage:>3.0f}% {task.fields[status]}"),
             TimeRemainingColumn(),

@@ -60,7 +60,7 @@ def test_the_count_is_taken_up_when_a_run_is_resumed(
 
 def test_the_bar_ends_with_the_figures_of_the_last_evaluation(tmp_path: Path) -> None:
     shown = io.StringIO()
-    console = Console(file=shown, force_terminal=True, width=100, color_system=None)
+    console = Console(file=shown, force_terminal=True, width=80, color_system=None)
     train(tmp_path / "run", small_settings(), console=console)
     row = read_metrics(tmp_path / "run")[-1]
     last = [line for line in shown.getvalue().split("\r") if "BLEU" in line][-1]
@@ -68,3 +68,4 @@ def test_the_bar_ends_with_the_figures_of_the_last_evaluation(tmp_path: Path) ->
     assert f"{row['target_tokens_per_second']:,.0f} tokens/s" in last
     assert "smoothed loss " in last
     assert "100%" in last
+    assert "0:00:00" in last, "the remaining time is not cut"
