@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from attnlab.studies.importance import Importance
 
 _MOST_ROWS = 48
+_ORDERS = {"gradient": "by gradient", "loss": "by loss", "random": "at random"}
 _REPLACEMENTS = ("zero", "mean", "uniform")
 
 
@@ -154,10 +155,10 @@ def _curves(found: "Importance") -> "Table":
     table.add_column("removed", justify="right")
     by_number = curves.set_index(["order", "heads_removed"])
     for order in orders:
-        table.add_column(f"loss\n{order}", justify="right")
+        table.add_column(f"loss,\n{_ORDERS[order]}", justify="right")
     bleu = bool(curves["bleu"].notna().any())
     for order in orders if bleu else ():
-        table.add_column(f"BLEU\n{order}", justify="right")
+        table.add_column(f"BLEU,\n{_ORDERS[order]}", justify="right")
     for number in sorted({*numbers[::step], numbers[-1]}):
         rows = [by_number.loc[(order, number)] for order in orders]
         cells = [f"{row['loss_nats']:.3f}" for row in rows]
