@@ -104,7 +104,9 @@ def seconds(run: Run) -> float:
     """Median of several calls, waited for; the first ones compile."""
     for _ in range(3):
         run()
-    return float(Timer("run()", globals={"run": run}).blocked_autorange(min_run_time=1.0).median)
+    # Another number of threads than before would compile anew.
+    timer = Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())
+    return float(timer.blocked_autorange(min_run_time=1.0).median)
 
 
 def peak(run: Run, device: torch.device) -> int:

@@ -6,7 +6,7 @@ FlexAttention has no backward pass and no float64; the chunked form is used ther
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, no_type_check
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from attnlab.attention.mechanism import Context
 from attnlab.attention.union import Union, marked
 
+# One for each pair of lengths, with and without gradients.
+KERNELS = 1024
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -36,7 +38,9 @@ def attend_blocks(
             device=device.type,
             _compile=device.type == "cuda",
         )
-    out: Tensor = _compiled()(query, key, value, block_mask=blocks)
+    # torch would give up after 8 kernels, and score all pairs from then on.
+    with torch._dynamo.config.patch(recompile_limit=KERNELS):  # noqa: SLF001 - no public way
+        out: Tensor = _compiled()(query, key, value, block_mask=blocks)
     return out
 
 
@@ -46,6 +50,8 @@ def rule_of(union: Union, context: Context, keys: int) -> Rule:
     visible, first = context.visible, context.first_query
     columns = None if union.columns is None else marked(union.columns, keys)
 
+    # Checks of types, as tests make them, cannot be compiled.
+    @no_type_check
     def rule(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         offset = key - query - first
         seen = (offset >= -left) & (offset <= right) & (offset % union.dilation == 0)
@@ -73,4 +79,5 @@ def _window_blocks(
 @lru_cache(maxsize=1)
 def _compiled() -> Any:
     # One kernel for each pair of lengths: torch 2.13 cannot lower rules with symbolic sizes.
-    return torch.compile(flex_attention, dynamic=False)
+    # Whole or not at all: a kernel that cannot be made is an error, not a slow answer.
+    return torch.compile(flex_attention, dynamic=False, fullgraph=True)

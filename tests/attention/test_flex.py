@@ -5,7 +5,7 @@ import torch
 from oracles.ragged import ragged
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.attention.flex_attention import create_mask
+from torch.nn.attention.flex_attention import create_mask, flex_attention
 
 from attnlab.attention import band, flex, longformer, sigma
 from attnlab.attention.mechanism import Context
@@ -44,6 +44,18 @@ def test_flex_equals_the_dense_form(
     for seen in (visible, None):
         out = mechanism.flex(query, key, value, Context(seen))
         expected = mechanism(query, key, value, seen)
+        torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+
+
+def test_many_lengths_are_all_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch keeps 8 kernels of a function by default; `fullgraph` makes a ninth an error."""
+    kernel = torch.compile(flex_attention, dynamic=False, fullgraph=True, backend="eager")
+    monkeypatch.setattr(flex, "_compiled", lambda: kernel)
+    for tokens in range(20, 32):
+        query, key, value, _ = ragged(tokens)
+        with torch.no_grad():
+            out = flex.attend_blocks(query, key, value, Union((2, 2)), Context())
+        expected = make("band(window=2)")(query, key, value)
         torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
 
 
