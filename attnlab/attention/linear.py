@@ -19,7 +19,7 @@ from attnlab.attention.specification import Linear
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.matrices.supports import offsets
 
-# So many tokens of heads at a time: what they need stays in the processor's cache.
+# So many tokens of heads of a sentence at a time: what they need stays in the processor's cache.
 TOGETHER = 16384
 
 
@@ -61,7 +61,7 @@ class LinearAttention(Mechanism):
         if self.training and self.dropout:
             value = without_keys(value, self.dropout)
         heads = max(1, TOGETHER // max(query.shape[2], key.shape[2], 1))
-        if heads >= query.shape[1]:
+        if heads >= query.shape[1] or query.shape[1] != key.shape[1]:
             return self._mixed(query, key, value, visible, first_query)
         groups = zip(query.split(heads, 1), key.split(heads, 1), value.split(heads, 1), strict=True)
         mixed = [self._mixed(q, k, v, visible, first_query) for q, k, v in groups]
