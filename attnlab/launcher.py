@@ -3,6 +3,8 @@
 import os
 from dataclasses import dataclass
 
+from attnlab.errors import InputError
+
 _TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -16,8 +18,30 @@ class Launched:
 
 
 def launched() -> Launched | None:
-    """This process as its launcher describes it; None where there is no launcher."""
+    """This process as its launcher describes it; None where there is no launcher.
+
+    Raises:
+        InputError: what should be a number is none.
+    """
     if not all(os.environ.get(name) for name in _TOLD):
         return None
-    index = int(os.environ["RANK"])
-    return Launched(index, int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", index)))
+    index, count = _number("RANK"), _number("WORLD_SIZE")
+    return Launched(index, count, _number("LOCAL_RANK") if os.environ.get("LOCAL_RANK") else index)
+
+
+def one_of_several() -> bool:
+    """Whether this process was started with others, as the libraries that train see it too."""
+    found = launched()
+    if found is not None:
+        return found.count > 1
+    return bool(os.environ.get("LOCAL_RANK") and os.environ.get("WORLD_SIZE")) and (
+        _number("WORLD_SIZE") > 1
+    )
+
+
+def _number(name: str) -> int:
+    value = os.environ[name]
+    if not value.isdecimal():
+        msg = f"The environment variable {name} is '{value}' and no number; unset it."
+        raise InputError(msg)
+    return int(value)

@@ -1,5 +1,6 @@
 """The program `attnlab`: gathers the commands and turns errors into one sentence."""
 
+import os
 import sys
 import traceback
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from attnlab.cli.prune import prune
 from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
 from attnlab.errors import AttnlabError, InputError, ToldElsewhereError
-from attnlab.launcher import launched
+from attnlab.launcher import one_of_several
 
 # Commands whose work several processes share, as torchrun or accelerate launch start them.
 _SHARED_COMMANDS = {"analyze"}
@@ -40,10 +41,10 @@ class _PlainSwitches:
 class _Command(_PlainSwitches, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Runs the command, unless each of several processes would do the whole of it."""
-        process = launched()
-        if process is not None and process.count > 1 and self.name not in _SHARED_COMMANDS:
+        if self.name not in _SHARED_COMMANDS and one_of_several():
             msg = f"'{self.name}' runs in one process; start it without torchrun or accelerate launch."
-            raise InputError(msg) if process.index == 0 else ToldElsewhereError(msg)
+            first = os.environ.get("RANK", "0") == "0"
+            raise InputError(msg) if first else ToldElsewhereError(msg)
         return super().invoke(ctx)
 
 

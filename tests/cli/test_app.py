@@ -73,6 +73,8 @@ def test_a_command_that_cannot_be_shared_is_refused_once(
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     assert attnlab("mechanisms")[0] == 0, "a batch system's word, no launcher's"
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert attnlab("mechanisms")[0] == 2, "accelerate would take this for a launcher"
     monkeypatch.setenv("MASTER_ADDR", "localhost")
     monkeypatch.setenv("MASTER_PORT", "1")
     status, _, told = attnlab("mechanisms")
@@ -82,6 +84,11 @@ def test_a_command_that_cannot_be_shared_is_refused_once(
     )
     monkeypatch.setenv("RANK", "1")
     assert attnlab("mechanisms") == (1, "", "")
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    assert attnlab("mechanisms")[::2] == (
+        2,
+        "Error: The environment variable WORLD_SIZE is 'two' and no number; unset it.\n",
+    )
     monkeypatch.setenv("WORLD_SIZE", "")
     assert attnlab("mechanisms")[0] == 0
     monkeypatch.setenv("WORLD_SIZE", "1")
