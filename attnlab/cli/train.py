@@ -193,9 +193,9 @@ def _report(trained: "Trained", console: "Console") -> None:
     kept = kept_evaluation(trained)
     if kept is not None:
         console.print(
-            f"{trained.parameters:,} parameters, best validation BLEU "
-            f"{kept['validation_bleu']:.1f} (chrF {kept['validation_chrf']:.1f}) "
-            f"at epoch {kept['epoch']:g}.",
+            f"{trained.parameters:,} parameters, kept as after epoch {kept['epoch']:g}: validation BLEU "
+            f"{kept['validation_bleu']:.1f} (chrF {kept['validation_chrf']:.1f}), "
+            f"loss {kept['validation_loss']:.2f}.",
             soft_wrap=True,
         )
     if trained.interrupted:

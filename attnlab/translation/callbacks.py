@@ -22,6 +22,7 @@ from transformers import (
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_text
+from attnlab.translation.trainer import CHOICE, choice
 
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
@@ -57,6 +58,21 @@ class Clock:
             self._since = None
 
 
+def checkpoint_step(path: str) -> int:
+    """The step that a checkpoint's folder is named after."""
+    return int(Path(path).name.rpartition("-")[2])
+
+
+def _add_choices(state: TrainerState, kept_step: int) -> None:
+    """What checkpoints are chosen by, for evaluations that were logged when that was BLEU alone."""
+    name = f"eval_{CHOICE}"
+    for row in state.log_history:
+        if "eval_bleu" in row and name not in row:
+            row[name] = choice(row["eval_bleu"], row["eval_loss"])
+            if row["step"] == kept_step:
+                state.best_metric = row[name]
+
+
 class Metrics(TrainerCallback):
     """Appends a line to `metrics.jsonl` at each evaluation: losses, scores, speed."""
 
@@ -75,6 +91,8 @@ class Metrics(TrainerCallback):
             # The run may have been moved since: the Trainer keeps the whole path.
             name = Path(state.best_model_checkpoint).name
             state.best_model_checkpoint = str(self.folder / CHECKPOINTS / name)
+            if args.metric_for_best_model == CHOICE:
+                _add_choices(state, checkpoint_step(name))
         self.rows = [row for row in read_metrics(self.folder) if row["step"] <= state.global_step]
         self.clock = Clock(self.rows[-1]["training_seconds"] if self.rows else 0.0)
         self.clock.start()

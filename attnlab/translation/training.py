@@ -25,6 +25,7 @@ from attnlab.translation.callbacks import (
     Metrics,
     Patience,
     ProgressBar,
+    checkpoint_step,
 )
 from attnlab.translation.configuration import IGNORED_LABEL, PAD, TranslationConfig
 from attnlab.translation.corpus import ParallelCorpus
@@ -57,7 +58,6 @@ from attnlab.translation.tokenizer import (
 )
 from attnlab.translation.trainer import (
     TranslationTrainer,
-    choice,
     evaluation_order,
     training_arguments,
 )
@@ -65,13 +65,14 @@ from attnlab.translation.trainer import (
 
 @dataclass(frozen=True)
 class Trained:
-    """How training ended: the evaluations, what was dropped, whether Ctrl-C ended it."""
+    """How training ended: the evaluations, what was dropped, whether Ctrl-C ended it, what was kept."""
 
     folder: Path
     metrics: list[dict[str, Any]]
     record: dict[str, Any]
     interrupted: bool
     parameters: int
+    kept_step: int | None
 
 
 def train(
@@ -183,7 +184,7 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
         for path in (folder / CHECKPOINTS).glob("checkpoint-*/trainer_state.json")
         if (path.parent / "model.safetensors").exists() and (path.parent / "optimizer.pt").exists()
     ]
-    return max(complete, key=lambda path: int(path.name.split("-")[1]), default=None)
+    return max(complete, key=lambda path: checkpoint_step(path.name), default=None)
 
 
 @dataclass(frozen=True)
@@ -267,18 +268,14 @@ def _fit(
                 bar.close()
     save_model(model, folder)
     parameters = sum(weight.numel() for weight in model.parameters())
-    return Trained(folder, metrics.rows, record, interruption.asked, parameters)
+    best = trainer.state.best_model_checkpoint
+    kept = None if best is None else checkpoint_step(best)
+    return Trained(folder, metrics.rows, record, interruption.asked, parameters, kept)
 
 
 def kept_evaluation(trained: Trained) -> dict[str, Any] | None:
     """The evaluation of the checkpoint that became the model; None before the first."""
-    if not trained.metrics:
-        return None
-    if trained.record["settings"]["optimizer"]["best"] == "loss":
-        return min(trained.metrics, key=lambda row: row["validation_loss"])
-    return max(
-        trained.metrics, key=lambda row: choice(row["validation_bleu"], row["validation_loss"])
-    )
+    return next((row for row in trained.metrics if row["step"] == trained.kept_step), None)
 
 
 def _first(split: datasets.Dataset, count: int) -> datasets.Dataset:

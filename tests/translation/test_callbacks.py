@@ -8,9 +8,9 @@ from rich.console import Console
 from small_run import small_settings
 from transformers import TrainerControl, TrainerState
 
-from attnlab.translation.callbacks import Patience, read_metrics
+from attnlab.translation.callbacks import Metrics, Patience, read_metrics
 from attnlab.translation.settings import OptimizerSettings
-from attnlab.translation.trainer import training_arguments
+from attnlab.translation.trainer import choice, training_arguments
 from attnlab.translation.training import resume, train
 
 
@@ -38,6 +38,25 @@ def test_patience_goes_on_from_the_checkpoint(
         worse = {name: sign * 1.0}
         patience.on_evaluate(arguments, state, control, worse)
         assert control.should_training_stop == (bool(scores) and count == 3 - waited)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kept", "waited"),
+    [([(5.0, 3.0), (3.0, 2.0), (4.0, 2.0)], 0, 2), ([(0.0, 9.0), (0.0, 8.0)], 0, 0)],
+)
+def test_runs_that_were_begun_with_bleu_alone_go_on_by_bleu_and_loss(
+    tmp_path: Path, rows: list[tuple[float, float]], kept: int, waited: int
+) -> None:
+    arguments = training_arguments(OptimizerSettings(precision="fp32"), tmp_path, target_limit=9)
+    logged = [{"eval_bleu": b, "eval_loss": x, "step": n} for n, (b, x) in enumerate(rows)]
+    state = TrainerState(log_history=[{"loss": 9.0, "step": 0}, *logged])
+    state.best_metric, state.best_model_checkpoint = rows[kept][0], f"elsewhere/checkpoint-{kept}"
+    Metrics(tmp_path, 1).on_train_begin(arguments, state, TrainerControl())
+    assert state.best_metric == choice(*rows[kept])
+    assert state.best_model_checkpoint == str(tmp_path / "checkpoints" / f"checkpoint-{kept}")
+    patience = Patience(3)
+    patience.on_train_begin(arguments, state, TrainerControl())
+    assert patience.early_stopping_patience_counter == waited
 
 
 def test_the_count_is_taken_up_when_a_run_is_resumed(
