@@ -1,5 +1,6 @@
 """Translating sentences with a trained model, greedily or with beams."""
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -75,12 +76,20 @@ def unknown_texts(tokenizers: Tokenizers, sentences: Sequence[str]) -> list[str]
     unknown = tokenizers.source.unk_token_id
     rows = zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True)
     found = [
-        text[start:end]
+        _with_marks(text, start, end)
         for text, ids, places in rows
         for token, (start, end) in zip(ids, places, strict=True)
         if token == unknown
     ]
     return list(dict.fromkeys(found))
+
+
+def _with_marks(text: str, start: int, end: int) -> str:
+    """The stretch with the combining marks behind it; what cannot be seen is escaped."""
+    while end < len(text) and unicodedata.combining(text[end]):
+        end += 1
+    piece = text[start:end]
+    return piece if piece.isprintable() and piece.strip() else ascii(piece)
 
 
 def _by_length(encoded: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 from attnlab.errors import AttnlabError, InputError
 from attnlab.translation.corpus import ParallelCorpus, build_corpus
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
+from attnlab.translation.translating import unknown_texts
 
 ENGLISH = ["the old cat sleeps", "the dog didn't see the cat!", "a dog (old) sleeps, 3 times."]
 ITALIAN = ["il vecchio gatto dorme", "l'università è città, perché no?", "il cane «dorme» 3 volte."]
@@ -204,3 +205,9 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(AttnlabError, match="No space left on device"):
             WORDS.save(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_unknown_texts_are_named_whole_and_visibly() -> None:
+    texts = ["the cafe\u0301 sleeps", "\u200b the zebra", "cafe\u0301"]
+    assert unknown_texts(WORDS, texts) == ["cafe\u0301", "'\\u200b'", "zebra"]
+    assert unknown_texts(WORDS, []) == []
