@@ -33,16 +33,17 @@ trained again.
 ## heads.csv, a row a head, mechanism and budget; summary.csv, means over heads and sentences
 
 - `budget`: keys that a row may see. `visible_keys`: what it saw, mean over rows: fewer at the ends of
-  a sentence, more where global tokens see all. Mechanisms without a support have the size whose work is
-  nearest to that of the band.
+  a sentence, more where global tokens see all, 1 for a fixed pattern. `linear favor` and `linformer`
+  have the size whose work is nearest to that of the band; the other linear kinds have no size.
 - `mass_fraction`: share of full attention on the pairs that the mechanism sees, 0 to 1; empty where
   it has no support.
 - `output_error`: |X V - H V| / |H V|, Frobenius norms over a head and sentence: 0 is exact, 1 is as far
   as an output of zeros. H is full attention, X the mechanism's matrix, V the values.
 - `level`: `oracle`, chosen from the matrices it is measured on, a bound and no method; `calibrated`,
-  on training sentences; `static`, by positions or chance.
-- `written`: the mechanism as `--attention` takes it. `multiply_adds`: its work on a sentence of mean
-  length, a head.
+  on training sentences; `static`, without looking at any.
+- `written`: the mechanism as `--attention` takes it, or in words where it is none that can be asked for
+  (`fixed`, `sigma oracle`). `multiply_adds`: its work on a sentence of mean length, a head; empty for
+  `sigma oracle`.
 - `..._low`, `..._high` (summary): 95% interval, a bootstrap over sentences.
 """
 

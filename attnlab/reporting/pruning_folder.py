@@ -47,8 +47,8 @@ _COLUMNS = """\
   or `test`.
 - `heads_left` of `heads`, and of each site.
 - `loss_nats`: loss a target token, without label smoothing. `bleu`: greedy. `..._change`: against the
-  unpruned run, with a 95% interval (`_low`, `_high`) and a p-value by a paired bootstrap over
-  sentences; another draw of gates or heads may change more.
+  unpruned run, with a 95% interval (`_low`, `_high`), and for BLEU a p-value, by a paired bootstrap
+  over sentences; another draw of gates or heads may change more.
 - `unsettled`: gates that are neither 0 nor 1 with probability 0.9 at the end.
 
 ## gates.csv, a row a penalty and head
@@ -58,7 +58,8 @@ _COLUMNS = """\
 
 ## training.csv, a row a penalty and step
 
-- `loss_nats`: loss of the batch without the penalty. `expected_open`: gates that are not 0 on average.
+- `loss_nats`: loss of the batch in training, with dropout and label smoothing, without the penalty.
+- `expected_open`: gates that are not 0 on average.
 """
 
 

@@ -50,10 +50,11 @@ def label_notes(
             "These sentences have no gold trees, so no head can be called syntactic; give some "
             "with --treebank FILE.conllu."
         )
-    return [*found, *_too_little(verdicts, sentences, all_read=all_read)]
+    others = "--treebank" if trees else "--text or --corpus"
+    return [*found, *_too_little(verdicts, sentences, others if all_read else None)]
 
 
-def _too_little(verdicts: pd.DataFrame, sentences: int, *, all_read: bool) -> list[str]:
+def _too_little(verdicts: pd.DataFrame, sentences: int, others: str | None) -> list[str]:
     """One sentence about all labels for which too little was counted, with what to do."""
     short: dict[tuple[str, str], list[str]] = {}
     needed = 0
@@ -72,14 +73,14 @@ def _too_little(verdicts: pd.DataFrame, sentences: int, *, all_read: bool) -> li
         return []
     number = _rounded_up(needed)
     advice = f"look at about {number:,} sentences (--sentences {number})"
-    if all_read:
-        advice += f", more than the {sentences:,} there are here: name others (--text or --corpus)"
+    if others is not None:
+        advice += f", more than the {sentences:,} there are here: name others ({others})"
     if hopeless:
         advice += "; what was never met needs other sentences (--text, --corpus or --treebank)"
     what = "; ".join(
         f"'{label}' in {', '.join(sites)} ({reason})" for (label, reason), sites in short.items()
     )
-    told = f"Too little was counted for some labels, each half of the sentences by itself: {what}."
+    told = f"Too little was counted for some labels, in one half of the sentences: {what}."
     return [f"{told} To decide them, {advice}."]
 
 

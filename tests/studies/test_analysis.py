@@ -60,6 +60,7 @@ def test_fewer_sentences_than_were_asked_for_are_told(saved: Path, tmp_path: Pat
     short = next(note for note in asked.warnings if "Too little was counted" in note)
     assert "more than the 7 there are here" in short
     assert not any("asked for" in note for note in attnlab.analyze(saved, **options).warnings)
+    assert "(--text or --corpus)" in short
     enough = attnlab.analyze(saved, sentences=7, labels=True, **options)
     assert not any("there are here" in note for note in enough.warnings)
 
