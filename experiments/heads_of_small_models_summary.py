@@ -58,7 +58,8 @@ def _pruning_in_short(test: pd.DataFrame) -> list[str]:
     chance = binomtest(better, len(gain)).pvalue
     beside = (
         f"{gain.mean():+.1f} BLEU on average, {gain.median():+.1f} in the median, over {len(gain)} "
-        f"pairs of models; better in {better} (two-sided sign test: p = {chance:.2f})"
+        f"pairs of models; better in {better} (two-sided sign test: p = {chance:.2f}, "
+        "too small since pairs of one model are not independent)"
     )
     return [
         f"* Where gates close some heads, the share of heads left is: {', '.join(lines)}.",

@@ -40,7 +40,7 @@ KEEP = {
 }
 # What is quadratic stops earlier.
 LONGEST = {"full": 8192, "topk(k=64)": 2048}
-# A mechanism whose exponent is no larger than that of the bare sum has no growth of its own.
+# What the caches alone make of longer tensors.
 REFERENCE = (SUM_OF_INPUTS, False)
 MECHANISMS = [
     ("full", False),
@@ -234,8 +234,8 @@ FlexAttention form has not been timed; `experiments/scaling_gpu.py` does that wh
 
 Slope of log time and log memory in log tokens; targets {TIME_TARGET} for time and {MEMORY_TARGET} for
 memory. Met by {int(linear["met"].sum())} of {len(linear)} mechanisms that are not quadratic by nature.
-The last row is no attention: it adds the three inputs. Its exponent is that of this machine's memory,
-whose caches hold less of longer tensors; a mechanism that mostly reads and writes cannot grow more slowly.
+The last row is no attention: it adds the three inputs. Its exponent is what this machine's caches alone
+make of longer tensors, for work that is all reading and writing.
 
 {markdown(exponents)}
 
