@@ -13,11 +13,11 @@ from attnlab.errors import InputError
 from attnlab.heads.closing import close_heads
 from attnlab.heads.gates import GateStep, HeadGates
 from attnlab.heads.projections import Head, all_heads
-from attnlab.heads.taps import SITES
 from attnlab.studies.fine_tuning import TrainingPairs
 from attnlab.studies.passes import Progress
 from attnlab.studies.pruning_course import PruningCourse, State, load_course
 from attnlab.studies.pruning_curve import Curve
+from attnlab.studies.sources import refuse_unknown_sites
 from attnlab.translation.run import Run
 
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -258,10 +258,7 @@ def _steps(pairs: TrainingPairs, steps: int | None, epochs: float | None) -> int
 
 
 def _refuse_sites_and_penalties(sites: Sequence[str] | None, penalties: Sequence[float]) -> None:
-    for site in sites or ():
-        if site not in SITES:
-            msg = f"There is no site '{site}'; choose from: {', '.join(SITES)}."
-            raise InputError(msg)
+    refuse_unknown_sites(sites or ())
     if not penalties:
         msg = "There is no penalty; give at least one, such as --penalty 0.03."
         raise InputError(msg)
