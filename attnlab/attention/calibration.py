@@ -9,9 +9,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlab.attention.full import FullAttention
 from attnlab.attention.mechanism import visible_or_all
 from attnlab.attention.sigma import SigmaAttention
-from attnlab.attention.watching import WatchingAttention
+from attnlab.attention.specification import Full
+from attnlab.attention.traits import Place
 from attnlab.errors import InputError
 from attnlab.matrices.supports import offsets
 
@@ -187,13 +189,13 @@ def load_frequencies(model: nn.Module, counts: Int[Tensor, " token"]) -> None:
             part.load_tables(-counts.float().expand(heads, -1))
 
 
-class _Watcher(WatchingAttention):
+class _Watcher(FullAttention):
     """Full attention in the place of a sigma mechanism, counting what passes."""
 
     name: ClassVar[str] = "watcher"
 
     def __init__(self, sigma: SigmaAttention) -> None:
-        super().__init__(causal=sigma.causal, cross=sigma.cross)
+        super().__init__(Full(), Place(causal=sigma.causal, cross=sigma.cross))
         vocabulary = sigma.get_buffer("priority").shape[-1] if sigma.uses_tokens else 0
         self.uses_tokens = sigma.uses_tokens
         self.tally = Tally(vocabulary, sigma.window)

@@ -10,10 +10,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention.bridge import mechanism_of, use
+from attnlab.attention.full import FullAttention
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.sites import AttentionAt, attention_modules
 from attnlab.attention.specification import Full
-from attnlab.attention.watching import WatchingAttention
+from attnlab.attention.traits import Place
 from attnlab.errors import InputError
 from attnlab.heads.batches import Axis, Encoding, Sentence, batches
 from attnlab.heads.taps import SITES
@@ -157,7 +158,7 @@ def _hand_on(
         "cross": (target, source),
     }[place.site]
     query, key, value = (part.double() for part in seen)
-    weights = observer.full.implied_matrix(query, key, keys.real) * queries.real[:, None, :, None]
+    weights = observer.implied_matrix(query, key, keys.real) * queries.real[:, None, :, None]
     receive(
         Observed(
             site=place.site,
@@ -174,13 +175,13 @@ def _hand_on(
     )
 
 
-class _Observer(WatchingAttention):
+class _Observer(FullAttention):
     """Full attention that hands queries, keys and values on, once a batch."""
 
     name: ClassVar[str] = "observer"
 
     def __init__(self, site: str) -> None:
-        super().__init__(causal=site == "decoder", cross=site == "cross")
+        super().__init__(Full(), Place(causal=site == "decoder", cross=site == "cross"))
         self.hand_on: HandOn | None = None
 
     def forward(
@@ -206,4 +207,4 @@ class _Observer(WatchingAttention):
             raise InputError(msg)
         self.hand_on(query, key, value)
         self.hand_on = None
-        return self.full(query, key, value, visible, first_query=first_query)
+        return super().forward(query, key, value, visible, first_query=first_query)
