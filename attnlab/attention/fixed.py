@@ -3,16 +3,11 @@
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention.kernel import kernel_sums, with_ones
-from attnlab.attention.mechanism import (
-    Mechanism,
-    sentence_ends,
-    visible_or_all,
-    without_keys,
-)
+from attnlab.attention.mechanism import Context, sentence_ends, visible_or_all, without_keys
+from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Fixed
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.errors import InputError
@@ -23,7 +18,7 @@ FEW = 256
 BACKWARD = ("self", "previous", "left")
 
 
-class FixedAttention(Mechanism):
+class FixedAttention(PaddingSafeMechanism):
     """One key, or a stretch of keys with cubic weights, chosen by position.
 
     ::
@@ -51,23 +46,13 @@ class FixedAttention(Mechanism):
         super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
         self.spec = spec
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        value: Float[Tensor, "batch head key value_dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
-        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
-    ) -> Float[Tensor, "batch head query value_dim"]:
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values: one key taken a row, or running sums of weighted values."""
-        visible = visible_or_all(key, visible)
+        visible, first_query = visible_or_all(key, context.visible), context.first_query
         if self.training and self.dropout:
             value = without_keys(value, self.dropout)
         if self.spec.pattern not in SHIFTS and query.shape[-2] <= FEW:
-            matrix = self.implied_matrix(query[:, :1], key[:, :1], visible, first_query=first_query)
+            matrix = self.matrix(query[:, :1], key[:, :1], context)
             return matrix.to(value.dtype) @ value
         alone = _rows_of(value, _nearest(self._targets(query, first_query), visible))
         if self.spec.pattern not in SHIFTS:
@@ -75,18 +60,9 @@ class FixedAttention(Mechanism):
             alone = torch.where(some[:, None, :, None], mixed, alone)
         return alone.masked_fill(~visible.any(-1)[:, None, None, None], 0.0)
 
-    def implied_matrix(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
-        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
-    ) -> Float[Tensor, "batch head query key"]:
+    def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """The pattern: rows sum to 1 over the sentence, the same for every head."""
-        visible = visible_or_all(key, visible)
+        visible, first_query = visible_or_all(key, context.visible), context.first_query
         targets = self._targets(query, first_query)
         columns = torch.arange(key.shape[-2], device=key.device)
         wide = torch.promote_types(key.dtype, torch.float32)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from attnlab.attention.longformer import LongformerAttention
 from attnlab.attention.mechanism import Context, Mechanism
+from attnlab.attention.padding import without_padding
 from attnlab.errors import InputError
 
 
@@ -59,6 +60,8 @@ class GlobalRows(nn.Module):
         if not isinstance(mechanism, LongformerAttention):
             msg = "The mechanism was replaced by one without global tokens; build the module anew."
             raise InputError(msg)
+        query, key = mechanism.real_tokens(query, key, context.visible, context.first_query)
+        value = without_padding(value, context.visible)
         mixed = mechanism.with_global_rows(mixed, query, key, value, context)
         if matrix is not None:
             identity = torch.eye(key.shape[-2], dtype=value.dtype, device=value.device)

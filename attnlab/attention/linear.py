@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention.features import common_height, elu_features, favor_exponents, taylor_features
@@ -14,7 +13,8 @@ from attnlab.attention.kernel import (
     normalised,
     with_ones,
 )
-from attnlab.attention.mechanism import Mechanism, visible_or_all, without_keys
+from attnlab.attention.mechanism import Context, visible_or_all, without_keys
+from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Linear
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.matrices.supports import offsets
@@ -23,7 +23,7 @@ from attnlab.matrices.supports import offsets
 TOGETHER = 16384
 
 
-class LinearAttention(Mechanism):
+class LinearAttention(PaddingSafeMechanism):
     """Weights phi(q) . phi(k) over their sum.
 
     ::
@@ -46,42 +46,23 @@ class LinearAttention(Mechanism):
         self.spec = spec
 
     @in_full_precision
-    def forward(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        value: Float[Tensor, "batch head key value_dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
-        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
-    ) -> Float[Tensor, "batch head query value_dim"]:
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values by sums over keys; when causal, by sums up to each chunk."""
         if self.training and self.dropout:
             value = without_keys(value, self.dropout)
         heads = max(1, TOGETHER // max(query.shape[2], key.shape[2], 1))
         if heads >= query.shape[1] or query.shape[1] != key.shape[1]:
-            return self._mixed(query, key, value, visible, first_query)
+            return self._mixed(query, key, value, context)
         groups = zip(query.split(heads, 1), key.split(heads, 1), value.split(heads, 1), strict=True)
-        mixed = [self._mixed(q, k, v, visible, first_query) for q, k, v in groups]
+        mixed = [self._mixed(q, k, v, context) for q, k, v in groups]
         return torch.cat(mixed, 1)
 
     @in_full_precision
-    def implied_matrix(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
-        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
-    ) -> Float[Tensor, "batch head query key"]:
+    def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """Weights pair by pair: rows sum to 1 over the real keys."""
-        phi_query, phi_key = self._of_queries(query), self._of_keys(key, visible)
+        phi_query, phi_key = self._of_queries(query), self._of_keys(key, context.visible)
         shape = (query.shape[-2], key.shape[-2])
-        future = offsets(*shape, first_query=first_query, device=query.device) > 0
+        future = offsets(*shape, first_query=context.first_query, device=query.device) > 0
         matrix = kernel_matrix(phi_query, phi_key, future=future if self.causal else None)
         return normalised(matrix, matrix.sum(-1, keepdim=True)).to(query.dtype)
 
@@ -92,17 +73,10 @@ class LinearAttention(Mechanism):
         sums = (queries + keys) * features * (dim + 1)
         return Cost(multiply_adds=sums + drawn, bytes=4 * (queries + keys) * features)
 
-    def _mixed(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        visible: Tensor | None,
-        first_query: int,
-    ) -> Tensor:
-        phi_query, phi_key = self._of_queries(query), self._of_keys(key, visible)
+    def _mixed(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        phi_query, phi_key = self._of_queries(query), self._of_keys(key, context.visible)
         values = with_ones(value.to(phi_key.dtype))
-        queries, keys = query.shape[-2], key.shape[-2]
+        queries, keys, first_query = query.shape[-2], key.shape[-2], context.first_query
         if self.causal and first_query < keys - 1 and (queries != keys or first_query):
             # A few queries in the middle of the keys: pairs are few, too.
             future = offsets(queries, keys, first_query=first_query, device=query.device) > 0
@@ -124,8 +98,7 @@ class LinearAttention(Mechanism):
     def _of_keys(self, key: Tensor, visible: Tensor | None) -> Tensor:
         """Features of keys, 0 for padding, in 32 bits at least."""
         real = visible_or_all(key, visible)[:, None, :, None]
-        # What stands in padding may be anything, infinite too: it is taken out first.
-        key = key.to(torch.promote_types(key.dtype, torch.float32)).where(real, 0.0)
+        key = key.to(torch.promote_types(key.dtype, torch.float32))
         if self.spec.feature != "favor":
             return self._plain(key) * real
         exponents = favor_exponents(key, self.spec.features, self.spec.seed)

@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.attention.mechanism import Mechanism, visible_or_all
+from attnlab.attention.mechanism import Context, visible_or_all
+from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.softmax import scaled_scores
 from attnlab.attention.specification import Linformer
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.errors import AttnlabError, InputError
 
 
-class LinformerAttention(Mechanism):
+class LinformerAttention(PaddingSafeMechanism):
     """Softmax over k mixtures of keys, which mix the same mixtures of values.
 
     ::
@@ -64,36 +64,17 @@ class LinformerAttention(Mechanism):
         # Transformers looks here for what it need not write a second time.
         self._tied_weights_keys = {"key_projection": "key_projection"}
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        value: Float[Tensor, "batch head key value_dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,  # noqa: ARG002 - positions of queries do not matter
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
-        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no n x n scores
-    ) -> Float[Tensor, "batch head query value_dim"]:
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values: k projected keys in place of n."""
-        real = visible_or_all(key, visible)[:, None, :, None]
+        real = visible_or_all(key, context.visible)[:, None, :, None]
         weights = self._weights(query, key, real)
         if self.training:
             weights = F.dropout(weights, self.dropout)
         return weights @ (self._mixtures(self._of_values(), value) @ value.where(real, 0.0))
 
-    def implied_matrix(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,  # noqa: ARG002 - positions of queries do not matter
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
-        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no n x n scores
-    ) -> Float[Tensor, "batch head query key"]:
+    def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """softmax(Q (E K)^T / sqrt(dim)) F, 0 for padding; entries of either sign."""
-        real = visible_or_all(key, visible)[:, None, :, None]
+        real = visible_or_all(key, context.visible)[:, None, :, None]
         mixtures = self._mixtures(self._of_values(), key)
         return (self._weights(query, key, real) @ mixtures) * real.mT
 

@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention.features import common_height, favor_exponents
@@ -15,7 +14,8 @@ from attnlab.attention.kernel import (
     normalised,
     with_ones,
 )
-from attnlab.attention.mechanism import Mechanism, visible_or_all, without_keys
+from attnlab.attention.mechanism import Context, visible_or_all, without_keys
+from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.softmax import scaled_scores
 from attnlab.attention.specification import Scatterbrain, sides
 from attnlab.attention.traits import Cost, Place, Traits
@@ -23,7 +23,7 @@ from attnlab.attention.union import Strip, Union
 from attnlab.matrices.supports import offsets
 
 
-class ScatterbrainAttention(Mechanism):
+class ScatterbrainAttention(PaddingSafeMechanism):
     """exp(q . k) inside the band, its random-feature estimate outside, under one normaliser.
 
     ::
@@ -46,27 +46,16 @@ class ScatterbrainAttention(Mechanism):
         self.union = Union((left, 0 if place.causal else right), causal=place.causal)
 
     @in_full_precision
-    def forward(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        value: Float[Tensor, "batch head key value_dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
-        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
-    ) -> Float[Tensor, "batch head query value_dim"]:
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values: sums over all keys by features, and the band's correction in chunks."""
         if self.training and self.dropout:
             value = without_keys(value, self.dropout)
-        visible = visible_or_all(key, visible)
+        visible, first_query = visible_or_all(key, context.visible), context.first_query
         queries, keys = query.shape[-2], key.shape[-2]
         aligned = queries == keys and first_query == 0
         middle = self.causal and not aligned and first_query < keys - 1
         if middle or max(queries, keys) <= SHORT:
-            matrix = self.implied_matrix(query, key, visible, first_query=first_query)
-            return matrix @ value
+            return self.matrix(query, key, context) @ value
         strip = Strip(self.union, queries, first_query)
         rows = torch.arange(queries, device=query.device) + first_query
         inside = strip.seen(rows, visible)
@@ -81,18 +70,9 @@ class ScatterbrainAttention(Mechanism):
         return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
 
     @in_full_precision
-    def implied_matrix(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - not looked at
-        bias: Float[Tensor, "#batch #head query key"] | None = None,  # noqa: ARG002 - no scores
-    ) -> Float[Tensor, "batch head query key"]:
+    def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """Weights pair by pair: rows sum to 1 over the real keys."""
-        visible = visible_or_all(key, visible)
+        visible, first_query = visible_or_all(key, context.visible), context.first_query
         shape, dtype = (query.shape[-2], key.shape[-2]), query.dtype
         offset = offsets(*shape, first_query=first_query, device=query.device)
         query, key, real = _prepared(query, key, visible)

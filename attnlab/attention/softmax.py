@@ -8,7 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.mechanism import Context, Mechanism
+from attnlab.attention.mechanism import Context
+from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.traits import Cost, Form, Place
 from attnlab.errors import AttnlabError, InputError
 
@@ -21,7 +22,7 @@ FAST_GAIN = 4
 FETCHED_COST = 30
 
 
-class MaskedSoftmax(Mechanism):
+class MaskedSoftmax(PaddingSafeMechanism):
     """Softmax of scaled dot products over the pairs that a support allows.
 
     ::
@@ -72,21 +73,10 @@ class MaskedSoftmax(Mechanism):
         """The same output through FlexAttention."""
         raise NotImplementedError
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        value: Float[Tensor, "batch head key value_dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
-    ) -> Float[Tensor, "batch head query value_dim"]:
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values by the quicker of the dense and the fast form; without keys, 0."""
-        context = Context(visible, first_query, token_ids, bias)
-        if bias is not None:
-            matrix = self._matrix(query, key, context)
+        if context.bias is not None:
+            matrix = self.matrix(query, key, context)
             return F.dropout(matrix, self.active_dropout(), self.training) @ value
         if self.form == "flex":
             if not query.is_cuda:
@@ -100,18 +90,11 @@ class MaskedSoftmax(Mechanism):
             return self.fast(query, key, value, context)
         return self.dense(query, key, value, context)
 
-    def implied_matrix(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
-    ) -> Float[Tensor, "batch head query key"]:
+    def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """Attention weights: rows sum to 1 over the keys seen, exactly 0 elsewhere."""
-        return self._matrix(query, key, Context(visible, first_query, token_ids, bias))
+        scores = scaled_scores(query, key, context.bias)
+        seen = self._seen(query, key, context)
+        return scores.softmax(-1) if seen is None else softmax_over(scores, seen)
 
     def support(
         self,
@@ -123,6 +106,7 @@ class MaskedSoftmax(Mechanism):
         token_ids: Int[Tensor, "batch key"] | None = None,
     ) -> Bool[Tensor, "batch head query key"]:
         """True for the pairs whose weight may differ from 0."""
+        query, key = self.real_tokens(query, key, visible, first_query)
         seen = self._seen(query, key, Context(visible, first_query, token_ids))
         shape = (*query.shape[:-1], key.shape[-2])
         if seen is None:
@@ -132,7 +116,7 @@ class MaskedSoftmax(Mechanism):
     def dense(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Every pair scored, those outside the support left out: fused, or as two plain products."""
         if _product_is_faster(query, key):
-            matrix = self._matrix(query, key, context)
+            matrix = self.matrix(query, key, context)
             return F.dropout(matrix, self.active_dropout()).to(value.dtype) @ value
         seen = self._seen(query, key, context)
         return F.scaled_dot_product_attention(
@@ -161,11 +145,6 @@ class MaskedSoftmax(Mechanism):
             return False
         work = slots + FETCHED_COST * self.fetched()
         return self.form == "fast" or (queries >= FAST_FROM and keys >= FAST_GAIN * work)
-
-    def _matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
-        scores = scaled_scores(query, key, context.bias)
-        seen = self._seen(query, key, context)
-        return scores.softmax(-1) if seen is None else softmax_over(scores, seen)
 
     def _seen(
         self, query: Tensor, key: Tensor, context: Context
@@ -198,11 +177,10 @@ def softmax_over(scores: Tensor, seen: Tensor) -> Tensor:
     >>> softmax_over(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]])).tolist()
     [[1.0, 0.0], [0.0, 0.0]]
     """
-    # A finite number instead of -inf: a row without any key would turn into NaN. It is added, which
-    # costs the backward pass nothing, and far enough from overflow to be added to any score.
-    away = torch.zeros(seen.shape, dtype=scores.dtype, device=scores.device)
-    away = away.masked_fill_(~seen, torch.finfo(scores.dtype).min / 2)
-    weights = (scores + away).softmax(-1)
-    # Beside any real score that has weight 0 already; only empty rows are left.
+    # Where, not a sum: a score outside the support may be infinite or NaN.
+    scores = scores.where(seen, -torch.inf)
     some = seen.any(-1, keepdim=True)
-    return weights if bool(some.all()) else weights.masked_fill(~some, 0.0)
+    if bool(some.all()):
+        return scores.softmax(-1)
+    # The softmax of a row of -inf is NaN, and so is its gradient.
+    return scores.where(some, 0.0).softmax(-1).where(some, 0.0)

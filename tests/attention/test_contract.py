@@ -2,101 +2,33 @@
 
 import pytest
 import torch
+from attention_cases import (
+    ARRANGED,
+    CAUSAL,
+    CROSS,
+    FAST,
+    SPECS,
+    VOCABULARY,
+    build,
+    can,
+    gradients,
+)
 from oracles.ragged import drawn_ids, ragged
-from torch import Tensor
 
 from attnlab.attention import linear, union
 from attnlab.attention.bigbird import block_table
 from attnlab.attention.features import orthogonal_directions
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.perhead import PerHead
-from attnlab.attention.registry import MECHANISMS, make
-from attnlab.attention.sigma import SigmaAttention
+from attnlab.attention.registry import make
 from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.attention.specification import SPECIFICATIONS, parse
 from attnlab.errors import InputError
 
-SPECS = [
-    "full",
-    "band(window=2)",
-    "band(window=(5, 1))",
-    "band(window=200)",
-    "longformer(window=(3, 2), dilation=2, global_tokens=[0, 5])",
-    "longformer(window=1, global_tokens=[0, -1])",
-    "longformer(window=70, global_tokens=[])",
-    "bigbird(block=3, random=2, global_blocks=2)",
-    "bigbird(block=4, random=0, global_blocks=3)",
-    "bigbird(block=5, random=1, global_blocks=0)",
-    "sigma(window=(2, 1), num_pos=3, columns='salience', extra=2)",
-    "sigma(window=1, num_pos=2, columns='frequency', extra=2, entries='offsets')",
-    "sigma(window=0, num_pos=2, columns='first')",
-    "sigma(window=70, num_pos=4, columns='random', extra=1)",
-    "linear(feature='elu')",
-    "linear(feature='taylor')",
-    "linear(feature='favor', features=11)",
-    "linformer(k=4, max_length=131)",
-    "linformer(k=3, max_length=131, share='kv')",
-    "scatterbrain(window=(2, 3), features=7)",
-    *(
-        f"fixed(pattern='{p}')"
-        for p in ("self", "previous", "next", "left", "right", "start", "end")
-    ),
-    "topk(k=3)",
-    "perhead",
-]
 TOKENS = [1, 2, 7, 16, 65, 130]
-VOCABULARY = 9
 CLOSE = {"rtol": 0, "atol": 1e-12}
-
-
-def build(spec: str, **place: object) -> Mechanism:
-    """The mechanism, in eval mode and float64, with tables learned where it has any."""
-    if spec == "perhead":
-        parts = [make("band(window=2)", **place), make("topk(k=2)", **place)]
-        return PerHead([([1], parts[0]), ([0], parts[1])]).eval()
-    with torch.random.fork_rng():
-        torch.manual_seed(5)
-        mechanism = make(spec, heads=2, vocabulary=VOCABULARY, **place).double().eval()
-    if isinstance(mechanism, SigmaAttention):
-        generator = torch.Generator().manual_seed(1)
-        mechanism.load_tables(
-            torch.randn(2, VOCABULARY, generator=generator), torch.tensor([[-4, 7], [3, -3]])
-        )
-    return mechanism
-
-
-def can(spec: str, trait: str) -> bool:
-    """Whether the mechanism declares the trait, and these options allow it."""
-    if spec == "perhead":
-        return True
-    if trait == "causal" and (
-        "-1]" in spec or any(p in spec for p in ("next", "right", "'start", "end"))
-    ):
-        return False
-    return bool(getattr(MECHANISMS[type(parse(spec))].traits, trait))
-
-
-CAUSAL = [spec for spec in SPECS if can(spec, "causal")]
-ARRANGED = [(spec, False) for spec in SPECS] + [(spec, True) for spec in CAUSAL]
-CROSS = [spec for spec in SPECS if can(spec, "cross")]
-FAST = [
-    spec for spec in SPECS if spec != "perhead" and getattr(build(spec), "slots", lambda: None)()
-]
 
 
 def test_every_mechanism_is_under_contract() -> None:
     assert {parse(spec).name for spec in SPECS if spec != "perhead"} == set(SPECIFICATIONS)
-
-
-def gradients(mechanism: Mechanism, inputs: list[Tensor], visible: Tensor, ids: Tensor):
-    leaves = [tensor.clone().requires_grad_() for tensor in inputs]
-    out = mechanism(*leaves, visible, token_ids=ids)
-    weights = torch.arange(out.numel(), dtype=out.dtype).view(out.shape).cos()
-    found = torch.autograd.grad((out * weights).sum(), leaves, allow_unused=True)
-    return out, [
-        torch.zeros_like(leaf) if gradient is None else gradient
-        for leaf, gradient in zip(leaves, found, strict=True)
-    ]
 
 
 @pytest.mark.parametrize("tokens", TOKENS)

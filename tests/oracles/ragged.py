@@ -21,3 +21,14 @@ def drawn_ids(keys: int, vocabulary: int, seed: int = 0) -> Tensor:
     """Ids of the keys of three sentences."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(vocabulary, (3, keys), generator=generator)
+
+
+def padded_on(side: str, tokens: int) -> Tensor:
+    """Which tokens are real in a whole sentence, a shorter one and an empty one, `[3, token]`."""
+    visible = torch.arange(tokens) < torch.tensor([tokens, (tokens + 1) // 2, 0])[:, None]
+    return visible if side == "right" else visible.flip(-1)
+
+
+def filled(tokens: Tensor, visible: Tensor, content: Tensor) -> Tensor:
+    """`[batch, head, token, dim]` with `content`, one number or one a token, in all padding."""
+    return torch.where(visible[:, None, :, None], tokens, content.to(tokens.dtype))

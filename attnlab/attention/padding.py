@@ -1,0 +1,101 @@
+"""Mechanisms that never see what stands in padding: it is put aside once, before any of them computes."""
+
+from abc import abstractmethod
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.attention.mechanism import Context, Mechanism
+
+# A weight of 0 makes numbers up to this size vanish, forward and backward, in 16 bits too.
+HARMLESS = 100.0
+
+
+class PaddingSafeMechanism(Mechanism):
+    """A mechanism whose output and gradients do not depend on the content of padding, NaN included.
+
+    A subclass says how values are mixed and which matrix that is; it may multiply padding by 0.
+    """
+
+    @abstractmethod
+    def mix(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        value: Float[Tensor, "batch head key value_dim"],
+        context: Context,
+    ) -> Float[Tensor, "batch head query value_dim"]:
+        """Mixed values, one row a query; a query that sees no key gets 0."""
+
+    @abstractmethod
+    def matrix(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        context: Context,
+    ) -> Float[Tensor, "batch head query key"]:
+        """The matrix that `mix` multiplies the values by, without dropout."""
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        value: Float[Tensor, "batch head key value_dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        token_ids: Int[Tensor, "batch key"] | None = None,
+        bias: Float[Tensor, "#batch #head query key"] | None = None,
+    ) -> Float[Tensor, "batch head query value_dim"]:
+        """Mixed values, one row a query; a query that sees no key gets 0."""
+        query, key = self.real_tokens(query, key, visible, first_query)
+        context = Context(visible, first_query, token_ids, bias)
+        return self.mix(query, key, without_padding(value, visible), context)
+
+    def implied_matrix(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        token_ids: Int[Tensor, "batch key"] | None = None,
+        bias: Float[Tensor, "#batch #head query key"] | None = None,
+    ) -> Float[Tensor, "batch head query key"]:
+        """The matrix that `forward` multiplies the values by, without dropout."""
+        query, key = self.real_tokens(query, key, visible, first_query)
+        return self.matrix(query, key, Context(visible, first_query, token_ids, bias))
+
+    def real_tokens(
+        self, query: Tensor, key: Tensor, visible: Tensor | None, first_query: int
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and keys without padding; queries of another sentence have no padding known here."""
+        if visible is None:
+            return query, key
+        rows = visible[:, first_query : first_query + query.shape[-2]]
+        if not self.cross and rows.shape[-1] == query.shape[-2]:
+            # A row of padding has an output nobody reads, and a gradient of 0, which NaN would spoil.
+            query = without_padding(query, rows)
+        return query, without_padding(key, visible)
+
+
+def without_padding(
+    tokens: Float[Tensor, "batch head token dim"], visible: Bool[Tensor, "batch token"] | None
+) -> Float[Tensor, "batch head token dim"]:
+    """`tokens` with numbers of padding that are NaN, or larger than 100, replaced by 0.
+
+    >>> import torch
+    >>> tokens = torch.tensor([[[[1.0], [torch.nan]]]])
+    >>> without_padding(tokens, torch.tensor([[True, False]])).flatten().tolist()
+    [1.0, 0.0]
+    """
+    if visible is None:
+        return tokens
+    numbers = tokens.detach()
+    if tokens.device.type == "cpu":
+        # To look is several times as quick as a copy and its backward pass; a GPU would have to wait.
+        padding = numbers.transpose(1, 2)[~visible]
+        if bool((padding.abs() <= HARMLESS).all()):
+            return tokens
+    harmless = visible[:, None, :, None] | (numbers.abs() <= HARMLESS)
+    return tokens.where(harmless, 0.0)
