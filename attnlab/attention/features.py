@@ -18,8 +18,16 @@ def elu_features(x: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
     return torch.where(x >= 0, x.clamp(min=0) + 1, x.clamp(max=0).exp())
 
 
+def elu_exponents(x: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
+    """Logarithms of `elu_features`."""
+    return torch.where(x >= 0, x.clamp(min=0).log1p(), x.clamp(max=0))
+
+
 def taylor_features(x: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows wider"]:
     """1 and the vector at unit length: dot products are 1 + q^ . k^ (Li et al. 2020)."""
+    # Squares of very large and very small numbers overflow and vanish.
+    largest = x.detach().abs().amax(-1, keepdim=True)
+    x = x / largest.where(largest > 0, 1.0)
     return torch.cat([torch.ones_like(x[..., :1]), F.normalize(x, dim=-1)], -1)
 
 

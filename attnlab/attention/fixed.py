@@ -58,7 +58,7 @@ class FixedAttention(PaddingSafeMechanism):
         if self.spec.pattern not in SHIFTS:
             mixed, some = self._stretch(value, visible, query, first_query)
             alone = torch.where(some[:, None, :, None], mixed, alone)
-        return alone.masked_fill(~visible.any(-1)[:, None, None, None], 0.0)
+        return alone.masked_fill(~self._some(query, visible, first_query)[:, None, :, None], 0.0)
 
     def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """The pattern: rows sum to 1 over the sentence, the same for every head."""
@@ -72,7 +72,8 @@ class FixedAttention(PaddingSafeMechanism):
             weights = self._weights(visible, wide)[:, None] * self._reach(columns - rows)
             total = weights.sum(-1, keepdim=True)
             matrix = torch.where(total > 0, weights / total.clamp(min=1.0), matrix)
-        matrix = (matrix * visible[:, None, :]).to(key.dtype)
+        some = self._some(query, visible, first_query).unsqueeze(-1)
+        matrix = (matrix * visible[:, None, :] * some).to(key.dtype)
         return matrix[:, None].expand(-1, query.shape[1], -1, -1)
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
@@ -82,6 +83,12 @@ class FixedAttention(PaddingSafeMechanism):
     def _targets(self, query: Tensor, first_query: int) -> Tensor:
         rows = torch.arange(query.shape[-2], device=query.device) + first_query
         return rows + SHIFTS.get(self.spec.pattern, 0)
+
+    def _some(self, query: Tensor, visible: Tensor, first_query: int) -> Tensor:
+        """Rows that have a key, `[batch, query]`: when causal, padding before a sentence has none."""
+        rows = torch.arange(query.shape[-2], device=query.device) + first_query
+        begun = visible.long().argmax(-1, keepdim=True) <= rows
+        return visible.any(-1, keepdim=True) & (begun if self.causal else torch.ones_like(begun))
 
     def _weights(self, visible: Tensor, dtype: torch.dtype) -> Tensor:
         """Cubic weight of each key, 0 for padding, `[batch, key]`."""

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.attention.mechanism import visible_or_all
+
 CHUNK = 64
 # For so many queries forming all pairs is quicker than any sum over keys.
 SHORT = 64
@@ -55,6 +57,21 @@ def normalised(numerator: Tensor, denominator: Tensor) -> Tensor:
     """The quotient, and 0 where there is nothing to divide by."""
     some = denominator > 0
     return torch.where(some, numerator / denominator.where(some, 1.0), 0.0)
+
+
+def nothing_lost(
+    denominator: Tensor, key: Tensor, visible: Tensor | None, *, first_query: int, causal: bool
+) -> bool:
+    """Whether every row that has keys has a sum far from underflow and overflow."""
+    limits = torch.finfo(denominator.dtype)
+    sums = denominator.detach()
+    fine = (sums > limits.tiny**0.5) & (sums < limits.max**0.5)
+    real = visible_or_all(key, visible)[:, None, :, None]
+    some = real.any(-2, keepdim=True)
+    if causal:
+        rows = torch.arange(sums.shape[-2], device=key.device) + first_query
+        some = (real.cumsum(-2) > 0)[:, :, rows.clamp(max=key.shape[-2] - 1)]
+    return bool((fine | ~some).all())
 
 
 def with_ones(value: Tensor) -> Tensor:

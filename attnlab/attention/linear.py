@@ -5,16 +5,24 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attnlab.attention.features import common_height, elu_features, favor_exponents, taylor_features
+from attnlab.attention.features import (
+    common_height,
+    elu_exponents,
+    elu_features,
+    favor_exponents,
+    taylor_features,
+)
 from attnlab.attention.kernel import (
     in_full_precision,
     kernel_matrix,
     kernel_sums,
     normalised,
+    nothing_lost,
     with_ones,
 )
 from attnlab.attention.mechanism import Context, visible_or_all, without_keys
 from attnlab.attention.padding import PaddingSafeMechanism
+from attnlab.attention.scaled_sums import over_all, over_earlier
 from attnlab.attention.specification import Linear
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.matrices.supports import offsets
@@ -64,7 +72,12 @@ class LinearAttention(PaddingSafeMechanism):
         shape = (query.shape[-2], key.shape[-2])
         future = offsets(*shape, first_query=context.first_query, device=query.device) > 0
         matrix = kernel_matrix(phi_query, phi_key, future=future if self.causal else None)
-        return normalised(matrix, matrix.sum(-1, keepdim=True)).to(query.dtype)
+        total = matrix.sum(-1, keepdim=True)
+        if not self._lost(total, key, context):
+            return normalised(matrix, total).to(query.dtype)
+        identity = torch.eye(shape[1], dtype=torch.float64, device=key.device)
+        identity = identity.expand(*key.shape[:2], -1, -1)
+        return self._in_scale(query, key, identity, context).to(query.dtype)
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """Sums over keys and their product with queries; the sums of each chunk are kept."""
@@ -84,7 +97,34 @@ class LinearAttention(PaddingSafeMechanism):
         else:
             causal = self.causal and first_query < keys - 1
             sums = kernel_sums(phi_query, phi_key, values, causal=causal)
+        if self._lost(sums[..., -1:], key, context):
+            return self._in_scale(query, key, value, context)
         return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
+
+    def _lost(self, total: Tensor, key: Tensor, context: Context) -> bool:
+        """Whether the one scale of all features was too large or too small for some row."""
+        if self.spec.feature == "taylor":
+            return False
+        first_query, causal = context.first_query, self.causal
+        return not nothing_lost(total, key, context.visible, first_query=first_query, causal=causal)
+
+    def _in_scale(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Mixed values from sums that no scale of queries and keys makes vanish, in 64 bits."""
+        of_query, of_key = (self._exponents(x.double()) for x in (query, key))
+        real = visible_or_all(key, context.visible)[:, None, :, None]
+        of_key = of_key.masked_fill(~real, -torch.inf)
+        values = with_ones(value.double())
+        if self.causal:
+            sums = over_earlier(of_query, of_key, values, context.first_query).sums
+        else:
+            sums = over_all(of_query, of_key, values).sums
+        return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
+
+    def _exponents(self, x: Tensor) -> Tensor:
+        """Logarithms of features; a factor common to a row of queries cancels out."""
+        if self.spec.feature == "elu":
+            return elu_exponents(x)
+        return favor_exponents(x, self.spec.features, self.spec.seed)
 
     def _of_queries(self, query: Tensor) -> Tensor:
         """Features of queries, in 32 bits at least."""

@@ -12,15 +12,20 @@ from attnlab.attention.kernel import (
     kernel_matrix,
     kernel_sums,
     normalised,
+    nothing_lost,
     with_ones,
 )
 from attnlab.attention.mechanism import Context, visible_or_all, without_keys
 from attnlab.attention.padding import PaddingSafeMechanism
+from attnlab.attention.scaled_sums import ScaledSums, over_earlier, over_later, together
 from attnlab.attention.softmax import scaled_scores
 from attnlab.attention.specification import Scatterbrain, sides
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.attention.union import Strip, Union
 from attnlab.matrices.supports import offsets
+
+# A difference that is less than this part of what it was taken from is computed without one.
+CANCELLED = 0.01
 
 
 class ScatterbrainAttention(PaddingSafeMechanism):
@@ -59,6 +64,7 @@ class ScatterbrainAttention(PaddingSafeMechanism):
         strip = Strip(self.union, queries, first_query)
         rows = torch.arange(queries, device=query.device) + first_query
         inside = strip.seen(rows, visible)
+        whole = query, key, value
         query, key, real = _prepared(query, key, visible)
         scores = strip.scores(query * query.shape[-1] ** -0.5, key)
         phi_query, phi_key, exact = self._in_scale(query, key, real, scores, inside)
@@ -67,7 +73,13 @@ class ScatterbrainAttention(PaddingSafeMechanism):
         estimate = strip.scores(phi_query, phi_key)
         corrected = strip.mix((exact - estimate).masked_fill(~inside, 0.0), values)
         sums = everywhere + corrected
-        return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
+        total = sums[..., -1:]
+        before = everywhere[..., -1:] + exact.sum(-1, keepdim=True)
+        # Where little is left of a difference, the rest is rounding.
+        cancelled = bool((total < CANCELLED * before).any())
+        if cancelled or self._lost(total, key, context):
+            return self._exact_in_range(*whole, context)
+        return normalised(sums[..., :-1], total).to(value.dtype)
 
     @in_full_precision
     def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
@@ -81,7 +93,12 @@ class ScatterbrainAttention(PaddingSafeMechanism):
         phi_query, phi_key, exact = self._in_scale(query, key, real, scores, inside)
         estimate = kernel_matrix(phi_query, phi_key, future=offset > 0 if self.causal else None)
         matrix = torch.where(inside, exact, estimate)
-        return normalised(matrix, matrix.sum(-1, keepdim=True)).to(dtype)
+        total = matrix.sum(-1, keepdim=True)
+        if not self._lost(total, key, context):
+            return normalised(matrix, total).to(dtype)
+        identity = torch.eye(shape[1], dtype=torch.float64, device=key.device)
+        identity = identity.expand(*key.shape[:2], -1, -1)
+        return self._exact_in_range(query, key, identity, context).to(dtype)
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """Features and their sums over all keys, and two kinds of scores inside the band."""
@@ -106,6 +123,37 @@ class ScatterbrainAttention(PaddingSafeMechanism):
         phi_query = (of_query + height - level).exp()
         phi_key = (of_key - height).masked_fill(~real, -torch.inf).exp()
         return phi_query, phi_key, (scores - level).exp()
+
+    def _lost(self, total: Tensor, key: Tensor, context: Context) -> bool:
+        first_query, causal = context.first_query, self.causal
+        return not nothing_lost(total, key, context.visible, first_query=first_query, causal=causal)
+
+    def _exact_in_range(
+        self, query: Tensor, key: Tensor, value: Tensor, context: Context
+    ) -> Tensor:
+        """Mixed values from sums before, inside and behind the band, each at its own scale, in 64 bits."""
+        visible, first_query = visible_or_all(key, context.visible), context.first_query
+        query, key, real = _prepared(query.double(), key.double(), visible)
+        values = with_ones(value.double())
+        strip = Strip(self.union, query.shape[-2], first_query)
+        rows = torch.arange(query.shape[-2], device=query.device) + first_query
+        scores = strip.scores(query * query.shape[-1] ** -0.5, key)
+        scores = scores.masked_fill(~strip.seen(rows, visible), -torch.inf)
+        level = scores.detach().amax(-1, keepdim=True)
+        weights = (scores - level.masked_fill(level == -torch.inf, 0.0)).exp()
+        of_query, of_key = (
+            favor_exponents(x, self.spec.features, self.spec.seed) for x in (query, key)
+        )
+        of_key = of_key.masked_fill(~real, -torch.inf)
+        left, right = self.union.window
+        parts = [
+            ScaledSums(strip.mix(weights, values), level),
+            over_earlier(of_query, of_key, values, first_query - left - 1),
+        ]
+        if not self.causal:
+            parts.append(over_later(of_query, of_key, values, first_query + right + 1))
+        sums = together(parts).sums
+        return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
 
 
 def _prepared(query: Tensor, key: Tensor, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -127,9 +127,9 @@ def test_bigbird_draws_distinct_blocks_once_for_each_head() -> None:
     query, key, _, visible = ragged(60)
     drawn = make("bigbird(block=4, random=2)").support(query, key, visible)
     none = make("bigbird(block=4, random=0)").support(query, key, visible)
-    blocks = (drawn & ~none).unflatten(2, (15, 4)).unflatten(4, (15, 4))
-    assert torch.equal(blocks.any((3, 5)), blocks.all((3, 5)) | blocks.any((3, 5)))
-    whole = blocks[0].any((2, 4)).sum(-1)  # head, block of queries
+    blocks = (drawn & ~none)[0].unflatten(1, (15, 4)).unflatten(3, (15, 4))
+    assert torch.equal(blocks.any((2, 4)), blocks.all((2, 4)))  # whole blocks, in a whole sentence
+    whole = blocks.any((2, 4)).sum(-1)  # head, block of queries
     assert torch.equal(whole[:, 1:-1], torch.full((2, 13), 2))
     assert not torch.equal(drawn[0, 0], drawn[0, 1])
     assert torch.equal(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from attention_cases import ARRANGED, CROSS, SPECS, build, forms_of, gradients, ids_of
+from attention_cases import ARRANGED, CAUSAL, CROSS, SPECS, build, forms_of, gradients, ids_of
 from oracles.ragged import filled, padded_on, ragged
 from torch import Tensor
 
@@ -163,6 +163,17 @@ def test_scores_far_apart_stay_within_the_support(
         out, found = gradients(mechanism, [query, key, value], visible, ids)
         torch.testing.assert_close(out, expected, **EXACT)
         assert all(bool(gradient.isfinite().all()) for gradient in found)
+
+
+@pytest.mark.parametrize("spec", CAUSAL)
+def test_padding_before_a_sentence_sees_no_later_key(spec: str) -> None:
+    inputs, ids, visible = drawn(torch.float64), ids_of(TOKENS), padded_on("left", TOKENS)
+    for form in forms_of(spec):
+        mechanism = build(spec, causal=True, form=form)
+        matrix = mechanism.implied_matrix(*inputs[:2], visible, token_ids=ids)
+        assert not bool(matrix.triu(1).any())
+        out = mechanism(*inputs, visible, token_ids=ids)
+        torch.testing.assert_close(out, matrix @ inputs[2], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("spec", ["full", "longformer(window=2)", "linear", "topk(k=3)"])

@@ -54,6 +54,31 @@ def kernel_matrix(
     return matrix
 
 
+def log_kernel_matrix(
+    query: Tensor,
+    key: Tensor,
+    visible: Tensor,
+    terms: Callable[[Tensor, Tensor, int], list[float]],
+    causal: bool,
+) -> Tensor:
+    """Sums of exp(`terms(q_i, k_j, j - i)`) over their sum over real keys, one row at a time."""
+    batch, heads, queries, _ = query.shape
+    matrix = torch.zeros(batch, heads, queries, key.shape[2], dtype=query.dtype)
+    for b in range(batch):
+        for h in range(heads):
+            for i in range(queries):
+                row = {
+                    j: terms(query[b, h, i], key[b, h, j], j - i)
+                    for j in range(key.shape[2])
+                    if bool(visible[b, j]) and not (causal and j > i)
+                }
+                top = max((max(logs) for logs in row.values()), default=0.0)
+                sums = {j: math.fsum(math.exp(x - top) for x in row[j]) for j in row}
+                for j, number in sums.items():
+                    matrix[b, h, i, j] = number / math.fsum(sums.values())
+    return matrix
+
+
 def window(left: int, right: int, causal: bool = False, dilation: int = 1) -> Allowed:
     """Offsets that are multiples of the dilation, up to `left` and `right` of them."""
 
