@@ -202,3 +202,13 @@ def test_what_is_harmless_stays_and_costs_no_copy() -> None:
     expected = tokens.clone()
     expected[0, 0, 1, 0] = 0
     assert torch.equal(without_padding(tokens, visible), expected)
+
+
+def test_queries_of_another_sentence_are_not_padding() -> None:
+    query, key, visible = torch.full((1, 1, 2, 3), 2 * HARMLESS), torch.zeros(1, 1, 2, 3), [[1, 0]]
+    real = torch.tensor(visible).bool()
+    for cross in (False, True):
+        mechanism = make("full", cross=cross)
+        assert isinstance(mechanism, MaskedSoftmax)
+        kept = torch.equal(mechanism.real_tokens(query, key, real, 0)[0], query)
+        assert kept == cross
