@@ -15,6 +15,12 @@ from attnlab.heads.taps import SITES, Site
 from attnlab.studies.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
 from attnlab.translation.corpus import EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.translation.corpus_splits import SPLITS
+from attnlab.translation.loading import (
+    UNREADABLE,
+    load_body,
+    reason,
+    refuse_larger_vocabulary,
+)
 from attnlab.translation.run import Run, is_run, load
 
 DEFAULT_PAIR = "en-it"
@@ -272,15 +278,17 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
             and (type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_decoder)
         ):
             kind = AutoModelForCausalLM
-        return kind.from_pretrained(name), AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, KeyError) as error:
+        model = load_body(kind, name, scores=scores)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        refuse_larger_vocabulary(tokenizer, model)
+    except UNREADABLE as error:
         found = "is a folder" if Path(name).is_dir() else "is no folder here"
-        first = str(error).strip().splitlines()[0]
         msg = (
-            f"No model could be loaded from {name!r}, which {found} ({first}); give a run of "
+            f"No model could be loaded from {name!r}, which {found} ({reason(error)}); give a run of "
             "attnlab, a transformers folder, or the name of a model on the hub."
         )
         raise InputError(msg) from error
+    return model, tokenizer
 
 
 def parse_sites(text: str | None) -> tuple[Site, ...] | None:

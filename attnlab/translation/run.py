@@ -9,19 +9,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from attnlab import __version__
 from attnlab.errors import AttnlabError, InputError
 from attnlab.translation.callbacks import read_metrics
+from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.corpus import (
     LOOKS_LIKE_A_PATH,
     ParallelCorpus,
     load_corpus,
     local_place,
 )
+from attnlab.translation.loading import UNREADABLE, DamagedModelError, load_whole, reason
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.settings import FORMAT, RunSettings, settings_from
+from attnlab.translation.settings import FORMAT, ModelSettings, RunSettings, settings_from
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers
 
 SETTINGS = "settings.json"
@@ -32,6 +32,10 @@ RUN_FILES = (
 )  # fmt: skip
 # What takes hours to make; it is never deleted along with the model that it is of.
 STUDIES = ("importance", "pruning")
+ARCHITECTURE = (
+    "dim", "heads", "encoder_layers", "decoder_layers", "feed_forward", "norm", "positions",
+    "tie_word_embeddings", "global_projections",
+)  # fmt: skip
 LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "sacrebleu", "numpy")
 
 
@@ -70,7 +74,8 @@ def load(folder: str | Path) -> Run:
     """The run in `folder`, its model in eval mode.
 
     Raises:
-        InputError: there is no run, or a newer attnlab wrote it.
+        InputError: there is no run, a newer attnlab wrote it, or its model is not whole: tensors are
+            missing or not finite, or `config.json` disagrees with the rest.
         AttnlabError: the run holds no trained model yet.
     """
     folder = Path(folder)
@@ -80,20 +85,36 @@ def load(folder: str | Path) -> Run:
             f"{folder} holds no trained model yet; finish it with: attnlab train {folder} --resume"
         )
         raise AttnlabError(msg)
+    settings, tokenizers = settings_from(record["settings"]), load_tokenizers(folder)
     try:
-        model = TranslationModel.from_pretrained(folder).eval()
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        model = load_whole(TranslationModel, folder)
+        _refuse_disagreement(model.config, settings.model, tokenizers)
+    except UNREADABLE as error:
         msg = (
-            f"The model in {folder} is damaged ({str(error).splitlines()[0]}); train the run again."
+            f"The model in {folder} is damaged ({reason(error)}); put its files back or train the "
+            "run again."
         )
         raise InputError(msg) from error
-    return Run(
-        folder=folder,
-        model=model,
-        tokenizers=load_tokenizers(folder),
-        settings=settings_from(record["settings"]),
-        record=record,
-    )
+    return Run(folder, model, tokenizers, settings, record)
+
+
+def _refuse_disagreement(
+    config: TranslationConfig, settings: ModelSettings, tokenizers: Tokenizers
+) -> None:
+    """Raises DamagedModelError where `config.json` is not of the run's settings and tokenizers.
+
+    Attention may differ: mechanisms can be put into a trained model and saved with it.
+    """
+    source = config.source_vocab_size or config.vocab_size
+    pairs = [(name, getattr(config, name), getattr(settings, name)) for name in ARCHITECTURE]
+    pairs += [
+        ("vocab_size", config.vocab_size, len(tokenizers.target)),
+        ("vocab_size of the source", source, len(tokenizers.source)),
+    ]
+    for name, told, wanted in pairs:
+        if told != wanted:
+            msg = f"{name} is {told} in config.json and {wanted} in the rest of the run"
+            raise DamagedModelError(msg)
 
 
 def is_run(folder: str | Path) -> bool:

