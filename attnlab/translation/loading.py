@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -15,9 +14,11 @@ from attnlab.errors import InputError
 
 SHOWN = 3
 # What transformers raises for files that are damaged, depending on the file and on what is wrong.
+# torch has no public name for what `torch.load` raises for a file that is none of its own.
 UNREADABLE = (
     AttributeError, EOFError, InputError, LookupError, OSError, RuntimeError, SafetensorError,
-    StrictDataclassError, TypeError, UnpicklingError, ValueError,
+    StrictDataclassError, TypeError, ValueError,
+    torch.serialization.pickle.UnpicklingError,  # type: ignore[attr-defined]
 )  # fmt: skip
 
 
