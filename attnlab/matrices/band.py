@@ -9,11 +9,13 @@ from torch import Tensor
 from attnlab.errors import InputError
 from attnlab.matrices.band_in_place import can_be_read_in_place, copy_band, measure_off_band
 from attnlab.matrices.chunks import in_chunks
-from attnlab.matrices.fit import Band, Fit, SparseError, complete
+from attnlab.matrices.fit import Band, Fit, complete
 from attnlab.matrices.offsets import band_entries, matrix_from_band, real_band
 from attnlab.matrices.padding import Sizes, counted_entries, sizes_of, without_padding
+from attnlab.matrices.residual import SparseError, left_after_error
+from attnlab.matrices.stochastic import fit_stochastic_rows
 from attnlab.matrices.supports import Window, band_dimension, band_support, reach_within, sides
-from attnlab.matrices.values import Values, check_values, entry_gain, fill_support
+from attnlab.matrices.values import Values, check_values, fill_support
 
 
 def project_band(
@@ -62,8 +64,12 @@ def fit_band(
         binary:      ones on the largest h            likewise
         stochastic:  rows summing to 1                the largest of each row, then the largest gains
 
-    With `free` values P and E together are optimal, not only E given P. `stochastic` keeps at least one
-    entry of every row that the band reaches, so that the row can sum to 1, even beyond `keep`.
+    With an error, P and E are optimal together, by exchange of entries (`free`, and `binary` unless an
+    entry is above 1 and eps too) or as `attnlab.matrices.stochastic` proves (`stochastic`, no entry
+    dropped). Dropped entries with `stochastic` values are chosen as if there were no error: there
+    the distance is an upper bound, `Fit.exact` is False and `Fit.lower_bound` says how far below the
+    optimum can be. `stochastic` keeps at least one entry of every row that the band reaches, so that the
+    row can sum to 1, even beyond `keep`.
 
     Args:
         H: attention weights, at least 0.
@@ -86,13 +92,26 @@ def fit_band(
     reach = reach_within(asked, *H.shape[-2:])
     H = without_padding(H, sizes)
     kept = _entries_to_keep(H, reach, dropout, keep, sizes)
-    distances = None
-    if kept is None:
-        structure, support_size = _whole_band(H, reach, values, sizes)
-        if values == "free" and sizes is None and can_be_read_in_place(H, reach):
+    if kept is not None and values == "stochastic":
+        kept = _one_a_row(H, reach, kept, sizes)
+    allowed = SparseError(error_nnz, error_bound)
+    distances = error = None
+    if values == "free" and kept is None:
+        structure = project_band(H, reach)
+        if sizes is None and can_be_read_in_place(H, reach):
             distances = measure_off_band(H, reach)
     else:
-        structure, support_size = _largest_of_band(H, reach, kept, values, sizes)
+        support = _support(H, reach, kept, values, sizes)
+        if values == "stochastic" and not allowed.absent:
+            structure, error = fit_stochastic_rows(H, support, error_nnz, error_bound)
+        else:
+            structure = fill_support(H, support, values)
+    dimension = band_dimension(sizes_of(H, sizes), reach).expand(H.shape[:-2])
+    support_size = dimension if kept is None else kept
+    lower_bound = None
+    if not allowed.absent and kept is not None and values != "free":
+        lower_bound = _lower_bound(H, reach, kept, values, allowed=allowed, sizes=sizes)
+        lower_bound = lower_bound.masked_fill(kept == dimension, math.inf)
     return complete(
         H,
         structure,
@@ -100,9 +119,11 @@ def fit_band(
         values=values,
         parameters=Band(asked, dropout, support_size),
         support_size=support_size,
-        allowed=SparseError(error_nnz, error_bound),
+        allowed=allowed,
         sizes=sizes,
         distances=distances,
+        error=error,
+        lower_bound=lower_bound,
     )
 
 
@@ -135,30 +156,47 @@ def _entries_to_keep(
     return torch.minimum(wanted, dimension)
 
 
-def _whole_band(
-    H: Tensor, reach: Window, values: Values, sizes: Sizes | None
-) -> tuple[Tensor, Tensor]:
-    support_size = band_dimension(sizes_of(H, sizes), reach).expand(H.shape[:-2])
-    if values == "free":
-        return project_band(H, reach), support_size
-    support = band_support(H.shape[-2], H.shape[-1], reach, device=H.device)
-    if sizes is not None:
-        support = support & counted_entries(sizes, H.shape[-2], H.shape[-1])
-    return fill_support(H, support, values), support_size
+def _one_a_row(H: Tensor, reach: Window, kept: Tensor, sizes: Sizes | None) -> Tensor:
+    """At least as many entries as rows that the band reaches."""
+    return torch.maximum(kept, real_band(H, reach, sizes).any(-1).sum(-1))
 
 
-def _largest_of_band(
-    H: Tensor, reach: Window, kept: Tensor, values: Values, sizes: Sizes | None
-) -> tuple[Tensor, Tensor]:
+def _support(
+    H: Tensor, reach: Window, kept: Tensor | None, values: Values, sizes: Sizes | None
+) -> Bool[Tensor, "*#batch query key"]:
+    """The whole band, or the `kept` entries of it that leave the smallest distance without an error."""
+    if kept is None:
+        support = band_support(H.shape[-2], H.shape[-1], reach, device=H.device)
+        return support if sizes is None else support & counted_entries(sizes, *H.shape[-2:])
     entries = band_entries(H, reach)
     inside = real_band(H, reach, sizes).expand_as(entries)
-    if values == "stochastic":
-        gain, kept = _stochastic_gain(entries, inside), torch.maximum(kept, inside.any(-1).sum(-1))
-    else:
-        gain = entry_gain(entries, values)
+    gain = _stochastic_gain(entries, inside) if values == "stochastic" else entries
     used = _top(gain.masked_fill(~inside, -math.inf), kept) & inside
-    structure = matrix_from_band(fill_support(entries, used, values), H.shape[-1], reach)
-    return structure, kept
+    return matrix_from_band(used.to(H.dtype), H.shape[-1], reach) > 0
+
+
+def _lower_bound(
+    H: Tensor,
+    reach: Window,
+    kept: Tensor,
+    values: Values,
+    *,
+    allowed: SparseError,
+    sizes: Sizes | None,
+) -> Float[Tensor, "*batch"]:
+    """A bound on the distance of a band with dropped entries together with its error; inf where exact.
+
+    Free values on as many entries can only be nearer, and so can rows that sum to 1 on the whole band.
+    """
+    free = fill_support(H, _support(H, reach, kept, "free", sizes), "free")
+    bound = left_after_error(H - free, allowed)
+    if values == "binary":
+        # Only what is above 1 and may be corrected by more than 1 can be better left out.
+        exact = (H <= 1).flatten(-2).all(-1) | (allowed.bound <= 1)
+        return bound.masked_fill(exact, math.inf)
+    whole = _support(H, reach, None, values, sizes)
+    P, E = fit_stochastic_rows(H, whole, allowed.nonzeros, allowed.bound)
+    return bound.maximum((H - P - E).abs().sum((-2, -1)))
 
 
 def _stochastic_gain(entries: Tensor, inside: Tensor) -> Tensor:

@@ -6,13 +6,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attnlab.matrices.best_first import best_candidate
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.columns import fill_columns, real_columns
-from attnlab.matrices.fit import Diagonal, Fit, SparseError, complete
+from attnlab.matrices.fit import Diagonal, Fit, complete
 from attnlab.matrices.offsets import band_entries, real_band
 from attnlab.matrices.padding import Sizes, without_padding
+from attnlab.matrices.priced import Task, priced_gain
+from attnlab.matrices.residual import SparseError
 from attnlab.matrices.supports import reach_within, sides
-from attnlab.matrices.values import Values, check_values, entry_gain
+from attnlab.matrices.values import Values, check_values
 
 
 @in_chunks
@@ -33,36 +36,47 @@ def fit_diagonal(
         d = argmin over d of |H - S_d|,   |H - S_d| = sum(h) - sum over i of gain(h_i,i+d)
 
     with gain h for `free` values, h - |1 - h| for `binary` and `stochastic`, which are the same here.
-    Rows whose key falls outside the matrix are empty: they count with their whole mass in l1 and do not
-    count in kl. Only offsets at which the matrix has an entry are tried; among equals the one nearest
-    to 0 is taken. The thesis tries d = 0 alone (`window=0`).
+    With an error d = argmin over d of min over E of |H - S_d - E|, exactly: offset and error are
+    chosen together (`attnlab.matrices.best_first`). Rows whose key falls outside the matrix are empty:
+    they count with their whole mass in l1 and do not count in kl. Only offsets at which the matrix has
+    an entry are tried; among equals the one nearest to 0 is taken. The thesis tries d = 0 alone (`window=0`).
 
     Args:
         H: attention weights, at least 0.
         window: how far the offset may look back and ahead; one number is both sides.
         values: how the entries may be filled.
         causal: offsets up to 0 only.
-        error_nnz: s, how many entries E may correct, given P.
+        error_nnz: s, how many entries E may correct.
         error_bound: eps, how large a correction may be.
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
 
     Raises:
         InputError: unknown values, a negative window or error.
 
-    Cost: O(query * (left + right + 1)) for the choice. Source: math.md section 3; thesis fig. 13.
+    Cost: O(query * (left + right + 1)) for the choice, with an error a few partial sorts of the
+    matrix more. Source: math.md section 3; thesis fig. 13.
     """
     check_values(values)
     asked = sides(window, causal=causal)
     left, right = reach_within(asked, *H.shape[-2:])
     H = without_padding(H, sizes)
+    task = Task(H, values, SparseError(error_nnz, error_bound))
     inside = real_band(H, (left, right), sizes)
-    gain = entry_gain(band_entries(H, (left, right)), values).masked_fill(~inside, 0).sum(-2)
-    gain = gain.masked_fill(~inside.any(-2), -math.inf)
+    entries = band_entries(H, (left, right))
     nearest_first = torch.arange(-left, right + 1, device=H.device)
     nearest_first = nearest_first[nearest_first.abs().argsort(stable=True)]
-    offset = nearest_first[gain[..., nearest_first + left].argmax(-1)]
-    column = torch.arange(H.shape[-2], device=H.device) + offset[..., None]
-    allowed = real_columns(column, H, sizes, causal=causal)
+
+    def gains(price: Tensor | None) -> Tensor:
+        gain = priced_gain(entries, task, price).masked_fill(~inside, 0).sum(-2)
+        return gain.masked_fill(~inside.any(-2), -math.inf)[..., nearest_first + left]
+
+    def rows(candidate: Tensor) -> tuple[Tensor, Tensor]:
+        column = torch.arange(H.shape[-2], device=H.device) + nearest_first[candidate][..., None]
+        return column, real_columns(column, H, sizes, causal=causal)
+
+    best = best_candidate(task, gains, rows)
+    offset = nearest_first[best]
+    column, allowed = rows(best)
     return complete(
         H,
         fill_columns(H, column, allowed, values),
@@ -70,6 +84,6 @@ def fit_diagonal(
         values=values,
         parameters=Diagonal(asked, offset),
         support_size=allowed.sum(-1),
-        allowed=SparseError(error_nnz, error_bound),
+        allowed=task.allowed,
         sizes=sizes,
     )

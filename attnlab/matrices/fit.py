@@ -1,6 +1,5 @@
 """What a structured approximation is: X = P + E with everything that describes it."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from attnlab.matrices.distances import Distances, measure_residual, row_divergence
 from attnlab.matrices.padding import Sizes, sizes_of
-from attnlab.matrices.residual import largest_of_residual
+from attnlab.matrices.residual import SparseError, largest_of_residual
 from attnlab.matrices.supports import Window
 from attnlab.matrices.values import Values
 
@@ -69,7 +68,10 @@ Parameters = Diagonal | Band | RareColumns | Sink | Union
 
 @dataclass(frozen=True)
 class Fit:
-    """A structured approximation of each matrix of a batch.
+    """A structured approximation X = P + E of each matrix of a batch.
+
+    P and E are chosen together: `l1` is the smallest distance of any member of the family with any
+    error of the size allowed wherever `exact` is True, and an upper bound of it elsewhere.
 
     Attributes:
         family: the set of matrices that was searched.
@@ -78,6 +80,7 @@ class Fit:
         structure: P, the member of the family.
         error: E, the sparse correction; zeros when none was asked for.
         l1: sum of |h - x|.
+        lower_bound: no member of the family with an error of the size allowed has a smaller l1.
         mean_error: l1 divided by the number of entries.
         relative: l1 divided by the sum of H; the zero matrix has exactly 1.
         frobenius: |H - X|_F / |H|_F.
@@ -92,6 +95,7 @@ class Fit:
     structure: Float[Tensor, "*batch query key"]
     error: Float[Tensor, "*batch query key"]
     l1: Float[Tensor, "*batch"]
+    lower_bound: Float[Tensor, "*batch"]
     mean_error: Float[Tensor, "*batch"]
     relative: Float[Tensor, "*batch"]
     frobenius: Float[Tensor, "*batch"]
@@ -103,18 +107,10 @@ class Fit:
         """X = P + E."""
         return self.structure + self.error
 
-
-@dataclass(frozen=True)
-class SparseError:
-    """How much correction is allowed: at most `nonzeros` entries of at most `bound` in size."""
-
-    nonzeros: int | Int[Tensor, "*#batch"] = 0
-    bound: float = math.inf
-
     @property
-    def absent(self) -> bool:
-        """Whether no entry can be corrected at all."""
-        return isinstance(self.nonzeros, int) and self.nonzeros == 0
+    def exact(self) -> Bool[Tensor, "*batch"]:
+        """Where `l1` is proven to be the smallest; elsewhere it is an upper bound of the smallest."""
+        return self.l1 <= self.lower_bound
 
 
 def complete(
@@ -128,19 +124,26 @@ def complete(
     allowed: SparseError,
     sizes: Sizes | None,
     distances: Distances | None = None,
+    error: Float[Tensor, "*batch query key"] | None = None,
+    lower_bound: Float[Tensor, "*batch"] | None = None,
 ) -> Fit:
-    """The fit with structure P: adds the best sparse error and measures all distances.
+    """The fit with structure P: adds the best sparse error where none is given, and all distances.
 
-    `H` and `structure` must be 0 in the padding; `distances` are those of P, where they are known.
+    `H` and `structure` must be 0 in the padding; `distances` are those of P, where they are known;
+    `error` is E, where it was fitted together with P; a `lower_bound` of None says that P and E are
+    optimal together.
+
     Cost: a handful of passes, and a partial sort if E is asked for.
     """
-    error = torch.zeros((), dtype=H.dtype, device=H.device).expand_as(H)
-    if not allowed.absent:
+    if allowed.absent:
+        error = torch.zeros((), dtype=H.dtype, device=H.device).expand_as(H)
+        if distances is None:
+            distances = measure_residual(H, H - structure, sizes, nonnegative=values == "free")
+    else:
         residual = H - structure
-        error = largest_of_residual(residual, allowed.nonzeros, allowed.bound)
+        if error is None:
+            error = largest_of_residual(residual, allowed.nonzeros, allowed.bound)
         distances = measure_residual(H, residual - error, sizes)
-    elif distances is None:
-        distances = measure_residual(H, H - structure, sizes, nonnegative=values == "free")
     stochastic = values == "stochastic" and allowed.absent
     return Fit(
         family=family,
@@ -149,6 +152,7 @@ def complete(
         structure=structure,
         error=error,
         l1=distances.l1,
+        lower_bound=distances.l1 if lower_bound is None else lower_bound.minimum(distances.l1),
         mean_error=distances.mean_error,
         relative=distances.relative,
         frobenius=distances.frobenius,

@@ -7,13 +7,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.matrices.blocks import block_gains, place_blocks
+from attnlab.matrices.block_search import BlockSpace, best_blocks
 from attnlab.matrices.chunks import in_chunks
-from attnlab.matrices.columns import fill_columns, real_columns
-from attnlab.matrices.fit import Fit, RareColumns, SparseError, complete
-from attnlab.matrices.padding import Sizes, sizes_of, without_padding
-from attnlab.matrices.supports import block_columns, sides
-from attnlab.matrices.values import Values, check_values, entry_gain
+from attnlab.matrices.columns import fill_columns
+from attnlab.matrices.fit import Fit, RareColumns, complete
+from attnlab.matrices.padding import Sizes, without_padding
+from attnlab.matrices.priced import Task
+from attnlab.matrices.residual import SparseError
+from attnlab.matrices.supports import sides
+from attnlab.matrices.values import Values, check_values
 
 Anchor = Literal["any", "first"]
 Heights = Literal["fixed", "at_most"]
@@ -42,7 +44,9 @@ def fit_rare_columns(
         minimise |H - P| = sum(h) - sum over rows of gain(h_i,column(i))
 
     with gain h for `free` values, h - |1 - h| for `binary` and `stochastic`, which are the same here.
-    The optimum is exact, by dynamic programming over the rows. Blocks lie wholly inside the matrix
+    The optimum is exact, by dynamic programming over the rows. With an error the blocks are chosen
+    together with it (`attnlab.matrices.block_search`): nearly always exactly, elsewhere the distance is
+    an upper bound and `Fit.exact` is False. Blocks lie wholly inside the matrix
     (their columns are cut where a matrix has fewer keys than queries); a matrix of fewer than w
     rows can hold one block of all its rows. Rows without a key of their own are empty.
 
@@ -54,14 +58,15 @@ def fit_rare_columns(
         anchor: `any` column of the block, as in the thesis's text, or the `first`, as in its code.
         heights: every block has exactly w rows (`fixed`), or 1 to w (`at_most`).
         causal: no row attends a later one; a block's column is then its first.
-        error_nnz: s, how many entries E may correct, given P.
+        error_nnz: s, how many entries E may correct.
         error_bound: eps, how large a correction may be.
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
 
     Raises:
         InputError: unknown values, anchor or heights, a negative window, num_pos or error.
 
-    Cost: O(n w) for the gains (O(n w^2) for `at_most`) and O(n num_pos) for the placement.
+    Cost: O(n w) for the gains (O(n w^2) for `at_most`) and O(n num_pos) for the placement; with an
+    error a few times that and a few partial sorts of the matrix.
     Source: math.md section 3; thesis fig. 14.
     """
     check_values(values)
@@ -71,23 +76,21 @@ def fit_rare_columns(
     # A block of one row attends that row itself, as the identity does.
     lowest = block_rows if heights == "fixed" else 2
     tried = list(range(max(lowest, 1), block_rows + 1)) or [1]
-    gain = without_padding(entry_gain(H, values), sizes)
     anchors = 1 if causal or anchor == "first" else block_rows
-    placed = place_blocks(block_gains(gain, tried, anchors=anchors, sizes=sizes), num_pos)
-    rows = placed.rows
-    if sizes is not None:
-        rows = rows.minimum((sizes_of(H, sizes)[..., :1] - placed.start).clamp(min=0))
-    column = block_columns(placed.start, rows, placed.column, H.shape[-2])
-    allowed = real_columns(column, H, sizes, causal=causal)
+    task = Task(H, values, SparseError(error_nnz, error_bound))
+    space = BlockSpace(tried, anchors, num_pos, sizes, causal=causal)
+    found = best_blocks(task, space)
+    placed = found.placement
     return complete(
         H,
-        fill_columns(H, column, allowed, values),
+        fill_columns(H, found.column, found.allowed, values),
         family="rare_columns",
         values=values,
-        parameters=RareColumns(block_rows, placed.used, placed.start, rows, placed.column),
-        support_size=allowed.sum(-1),
-        allowed=SparseError(error_nnz, error_bound),
+        parameters=RareColumns(block_rows, placed.used, placed.start, placed.rows, placed.column),
+        support_size=found.allowed.sum(-1),
+        allowed=task.allowed,
         sizes=sizes,
+        lower_bound=found.lower_bound,
     )
 
 

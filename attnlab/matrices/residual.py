@@ -1,6 +1,7 @@
 """The sparse error E of X = P + E (math.md section 4; thesis eq. 20, 23)."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -8,6 +9,26 @@ from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.matrices.padding import Sizes, without_padding
+
+
+@dataclass(frozen=True)
+class SparseError:
+    """How much correction is allowed: at most `nonzeros` entries of at most `bound` in size.
+
+    Raises:
+        InputError: `nonzeros` is negative, or `bound` is negative or NaN.
+    """
+
+    nonzeros: int | Int[Tensor, "*#batch"] = 0
+    bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        check_error(self.nonzeros, self.bound)
+
+    @property
+    def absent(self) -> bool:
+        """Whether no entry can be corrected at all."""
+        return isinstance(self.nonzeros, int) and self.nonzeros == 0
 
 
 def fit_residual(
@@ -53,6 +74,14 @@ def largest_of_residual(
             taken = taken.masked_fill(rank >= nonzeros[..., None], 0)
         error.scatter_(-1, top, taken)
     return error.reshape(residual.shape)
+
+
+def left_after_error(
+    residual: Float[Tensor, "*batch query key"], allowed: SparseError
+) -> Float[Tensor, "*batch"]:
+    """Sum of |r - e| with the best error of the size allowed."""
+    error = largest_of_residual(residual, allowed.nonzeros, allowed.bound)
+    return (residual - error).abs().sum((-2, -1))
 
 
 def check_error(nonzeros: int | Tensor, bound: float) -> int:

@@ -36,11 +36,14 @@ def fit_sigma(
 
     ::
 
-        X = argmin over the three families of |H - P - E|,   P the nearest member, E the best given P
+        X = argmin over the three families of |H - P - E|,   P and E chosen together
 
-    With `free` values and no dropout the band contains the other two and always wins: compare at an
+    With `free` values, no dropout and a window as wide on both sides (or causal), the band contains the
+    other two and always wins: compare at an
     equal budget, or by description length (`attnlab.matrices.labels`), before saying what a head is.
-    Among equals the family with fewer parameters wins: diagonal, rare columns, band.
+    Where one of the three is not proven to be the nearest of its family and could win, `Fit.exact` is
+    False and the distance an upper bound. Among equals the family with fewer parameters wins:
+    diagonal, rare columns, band.
 
     Args:
         H: attention weights, at least 0.
@@ -100,6 +103,7 @@ def nearest(fits: list[Fit]) -> Fit:
         structure=pick([fit.structure for fit in fits]),
         error=fits[0].error if absent else pick([fit.error for fit in fits]),
         l1=pick([fit.l1 for fit in fits]),
+        lower_bound=torch.stack([fit.lower_bound for fit in fits]).amin(0),
         mean_error=pick([fit.mean_error for fit in fits]),
         relative=pick([fit.relative for fit in fits]),
         frobenius=pick([fit.frobenius for fit in fits]),

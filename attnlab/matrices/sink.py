@@ -6,11 +6,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attnlab.matrices.best_first import best_candidate
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.columns import fill_columns, real_columns
-from attnlab.matrices.fit import Fit, Sink, SparseError, complete
+from attnlab.matrices.fit import Fit, Sink, complete
 from attnlab.matrices.padding import Sizes, counted_entries, without_padding
-from attnlab.matrices.values import Values, check_values, entry_gain
+from attnlab.matrices.priced import Task, priced_gain
+from attnlab.matrices.residual import SparseError
+from attnlab.matrices.values import Values, check_values
 
 
 @in_chunks
@@ -29,12 +32,14 @@ def fit_sink(
 
         gain(h) = h   (free)      gain(h) = h - |1 - h|   (binary, stochastic)
 
-    A causal row before t cannot see it and stays empty. Arguments as in `fit_diagonal`.
+    With an error the column is the one that leaves least after the best E, exactly
+    (`attnlab.matrices.best_first`). A causal row before t cannot see it and stays empty. Arguments as
+    in `fit_diagonal`.
 
     Raises:
         InputError: unknown values or a negative error.
 
-    Cost: one pass. Source: math.md section 3.
+    Cost: one pass, with an error a few partial sorts of the matrix more. Source: math.md section 3.
     """
     check_values(values)
     H = without_padding(H, sizes)
@@ -43,11 +48,18 @@ def fit_sink(
     if sizes is not None:
         real = counted_entries(sizes, queries, keys)
     usable = real.tril() if causal else real
-    gain = entry_gain(H, values).masked_fill(~usable, 0).sum(-2)
-    best = gain.masked_fill(~usable.any(-2), -math.inf)
-    column = best.argmax(-1) if keys else best.new_zeros(best.shape[:-1], dtype=torch.long)
-    every_row = column[..., None].expand(H.shape[:-1])
-    allowed = real_columns(every_row, H, sizes, causal=causal)
+    task = Task(H, values, SparseError(error_nnz, error_bound))
+
+    def gains(price: Tensor | None) -> Tensor:
+        gain = priced_gain(H, task, price).masked_fill(~usable, 0).sum(-2)
+        return gain.masked_fill(~usable.any(-2), -math.inf)
+
+    def rows(column: Tensor) -> tuple[Tensor, Tensor]:
+        every_row = column[..., None].expand(H.shape[:-1])
+        return every_row, real_columns(every_row, H, sizes, causal=causal)
+
+    column = best_candidate(task, gains, rows)
+    every_row, allowed = rows(column)
     return complete(
         H,
         fill_columns(H, every_row, allowed, values),
@@ -55,6 +67,6 @@ def fit_sink(
         values=values,
         parameters=Sink(column),
         support_size=allowed.sum(-1),
-        allowed=SparseError(error_nnz, error_bound),
+        allowed=task.allowed,
         sizes=sizes,
     )

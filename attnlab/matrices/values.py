@@ -22,17 +22,6 @@ def check_values(values: str) -> None:
         raise InputError(msg)
 
 
-def entry_gain(H: Float[Tensor, "*shape"], values: Values) -> Float[Tensor, "*shape"]:
-    """How much nearer to H the matrix comes in l1 when it attends this entry alone in its row.
-
-    ::
-
-        free:                 h            the entry takes h itself
-        binary, stochastic:   h - |1 - h|  the entry takes 1, being the whole row
-    """
-    return H if values == "free" else H - (1 - H).abs()
-
-
 def fill_support(
     H: Float[Tensor, "*batch query key"],
     support: Bool[Tensor, "*#batch query key"],
@@ -63,5 +52,6 @@ def renormalised(
 ) -> Float[Tensor, "*batch query key"]:
     """Rows scaled to sum to 1; spread evenly over the support where they have no mass, 0 without support."""
     total = kept.sum(-1, keepdim=True)
-    even = support / support.sum(-1, keepdim=True).clamp(min=1)
-    return torch.where(total > 0, kept / total, even.to(kept.dtype))
+    # A quotient of integers would have the default dtype, whatever that of H is.
+    even = support.to(kept.dtype) / support.sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(total > 0, kept / total, even)
