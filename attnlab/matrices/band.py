@@ -11,11 +11,12 @@ from attnlab.matrices.band_in_place import can_be_read_in_place, copy_band, meas
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.fit import Band, Fit, complete
 from attnlab.matrices.offsets import band_entries, matrix_from_band, real_band
-from attnlab.matrices.padding import Sizes, counted_entries, sizes_of, without_padding
+from attnlab.matrices.padding import Sizes, counted_entries, sizes_of
 from attnlab.matrices.residual import SparseError, left_after_error
 from attnlab.matrices.stochastic import fit_stochastic_rows
 from attnlab.matrices.supports import Window, band_dimension, band_support, reach_within, sides
 from attnlab.matrices.values import Values, check_values, fill_support
+from attnlab.matrices.weights import checked_weights
 
 
 def project_band(
@@ -32,12 +33,21 @@ def project_band(
 
     The unique minimiser in every norm that splits by entry, l1 and Frobenius among them, because the
     coordinates decouple. Applied twice it changes nothing more. Source: math.md section 2; thesis 3.1.2.
+
+    Raises:
+        InputError: no attention weights, or a negative window.
+
     Cost: one pass over the matrix for a narrow band of a square matrix, three otherwise.
 
     >>> project_band(torch.ones(3, 3), 1)[0].tolist()
     [1.0, 1.0, 0.0]
     """
-    left, right = sides(window, causal=causal)
+    checked_weights(H)
+    return _project(H, sides(window, causal=causal))
+
+
+def _project(H: Tensor, window: Window) -> Float[Tensor, "*batch query key"]:
+    left, right = window
     if can_be_read_in_place(H, (left, right)):
         return copy_band(H, (left, right))
     return H.tril(right).triu_(-left)
@@ -83,21 +93,22 @@ def fit_band(
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
 
     Raises:
-        InputError: unknown values, a dropout outside [0, 1], a negative window, keep or error.
+        InputError: no attention weights, unknown values,
+            a dropout outside [0, 1], a negative window, keep or error.
 
     Cost: O(query * key), plus a sort of the band when entries are dropped. Source: math.md section 3.
     """
     check_values(values)
     asked = sides(window, causal=causal)
     reach = reach_within(asked, *H.shape[-2:])
-    H = without_padding(H, sizes)
+    H = checked_weights(H, sizes)
     kept = _entries_to_keep(H, reach, dropout, keep, sizes)
     if kept is not None and values == "stochastic":
         kept = _one_a_row(H, reach, kept, sizes)
     allowed = SparseError(error_nnz, error_bound)
     distances = error = None
     if values == "free" and kept is None:
-        structure = project_band(H, reach)
+        structure = _project(H, reach)
         if sizes is None and can_be_read_in_place(H, reach):
             distances = measure_off_band(H, reach)
     else:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
+from attnlab.errors import InputError
 from attnlab.matrices.blocks import block_gains, place_blocks
 from attnlab.matrices.code_lengths import log2_choose
 from attnlab.matrices.columns import real_columns
@@ -20,6 +22,8 @@ FAMILIES = ("diffuse", "diagonal", "band", "rare_columns", "sink")
 class Search:
     """How far the supports reach that are tried.
 
+    What is tried does not depend on the matrices, so that no size of a padded tensor matters.
+
     Attributes:
         window: the largest offset, band side and rows of a block.
         num_pos: the largest number of blocks in a sentence.
@@ -31,6 +35,21 @@ class Search:
     num_pos: int = 2
     sink_positions: int = 2
     causal: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("window", "num_pos", "sink_positions"):
+            given = getattr(self, name)
+            if type(given) is not int or given < 0:
+                msg = f"{name} must be a whole number from 0 up, not {given!r}."
+                raise InputError(msg)
+
+
+def with_room(
+    H: Float[Tensor, "*batch query key"], search: Search
+) -> Float[Tensor, "*batch rows columns"]:
+    """H with padding up to the rows of the highest block, where it is smaller."""
+    rows, columns = (max(search.window - length, 0) for length in H.shape[-2:])
+    return F.pad(H, (0, columns, 0, rows))
 
 
 @dataclass(frozen=True)
@@ -60,7 +79,7 @@ def candidates(
     """Every member of every family, in the order of `FAMILIES`, one at a time.
 
     Args:
-        H: matrices with zeros in the padding.
+        H: matrices with zeros in the padding, at least as large as a block (`with_room`).
         sizes: real queries and keys of each matrix, `[*batch sentence 2]`.
         search: which members are tried.
     """
@@ -89,7 +108,7 @@ def _near_the_diagonal(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Can
 
 
 def _rare_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
-    for block_rows in range(2, min(search.window, H.shape[-2]) + 1):
+    for block_rows in range(2, search.window + 1):
         anchors = 1 if search.causal else block_rows
         gains = block_gains(H, [block_rows], anchors=anchors, sizes=sizes)
         # The count of blocks is part of the code, so as many as asked for are placed where they fit.

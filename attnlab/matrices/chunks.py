@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.matrices.weights import check_matrices
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -46,17 +46,6 @@ def in_chunks(
         return _join(results, batch)
 
     return run  # type: ignore[return-value]  # H may also be given by name
-
-
-def check_matrices(H: Any) -> None:
-    """Refuses what is no batch of floating-point matrices.
-
-    Raises:
-        InputError: not a tensor of floating-point numbers with at least two dimensions.
-    """
-    if not isinstance(H, Tensor) or not H.is_floating_point() or H.ndim < 2:
-        msg = "Attention weights must be a floating-point tensor [*batch, query, key]."
-        raise InputError(msg)
 
 
 def _cut(name: str, value: Any, batch: torch.Size, length: int) -> Any:

@@ -11,11 +11,12 @@ from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.columns import fill_columns, real_columns
 from attnlab.matrices.fit import Diagonal, Fit, complete
 from attnlab.matrices.offsets import band_entries, real_band
-from attnlab.matrices.padding import Sizes, without_padding
+from attnlab.matrices.padding import Sizes
 from attnlab.matrices.priced import Task, priced_gain
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.supports import reach_within, sides
 from attnlab.matrices.values import Values, check_values
+from attnlab.matrices.weights import checked_weights
 
 
 @in_chunks
@@ -51,7 +52,7 @@ def fit_diagonal(
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
 
     Raises:
-        InputError: unknown values, a negative window or error.
+        InputError: no attention weights, unknown values, a negative window or error.
 
     Cost: O(query * (left + right + 1)) for the choice, with an error a few partial sorts of the
     matrix more. Source: math.md section 3; thesis fig. 13.
@@ -59,7 +60,7 @@ def fit_diagonal(
     check_values(values)
     asked = sides(window, causal=causal)
     left, right = reach_within(asked, *H.shape[-2:])
-    H = without_padding(H, sizes)
+    H = checked_weights(H, sizes)
     task = Task(H, values, SparseError(error_nnz, error_bound))
     inside = real_band(H, (left, right), sizes)
     entries = band_entries(H, (left, right))

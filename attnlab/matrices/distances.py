@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.matrices.padding import Sizes, counted_entries, sizes_of, without_padding
+from attnlab.matrices.padding import Sizes, counted_entries, sizes_of
+from attnlab.matrices.weights import check_matrices, checked_approximation, checked_weights
 
 _LONG_COLUMN = 256
 
@@ -41,8 +42,8 @@ def measure(
     to 1, `relative` lies in [0, 2]. A quotient 0 / 0 (an exact approximation of nothing) is 0.
     H is at least 0. Cost: a handful of passes over the matrix.
     """
-    H = without_padding(H, sizes)
-    return measure_residual(H, without_padding((H - X).expand_as(H), sizes), sizes)
+    H = checked_weights(H, sizes)
+    return measure_residual(H, H - checked_approximation(X, H, sizes), sizes)
 
 
 def measure_residual(
@@ -107,8 +108,8 @@ def kl_divergence(
     proper support misses some mass and has inf; compare supports by their l1 distance instead.
     Without any row the mean is 0. Cost: a few passes over the matrix.
     """
-    H = without_padding(H, sizes)
-    X = without_padding(X.expand_as(H), sizes)
+    H = checked_weights(H, sizes)
+    X = checked_approximation(X, H, sizes)
     rows = sizes_of(H, sizes)[..., 0].to(H.dtype)
     return _quotient(row_divergence(H, X).sum(-1), rows)
 
@@ -131,8 +132,9 @@ def output_error(
 
     Cost: two products of `query * key * dim`.
     """
-    H = without_padding(H, sizes)
-    X = without_padding(X.expand_as(H), sizes)
+    H = checked_weights(H, sizes)
+    X = checked_approximation(X, H, sizes)
+    check_matrices(values)
     if sizes is not None:
         # What stands in padded rows of V may be NaN, and 0 * NaN is NaN.
         real = counted_entries(sizes.flip(-1), values.shape[-2], 1)

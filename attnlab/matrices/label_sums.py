@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from attnlab.errors import InputError
-from attnlab.matrices.candidates import Candidate, Search, candidates, keys_of_rows
+from attnlab.matrices.candidates import Candidate, Search, candidates, keys_of_rows, with_room
 from attnlab.matrices.code_lengths import CodeLength, Rows, shortest_code
 from attnlab.matrices.labels import CodedCandidate, Labels, labels_of_codes
-from attnlab.matrices.padding import without_padding
+from attnlab.matrices.weights import checked_weights
 
 # A group is (candidate, keys in the support, keys of the row) in one number.
 _MOST_SUPPORT, _MOST_KEYS = 1 << 10, 1 << 20
@@ -40,7 +39,6 @@ class LabelSums:
         naming_bits: what names the places, by candidate.
         rows: how many rows.
         sentences: how many sentences.
-        longest: rows of the longest sentence.
     """
 
     search: Search
@@ -51,7 +49,6 @@ class LabelSums:
     naming_bits: Float[Tensor, "head candidate"]
     rows: int
     sentences: int
-    longest: int
 
     def __add__(self, other: "LabelSums") -> "LabelSums":
         if (self.search, self.members) != (other.search, other.members):
@@ -72,7 +69,6 @@ class LabelSums:
             self.naming_bits + other.naming_bits,
             self.rows + other.rows,
             self.sentences + other.sentences,
-            max(self.longest, other.longest),
         )
 
     def labels(self) -> Labels:
@@ -80,9 +76,6 @@ class LabelSums:
         coded = []
         of_candidate = self.groups // (_MOST_SUPPORT * _MOST_KEYS)
         for number, (family, named) in enumerate(self.members):
-            parameters = dict(named)
-            if parameters.get("block_rows", 0) > self.longest:
-                continue
             mine = of_candidate == number
             keys = self.groups[mine] % _MOST_KEYS
             support = self.groups[mine] // _MOST_KEYS % _MOST_SUPPORT
@@ -90,7 +83,7 @@ class LabelSums:
                 Rows(self.total[:, mine], keys.double()), self.captured[:, mine], support
             )
             code = CodeLength(code.bits + self.naming_bits[:, number], code.eta)
-            coded.append(CodedCandidate(family, parameters, code))
+            coded.append(CodedCandidate(family, dict(named), code))
         return labels_of_codes(coded, torch.tensor(self.rows))
 
 
@@ -105,12 +98,13 @@ def sum_labels(
         H: all heads of one layer.
         sizes: real queries and keys of each sentence.
         search: which candidates are tried.
+
+    Raises:
+        InputError: no attention weights.
     """
-    heads, longest = H.shape[1], int(sizes[..., 0].max())
-    H = without_padding(H, sizes).double().movedim(1, 0)
-    # Every batch offers the same candidates, a short one too.
-    room = [max(search.window - length, 0) for length in H.shape[-2:]]
-    H = F.pad(H, (0, room[1], 0, room[0]))
+    H = checked_weights(H, sizes, dimensions=4).double().movedim(1, 0)
+    heads = len(H)
+    H = with_room(H, search)
     sizes = sizes[None, :, 0].expand(*H.shape[:-2], 2)
     found = list(candidates(H, sizes, search))
     keys = keys_of_rows(H, sizes, causal=search.causal)
@@ -132,7 +126,6 @@ def sum_labels(
         _naming_bits(found, H),
         int(sizes[0, :, 0].sum()),
         H.shape[1],
-        longest,
     )
 
 

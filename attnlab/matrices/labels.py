@@ -8,11 +8,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.matrices.candidates import FAMILIES, Candidate, Search, candidates, keys_of_rows
-from attnlab.matrices.chunks import check_matrices
+from attnlab.matrices.candidates import (
+    FAMILIES,
+    Candidate,
+    Search,
+    candidates,
+    keys_of_rows,
+    with_room,
+)
 from attnlab.matrices.code_lengths import CodeLength, Rows, shortest_code
-from attnlab.matrices.padding import sizes_of, without_padding
-from attnlab.matrices.supports import sides
+from attnlab.matrices.padding import sizes_of
+from attnlab.matrices.weights import checked_weights
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,9 @@ def label_heads(
     `rare_columns` name their rows and number once per head, and their places once per sentence,
     log2 C(n - k (w - 1), k) + k log2 w, since they move with the words; a `sink` names one of the first
     or last positions once per head. The placement of the blocks captures the most mass, which is the
-    shortest code unless `causal`, where it is an upper bound.
+    shortest code where every row can attend its own position and all rows have as many keys: an upper
+    bound when `causal` or with more queries than keys. A family without a member among the options
+    (no blocks below a window of 2) has infinitely many bits.
 
     Args:
         H: the matrices of every head, all sentences of a corpus, at least 0.
@@ -88,13 +96,15 @@ def label_heads(
         causal: rows see the keys up to their own position only.
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
 
+    Raises:
+        InputError: no attention weights, or an option that is no whole number from 0 up.
+
     Source: math.md section 5. Cost: (window + 1)^2 + window * num_pos passes over the bands.
     """
-    check_matrices(H)
-    sides(window)
-    H = without_padding(H, sizes).double()
-    sizes = sizes_of(H, sizes).expand(*H.shape[:-2], 2)
     search = Search(window, num_pos, sink_positions, causal)
+    H = checked_weights(H, sizes, dimensions=3).double()
+    sizes = sizes_of(H, sizes).expand(*H.shape[:-2], 2)
+    H = with_room(H, search)
     keys = keys_of_rows(H, sizes, causal=causal).to(H.dtype)
     rows = Rows(H.sum(-1).flatten(-2), keys.flatten(-2))
     coded = [_coded(found, rows) for found in candidates(H, sizes, search)]

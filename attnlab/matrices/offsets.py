@@ -5,8 +5,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.matrices.padding import Sizes, sizes_of, without_padding
+from attnlab.matrices.padding import Sizes, sizes_of
 from attnlab.matrices.supports import entries_at_offset
+from attnlab.matrices.weights import check_matrices, checked_weights
 
 
 def mass_by_offset(
@@ -19,7 +20,7 @@ def mass_by_offset(
     >>> mass_by_offset(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).tolist()
     [1.0, 0.5, 0.5]
     """
-    return skewed(without_padding(H, sizes)).sum(-2)
+    return skewed(checked_weights(H, sizes)).sum(-2)
 
 
 def skewed(H: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query offset"]:
@@ -60,8 +61,8 @@ def mass_beyond_windows(
     rows of H sum to 1. Captured mass m(w) = 1 - beyond(w) / sum(h). Falls with w, never below 0.
     Source: math.md sections 2 and 6. Cost: one pass over the matrix.
     """
-    queries, keys = H.shape[-2:]
     mass = mass_by_offset(H, sizes)
+    queries, keys = H.shape[-2:]
     distance = torch.arange(1 - queries, keys, device=H.device)
     # Forward-looking mass is beyond every causal window.
     reach = min(widest, max(queries, keys, 1) - 1)
@@ -87,6 +88,7 @@ def mean_weight_by_offset(
     The `static` level of math.md section 7 when the sentences are others than those measured on.
     Cost: one pass.
     """
+    check_matrices(H, dimensions=3)
     mass = mass_by_offset(H, sizes).sum(-2)
     every = sizes_of(H, sizes).expand(*H.shape[:-2], 2)
     entries = entries_by_offset(every, H.shape[-2], H.shape[-1]).sum(-2)

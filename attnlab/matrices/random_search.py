@@ -14,6 +14,7 @@ from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.matrices.supports import band_support
+from attnlab.matrices.weights import checked_weights
 
 COEFFICIENTS = tuple(step / 10 for step in range(11))
 ATTEMPTS = 30
@@ -52,8 +53,13 @@ def random_search(
     the thesis. Cost: some hundred thousand draws a matrix, where the exact fit needs none.
 
     Raises:
-        InputError: the blocks of Sigma3 do not fit, which keeps the thesis's code searching for ever.
+        InputError: no square attention weights, or the blocks of Sigma3 do not fit, which keeps the
+            thesis's code searching for ever.
     """
+    checked_weights(H)
+    if H.shape[-2] != H.shape[-1]:
+        msg = f"The random search draws square matrices, not {H.shape[-2]} x {H.shape[-1]}."
+        raise InputError(msg)
     repeats = attempts * len(coefficients) ** 2
     n = H.shape[-1]
     families: tuple[Callable[[float], Tensor], ...] = (
@@ -70,6 +76,8 @@ def random_search(
         for coefficient in coefficients:
             for draw in families:
                 drawn = draw(coefficient).to(H)
+                if drawn.dtype == torch.float64:  # draws are in single precision
+                    drawn = _normalised(drawn)
                 distance = (drawn - target).abs().sum((-2, -1)).nan_to_num(nan=torch.inf)
                 place = distance.argmin()
                 if distance[place] < best[index]:

@@ -11,11 +11,12 @@ from attnlab.matrices.block_search import BlockSpace, best_blocks
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.columns import fill_columns
 from attnlab.matrices.fit import Fit, RareColumns, complete
-from attnlab.matrices.padding import Sizes, without_padding
+from attnlab.matrices.padding import Sizes
 from attnlab.matrices.priced import Task
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.supports import sides
 from attnlab.matrices.values import Values, check_values
+from attnlab.matrices.weights import checked_weights
 
 Anchor = Literal["any", "first"]
 Heights = Literal["fixed", "at_most"]
@@ -63,7 +64,8 @@ def fit_rare_columns(
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
 
     Raises:
-        InputError: unknown values, anchor or heights, a negative window, num_pos or error.
+        InputError: no attention weights, unknown values,
+            anchor or heights, a negative window, num_pos or error.
 
     Cost: O(n w) for the gains (O(n w^2) for `at_most`) and O(n num_pos) for the placement; with an
     error a few times that and a few partial sorts of the matrix.
@@ -71,7 +73,7 @@ def fit_rare_columns(
     """
     check_values(values)
     check_blocks(num_pos, anchor, heights)
-    H = without_padding(H, sizes)
+    H = checked_weights(H, sizes)
     block_rows = min(max(sides(window)), H.shape[-2])
     # A block of one row attends that row itself, as the identity does.
     lowest = block_rows if heights == "fixed" else 2

@@ -9,17 +9,19 @@ from torch import Tensor
 from attnlab.matrices.padding import Sizes, without_padding
 from attnlab.matrices.residual import largest_of_residual
 from attnlab.matrices.supports import offsets
+from attnlab.matrices.weights import checked_weights
 
 
 def zero_matrix(H: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:
     """Nothing at all: its `relative` distance is exactly 1."""
-    return torch.zeros_like(H)
+    return torch.zeros_like(checked_weights(H))
 
 
 def uniform_matrix(
     H: Float[Tensor, "*batch query key"], sizes: Sizes | None = None, *, causal: bool = False
 ) -> Float[Tensor, "*batch query key"]:
     """Every row spread evenly over its keys: 1 / keys, or 1 / (i + 1) up to the diagonal when causal."""
+    H = checked_weights(H, sizes)
     queries, keys = H.shape[-2:]
     every = torch.ones_like(H)
     if causal:
@@ -50,7 +52,7 @@ def top_entries(
     No matrix with so few non-zeros is nearer in l1 or Frobenius: a lower bound for every sparse method.
     Source: math.md section 7. Cost: a partial sort of the whole matrix.
     """
-    return largest_of_residual(without_padding(H, sizes), nonzeros, math.inf)
+    return largest_of_residual(checked_weights(H, sizes), nonzeros, math.inf)
 
 
 def top_entries_of_rows(
@@ -60,7 +62,7 @@ def top_entries_of_rows(
 
     The best possible support that gives every row as many keys. Source: math.md section 7.
     """
-    H = without_padding(H, sizes)
+    H = checked_weights(H, sizes)
     top = H.topk(min(per_row, H.shape[-1]), dim=-1)
     return torch.zeros_like(H).scatter_(-1, top.indices, top.values)
 
@@ -77,7 +79,11 @@ def truncated_svd(
     No method of that rank is nearer; in l1 another matrix may be. Source: math.md section 7.
     Cost: a singular value decomposition, O(n^3).
     """
-    left, singular, right = torch.linalg.svd(without_padding(H, sizes), full_matrices=False)
+    return _truncated(checked_weights(H, sizes), rank)
+
+
+def _truncated(matrix: Tensor, rank: int) -> Tensor:
+    left, singular, right = torch.linalg.svd(matrix, full_matrices=False)
     return (left[..., :rank] * singular[..., None, :rank]) @ right[..., :rank, :]
 
 
@@ -98,9 +104,9 @@ def sparse_plus_low_rank(
     A heuristic: each step is exact and never goes away from H, but the pair that it ends in is a local
     optimum and bounds nothing. Cost: `rounds` singular value decompositions.
     """
-    H = without_padding(H, sizes)
+    H = checked_weights(H, sizes)
     low_rank, sparse = H, torch.zeros_like(H)
     for _ in range(rounds):
-        low_rank = truncated_svd(H - sparse, rank)
+        low_rank = _truncated(H - sparse, rank)
         sparse = largest_of_residual(without_padding(H - low_rank, sizes), nonzeros, math.inf)
     return low_rank, sparse

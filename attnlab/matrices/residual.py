@@ -8,7 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.matrices.padding import Sizes, without_padding
+from attnlab.matrices.padding import Sizes
+from attnlab.matrices.weights import checked_approximation, checked_weights
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,10 @@ def fit_residual(
     Source: math.md section 4; thesis eq. (20), (23).
 
     Raises:
-        InputError: `nonzeros` is negative, or `bound` is negative or NaN.
+        InputError: no attention weights, `nonzeros` is negative, or `bound` is negative or NaN.
     """
-    residual = without_padding((target - structure).expand_as(target), sizes)
+    target = checked_weights(target, sizes)
+    residual = target - checked_approximation(structure, target, sizes)
     return largest_of_residual(residual, nonzeros, bound)
 
 

@@ -10,10 +10,11 @@ from attnlab.matrices.best_first import best_candidate
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.columns import fill_columns, real_columns
 from attnlab.matrices.fit import Fit, Sink, complete
-from attnlab.matrices.padding import Sizes, counted_entries, without_padding
+from attnlab.matrices.padding import Sizes, counted_entries
 from attnlab.matrices.priced import Task, priced_gain
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.values import Values, check_values
+from attnlab.matrices.weights import checked_weights
 
 
 @in_chunks
@@ -37,12 +38,12 @@ def fit_sink(
     in `fit_diagonal`.
 
     Raises:
-        InputError: unknown values or a negative error.
+        InputError: no attention weights, unknown values or a negative error.
 
     Cost: one pass, with an error a few partial sorts of the matrix more. Source: math.md section 3.
     """
     check_values(values)
-    H = without_padding(H, sizes)
+    H = checked_weights(H, sizes)
     queries, keys = H.shape[-2:]
     real = torch.ones(queries, keys, dtype=torch.bool, device=H.device)
     if sizes is not None:

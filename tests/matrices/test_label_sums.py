@@ -52,7 +52,7 @@ def test_sums_of_any_batches_give_the_labels_of_the_whole(causal: bool) -> None:
         assert (total.rows, total.sentences) == (int(sizes[:, 0].sum()), 5)
 
 
-def test_no_block_is_higher_than_the_longest_sentence() -> None:
+def test_sentences_shorter_than_a_block_are_coded_alike() -> None:
     sizes = torch.tensor([[3, 3], [2, 2]])
     H = corpus(sizes)
     found = sum_labels(H, sizes[:, None], Search(window=5)).labels()

@@ -162,6 +162,92 @@ def test_padding_and_order_of_sentences_change_nothing() -> None:
     torch.testing.assert_close(narrow.bits, turned.bits)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (6, 6)])
+def test_no_amount_of_padding_changes_anything(shape: tuple[int, int], causal: bool) -> None:
+    H = attention(2, 3, *shape)
+    alone = label_heads(H, causal=causal)
+    assert bool(alone.bits.isfinite().all())
+    sizes = torch.tensor(shape).expand(3, 2)
+    for below, beside, content in [(1, 0, math.nan), (0, 1, math.inf), (9, 5, -1.0)]:
+        wide = torch.full((2, 3, shape[0] + below, shape[1] + beside), content, dtype=H.dtype)
+        wide[..., : shape[0], : shape[1]] = H
+        padded = label_heads(wide, causal=causal, sizes=sizes)
+        for name in ("bits", "bits_per_row", "eta", "margin", "chosen", "runner_up"):
+            torch.testing.assert_close(getattr(padded, name), getattr(alone, name))
+
+
+def block_bits(H: torch.Tensor, height: int) -> float:
+    """The shortest code with exactly one block of this height, over every block and column."""
+    queries, keys = H.shape
+    identity = [[i] if i < keys else [] for i in range(queries)]
+    found = []
+    for start in range(queries - height + 1):
+        for column in range(start, min(start + height, keys)):
+            supports = list(identity)
+            supports[start : start + height] = [[column]] * height
+            found.append(shortest(H.tolist(), supports).fun)
+    return min(found) + math.log2(queries - height + 1) + math.log2(height)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (4, 7), (5, 3), (6, 2)])
+def test_blocks_are_the_shortest_code_where_every_row_has_a_key_of_its_own(
+    shape: tuple[int, int],
+) -> None:
+    differences = []
+    for seed in range(3):
+        H = attention(*shape, seed=seed)
+        found = float(
+            label_heads(H[None], window=2, num_pos=1).bits[FAMILIES.index("rare_columns")]
+        )
+        differences.append(found - block_bits(H, 2))
+    if shape[0] <= shape[1]:
+        assert differences == pytest.approx([0.0] * 3, abs=1e-5)
+    else:  # an upper bound
+        assert min(differences) >= -1e-5
+
+
+def test_blocks_may_cost_more_than_need_be_with_more_queries_than_keys() -> None:
+    excess = []
+    for seed in range(6):
+        H = attention(5, 3, seed=seed)
+        found = float(
+            label_heads(H[None], window=2, num_pos=1).bits[FAMILIES.index("rare_columns")]
+        )
+        excess.append(found - block_bits(H, 2))
+    assert max(excess) > 0.01
+
+
+def test_causal_names_are_counted_as_causal_heads_can_have_them() -> None:
+    # A head that is its noise: under every candidate the rows cost what they cost as uniform.
+    H = torch.ones(3, 3, 3, dtype=torch.float64).tril()
+    H = H / H.sum(-1, keepdim=True)
+    found = label_heads(H, window=2, num_pos=1, sink_positions=2, causal=True)
+    uniform = float(found.bits[FAMILIES.index("diffuse")])
+    named = {"diagonal": math.log2(3), "sink": math.log2(4)}
+    for family, bits in named.items():
+        assert float(found.bits[FAMILIES.index(family)]) <= uniform + bits + 1e-6
+    # One block of 2 rows in 3: 2 starts, and its first column is the only one that all rows see.
+    blocks = float(found.bits[FAMILIES.index("rare_columns")])
+    columns = [[0, 0, 2], [0, 1, 1]]
+    captured = [sum(float(H[0, i, c]) for i, c in enumerate(each)) for each in columns]
+    best = columns[captured.index(max(captured))]
+    rows = shortest(H.flatten(0, 1).tolist(), [[c] for c in best] * 3, [1, 2, 3] * 3)
+    assert blocks == pytest.approx(rows.fun + 3 * math.log2(2), abs=1e-5)
+
+
+def test_a_block_is_placed_even_where_it_does_not_help() -> None:
+    H = torch.eye(4, dtype=torch.float64)[None] * 0.9 + 0.025
+    found = label_heads(H, window=2, num_pos=1)
+    best = min(
+        shortest(H[0].tolist(), [[c] for c in each]).fun
+        for each in ([0, 0, 2, 3], [1, 1, 2, 3], [0, 1, 1, 3], [0, 1, 2, 2])
+    )
+    bits = float(found.bits[FAMILIES.index("rare_columns")])
+    assert bits == pytest.approx(best + math.log2(3) + 1, abs=1e-5)
+    assert bits > shortest(H[0].tolist(), [[i] for i in range(4)]).fun + math.log2(3) + 1 + 0.5
+
+
 def test_more_noise_leaves_a_smaller_margin() -> None:
     margins = []
     for noise in (0.1, 0.3, 0.6):

@@ -1,0 +1,205 @@
+"""Every public function of attnlab.matrices refuses what is no attention weights, in one sentence."""
+
+import importlib
+import inspect
+import math
+import pkgutil
+from collections.abc import Callable, Iterator
+
+import jaxtyping
+import pytest
+import torch
+
+import attnlab.matrices
+from attnlab.errors import InputError
+from attnlab.matrices import distances, offsets, references
+from attnlab.matrices.band import fit_band, project_band
+from attnlab.matrices.candidates import Search
+from attnlab.matrices.diagonal import fit_diagonal
+from attnlab.matrices.label_sums import sum_labels
+from attnlab.matrices.labels import label_heads
+from attnlab.matrices.random_search import random_search
+from attnlab.matrices.rare_columns import fit_rare_columns
+from attnlab.matrices.residual import fit_residual
+from attnlab.matrices.sigma import fit_sigma
+from attnlab.matrices.sink import fit_sink
+from attnlab.matrices.weights import check_weights, checked_weights, normalized_rows
+
+SIZES = torch.tensor([[[4, 4]], [[3, 2]]])
+
+
+@pytest.fixture(autouse=True)
+def as_users_call_it() -> Iterator[None]:
+    """Without the checks of shapes, which run in tests alone and would refuse first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def zeros(H: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(2, 1, 4, 4, dtype=H.dtype if isinstance(H, torch.Tensor) else torch.float64)
+
+
+# Each takes H [2, 1, 4, 4], sentences and heads.
+ENTRIES: dict[str, Callable[[torch.Tensor], object]] = {
+    "fit_band": lambda H: fit_band(H, window=1),
+    "fit_diagonal": lambda H: fit_diagonal(H, window=1),
+    "fit_rare_columns": lambda H: fit_rare_columns(H, window=2, num_pos=1),
+    "fit_sigma": lambda H: fit_sigma(H, window=2, num_pos=1),
+    "fit_sink": fit_sink,
+    "fit_residual": lambda H: fit_residual(H, zeros(H), nonzeros=1),
+    "project_band": lambda H: project_band(H, 1),
+    "label_heads": label_heads,
+    "sum_labels": lambda H: sum_labels(H, SIZES, Search()),
+    "measure": lambda H: distances.measure(H, zeros(H)),
+    "l1_distance": lambda H: distances.l1_distance(H, zeros(H)),
+    "kl_divergence": lambda H: distances.kl_divergence(H, zeros(H)),
+    "output_error": lambda H: distances.output_error(H, zeros(H), zeros(H)),
+    "mass_by_offset": offsets.mass_by_offset,
+    "mass_beyond_windows": lambda H: offsets.mass_beyond_windows(H, 2),
+    "mean_weight_by_offset": offsets.mean_weight_by_offset,
+    "zero_matrix": references.zero_matrix,
+    "uniform_matrix": references.uniform_matrix,
+    "top_entries": lambda H: references.top_entries(H, 2),
+    "top_entries_of_rows": lambda H: references.top_entries_of_rows(H, 2),
+    "truncated_svd": lambda H: references.truncated_svd(H, 1),
+    "sparse_plus_low_rank": lambda H: references.sparse_plus_low_rank(H, rank=1, nonzeros=1),
+    "random_search": lambda H: random_search(
+        H, window=1, num_pos=1, generator=torch.Generator(), attempts=1, coefficients=(0.5,)
+    ),
+    "checked_weights": checked_weights,
+    "normalized_rows": normalized_rows,
+    "check_weights": check_weights,
+}
+# What the functions above are made of: they get what has been checked, or no attention weights at all.
+PARTS = {
+    *(
+        "band_entries",
+        "matrix_from_band",
+        "real_band",
+        "band_columns",
+        "skewed",
+        "entries_by_offset",
+    ),
+    *("block_gains", "place_blocks", "best_blocks", "best_candidate", "corrected", "priced"),
+    *("priced_gain", "priced_total", "candidates", "keys_of_rows", "with_room", "in_chunks"),
+    *("takes_no_memory", "shortest_code", "log2_choose", "labels_of_codes", "fill_columns"),
+    *("real_columns", "measure_residual", "from_sums", "row_divergence", "complete", "nearest"),
+    *("can_be_read_in_place", "copy_band", "measure_off_band", "check_dropout", "check_blocks"),
+    *("check_error", "check_values", "check_sizes", "check_matrices", "checked_approximation"),
+    *("counted_entries", "without_padding", "sizes_of", "fill_support", "renormalised"),
+    *("fit_stochastic_rows", "fit_stochastic_rows_plainly", "largest_of_residual"),
+    *("left_after_error", "matrix_from_offsets", "sides", "reach_within", "offsets"),
+    *("band_support", "diagonal_support", "column_support", "block_columns", "entries_at_offset"),
+    *("band_dimension", "draw_corpus", "draw_diagonal", "draw_band", "draw_rare_columns"),
+    *("block_starts", "sparse_noise", "matrix_name", "matrix_names", "rows_sum_to_one"),
+}
+
+
+def weights(dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(2, 1, 4, 4, generator=generator, dtype=torch.float64).softmax(-1).to(dtype)
+
+
+def changed(value: float) -> torch.Tensor:
+    H = weights()
+    H[1, 0, 1, 1] = value
+    return H
+
+
+BAD = {
+    "nan": changed(math.nan),
+    "infinite": changed(math.inf),
+    "negative": changed(-0.25),
+    "no keys": torch.zeros(2, 1, 4, 0, dtype=torch.float64),
+    "no queries": torch.zeros(2, 1, 0, 4, dtype=torch.float64),
+    "one dimension": torch.ones(4, dtype=torch.float64),
+    "whole numbers": torch.ones(2, 1, 4, 4, dtype=torch.long),
+    "truth values": torch.ones(2, 1, 4, 4, dtype=torch.bool),
+    "half precision": weights(torch.float16),
+    "brain floats": weights(torch.bfloat16),
+    "a list": [[1.0]],
+}
+
+
+def public_functions() -> set[str]:
+    """Names of all public functions that a module of the package defines."""
+    names = set()
+    for module in pkgutil.iter_modules(attnlab.matrices.__path__, "attnlab.matrices."):
+        loaded = importlib.import_module(module.name)
+        names |= {
+            name
+            for name, function in inspect.getmembers(loaded, inspect.isfunction)
+            if not name.startswith("_") and function.__module__ == module.name
+        }
+    return names
+
+
+def test_every_public_function_is_on_a_list() -> None:
+    assert public_functions() == set(ENTRIES) | PARTS
+
+
+@pytest.mark.parametrize("bad", sorted(BAD))
+@pytest.mark.parametrize("name", sorted(ENTRIES))
+def test_what_is_no_attention_is_refused(name: str, bad: str) -> None:
+    with pytest.raises(InputError) as refused:
+        ENTRIES[name](BAD[bad])
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", sorted(ENTRIES))
+def test_attention_is_taken_and_keeps_its_dtype(name: str) -> None:
+    for dtype in (torch.float32, torch.float64):
+        if name not in {"label_heads", "sum_labels"}:  # always in double precision
+            for tensor in tensors_of(ENTRIES[name](weights(dtype))):
+                assert tensor.dtype == dtype or not tensor.is_floating_point()
+        else:
+            for tensor in tensors_of(ENTRIES[name](weights(dtype))):
+                assert tensor.dtype == torch.float64 or not tensor.is_floating_point()
+
+
+def tensors_of(result: object) -> list[torch.Tensor]:
+    """All tensors in a result, whatever holds them."""
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, tuple | list):
+        return [tensor for one in result for tensor in tensors_of(one)]
+    if isinstance(result, dict):
+        return tensors_of(list(result.values()))
+    return tensors_of(list(vars(result).values())) if hasattr(result, "__dict__") else []
+
+
+@pytest.mark.parametrize("bad", ["nan", "infinite"])
+@pytest.mark.parametrize(
+    "distance", [distances.measure, distances.l1_distance, distances.kl_divergence]
+)
+def test_approximations_that_are_no_numbers_are_refused(distance: Callable, bad: str) -> None:
+    with pytest.raises(InputError, match="no finite number"):
+        distance(weights(), BAD[bad])
+    with pytest.raises(InputError, match=r"\[3, 4\] does not fit"):
+        distance(weights(), torch.ones(3, 4))
+
+
+def test_padding_may_hold_anything() -> None:
+    H = changed(math.nan)
+    sizes = torch.tensor([[[4, 4]], [[1, 4]]])
+    assert bool(fit_sigma(H, window=2, num_pos=1, sizes=sizes).l1.isfinite().all())
+
+
+@pytest.mark.parametrize("option", ["window", "num_pos", "sink_positions"])
+def test_options_of_labels_are_whole_numbers_from_0_up(option: str) -> None:
+    for value in (-1, 1.5, True):
+        with pytest.raises(InputError, match=f"{option} must be a whole number from 0 up"):
+            label_heads(weights(), **{option: value})
+
+
+def test_rows_without_mass_are_spread_in_the_precision_of_the_matrix() -> None:
+    H = torch.zeros(4, 4, dtype=torch.float64)
+    for dropout in (0.0, 0.3):
+        fit = fit_band(H, window=1, values="stochastic", dropout=dropout)
+        assert fit.structure.sum(-1).tolist() == pytest.approx([1.0] * 4, abs=1e-15)
+        assert float(fit.l1) == pytest.approx(4, abs=1e-15)
+    band = fit_band(H, window=1, values="stochastic").structure[1]
+    assert band.tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0], abs=1e-16)
+    for fit in (fit_diagonal(H, window=0, values="stochastic"), fit_sink(H, values="stochastic")):
+        assert fit.structure.sum(-1).tolist() == [1.0] * 4
