@@ -208,14 +208,11 @@ def test_blocks_are_the_shortest_code_where_every_row_has_a_key_of_its_own(
 
 
 def test_blocks_may_cost_more_than_need_be_with_more_queries_than_keys() -> None:
-    excess = []
-    for seed in range(6):
-        H = attention(5, 3, seed=seed)
-        found = float(
-            label_heads(H[None], window=2, num_pos=1).bits[FAMILIES.index("rare_columns")]
-        )
-        excess.append(found - block_bits(H, 2))
-    assert max(excess) > 0.01
+    # Rows 2 and 3 gain a tenth on column 2, but row 3 costs less without any support.
+    rows = [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.45, 0.45, 0.1], [1 / 3] * 3]
+    H = torch.tensor(rows, dtype=torch.float64)
+    found = float(label_heads(H[None], window=2, num_pos=1).bits[FAMILIES.index("rare_columns")])
+    assert found > block_bits(H, 2) + 0.1
 
 
 def test_causal_names_are_counted_as_causal_heads_can_have_them() -> None:
