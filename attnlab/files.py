@@ -79,5 +79,6 @@ def write_tensors(
         save_file(
             {name: tensor.contiguous() for name, tensor in tensors.items()},
             temporary,
-            metadata=dict(metadata or {}),
+            # An empty mapping would make a file without tensors unreadable.
+            metadata=dict(metadata) if metadata else None,
         )

@@ -6,33 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
-from attnlab.attention.calls import (
-    forget_calls,
-    looks_at_tokens,
-    record_calls,
-    token_ids_of_keys,
-    weights_wanted,
-)
+from attnlab.attention.calls import forget_calls, record_calls
 from attnlab.attention.linformer import share_projections
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import MultiHeadAttention
-from attnlab.attention.plan import SITES, AttentionPlan, load_plan, plan_of, write_plan
-from attnlab.attention.sites import AttentionAt, attention_modules
+from attnlab.attention.plan import SITES, AttentionPlan, plan_of, write_plan
+from attnlab.attention.replacing import attention_function
+from attnlab.attention.sites import NAME, AttentionAt, attention_modules, mechanism_of
 from attnlab.attention.specification import Specification
-from attnlab.errors import AttnlabError, InputError
+from attnlab.errors import InputError
 from attnlab.files import write_tensors
-from attnlab.matrices.supports import offsets
 
-NAME = "attnlab"
 OWN_PLAN = "attention_plan"
 PLAN_FILE = "attention_plan.json"
 TENSOR_FILE = "attention.safetensors"
+# In a transformers model's config.json, so that a saved model says what stood in it.
+PLAN_ENTRY = "attnlab_plan"
 
 Entries = Mapping[str, str | Specification | Mechanism]
 Planned = AttentionPlan | Mapping[str, str] | Entries | str | Specification | Mechanism
@@ -50,6 +43,7 @@ class Installed:
         implementation: the name of the model's own attention.
         hooks: what notes the calls of the model.
         plan_before: the plan that attnlab's own model was made with.
+        entry_before: the plan that a transformers model's configuration named.
     """
 
     model: PreTrainedModel
@@ -59,6 +53,7 @@ class Installed:
     implementation: str
     hooks: list[Any]
     plan_before: AttentionPlan | None = None
+    entry_before: Any = None
 
     def remove(self) -> None:
         """Gives the model its own attention back, exactly as it was."""
@@ -72,6 +67,8 @@ class Installed:
             hook.remove()
         if self.plan_before is not None:
             setattr(self.model, OWN_PLAN, self.plan_before)
+        else:
+            note_in_configuration(self.model, self.entry_before)
         _switch(self.model, self.places, self.implementation)
 
     def write(self, folder: Path) -> None:
@@ -79,7 +76,7 @@ class Installed:
         write_plan(folder / PLAN_FILE, self.plan)
         # Tensors that layers share are written once for each, since safetensors knows no sharing.
         tensors = {
-            f"{place.path}.{name}": tensor.clone()
+            f"{place.path}.{NAME}.{name}": tensor.clone()
             for place in self.places
             for name, tensor in mechanism_of(place.module).state_dict().items()
         }
@@ -109,7 +106,8 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     """Puts mechanisms into the model, until `remove` is called on what comes back.
 
     Each attention module gets its mechanism as a submodule named `attnlab`, so that what it learns
-    is trained, moved and saved with the model.
+    is trained, moved and saved with the model. The configuration names the plan meanwhile, so that
+    `save_pretrained` writes both; `load_with_plan` brings them back.
     """
     places = attention_modules(model)
     if any(hasattr(place.module, NAME) for place in places):
@@ -132,39 +130,26 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     AttentionMaskInterface.register(NAME, eager_mask)
     _switch(model, places, NAME)
     hooks = record_calls(model, places)
+    entry_before = getattr(model.config, PLAN_ENTRY, None)
     if plan_before is not None:
         # attnlab's own model writes the plan that stands in it into its configuration.
         setattr(model, OWN_PLAN, plan)
-    return Installed(model, plan, places, before, implementation, hooks, plan_before)
+    else:
+        note_in_configuration(model, plan.as_written())
+    return Installed(model, plan, places, before, implementation, hooks, plan_before, entry_before)
+
+
+def note_in_configuration(model: PreTrainedModel, entry: Any) -> None:
+    """Lets the model's configuration, which is saved with it, name a plan; None for none."""
+    if entry is not None:
+        setattr(model.config, PLAN_ENTRY, entry)
+    elif hasattr(model.config, PLAN_ENTRY):
+        delattr(model.config, PLAN_ENTRY)
 
 
 def _switch(model: PreTrainedModel, places: list[AttentionAt], implementation: str) -> None:
     if not all(isinstance(place.module, MultiHeadAttention) for place in places):
         model.set_attn_implementation(implementation)
-
-
-def install_written(model: PreTrainedModel, folder: Path) -> Installed:
-    """Puts in the mechanisms that `Installed.write` left in `folder`, with what they had learned."""
-    installed = install(model, load_plan(folder / PLAN_FILE))
-    tensors = load_file(folder / TENSOR_FILE)
-    for place in installed.places:
-        start = f"{place.path}."
-        own = {
-            name.removeprefix(start): tensor
-            for name, tensor in tensors.items()
-            if name.startswith(start)
-        }
-        mechanism_of(place.module).load_state_dict(own)
-    return installed
-
-
-def mechanism_of(module: nn.Module) -> Mechanism:
-    """The mechanism that stands in an attention module."""
-    mechanism = getattr(module, "mechanism" if isinstance(module, MultiHeadAttention) else NAME)
-    if not isinstance(mechanism, Mechanism):
-        msg = f"There is no mechanism in {type(module).__name__}."
-        raise AttnlabError(msg)
-    return mechanism
 
 
 def _plan(planned: Planned, places: list[AttentionAt]) -> AttentionPlan:
@@ -193,86 +178,3 @@ def _made(plan: AttentionPlan, place: AttentionAt, model: PreTrainedModel) -> Me
         place.module.global_rows.refuse_without_globals(mechanism, f"{place.site}.{place.layer}")
     like = next(place.module.parameters())
     return mechanism.to(device=like.device, dtype=like.dtype).train(place.module.training)
-
-
-def attention_function(  # noqa: PLR0917 - transformers' signature
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    position_bias: Tensor | None = None,
-    **extra: Any,
-) -> tuple[Tensor, Tensor | None]:
-    """What transformers calls in place of its own attention: `[batch, query, head, dim]` comes back."""
-    mechanism = mechanism_of(module)
-    for name in ("softcap", "s_aux"):
-        if extra.get(name) is not None:
-            msg = f"This model's attention uses '{name}', which attnlab's mechanisms do not know."
-            raise AttnlabError(msg)
-    groups = query.shape[1] // key.shape[1]
-    key, value = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
-    visible, first_query = read_mask(
-        attention_mask, query.shape[2], key.shape[2], causal=mechanism.causal
-    )
-    if scaling is not None:
-        query = query * (scaling * query.shape[-1] ** 0.5)
-    context: dict[str, Any] = {"first_query": first_query}
-    if looks_at_tokens(mechanism):
-        site = "decoder" if mechanism.causal else "encoder"
-        context["token_ids"] = token_ids_of_keys(module, site, key.shape[0], key.shape[2])
-    if position_bias is not None:
-        context["bias"] = _bias(mechanism, position_bias)
-    for part in mechanism.modules():
-        if isinstance(part, Mechanism):
-            part.dropout = dropout  # the model decides at each call
-    out = mechanism(query, key, value, visible, **context)
-    weights = None
-    if extra.get("output_attentions") or weights_wanted(module):
-        weights = mechanism.implied_matrix(query, key, visible, **context)
-    return out.transpose(1, 2).contiguous(), weights
-
-
-def _bias(mechanism: Mechanism, bias: Tensor) -> Tensor:
-    for part in mechanism.modules():
-        if isinstance(part, Mechanism) and not part.traits.bias:
-            msg = (
-                f"This model adds relative positions to its scores, and '{part.name}' has no scores "
-                "to add them to; choose a mechanism with a softmax over keys."
-            )
-            raise AttnlabError(msg)
-    return bias
-
-
-def read_mask(
-    mask: Tensor | None, queries: int, keys: int, *, causal: bool
-) -> tuple[Tensor | None, int]:
-    """Which keys are real, and the position of the first query, from transformers' mask of pairs.
-
-    Raises:
-        AttnlabError: the mask says more than padding and causality, such as a window of the model.
-    """
-    if mask is None:
-        return None, keys - queries if causal else 0
-    seen = mask[..., :keys] if mask.dtype == torch.bool else mask[..., :keys] == 0
-    visible = seen.any(-2).any(1)
-    first_query = 0
-    if causal and queries < keys:
-        used = int(visible.any(0).nonzero().max()) + 1 if bool(visible.any()) else keys
-        first_query = used - queries
-    expected = visible[:, None, None, :].expand(-1, 1, queries, -1)
-    real = torch.ones_like(expected[..., :1])
-    if causal:
-        expected = expected & (
-            offsets(queries, keys, first_query=first_query, device=mask.device) <= 0
-        )
-        real = visible[:, None, first_query : first_query + queries, None]
-    if not torch.equal((expected & real).expand_as(seen), seen & real):
-        msg = (
-            "This model's attention mask says more than padding and causality (a window of its own, "
-            "packed sentences, or different masks by head), which attnlab would ignore."
-        )
-        raise AttnlabError(msg)
-    return visible, first_query

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlab.attention.full import FullAttention
-from attnlab.attention.mechanism import visible_or_all
+from attnlab.attention.mechanism import Scoring, visible_or_all
 from attnlab.attention.sigma import SigmaAttention
 from attnlab.attention.specification import Full
 from attnlab.attention.traits import Place
@@ -211,10 +211,17 @@ class _Watcher(FullAttention):
         first_query: int = 0,
         token_ids: Int[Tensor, "batch key"] | None = None,
         bias: Float[Tensor, "#batch #head query key"] | None = None,
+        scoring: Scoring | None = None,
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Values mixed by full attention."""
         weights = self.implied_matrix(
-            query, key, visible, first_query=first_query, token_ids=token_ids, bias=bias
+            query,
+            key,
+            visible,
+            first_query=first_query,
+            token_ids=token_ids,
+            bias=bias,
+            scoring=scoring,
         )
         ids = token_ids if self.uses_tokens else None
         self.tally.add(AttentionRecord(weights, ids, visible, self.real_queries))

@@ -54,7 +54,10 @@ class FixedAttention(PaddingSafeMechanism):
         if self.spec.pattern not in SHIFTS and query.shape[-2] <= FEW:
             matrix = self.matrix(query[:, :1], key[:, :1], context)
             return matrix.to(value.dtype) @ value
-        alone = _rows_of(value, _nearest(self._targets(query, first_query), visible))
+        index = _nearest(self._targets(query, first_query), visible)
+        # Padding between words hides even the key that a row would take.
+        real = visible.gather(1, index)[:, None, :, None]
+        alone = _rows_of(value, index).masked_fill(~real, 0.0)
         if self.spec.pattern not in SHIFTS:
             mixed, some = self._stretch(value, visible, query, first_query)
             alone = torch.where(some[:, None, :, None], mixed, alone)

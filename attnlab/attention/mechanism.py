@@ -20,7 +20,8 @@ class Mechanism(nn.Module, ABC):
     mechanism lets a query see keys up to its own position; `first_query` is the position of the
     first query, so that cached decoding sees what uncached decoding sees. `token_ids` are
     those of the keys, which only mechanisms that choose keys by token look at; `bias` is added to the
-    scores, where the mechanism has any.
+    scores, where the mechanism has any. Mechanisms with a softmax over single keys also take
+    `scoring`, what a model's own attention does to its scores; the others are never handed one.
 
     The law of every mechanism, in eval mode: `forward(q, k, v) == implied_matrix(q, k) @ v`.
 
@@ -30,6 +31,7 @@ class Mechanism(nn.Module, ABC):
         traits: what it can do.
         forms: ways of computing it that may be asked for.
         refusals: for what it cannot do (`"causal"`, `"cross"`), why.
+        scored: whether `forward` and `implied_matrix` take `scoring`.
         causal: whether a query is kept from keys behind it.
         cross: whether queries and keys belong to different sentences.
         dropout: probability with which a weight is dropped in training mode.
@@ -40,6 +42,7 @@ class Mechanism(nn.Module, ABC):
     traits: ClassVar[Traits] = Traits()
     forms: ClassVar[tuple[Form, ...]] = ("auto",)
     refusals: ClassVar[Mapping[str, str]] = {}
+    scored: ClassVar[bool] = False
 
     def __init__(self, *, causal: bool = False, cross: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
@@ -99,6 +102,27 @@ class Mechanism(nn.Module, ABC):
 
 
 @dataclass(frozen=True)
+class Scoring:
+    """What a model's own attention does to its scores besides padding, causality and a bias.
+
+    ::
+
+        s_ij = softcap * tanh(q_i . k_j / sqrt(dim) / softcap) + bias_ij
+        weight_ij = exp(s_ij) / (exp(sink) + sum over allowed k of exp(s_ik))
+
+    Attributes:
+        allowed: True at the pairs that the model lets through; None for all.
+        softcap: what scores are squeezed below in size (Gemma 2, arXiv 2408.00118); None for no bound.
+        sinks: of each head, the score of a key without a value; rows then sum to less than 1
+            (gpt-oss, arXiv 2508.10925).
+    """
+
+    allowed: Bool[Tensor, "#batch #head query key"] | None = None
+    softcap: float | None = None
+    sinks: Float[Tensor, " head"] | None = None
+
+
+@dataclass(frozen=True)
 class Context:
     """What a mechanism is told besides queries, keys and values; see `Mechanism`."""
 
@@ -106,6 +130,7 @@ class Context:
     first_query: int = 0
     token_ids: Tensor | None = None
     bias: Tensor | None = None
+    scoring: Scoring | None = None
 
 
 def visible_or_all(key: Tensor, visible: Tensor | None) -> Bool[Tensor, "batch key"]:

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.attention.mechanism import Context, Mechanism
+from attnlab.attention.mechanism import Context, Mechanism, Scoring
 
 # A weight of 0 makes numbers up to this size vanish, forward and backward, in 16 bits too.
 HARMLESS = 100.0
@@ -46,10 +46,11 @@ class PaddingSafeMechanism(Mechanism):
         first_query: int = 0,
         token_ids: Int[Tensor, "batch key"] | None = None,
         bias: Float[Tensor, "#batch #head query key"] | None = None,
+        scoring: Scoring | None = None,
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, one row a query; a query that sees no key gets 0."""
         query, key = self.real_tokens(query, key, visible, first_query)
-        context = Context(visible, first_query, token_ids, bias)
+        context = Context(visible, first_query, token_ids, bias, scoring)
         return self.mix(query, key, without_padding(value, visible), context)
 
     def implied_matrix(
@@ -61,10 +62,11 @@ class PaddingSafeMechanism(Mechanism):
         first_query: int = 0,
         token_ids: Int[Tensor, "batch key"] | None = None,
         bias: Float[Tensor, "#batch #head query key"] | None = None,
+        scoring: Scoring | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
         query, key = self.real_tokens(query, key, visible, first_query)
-        return self.matrix(query, key, Context(visible, first_query, token_ids, bias))
+        return self.matrix(query, key, Context(visible, first_query, token_ids, bias, scoring))
 
     def real_tokens(
         self, query: Tensor, key: Tensor, visible: Tensor | None, first_query: int

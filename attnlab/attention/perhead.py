@@ -1,13 +1,14 @@
 """Different mechanisms for the heads of one layer, as one mechanism."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanism import Mechanism, Scoring
 from attnlab.attention.traits import Cost, Traits
 from attnlab.errors import InputError
 
@@ -21,6 +22,8 @@ class PerHead(Mechanism):
 
     name: ClassVar[str] = "perhead"
     traits: ClassVar[Traits] = Traits(subquadratic=False)
+    # Each group is asked for itself.
+    scored: ClassVar[bool] = True
 
     def __init__(self, groups: Sequence[tuple[Sequence[int], Mechanism]]) -> None:
         first = groups[0][1]
@@ -43,6 +46,7 @@ class PerHead(Mechanism):
         first_query: int = 0,
         token_ids: Int[Tensor, "batch key"] | None = None,
         bias: Float[Tensor, "#batch #head query key"] | None = None,
+        scoring: Scoring | None = None,
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, each group by its own mechanism."""
         parts = [
@@ -54,6 +58,7 @@ class PerHead(Mechanism):
                 first_query=first_query,
                 token_ids=token_ids,
                 bias=_of(bias, heads),
+                **_scoring(scoring, heads),
             )
             for heads, mechanism in self._parts()
         ]
@@ -68,6 +73,7 @@ class PerHead(Mechanism):
         first_query: int = 0,
         token_ids: Int[Tensor, "batch key"] | None = None,
         bias: Float[Tensor, "#batch #head query key"] | None = None,
+        scoring: Scoring | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """The matrices of all heads, each from its own mechanism."""
         parts = [
@@ -78,6 +84,7 @@ class PerHead(Mechanism):
                 first_query=first_query,
                 token_ids=token_ids,
                 bias=_of(bias, heads),
+                **_scoring(scoring, heads),
             )
             for heads, mechanism in self._parts()
         ]
@@ -100,3 +107,11 @@ class PerHead(Mechanism):
 
 def _of(bias: Tensor | None, heads: list[int]) -> Tensor | None:
     return bias if bias is None or bias.shape[1] == 1 else bias[:, heads]
+
+
+def _scoring(scoring: Scoring | None, heads: list[int]) -> dict[str, Any]:
+    """What the group is told of it; mechanisms that know no scoring are not asked about it."""
+    if scoring is None:
+        return {}
+    sinks = None if scoring.sinks is None else scoring.sinks[heads]
+    return {"scoring": replace(scoring, allowed=_of(scoring.allowed, heads), sinks=sinks)}

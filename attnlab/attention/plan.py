@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.perhead import PerHead
@@ -103,6 +104,14 @@ class AttentionPlan:
                 )
                 raise InputError(msg)
 
+    def as_written(self) -> dict[str, Any]:
+        """What stands in a file: format and mechanisms as text, null for a mechanism object."""
+        mechanisms = {
+            address: None if isinstance(entry, Mechanism) else str(entry)
+            for address, entry in self.entries.items()
+        }
+        return {"format": FORMAT, "mechanisms": mechanisms}
+
     def as_dict(self) -> dict[str, str]:
         """Addresses and mechanisms as text.
 
@@ -164,13 +173,30 @@ def load_plan(path: Path) -> AttentionPlan:
     except ValueError as error:
         msg = f"{path} is no attention plan: it is not JSON ({error})."
         raise InputError(msg) from error
+    return read_plan(content, str(path))
+
+
+def read_plan(content: Any, origin: str) -> AttentionPlan:
+    """The plan in what a file holds; `origin` says which, for messages.
+
+    Raises:
+        InputError: it is no plan, names what cannot be read, or stands for a mechanism object.
+    """
     entries = content.get("mechanisms") if isinstance(content, dict) else None
     if not isinstance(entries, dict) or content.get("format") != FORMAT:
-        msg = f'{path} is no attention plan: it needs "format": "{FORMAT}" and "mechanisms".'
+        msg = f'{origin} is no attention plan: it needs "format": "{FORMAT}" and "mechanisms".'
         raise InputError(msg)
     for address, text in entries.items():
+        if text is None:
+            msg = (
+                f"{origin}: a mechanism object stood at '{address}', which no file can bring back; load "
+                "the model with transformers and install the mechanism again."
+            )
+            raise InputError(msg)
         if not isinstance(text, str):
-            msg = f"{path}: the mechanism at '{address}' is a text such as \"full\", not {text!r}."
+            msg = (
+                f"{origin}: the mechanism at '{address}' is a text such as \"full\", not {text!r}."
+            )
             raise InputError(msg)
     return plan_of(entries)
 

@@ -7,9 +7,11 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
+from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import MultiHeadAttention
-from attnlab.errors import InputError
+from attnlab.errors import AttnlabError, InputError
 
+NAME = "attnlab"
 CROSS_NAMES = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
 
 
@@ -93,3 +95,12 @@ def _heads(module: Any) -> int:
         if isinstance(getattr(module, name, None), int):
             return int(getattr(module, name))
     return int(module.config.num_attention_heads)
+
+
+def mechanism_of(module: nn.Module) -> Mechanism:
+    """The mechanism that stands in an attention module."""
+    mechanism = getattr(module, "mechanism" if isinstance(module, MultiHeadAttention) else NAME)
+    if not isinstance(mechanism, Mechanism):
+        msg = f"There is no mechanism in {type(module).__name__}."
+        raise AttnlabError(msg)
+    return mechanism

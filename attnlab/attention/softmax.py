@@ -33,6 +33,7 @@ class MaskedSoftmax(PaddingSafeMechanism):
     """
 
     forms: ClassVar[tuple[Form, ...]] = ("auto", "dense", "fast", "flex")
+    scored: ClassVar[bool] = True
 
     def __init__(self, place: Place) -> None:
         super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
@@ -75,7 +76,7 @@ class MaskedSoftmax(PaddingSafeMechanism):
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values by the quicker of the dense and the fast form; without keys, 0."""
-        if context.bias is not None:
+        if context.bias is not None or context.scoring is not None:
             matrix = self.matrix(query, key, context)
             return F.dropout(matrix, self.active_dropout(), self.training) @ value
         if self.form == "flex":
@@ -91,9 +92,11 @@ class MaskedSoftmax(PaddingSafeMechanism):
         return self.dense(query, key, value, context)
 
     def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
-        """Attention weights: rows sum to 1 over the keys seen, exactly 0 elsewhere."""
-        scores = scaled_scores(query, key, context.bias)
+        """Attention weights: rows sum to 1 over the keys seen (below 1 with sinks), exactly 0 elsewhere."""
+        scores = scores_of(query, key, context)
         seen = self._seen(query, key, context)
+        if context.scoring is not None and context.scoring.sinks is not None:
+            return _softmax_with_sinks(scores, seen, context.scoring.sinks)
         return scores.softmax(-1) if seen is None else softmax_over(scores, seen)
 
     def support(
@@ -150,6 +153,9 @@ class MaskedSoftmax(PaddingSafeMechanism):
         self, query: Tensor, key: Tensor, context: Context
     ) -> Bool[Tensor, "#batch #head #query key"] | None:
         pairs = self.pairs(query, key, context)
+        if context.scoring is not None and context.scoring.allowed is not None:
+            allowed = context.scoring.allowed
+            pairs = allowed if pairs is None else pairs & allowed
         if context.visible is None:
             return pairs
         keys = context.visible[:, None, None, :]
@@ -169,6 +175,25 @@ def scaled_scores(query: Tensor, key: Tensor, bias: Tensor | None = None) -> Ten
     """Products q . k / sqrt(dim) every pair, plus `bias`."""
     scores = (query * query.shape[-1] ** -0.5) @ key.mT
     return scores if bias is None else scores + bias
+
+
+def scores_of(query: Tensor, key: Tensor, context: Context) -> Tensor:
+    """Scaled products of every pair, capped and biased as the context says."""
+    softcap = None if context.scoring is None else context.scoring.softcap
+    if softcap is None:
+        return scaled_scores(query, key, context.bias)
+    scores = softcap * (scaled_scores(query, key) / softcap).tanh()
+    return scores if context.bias is None else scores + context.bias
+
+
+def _softmax_with_sinks(scores: Tensor, seen: Tensor | None, sinks: Tensor) -> Tensor:
+    """Softmax of each row over the entries `seen` and its head's sink, whose own weight is left out."""
+    sink = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
+    scores = torch.cat([scores, sink], -1)
+    if seen is None:
+        return scores.softmax(-1)[..., :-1]
+    seen = torch.cat([seen, seen.new_ones(*seen.shape[:-1], 1)], -1)
+    return softmax_over(scores, seen)[..., :-1]
 
 
 def softmax_over(scores: Tensor, seen: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attnlab.attention.columns import best
 from attnlab.attention.mechanism import Context, visible_or_all
-from attnlab.attention.softmax import MaskedSoftmax, scaled_scores
+from attnlab.attention.softmax import MaskedSoftmax, scores_of
 from attnlab.attention.specification import TopK
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.matrices.supports import offsets
@@ -31,14 +31,16 @@ class TopKAttention(MaskedSoftmax):
     def pairs(
         self, query: Tensor, key: Tensor, context: Context
     ) -> Bool[Tensor, "batch head query key"]:
-        """True for the k best real keys of each row, none of them behind the query when causal."""
-        scores = scaled_scores(query, key, context.bias).detach()
+        """True for the k best real keys of each row, of those that causality and the model leave it."""
+        scores = scores_of(query, key, context).detach()
         able = visible_or_all(key, context.visible)[:, None, None, :].expand(scores.shape)
         if self.causal:
             shape = (query.shape[-2], key.shape[-2])
             able = able & (
                 offsets(*shape, first_query=context.first_query, device=query.device) <= 0
             )
+        if context.scoring is not None and context.scoring.allowed is not None:
+            able = able & context.scoring.allowed
         index, usable = best(scores, able, self.spec.k)
         return able.new_zeros(scores.shape).scatter(-1, index, usable)
 

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.attention.bridge import mechanism_of, use
+from attnlab.attention.bridge import use
 from attnlab.attention.full import FullAttention
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.sites import AttentionAt, attention_modules
+from attnlab.attention.mechanism import Mechanism, Scoring
+from attnlab.attention.sites import NAME, AttentionAt, attention_modules, mechanism_of
 from attnlab.attention.specification import Full
 from attnlab.attention.traits import Place
 from attnlab.errors import InputError
@@ -92,8 +92,9 @@ def observe(
         InputError: the model attends otherwise than by plain full attention.
     """
     plan = getattr(model, "attention_plan", None)
-    if plan is not None and any(entry != Full() for entry in plan.entries.values()):
-        msg = "Mechanisms are compared with full attention: give a run that was trained with it."
+    otherwise = plan is not None and any(entry != Full() for entry in plan.entries.values())
+    if otherwise or any(hasattr(place.module, NAME) for place in attention_modules(model)):
+        msg = "Mechanisms are compared with full attention: give a run or a model that has it."
         raise InputError(msg)
     training = model.training
     watching: dict[str, Mechanism] = {site: _Observer(site) for site in sites}
@@ -194,12 +195,19 @@ class _Observer(FullAttention):
         first_query: int = 0,
         token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - known from the batch
         bias: Float[Tensor, "#batch #head query key"] | None = None,
+        scoring: Scoring | None = None,
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Values mixed by full attention."""
         if bias is not None:
             msg = (
                 "This model adds relative positions to its scores, which not every mechanism can; "
                 "its heads cannot be compared."
+            )
+            raise InputError(msg)
+        if scoring is not None:
+            msg = (
+                "This model's own attention hides more than padding and the future, caps its scores or "
+                "has sinks, which not every mechanism can; its heads cannot be compared."
             )
             raise InputError(msg)
         if self.hand_on is None:

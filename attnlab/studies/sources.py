@@ -265,6 +265,9 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
         MODEL_FOR_MASKED_LM_MAPPING,
     )
 
+    from attnlab.attention.bridge import PLAN_ENTRY
+    from attnlab.attention.saved import install_saved, saved_plan
+
     name = str(source)
     try:
         config = AutoConfig.from_pretrained(name)
@@ -288,6 +291,11 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
             "attnlab, a transformers folder, or the name of a model on the hub."
         )
         raise InputError(msg) from error
+    if Path(name).is_dir() and saved_plan(Path(name)) is not None:
+        install_saved(model, Path(name))
+    elif hasattr(config, PLAN_ENTRY):
+        msg = f"{name} was saved with mechanisms in it; download it and give its folder."
+        raise InputError(msg)
     return model, tokenizer
 
 

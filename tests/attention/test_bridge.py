@@ -9,10 +9,11 @@ import transformers as hf
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from attnlab.attention.bridge import install, install_written, mechanism_of, use
+from attnlab.attention.bridge import install, use
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.registry import make
-from attnlab.attention.sites import attention_modules
+from attnlab.attention.saved import install_written
+from attnlab.attention.sites import attention_modules, mechanism_of
 from attnlab.errors import AttnlabError, InputError
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel
@@ -394,7 +395,7 @@ def test_relative_positions_need_scores() -> None:
         output("t5", installed.model)
 
 
-def test_a_mask_that_says_more_is_refused() -> None:
+def test_mechanisms_without_scores_refuse_a_window_of_the_model() -> None:
     small = {
         "vocab_size": 40,
         "hidden_size": 16,
@@ -405,7 +406,10 @@ def test_a_mask_that_says_more_is_refused() -> None:
     config = hf.MistralConfig(**small, num_key_value_heads=2, sliding_window=4)
     with torch.random.fork_rng():
         mistral = hf.MistralForCausalLM(config).eval()
-    with use(mistral, "full"), pytest.raises(AttnlabError, match="more than padding and causality"):
+    with (
+        use(mistral, "linear"),
+        pytest.raises(AttnlabError, match="hides pairs .* and 'linear' has no"),
+    ):
         output("llama", mistral)
 
 

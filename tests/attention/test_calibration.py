@@ -5,7 +5,7 @@ import torch
 import transformers as hf
 from torch import Tensor
 
-from attnlab.attention.bridge import install, mechanism_of, use
+from attnlab.attention.bridge import install, use
 from attnlab.attention.calibration import (
     AttentionRecord,
     calibrate,
@@ -16,6 +16,7 @@ from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.perhead import PerHead
 from attnlab.attention.registry import make
 from attnlab.attention.sigma import SigmaAttention
+from attnlab.attention.sites import mechanism_of
 from attnlab.errors import InputError
 
 VOCABULARY = 12

@@ -1,0 +1,193 @@
+"""Families whose own attention says more than padding and causality: windows, caps, sinks, shared layers."""
+
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from attention.families import GROUPED, SMALL, ids, in_double, put_in
+from torch import Tensor
+
+from attnlab.attention.bridge import install, use
+from attnlab.errors import AttnlabError, InputError
+
+WINDOW = 4
+TOKENS = 11
+ROPE = {"head_dim": 4, "sliding_window": WINDOW}
+FAMILIES: dict[str, Any] = {
+    "mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(**GROUPED, sliding_window=WINDOW)),
+    "qwen2": lambda: hf.Qwen2ForCausalLM(
+        hf.Qwen2Config(
+            **GROUPED, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1
+        )
+    ),
+    "gemma2": lambda: hf.Gemma2ForCausalLM(
+        hf.Gemma2Config(**GROUPED, **ROPE, attn_logit_softcapping=2.0, query_pre_attn_scalar=4)
+    ),
+    "gemma3": lambda: hf.Gemma3ForCausalLM(
+        hf.Gemma3TextConfig(**GROUPED, **ROPE, layer_types=["sliding_attention", "full_attention"])
+    ),
+    "gpt-oss": lambda: hf.GptOssForCausalLM(
+        hf.GptOssConfig(**GROUPED, **ROPE, num_local_experts=2, num_experts_per_tok=1)
+    ),
+    "modernbert": lambda: hf.ModernBertModel(
+        hf.ModernBertConfig(
+            **SMALL,
+            local_attention=WINDOW,
+            global_attn_every_n_layers=2,
+            cls_token_id=1,
+            sep_token_id=2,
+        )
+    ),
+}
+CAUSAL = tuple(name for name in FAMILIES if name != "modernbert")
+REAL = torch.ones(3, TOKENS, dtype=torch.long)
+REAL[1, :3] = 0
+REAL[2, 6:] = 0
+CLOSE = {"rtol": 0, "atol": 1e-10}
+
+
+@pytest.fixture(autouse=True)
+def softmax_in_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their eager attention takes the softmax in 32 bits, whatever the model's; here as the scores are."""
+    plain = torch.nn.functional.softmax
+
+    def softmax(scores: Tensor, *args: Any, **options: Any) -> Tensor:
+        if scores.dtype == torch.float64:
+            options.pop("dtype", None)
+        return plain(scores, *args, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "softmax", softmax)
+
+
+def model(name: str) -> hf.PreTrainedModel:
+    built = in_double(FAMILIES[name])
+    built.set_attn_implementation("eager")
+    if name == "gpt-oss":
+        built.set_experts_implementation("eager")  # the fused one has no float64
+    return built
+
+
+def output(of: Any, **more: Any) -> Tensor:
+    with torch.no_grad():
+        out = of(input_ids=ids(3, TOKENS, 3), attention_mask=REAL, **more)
+    return out[0][REAL.bool()]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_full_attention_is_the_models_own(name: str) -> None:
+    random = model(name)
+    own = output(random)
+    with use(random, "full"):
+        torch.testing.assert_close(output(random), own, **CLOSE)
+    assert torch.equal(output(random), own)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_weights_are_the_models_own(name: str) -> None:
+    random = model(name)
+    given = {"input_ids": ids(3, TOKENS, 3), "attention_mask": REAL, "output_attentions": True}
+    with torch.no_grad():
+        own = random(**given).attentions
+        with use(random, "full"):
+            found = random(**given).attentions
+    for mine, theirs in zip(found, own, strict=True):
+        rows = REAL.bool()[:, None, :, None].expand_as(theirs)
+        torch.testing.assert_close(mine[rows], theirs[rows], **CLOSE)
+
+
+def banded(offset: Tensor) -> Tensor:
+    """The band (2, 1), by hand."""
+    return (offset >= -2) & (offset <= 1)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_band_is_cut_by_the_models_own_window(name: str) -> None:
+    """The band within the model, and the model's own attention with the band in its masks."""
+    random = model(name)
+    plain = output(random)
+    with use(random, "band(window=(2, 1))"):
+        found = output(random)
+    offset = torch.arange(TOKENS) - torch.arange(TOKENS)[:, None]
+    hooks = []
+    for part in random.modules():
+        if hasattr(part, "is_causal"):
+
+            def cut(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+                mask = kwargs["attention_mask"]
+                mask = torch.zeros(3, 1, TOKENS, TOKENS).double() if mask is None else mask
+                kwargs["attention_mask"] = mask.masked_fill(
+                    ~banded(offset), torch.finfo(torch.float64).min
+                )
+                return args, kwargs
+
+            hooks.append(part.register_forward_pre_hook(cut, with_kwargs=True))
+    expected = output(random)
+    for hook in hooks:
+        hook.remove()
+    torch.testing.assert_close(found, expected, **CLOSE)
+    assert float((found - plain).abs().max()) > 1e-3
+
+
+SPECS = [
+    "full",
+    "band(window=1)",
+    "band(window=6)",
+    "longformer(window=1, global_tokens=[1])",
+    "sigma(window=1, columns='first')",
+    "sigma(window=1, columns='random', extra=1)",
+    "topk(k=2)",
+]
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+@pytest.mark.parametrize("spec", SPECS)
+def test_chunks_behind_a_sliding_cache_give_what_one_pass_gives(name: str, spec: str) -> None:
+    random = model(name)
+    put_in(random, spec)
+    given, real = ids(3, TOKENS, 3), REAL.bool()
+    with torch.no_grad():
+        expected = random(input_ids=given, attention_mask=REAL, use_cache=False).logits[real]
+        for sizes in ([1] * TOKENS, [6, 1, 1, 3]):
+            first, pieces, cache = 0, [], None
+            for size in sizes:
+                last = first + size
+                out = random(
+                    input_ids=given[:, first:last],
+                    attention_mask=REAL[:, :last],
+                    past_key_values=cache,
+                    use_cache=True,
+                )
+                cache, first = out.past_key_values, last
+                pieces.append(out.logits)
+            torch.testing.assert_close(torch.cat(pieces, 1)[real], expected, **CLOSE)
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+@pytest.mark.parametrize(
+    "spec", ["full", "longformer(window=1)", "sigma(window=1, columns='first')"]
+)
+def test_generation_in_a_window_equals_generation_without_a_cache(name: str, spec: str) -> None:
+    random = model(name)
+    put_in(random, spec)
+    given = {"input_ids": ids(2, 6, 3), "attention_mask": REAL[:2, :6]}
+    plain = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+    without = random.generate(**given, **plain, use_cache=False)
+    assert torch.equal(random.generate(**given, **plain), without)
+    static = random.generate(**given, **plain, cache_implementation="static")
+    assert torch.equal(static, without)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "spec", ["linear", "scatterbrain(window=1)", "fixed(pattern='previous')", "linformer(k=3)"]
+)
+def test_mechanisms_without_scores_say_what_to_choose(name: str, spec: str) -> None:
+    random = model(name)
+    if spec.startswith("linformer") and name in CAUSAL:
+        with pytest.raises(InputError, match="no causal form"):
+            install(random, spec)
+        return
+    message = rf"This model (hides|caps|has) .*'{spec.partition('(')[0]}' has no .* choose"
+    with use(random, spec), pytest.raises(AttnlabError, match=message):
+        output(random)
