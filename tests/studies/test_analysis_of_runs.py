@@ -14,7 +14,7 @@ from attnlab.studies.sources import load_subject
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.run import SETTINGS, corpus_of, new_record
-from attnlab.translation.settings import CorpusSettings, RunSettings
+from attnlab.translation.settings import CorpusSettings, ModelSettings, RunSettings
 from attnlab.translation.tokenizer import train_tokenizers
 
 
@@ -22,7 +22,8 @@ from attnlab.translation.tokenizer import train_tokenizers
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What training would leave, with an untrained model and separate vocabularies."""
     folder = tmp_path_factory.mktemp("run")
-    settings = RunSettings(corpus=CorpusSettings(size=300))
+    sizes = ModelSettings(dim=15, heads=5, feed_forward=11)
+    settings = RunSettings(corpus=CorpusSettings(size=300), model=sizes)
     corpus = corpus_of(settings)
     tokenizers = train_tokenizers(corpus, kind="word", shared=False)
     config = TranslationConfig(

@@ -24,7 +24,7 @@ from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.grammar import draw_pairs
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.run import SETTINGS, corpus_of, new_record
-from attnlab.translation.settings import CorpusSettings, RunSettings
+from attnlab.translation.settings import CorpusSettings, ModelSettings, RunSettings
 from attnlab.translation.tokenizer import train_tokenizers
 
 TREES = """# sent_id = one
@@ -41,7 +41,8 @@ TREES = """# sent_id = one
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained run on the embedded corpus whose encoder looks at no other token than itself."""
     folder = tmp_path_factory.mktemp("run")
-    settings = RunSettings(corpus=CorpusSettings(size=400))
+    sizes = ModelSettings(dim=15, heads=3, feed_forward=11)
+    settings = RunSettings(corpus=CorpusSettings(size=400), model=sizes)
     corpus = corpus_of(settings)
     tokenizers = train_tokenizers(corpus, kind="word", shared=False)
     config = TranslationConfig(
