@@ -28,6 +28,7 @@ from attnlab.translation.model import TranslationModel
 from attnlab.translation.quiet import quiet
 from attnlab.translation.randomness import seeded
 from attnlab.translation.settings import OptimizerSettings
+from attnlab.translation.step_budget import step_budget
 from attnlab.translation.trainer import TranslationTrainer, training_arguments
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "training_speed"
@@ -74,13 +75,16 @@ def attnlab_speed(ids: torch.Tensor) -> float:
     columns = {"input_ids": ids[0].tolist(), "labels": ids[1].tolist()}
     pairs = TokenPairs(datasets.Dataset.from_dict(columns))
     settings = OptimizerSettings(epochs=1)
+    budget = step_budget(pairs, settings)
     with tempfile.TemporaryDirectory() as folder, seeded(0), quiet():
-        arguments = training_arguments(settings, Path(folder), target_limit=TOKENS)
+        arguments = training_arguments(
+            settings, Path(folder), target_limit=TOKENS, warmup=budget.warmup
+        )
         arguments.eval_strategy = arguments.save_strategy = "no"
         arguments.load_best_model_at_end = False
         watch = Stopwatch()
         trainer = TranslationTrainer(
-            batch_tokens=settings.batch_tokens,
+            batch_tokens=budget.batch_tokens,
             model=new_model(),
             args=arguments,
             data_collator=Collator(),

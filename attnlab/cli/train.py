@@ -181,6 +181,7 @@ def _by_address(words: list[str]) -> dict[str, str]:
 
 
 def _report(trained: "Trained", console: "Console") -> None:
+    from attnlab.translation.trainer import READABLE_BLEU
     from attnlab.translation.training import kept_evaluation
 
     pairs = trained.record["corpus"]["pairs"]
@@ -196,6 +197,13 @@ def _report(trained: "Trained", console: "Console") -> None:
             f"{trained.parameters:,} parameters, kept as after epoch {kept['epoch']:g}: validation BLEU "
             f"{kept['validation_bleu']:.1f} (chrF {kept['validation_chrf']:.1f}), "
             f"loss {kept['validation_loss']:.2f}.",
+            soft_wrap=True,
+        )
+    if kept is not None and kept["validation_bleu"] < READABLE_BLEU:
+        console.print(
+            f"Warning: with a BLEU below {READABLE_BLEU:g} no translation can be read; train on more "
+            f"pairs, or longer: attnlab train {trained.folder} --resume --epochs N.",
+            style="yellow",
             soft_wrap=True,
         )
     if trained.interrupted:

@@ -16,6 +16,7 @@ from attnlab.translation.encoding import encode_rows
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
 from attnlab.translation.run import Run
+from attnlab.translation.step_budget import step_budget
 from attnlab.translation.trainer import bfloat16_is_native
 
 PARAMETER_LEARNING_RATE = 1e-4
@@ -73,8 +74,9 @@ def training_pairs(run: Run, *, batch_tokens: int | None, seed: int) -> Training
     if not len(encoded):
         msg = f"{run.folder} has no training pairs of at most {limit} tokens."
         raise InputError(msg)
-    size = run.settings.optimizer.batch_tokens if batch_tokens is None else batch_tokens
-    return TrainingPairs(TokenPairs(encoded), size, seed)
+    pairs = TokenPairs(encoded)
+    size = batch_tokens or step_budget(pairs, run.settings.optimizer).batch_tokens
+    return TrainingPairs(pairs, size, seed)
 
 
 @contextmanager

@@ -63,11 +63,11 @@ def checkpoint_step(path: str) -> int:
     return int(Path(path).name.rpartition("-")[2])
 
 
-def _add_choices(state: TrainerState, kept_step: int) -> None:
-    """What checkpoints are chosen by, for evaluations that were logged when that was BLEU alone."""
+def _choose_again(state: TrainerState, kept_step: int) -> None:
+    """What checkpoints are chosen by, computed anew: a run may have been begun under another rule."""
     name = f"eval_{CHOICE}"
     for row in state.log_history:
-        if "eval_bleu" in row and name not in row:
+        if "eval_bleu" in row:
             row[name] = choice(row["eval_bleu"], row["eval_loss"])
             if row["step"] == kept_step:
                 state.best_metric = row[name]
@@ -92,7 +92,7 @@ class Metrics(TrainerCallback):
             name = Path(state.best_model_checkpoint).name
             state.best_model_checkpoint = str(self.folder / CHECKPOINTS / name)
             if args.metric_for_best_model == CHOICE:
-                _add_choices(state, checkpoint_step(name))
+                _choose_again(state, checkpoint_step(name))
         self.rows = [row for row in read_metrics(self.folder) if row["step"] <= state.global_step]
         self.clock = Clock(self.rows[-1]["training_seconds"] if self.rows else 0.0)
         self.clock.start()
@@ -174,7 +174,14 @@ class Metrics(TrainerCallback):
 
 
 class Patience(EarlyStoppingCallback):
-    """Ends training after so many evaluations without a better one, those before a resumption counted."""
+    """Ends training after so many evaluations without a better one, those before a resumption counted.
+
+    Evaluations during warm-up do not count: the learning rate is still too low to say anything.
+    """
+
+    def __init__(self, evaluations: int, *, warmup: int = 0) -> None:
+        super().__init__(evaluations)
+        self.warmup = warmup
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
@@ -182,10 +189,23 @@ class Patience(EarlyStoppingCallback):
         """Counts the evaluations up to the checkpoint that came after the best of them."""
         super().on_train_begin(args, state, control, **rest)
         name = f"eval_{str(args.metric_for_best_model).removeprefix('eval_')}"
-        scores = [row[name] for row in state.log_history if name in row]
+        scores = {row["step"]: row[name] for row in state.log_history if name in row}
         if scores:
-            best = max(scores) if args.greater_is_better else min(scores)
-            self.early_stopping_patience_counter = len(scores) - 1 - scores.index(best)
+            best = (max if args.greater_is_better else min)(scores, key=scores.__getitem__)
+            waited = [step for step in scores if step > max(best, self.warmup)]
+            self.early_stopping_patience_counter = len(waited)
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, Any],
+        **rest: Any,
+    ) -> None:
+        """Counts an evaluation that is no better, and asks to stop when there were enough of them."""
+        if state.global_step > self.warmup:
+            super().on_evaluate(args, state, control, metrics, **rest)
 
 
 class Interruption(TrainerCallback):

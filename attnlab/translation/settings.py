@@ -78,16 +78,27 @@ class OptimizerSettings:
     """How the model is trained; `learning_rate` is the peak, reached after `warmup` steps."""
 
     epochs: int = _option(20, "Passes over the training rows.")
-    batch_tokens: int = _option(4096, "Tokens a batch and side, padding counted.")
+    batch_tokens: int | None = _option(
+        None,
+        "Tokens per batch and side, padding counted (default: the largest of 256 to 4096 that "
+        "gives 1,500 steps).",
+    )
     learning_rate: float = _option(2e-3, "Highest learning rate.")
-    warmup: int = _option(400, "Steps up to that rate.")
+    warmup: int | None = _option(
+        None, "Steps up to that rate (default: a tenth of all steps, at most 400)."
+    )
     schedule: str = _option("inverse_sqrt", "Then: inverse_sqrt, linear or cosine.")
     weight_decay: float = _option(0.01, "AdamW's weight decay.")
     clip: float = _option(1.0, "Largest norm of the gradient.")
     patience: int = _option(
-        10, "Stop after so many evaluations without a better one, also over a resumption."
+        10,
+        "Stop after so many evaluations without a better one, also over a resumption; warm-up does "
+        "not count.",
     )
-    best: str = _option("bleu", "Keep the checkpoint that is best in bleu or in loss.")
+    best: str = _option(
+        "bleu",
+        "Keep the checkpoint that is best in bleu (in loss while BLEU is below 3) or in loss.",
+    )
     precision: str = _option("auto", "bf16, fp32, or auto: bf16 where the device has it.")
     evaluations_per_epoch: int = _option(1, "How often to measure validation loss and BLEU.")
     validation_sentences: int = _option(1000, "How many validation rows to measure on.")
@@ -167,7 +178,7 @@ def refuse_impossible_optimizer(settings: OptimizerSettings) -> None:
     """Raises InputError for a number or choice that no training can use."""
     positive = ("epochs", "batch_tokens", "learning_rate", "warmup", "clip", "patience")
     for name in (*positive, "evaluations_per_epoch", "validation_sentences"):
-        if not 0 < getattr(settings, name) < math.inf:
+        if getattr(settings, name) is not None and not 0 < getattr(settings, name) < math.inf:
             msg = f"{name} must be a number above 0, not {getattr(settings, name)}."
             raise InputError(msg)
     choices = {

@@ -17,15 +17,17 @@ from attnlab.translation.settings import OptimizerSettings
 
 # The Trainer compares one number: BLEU, of which a billionth of the loss decides ties.
 CHOICE = "bleu_then_loss"
+# Below so many points BLEU counts chance matches of frequent words; no sentence can be read.
+READABLE_BLEU = 3.0
 
 
 def choice(bleu: float, loss: float) -> float:
-    """What the best checkpoint has most of: BLEU, and of equal BLEU the lower loss.
+    """What the best checkpoint has most of: readable BLEU, and without or at equal BLEU the lower loss.
 
-    >>> choice(0.0, 8.1) > choice(0.0, 8.6), choice(0.1, 9.0) > choice(0.0, 1.0)
+    >>> choice(0.2, 6.5) > choice(0.4, 7.1), choice(9.0, 4.0) > choice(8.0, 3.0)
     (True, True)
     """
-    return bleu - 1e-9 * loss
+    return (bleu if bleu >= READABLE_BLEU else 0.0) - 1e-9 * loss
 
 
 class TranslationTrainer(Seq2SeqTrainer):
@@ -134,7 +136,7 @@ def bfloat16_is_native(device: torch.device) -> bool:
 
 
 def training_arguments(
-    settings: OptimizerSettings, folder: Path, *, target_limit: int
+    settings: OptimizerSettings, folder: Path, *, target_limit: int, warmup: int
 ) -> Seq2SeqTrainingArguments:
     """The Trainer's arguments for `settings`; checkpoints go to `folder`/checkpoints.
 
@@ -154,7 +156,7 @@ def training_arguments(
         num_train_epochs=settings.epochs,
         learning_rate=settings.learning_rate,
         lr_scheduler_type=settings.schedule,
-        warmup_steps=settings.warmup,
+        warmup_steps=warmup,
         optim="adamw_torch_fused",
         adam_beta1=0.9,
         adam_beta2=0.98,

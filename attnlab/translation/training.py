@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from attnlab.translation.settings import (
     refuse_impossible_optimizer,
     settings_from,
 )
+from attnlab.translation.step_budget import StepBudget, step_budget
 from attnlab.translation.token_tables import load_token_counts, refuse_unlearned
 from attnlab.translation.tokenizer import (
     Tokenizers,
@@ -109,6 +110,7 @@ def train(
     )
     encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
     prepared = _prepare(folder, settings, corpus, tokenizers, encoded)
+    settings = prepared.settings
     if overwrite:
         remove_run(folder)
     record = new_record(settings, corpus, encoded.dropped, command)
@@ -149,7 +151,7 @@ def resume(
     encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
     prepared = _prepare(folder, settings, corpus, tokenizers, encoded)
     write_json(folder / SETTINGS, record)
-    return _fit(folder, settings, tokenizers, prepared, record=record, console=console)
+    return _fit(folder, prepared.settings, tokenizers, prepared, record=record, console=console)
 
 
 def refuse_existing(folder: Path, *, overwrite: bool) -> None:
@@ -189,8 +191,20 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What training needs, made before anything is written: what cannot be made is refused here."""
+    """What training needs, made before anything is written: what cannot be made is refused here.
 
+    Attributes:
+        settings: those asked for, with batch size and warm-up filled in.
+        steps: batch size, number of steps and warm-up.
+        model: the model with its first weights.
+        arguments: the Trainer's.
+        pairs: encoded training pairs.
+        held_out: encoded validation pairs.
+        references: translations of the validation pairs as written, in the order of evaluation.
+    """
+
+    settings: RunSettings
+    steps: StepBudget
     model: TranslationModel
     arguments: Seq2SeqTrainingArguments
     pairs: TokenPairs
@@ -205,12 +219,15 @@ def _prepare(
     tokenizers: Tokenizers,
     encoded: EncodedCorpus,
 ) -> _Prepared:
-    optimizer, limit = settings.optimizer, settings.corpus.max_tokens
+    training_pairs = TokenPairs(encoded.train)
+    steps = step_budget(training_pairs, settings.optimizer)
+    optimizer = replace(settings.optimizer, batch_tokens=steps.batch_tokens, warmup=steps.warmup)
+    settings, limit = replace(settings, optimizer=optimizer), settings.corpus.max_tokens
     held_out = _first(encoded.validation, optimizer.validation_sentences)
     pairs = TokenPairs(held_out)
     texts = corpus.validation["target"][:]
     rows = held_out["row"][:]
-    order = evaluation_order(pairs, optimizer.batch_tokens)
+    order = evaluation_order(pairs, steps.batch_tokens)
     shared = tokenizers.source is tokenizers.target
     with seeded(optimizer.seed):
         model = TranslationModel(
@@ -224,9 +241,13 @@ def _prepare(
         load_token_counts(model, tokenizers)
     longest = int(pairs.target_lengths.max()) * 3 // 2 + 5
     return _Prepared(
+        settings=settings,
+        steps=steps,
         model=model,
-        arguments=training_arguments(optimizer, folder, target_limit=min(limit, longest)),
-        pairs=TokenPairs(encoded.train),
+        arguments=training_arguments(
+            optimizer, folder, target_limit=min(limit, longest), warmup=steps.warmup
+        ),
+        pairs=training_pairs,
         held_out=pairs,
         references=[texts[rows[place]] for place in order],
     )
@@ -248,14 +269,18 @@ def _fit(
     bar = ProgressBar(metrics, console, smoothed=smoothed) if console is not None else None
     with seeded(optimizer.seed), interruption.watching():
         trainer = TranslationTrainer(
-            batch_tokens=optimizer.batch_tokens,
+            batch_tokens=prepared.steps.batch_tokens,
             model=model,
             args=prepared.arguments,
             data_collator=Collator(),
             train_dataset=prepared.pairs,
             eval_dataset=prepared.held_out,
             compute_metrics=scorer(tokenizers, prepared.references),
-            callbacks=[metrics, interruption, Patience(optimizer.patience)],
+            callbacks=[
+                metrics,
+                interruption,
+                Patience(optimizer.patience, warmup=prepared.steps.warmup),
+            ],
         )
         trainer.remove_callback(PrinterCallback)
         if bar is not None:

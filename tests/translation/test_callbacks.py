@@ -23,12 +23,12 @@ def test_patience_goes_on_from_the_checkpoint(
     tmp_path: Path, scores: list[float], waited: int, best: str
 ) -> None:
     arguments = training_arguments(
-        OptimizerSettings(best=best, precision="fp32"), tmp_path, target_limit=9
+        OptimizerSettings(best=best, precision="fp32"), tmp_path, target_limit=9, warmup=0
     )
     sign = 1 if best == "bleu" else -1
     name = f"eval_{arguments.metric_for_best_model}"
     logged = [{name: sign * score, "step": n} for n, score in enumerate(scores)]
-    state = TrainerState(log_history=[{"loss": 9.0, "step": 0}, *logged])
+    state = TrainerState(log_history=[{"loss": 9.0, "step": 0}, *logged], global_step=9)
     state.best_metric = max(scores) * sign if scores else None
     patience = Patience(3)
     patience.on_train_begin(arguments, state, TrainerControl())
@@ -47,7 +47,9 @@ def test_patience_goes_on_from_the_checkpoint(
 def test_runs_that_were_begun_with_bleu_alone_go_on_by_bleu_and_loss(
     tmp_path: Path, rows: list[tuple[float, float]], kept: int, waited: int
 ) -> None:
-    arguments = training_arguments(OptimizerSettings(precision="fp32"), tmp_path, target_limit=9)
+    arguments = training_arguments(
+        OptimizerSettings(precision="fp32"), tmp_path, target_limit=9, warmup=0
+    )
     logged = [{"eval_bleu": b, "eval_loss": x, "step": n} for n, (b, x) in enumerate(rows)]
     state = TrainerState(log_history=[{"loss": 9.0, "step": 0}, *logged])
     state.best_metric, state.best_model_checkpoint = rows[kept][0], f"elsewhere/checkpoint-{kept}"
