@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: install demo test coverage quick lint format clean
+.PHONY: install demo test coverage mutants quick lint format clean
 
 install: $(VENV)/installed
 
@@ -23,6 +23,11 @@ test: install  ## every test
 # Tracing the checks of types and shapes would triple the time, so this goes without them.
 coverage: install  ## every test, and which lines they run
 	$(RUN)python -m pytest --numprocesses 2 --dist worksteal --jaxtyping-packages= --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+# Small faults put into matrices/ and attention/ one at a time; SAMPLE=0 tries all of them, which takes hours.
+SAMPLE ?= 200
+mutants: install  ## which faults no test notices
+	$(RUN)python -m tests.mutation --sample $(SAMPLE)
 
 quick: install  ## the tests that take a moment
 	$(RUN)python -m pytest --numprocesses 2 -m 'not slow'
