@@ -1,0 +1,203 @@
+"""One figure of every results folder, computed again by the code as it is now.
+
+What took a trained model or a stopwatch cannot be repeated in a test; there a figure is taken that
+follows from the corpus, the settings or the other tables of the folder.
+"""
+
+import importlib
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from attnlab.matrices.supports import band_dimension
+from attnlab.translation.batches import LengthGroupedBatches, TokenPairs
+from attnlab.translation.encoding import encode_corpus
+from attnlab.translation.run import corpus_of
+from attnlab.translation.settings import RunSettings, settings_from
+from attnlab.translation.tokenizer import train_tokenizers
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "results"
+FOLDERS = sorted(path.name for path in RESULTS.iterdir() if path.is_dir())
+Check = Callable[[Path, pytest.FixtureRequest], None]
+CHECKS: dict[str, Check] = {}
+
+
+def recomputes(*folders: str) -> Callable[[Check], Check]:
+    def register(check: Check) -> Check:
+        CHECKS.update(dict.fromkeys(folders, check))
+        return check
+
+    return register
+
+
+@pytest.fixture(autouse=True)
+def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "experiments")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_figure_of_the_folder_comes_out_again(
+    folder: str, request: pytest.FixtureRequest
+) -> None:
+    assert folder in CHECKS, f"say how to compute a figure of results/{folder} again"
+    CHECKS[folder](RESULTS / folder, request)
+
+
+def script(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+@recomputes("thesis_tables")
+def _(folder: Path, request: pytest.FixtureRequest) -> None:
+    from attnlab.matrices.sigma import fit_sigma
+    from attnlab.studies.matrix_files import load_matrices
+
+    H = load_matrices(request.getfixturevalue("shared_data") / "thesis" / "heads.npz")
+    table = pd.read_csv(folder / "table.csv")
+    for (window, num_pos), rows in table.groupby(["w", "num_pos"]):
+        options = {"window": int(window), "num_pos": int(num_pos)}
+        for values in ("free", "stochastic", "binary"):
+            again = fit_sigma(H, **options, values=values).l1
+            expected = torch.tensor(rows[f"exact_{values}"].to_numpy())
+            torch.testing.assert_close(again, expected)
+        bound = {"error_nnz": H.shape[-1], "error_bound": 0.5}
+        again = fit_sigma(H, **options, values="stochastic", **bound).l1
+        expected = torch.tensor(rows["exact_stochastic_error_0.5"].to_numpy())
+        torch.testing.assert_close(again, expected)
+
+
+@recomputes("synthetic_recovery")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    planting = script("synthetic_recovery")
+    generator = torch.Generator().manual_seed(planting.SEED)
+    table = pd.read_csv(folder / "table.csv")
+    for row in table.head(2).to_dict("records"):
+        again = planting.recover(row["family"], row["sentences"], row["noise"], generator)
+        assert again == pytest.approx(row)
+
+
+@recomputes("fit_speed")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    measured = pd.read_csv(folder / "table.csv").set_index("what")["measured"]
+    ratio = measured.iloc[0] / measured.iloc[1]
+    assert measured["search / exact"] == pytest.approx(ratio)
+
+
+@recomputes("scaling")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    scaling = script("scaling")
+    table = pd.read_csv(folder / "table.csv")
+    exponents = pd.read_csv(folder / "exponents.csv").set_index("mechanism")
+    for mechanism, rows in table.groupby("mechanism", sort=False):
+        again = scaling.exponents_of(rows)
+        assert again.to_dict() == pytest.approx(exponents.loc[mechanism].to_dict(), nan_ok=True)
+
+
+@recomputes("training_speed")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    again = script("training_speed").report(pd.read_csv(folder / "table.csv"))
+    dated = ("Command:", "Made on")
+    without_date = [line for line in again.splitlines() if not line.startswith(dated)]
+    assert set(without_date) <= set((folder / "README.md").read_text("utf-8").splitlines())
+
+
+@recomputes("capture_speed")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    table = pd.read_csv(folder / "table.csv")
+    ratio = table["capture_cpu_seconds"] / table["bare_cpu_seconds"]
+    pd.testing.assert_series_equal(table["capture_cpu_ratio"], ratio, check_names=False)
+
+
+@recomputes("demo_cost")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    from attnlab.cli.demo import SETTINGS
+    from attnlab.translation.corpus_splits import HELD_OUT_FRACTION
+
+    held_out = round(HELD_OUT_FRACTION * SETTINGS["corpus"]["size"])
+    assert pd.read_csv(folder / "table.csv")["test_sentences"].tolist() == [held_out]
+
+
+def encoded_pairs_of(settings: RunSettings) -> tuple[TokenPairs, TokenPairs, str]:
+    return encoded_pairs(json.dumps(settings.as_dict()))
+
+
+@cache
+def encoded_pairs(written: str) -> tuple[TokenPairs, TokenPairs, str]:
+    """Training and test pairs in the tokens of a run, and the checksum of their corpus."""
+    settings = settings_from(json.loads(written))
+    corpus, chosen = corpus_of(settings), settings.tokenizer
+    tokenizers = train_tokenizers(
+        corpus, kind=chosen.kind, vocabulary=chosen.vocabulary, shared=chosen.shared
+    )
+    encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
+    return TokenPairs(encoded.train), TokenPairs(encoded.test), corpus.checksum
+
+
+def settings_of(name: str, request: pytest.FixtureRequest) -> RunSettings:
+    record = json.loads((RESULTS / f"real_text_{name}" / "settings.json").read_text("utf-8"))
+    values = record["settings"]
+    values["corpus"]["name"] = str(request.getfixturevalue("shared_data") / name)
+    return settings_from(values)
+
+
+@recomputes("real_text_multi30k", "real_text_tatoeba")
+def _(folder: Path, request: pytest.FixtureRequest) -> None:
+    settings = settings_of(folder.name.removeprefix("real_text_"), request)
+    train, _, checksum = encoded_pairs_of(settings)
+    record = json.loads((folder / "settings.json").read_text("utf-8"))
+    assert record["corpus"]["checksum"] == checksum
+    lengths = train.source_lengths, train.target_lengths
+    batches = LengthGroupedBatches(*lengths, batch_tokens=settings.optimizer.batch_tokens or 0)
+    assert pd.read_csv(folder / "metrics.csv")["step"][0] == len(batches)
+
+
+@recomputes("compare_multi30k", "compare_tatoeba")
+def _(folder: Path, request: pytest.FixtureRequest) -> None:
+    settings = settings_of(folder.name.removeprefix("compare_"), request)
+    _, test, _ = encoded_pairs_of(settings)
+    lengths = test.source_lengths[: script("compare_mechanisms").SENTENCES]
+    pairs = int(band_dimension(torch.tensor(lengths)[:, None].expand(-1, 2), (2, 2)).sum())
+    heads = pd.read_csv(folder / "heads.csv")
+    band = heads[(heads["site"] == "encoder") & (heads["written"] == "band(window=(2, 2))")]
+    assert len(band)
+    assert band["visible_keys"].to_numpy() == pytest.approx(pairs / lengths.sum())
+
+
+@recomputes("heads_of_minilm")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    minilm = script("heads_of_minilm")
+    labels = pd.read_csv(folder / "labels.csv")
+    again = script("heads_by_layer").layer_trends(labels, list(minilm.MEASURES), minilm.SEED)
+    pd.testing.assert_frame_equal(again, pd.read_csv(folder / "trends.csv"))
+
+
+@recomputes("heads_of_small_models")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    from attnlab.studies.removal import rank_agreement
+
+    for own in sorted(path for path in folder.iterdir() if path.is_dir()):
+        heads = pd.read_csv(own / "importance.csv")
+        chosen = {"gradient": "gradient_importance", "zero: loss": "zero_loss_change_nats"}
+        measures = pd.DataFrame({name: heads[column] for name, column in chosen.items()})
+        again = rank_agreement(measures)["spearman"][0]
+        table = pd.read_csv(own / "agreement_of_measures.csv").set_index(["measure", "other"])
+        assert table.loc[("gradient", "zero: loss"), "spearman"] == pytest.approx(again)
+
+
+@recomputes("small_corpora")
+def _(folder: Path, request: pytest.FixtureRequest) -> None:
+    from attnlab.translation.step_budget import step_budget
+
+    row = pd.read_csv(folder / "table.csv").iloc[0]
+    name = str(request.getfixturevalue("shared_data") / "tatoeba")
+    settings = settings_from({"corpus": {"name": name, "limit": int(row["training_pairs"])}})
+    budget = step_budget(encoded_pairs_of(settings)[0], settings.optimizer)
+    assert (budget.batch_tokens, budget.warmup) == (row["batch_tokens"], row["warmup"])
