@@ -1,5 +1,6 @@
 """The mathematics of structured matrices: distances, supports, exact fits."""
 
+from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import fit_band, project_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.fit import Fit
@@ -10,6 +11,7 @@ from attnlab.matrices.sink import fit_sink
 
 __all__ = [
     "Fit",
+    "fit_additive",
     "fit_band",
     "fit_diagonal",
     "fit_rare_columns",

@@ -13,7 +13,7 @@ from attnlab.matrices.residual import SparseError, largest_of_residual
 from attnlab.matrices.supports import Window
 from attnlab.matrices.values import Values
 
-Family = Literal["diagonal", "band", "rare_columns", "sink", "union"]
+Family = Literal["diagonal", "band", "rare_columns", "sink", "union", "additive"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,21 @@ class Sink:
 
 
 @dataclass(frozen=True)
+class Additive:
+    """A band and columns: offsets -left..right where `banded`, and the used columns, for every row.
+
+    `window` is the widest band that was tried. Used columns stand first.
+    """
+
+    window: Window
+    banded: Bool[Tensor, "*batch"]
+    left: Int[Tensor, "*batch"]
+    right: Int[Tensor, "*batch"]
+    used: Bool[Tensor, "*batch slot"]
+    column: Int[Tensor, "*batch slot"]
+
+
+@dataclass(frozen=True)
 class Union:
     """The best of several families, matrix by matrix: `chosen` counts into `families`."""
 
@@ -63,7 +78,7 @@ class Union:
     members: tuple["Parameters", ...]
 
 
-Parameters = Diagonal | Band | RareColumns | Sink | Union
+Parameters = Diagonal | Band | RareColumns | Sink | Additive | Union
 
 
 @dataclass(frozen=True)

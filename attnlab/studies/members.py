@@ -1,6 +1,6 @@
 """Which member of a family was chosen, in words."""
 
-from attnlab.matrices.fit import Band, Diagonal, Fit, Parameters, RareColumns, Sink
+from attnlab.matrices.fit import Additive, Band, Diagonal, Fit, Parameters, RareColumns, Sink
 
 
 def describe_members(fit: Fit) -> list[str]:
@@ -17,6 +17,8 @@ def _described(parameters: Parameters, index: int) -> str:
             return f"{int(parameters.kept[index])} entries at offsets {-left}..{right}"
         case RareColumns():
             return _blocks(parameters, index)
+        case Additive():
+            return _band_and_columns(parameters, index)
         case Sink():
             return f"column {int(parameters.column[index])}"
     return parameters.families[int(parameters.chosen[index])]
@@ -36,3 +38,15 @@ def _blocks(parameters: RareColumns, index: int) -> str:
         if used
     ]
     return ", ".join(phrases) or "identity"
+
+
+def _band_and_columns(parameters: Additive, index: int) -> str:
+    columns = parameters.column[index][parameters.used[index]].tolist()
+    phrases = []
+    if parameters.banded[index]:
+        left, right = int(parameters.left[index]), int(parameters.right[index])
+        phrases.append(f"offsets {-left}..{right}" if left + right else "offset 0")
+    if columns:
+        noun = "column" if len(columns) == 1 else "columns"
+        phrases.append(f"{noun} {', '.join(map(str, sorted(columns)))}")
+    return " + ".join(phrases) or "nothing"

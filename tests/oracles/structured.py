@@ -1,6 +1,7 @@
 """All members of the structured families of one small matrix, by enumeration; imports nothing of attnlab."""
 
 from collections.abc import Iterator
+from itertools import accumulate, combinations, product
 
 import numpy as np
 from scipy.optimize import linprog
@@ -105,3 +106,34 @@ def nearest_stochastic_row(row: list[float], support: list[int]) -> float:
             bounds.append(sign * row[j])
     cost, total = [0.0] * m + [1.0] * m, [[1.0] * m + [0.0] * m]
     return off + linprog(cost, upper, bounds, total, [1.0], bounds=(0, None)).fun
+
+
+def additive_distances(
+    H: Matrix, window: tuple[int, int], num_pos: int, error_nnz: int, bound: float, *, causal: bool
+) -> list[float]:
+    """The l1 distance of the nearest band + columns + E for every budget from 0 to all entries.
+
+    Every band up to the window and none at all, every set of columns, and every set of entries to
+    correct, wherever they stand.
+    """
+    queries, keys = len(H), len(H[0])
+    every = [(i, j) for i in range(queries) for j in range(keys)]
+    right = 0 if causal else window[1]
+    bands: list[set[tuple[int, int]]] = [set()]
+    for a, b in product(range(window[0] + 1), range(right + 1)):
+        bands.append({(i, j) for i, j in every if -a <= j - i <= b})
+    columns = [
+        {(i, j) for i, j in every if j in chosen and not (causal and j > i)}
+        for count in range(num_pos + 1)
+        for chosen in combinations(range(keys), count)
+    ]
+    nearest_by_budget = [sum(map(sum, H))] * (len(every) + 1)
+    for support in {frozenset(band | held) for band, held in product(bands, columns)}:
+        off = sum(H[i][j] for i, j in every if (i, j) not in support)
+        for count in range(min(error_nnz, len(every)) + 1):
+            for corrected in combinations(every, count):
+                gain = sum(min(H[i][j], bound) for i, j in corrected if (i, j) not in support)
+                used = len(support) + count
+                if used <= len(every):
+                    nearest_by_budget[used] = min(nearest_by_budget[used], off - gain)
+    return list(accumulate(nearest_by_budget, min))
