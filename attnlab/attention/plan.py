@@ -14,6 +14,7 @@ from attnlab.attention.specification import Full, Specification, parse
 from attnlab.attention.traits import Form
 from attnlab.errors import InputError
 from attnlab.files import write_json
+from attnlab.texts import read_text
 
 SITES = ("encoder", "decoder", "cross")
 FORMAT = "attnlab attention plan 1"
@@ -166,11 +167,8 @@ def load_plan(path: Path) -> AttentionPlan:
         InputError: the file does not exist, is no plan, or names what cannot be read.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        msg = f"Could not read the attention plan {path}: {error.strerror or error}."
-        raise InputError(msg) from error
-    except ValueError as error:
+        content = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
         msg = f"{path} is no attention plan: it is not JSON ({error})."
         raise InputError(msg) from error
     return read_plan(content, str(path))

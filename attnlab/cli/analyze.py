@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlab.cli.fit_tables import fit_tables
 from attnlab.cli.head_table import head_table
 from attnlab.cli.options import BatchSize, Device, OtherCorpus, OwnText, Pair, Sites
 from attnlab.cli.progress import progress_bars
+from attnlab.texts import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +53,7 @@ def analyze(
     ] = False,
     structure_sentences: Annotated[
         int,
-        typer.Option(help="With labels: how many sentences decide a head's structure; 0 for none."),
+        typer.Option(help="How many sentences decide a head's structure; 0 for none."),
     ] = 100,
     ablation: Annotated[
         bool | None,
@@ -70,7 +72,7 @@ def analyze(
         int, typer.Option(help="Of how many sentences to keep and draw every matrix.")
     ] = 3,
     fit_sentences: Annotated[
-        int, typer.Option(help="How many sentences to measure against bands; 0 for none.")
+        int, typer.Option(help="How many sentences to fit structured matrices to; 0 for none.")
     ] = 100,
     batch_size: BatchSize = 32,
     device: Device = None,
@@ -86,10 +88,10 @@ def analyze(
         ),
     ] = False,
 ) -> None:
-    """Look at every attention head: statistics, distance from bands, heat maps, one report page.
+    """Look at every attention head: statistics, structured fits, heat maps, one report page.
 
-    Writes heads.csv, head_distances.csv, fits.csv, matrices.safetensors, figures/ and report.html;
-    with labels also labels.csv, relations.csv, controls.csv, structure.csv and agreement.csv.
+    Writes heads.csv, head_distances.csv, fits.csv, structure.csv, matrices.safetensors, figures/ and
+    report.html; with labels also labels.csv, relations.csv, controls.csv and agreement.csv.
     """
     from rich.console import Console
 
@@ -131,6 +133,9 @@ def analyze(
 
 
 def _print(console: "Console", analysis: "Analysis", page: Path) -> None:
+    from rich.markup import escape
+
+    from attnlab.reporting.fit_sections import BUDGET
     from attnlab.reporting.label_section import (
         ABLATION,
         STANDING,
@@ -139,6 +144,10 @@ def _print(console: "Console", analysis: "Analysis", page: Path) -> None:
     )
 
     console.print(head_table(analysis))
+    for table in fit_tables(analysis):
+        console.print(table)
+    if not analysis.fits.empty:
+        console.print(BUDGET)
     if analysis.labelling is not None:
         console.print(f"{describe_labels(analysis.labelling.labels)}\n{STANDING}")
         if "ablation_loss_change" in analysis.labelling.labels:
@@ -146,5 +155,5 @@ def _print(console: "Console", analysis: "Analysis", page: Path) -> None:
         if not analysis.labelling.agreement.empty:
             console.print(describe_agreement(analysis.labelling.agreement))
     for warning in analysis.warnings:
-        console.print(f"[yellow]Note:[/yellow] {warning}")
-    console.print(f"Report: {page}", soft_wrap=True)
+        console.print(f"[yellow]Note:[/yellow] {escape(shown(warning))}")
+    console.print(f"Report: {page}", soft_wrap=True, markup=False)

@@ -4,22 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
+
+from attnlab.cli.approximation_tables import print_approximation
 
 if TYPE_CHECKING:
-    import pandas as pd
     from torch import Tensor
 
     from attnlab.studies.approximation import Approximation, Settings
-
-# A longer table scrolls away; --format csv and --out have every row.
-_ROWS_SHOWN = 24
-_NON_ZEROS = (
-    "non-zeros: entries of the approximation other than 0, mean over matrices; entries of a member where "
-    "the matrix itself is exactly 0, as dropout leaves them, are not counted."
-)
 
 
 def approximate(
@@ -36,17 +28,34 @@ def approximate(
         str, typer.Option(help="Reach of the offsets: one number, or LEFT,RIGHT.")
     ] = "3",
     num_pos: Annotated[int, typer.Option(help="Most rare columns in a matrix.")] = 2,
+    budget: Annotated[
+        int,
+        typer.Option(
+            help="Maximum number of entries per row, E apart. Diagonal and rare columns have one."
+        ),
+    ] = 1,
     values: Annotated[
         str, typer.Option(help="Entries of the support: binary, free or stochastic.")
     ] = "free",
     error_nnz: Annotated[
-        str, typer.Option(help="Most non-zeros of the sparse error: a number, n or 2n.")
-    ] = "0",
+        str,
+        typer.Option(help="Maximum number of non-zeros of the sparse error: a number, n or 2n."),
+    ] = "n",
     error_bound: Annotated[float, typer.Option(help="Largest entry of the sparse error.")] = 0.5,
     families: Annotated[
-        str, typer.Option(help="Any of diagonal, band, rare_columns, sink, union; commas between.")
-    ] = "diagonal,band,rare_columns,union",
-    dropout: Annotated[float, typer.Option(help="Share of the band that stays empty.")] = 0.0,
+        str | None,
+        typer.Option(
+            help="Any of diagonal, band, rare_columns, sink, additive, union; commas between. "
+            "Default: diagonal, band, rare_columns and, with free values, additive."
+        ),
+    ] = None,
+    dropout: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the band that stays empty (0: the whole band, whatever the budget); "
+            "default: its largest entries are used, as many as the budget allows."
+        ),
+    ] = None,
     causal: Annotated[bool, typer.Option("--causal", help="No query attends a later key.")] = False,
     normalize: Annotated[
         str, typer.Option(help="Divide every row by its sum (rows), or not (none).")
@@ -59,10 +68,11 @@ def approximate(
         str, typer.Option("--format", help="What is printed: table, csv or json.")
     ] = "table",
 ) -> None:
-    """Fit every family exactly to the matrices of a file, with references beside them.
+    """Fit every family exactly to the matrices of a file, at equal budget, with references beside them.
 
-    Distances are sums of absolute differences (l1); `zero`, `uniform`, `top` and `svd` say what they
-    are worth. Support and values come from the matrix itself: a lower bound (level: oracle).
+    Distances are sums of absolute differences (l1); zero, uniform, mean by offset, svd and top say
+    what they mean. Support and values come from the matrix itself: a lower bound (level: oracle).
+    Which family describes a matrix is decided by bits per row, not by distance.
     """
     from attnlab.files import write_table
     from attnlab.reporting.result_folder import refuse_taken
@@ -82,6 +92,7 @@ def approximate(
             matrices.shape[-2],
             window=window,
             num_pos=num_pos,
+            budget=budget,
             values=values,
             dropout=dropout,
             error_nnz=error_nnz,
@@ -111,43 +122,4 @@ def _print(found: "Approximation", sizes: set[tuple[int, ...]], shown: str) -> N
     elif shown == "json":
         typer.echo(found.table.to_json(orient="records", indent=2))
     else:
-        _print_tables(found, sizes)
-
-
-def _print_tables(found: "Approximation", sizes: set[tuple[int, ...]]) -> None:
-    size = " x ".join(map(str, *sizes)) if len(sizes) == 1 else f"{len(sizes)} sizes"
-    table = found.table
-    names = table["matrix"].unique().tolist()
-    console = Console(width=None if Console().is_terminal else 120)
-    by_family = table.pivot_table(index="matrix", columns="family", values="l1", sort=False)
-    title = f"l1 distance, {len(names)} matrices of {size}"
-    # Narrow, so that ten columns fit into a terminal of 80.
-    distances = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
-    distances.add_column("matrix", overflow="fold")
-    for family in by_family.columns:
-        distances.add_column(family.replace("_", " "), justify="right", overflow="fold")
-    for name in names[:_ROWS_SHOWN]:
-        distances.add_row(name, *(f"{value:.2f}" for value in by_family.loc[name]))
-    _add_means(distances, table)
-    console.print(distances)
-    console.print(_NON_ZEROS)
-    _print_members(console, found, names)
-    if len(names) > _ROWS_SHOWN:
-        console.print(f"{len(names) - _ROWS_SHOWN} more matrices; --out DIR writes them all.")
-
-
-def _add_means(distances: Table, table: "pd.DataFrame") -> None:
-    by_family = table.groupby("family", sort=False)
-    distances.add_section()
-    distances.add_row("mean l1", *(f"{value:.2f}" for value in by_family["l1"].mean()))
-    distances.add_row("relative", *(f"{value:.3f}" for value in by_family["relative"].mean()))
-    distances.add_row("non-zeros", *(f"{value:.0f}" for value in by_family["nnz"].mean()))
-
-
-def _print_members(console: Console, found: "Approximation", names: list[str]) -> None:
-    members = Table(title="chosen members", title_justify="left")
-    for heading in ("matrix", *found.members):
-        members.add_column(heading.replace("_", " "), overflow="fold")
-    for index, name in enumerate(names[:_ROWS_SHOWN]):
-        members.add_row(name, *(phrases[index] for phrases in found.members.values()))
-    console.print(members)
+        print_approximation(Console(width=None if Console().is_terminal else 120), found, sizes)

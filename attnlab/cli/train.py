@@ -133,14 +133,16 @@ def _refuse_changes(
 def _from_file(path: Path | None) -> dict[str, Any]:
     import tomllib
 
+    from attnlab.texts import read_text
+
     if path is None:
         return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    if not path.exists():
         msg = f"There is no settings file {path}; check the path."
-        raise InputError(msg) from error
-    except (ValueError, OSError) as error:
+        raise InputError(msg)
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
         msg = f"{path} is not a TOML file that can be read ({error}); the README shows one."
         raise InputError(msg) from error
 

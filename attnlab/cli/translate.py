@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from attnlab.errors import InputError
+from attnlab.texts import check_characters, lines_of, read_bytes
 
 _UNKNOWN_SHOWN = 10
 Run = Annotated[Path, typer.Argument(help="A run directory of attnlab train.")]
@@ -60,27 +61,15 @@ def _sentences(text: str | None, path: Path | None) -> list[str]:
         msg = "Give either a sentence or --input, not both."
         raise InputError(msg)
     if text is not None:
+        check_characters(text, "The sentence")
         return [text]
-    if path is None:
-        if sys.stdin.isatty():
-            msg = "Give a sentence, or a file with --input, or pipe sentences in."
-            raise InputError(msg)
-        raw, where = sys.stdin.buffer.read(), "standard input"
-    else:
-        try:
-            raw, where = path.read_bytes(), str(path)
-        except OSError as error:
-            msg = f"Cannot read {path}: {error.strerror}."
-            raise InputError(msg) from error
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = raw[: error.start].count(b"\n") + 1
-        msg = f"{where} is not UTF-8 (line {number}); save it as UTF-8."
-        raise InputError(msg) from error
-    # As in corpora, a line ends at a line feed and nowhere else.
-    lines = text.removesuffix("\n").replace("\r\n", "\n").split("\n")
-    if not text.strip():
+    if path is None and sys.stdin.isatty():
+        msg = "Give a sentence, or a file with --input, or pipe sentences in."
+        raise InputError(msg)
+    raw = sys.stdin.buffer.read() if path is None else read_bytes(path)
+    where = "standard input" if path is None else str(path)
+    lines = lines_of(raw, where)
+    if not any(line.strip() for line in lines):
         msg = f"{where} holds no sentence; give one a line."
         raise InputError(msg)
     return lines

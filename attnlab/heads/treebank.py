@@ -6,7 +6,6 @@ them; arcs between its own parts are left out and counted. Empty nodes (`8.1`) s
 nobody wrote and are skipped. Format: https://universaldependencies.org/format.html
 """
 
-import gzip
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from conllu.exceptions import ParseException
 
 from attnlab.errors import InputError
 from attnlab.heads.words import Span
+from attnlab.texts import read_text
 from attnlab.translation.trees import Word, surface
 
 
@@ -64,16 +64,16 @@ def load_treebank(path: Path, sentences: int | None = None) -> list[GoldSentence
             is missing or is no word of its sentence.
     """
     found: list[GoldSentence] = []
-    try:
-        with _opened(path) as stream:
-            for number, lines in enumerate(conllu.parse_incr(stream), start=1):
-                if sentences is not None and number > sentences:
-                    break
-                found.append(_read_sentence(lines, number, path))
-    except FileNotFoundError as error:
+    if not path.exists():
         msg = f"There is no treebank {path}; name a CoNLL-U file (.conllu or .conllu.gz)."
-        raise InputError(msg) from error
-    except (OSError, EOFError, UnicodeDecodeError, ParseException) as error:
+        raise InputError(msg)
+    try:
+        # With a line feed at the end, which the last sentence of some files lacks.
+        for number, lines in enumerate(conllu.parse_incr(io.StringIO(read_text(path) + "\n")), 1):
+            if sentences is not None and number > sentences:
+                break
+            found.append(_read_sentence(lines, number, path))
+    except ParseException as error:
         msg = f"{path} cannot be read as CoNLL-U after sentence {len(found)}: {error}."
         raise InputError(msg) from error
     if not found:
@@ -94,12 +94,6 @@ def gold_sentence(words: Sequence[Word], identifier: str) -> GoldSentence:
     )
     tags = tuple(word.part_of_speech for word in words)
     return GoldSentence(identifier, surface(tuple(words)), tuple(spans), tags, arcs)
-
-
-def _opened(path: Path) -> io.TextIOWrapper:
-    if path.suffix == ".gz":
-        return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8")
-    return path.open(encoding="utf-8")
 
 
 def _read_sentence(lines: conllu.TokenList, number: int, path: Path) -> GoldSentence:

@@ -199,12 +199,11 @@ def _outside(
     inside = real & False
     if band is not None:
         inside = real & band_support(queries, keys, band, device=H.device)
-    room = limits.budget - inside.sum((-2, -1))
-    if bool((room < 0).all()):
+    if bool((inside.sum((-2, -1)) > limits.budget).all()):
         return None
     free = real & ~inside
     covered = free & (offsets(queries, keys, device=H.device) <= 0) if causal else free
-    return outside_of(H, inside, free, covered, room, limits)
+    return outside_of(H, inside, free, covered, limits)
 
 
 def _support(chosen: _Choice, real: Tensor, *, causal: bool) -> Bool[Tensor, "matrix query key"]:

@@ -73,7 +73,6 @@ def outside_of(
     inside: Bool[Tensor, "matrix query key"],
     free: Bool[Tensor, "matrix query key"],
     covered: Bool[Tensor, "matrix query key"],
-    room: Int[Tensor, "matrix"],
     limits: Limits,
 ) -> Outside:
     """The sums and the sorted entries that a search needs.
@@ -83,7 +82,6 @@ def outside_of(
         inside: True on the band.
         free: True where an entry is real and not on the band.
         covered: True where such an entry is visible in its column.
-        room: how many entries the budget leaves beside the band.
         limits: what a split may use.
     """
     entries = covered.sum(-2)
@@ -93,7 +91,7 @@ def outside_of(
     top = gain.topk(min(reach, gain.shape[-1]), dim=-1)
     return Outside(
         band_mass=torch.where(inside, H, 0).sum((-2, -1)),
-        room=room,
+        room=limits.budget - inside.sum((-2, -1)),
         mass=torch.where(covered, H, 0).sum(-2),
         entries=entries,
         gain=top.values,
@@ -112,7 +110,7 @@ def best_columns(
     """
     weights, base = _bounds(outside, limits)
     for count in range(limits.num_pos + 1):
-        likely = torch.cat([outside.mass[:, None], weights], 1).topk(count, dim=-1).indices
+        likely = _first(torch.cat([outside.mass[:, None], weights], 1), count)
         gain, columns = _best_of(outside, limits, likely)
         known = torch.maximum(known, gain)
         yield gain, columns
@@ -208,4 +206,9 @@ def _in_play(
     bound = (weights + (base + others)[..., None]).amin(1)
     count = (bound > known[:, None]).sum(-1)
     most = int(count.max()) if len(count) else 0
-    return bound.topk(most, dim=-1).indices
+    return _first(bound, most)
+
+
+def _first(values: Tensor, count: int) -> Tensor:
+    """Where the largest values stand; the earlier ones among equals, however long the rows are."""
+    return values.argsort(dim=-1, descending=True, stable=True)[..., :count]

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.matrices.offsets import mean_weight_by_offset
 from attnlab.matrices.padding import Sizes, without_padding
 from attnlab.matrices.residual import largest_of_residual
 from attnlab.matrices.supports import offsets
@@ -42,6 +43,16 @@ def matrix_from_offsets(
     """
     column = offsets(queries, keys, device=profile.device) + queries - 1
     return profile[..., column]
+
+
+def own_mean_by_offset(
+    H: Float[Tensor, "*batch query key"],
+) -> Float[Tensor, "*batch query key"]:
+    """Every entry replaced by the mean of its diagonal: nearest in Frobenius of those by offset alone.
+
+    Cost: a pass for the means and one to write the matrix.
+    """
+    return matrix_from_offsets(mean_weight_by_offset(H[..., None, :, :]), *H.shape[-2:])
 
 
 def top_entries(

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.curves import draw_distance_by_window, draw_mass_by_offset
+from attnlab.reporting.curves import draw_mass_by_offset
+from attnlab.reporting.fit_sections import fit_sections
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.label_section import label_sections
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import refuse_taken
 from attnlab.studies.analysis import Analysis
-from attnlab.studies.fits import summarise
 
 FINISHED = "report.html"
 _TABLES = (
@@ -42,7 +42,6 @@ _HEAD_COLUMNS = [
     "js_distance_to_others",
     "rows",
 ]
-_WINDOWS_SHOWN = (0, 1, 2, 3, 5, 10)
 
 
 def refuse_finished(folder: Path, *, overwrite: bool) -> None:
@@ -63,9 +62,9 @@ def write_analysis(
 ) -> Path:
     """Writes tables, matrices, figures and the page into `folder`; returns the path of the page.
 
-    The files are `heads.csv`, `head_distances.csv`, `fits.csv`, `matrices.safetensors`, `figures/`
-    and, last, `report.html`; where heads were labelled also `labels.csv`, `relations.csv`,
-    `controls.csv`, `structure.csv` and `agreement.csv`.
+    The files are `heads.csv`, `head_distances.csv`, `fits.csv`, `structure.csv`,
+    `matrices.safetensors`, `figures/` and, last, `report.html`; where heads were labelled also
+    `labels.csv`, `relations.csv`, `controls.csv` and `agreement.csv`.
 
     An older analysis in the folder is replaced: its page goes first, so that a folder with a page
     is always one whole analysis. Of `figures/` only the figures of that analysis are deleted.
@@ -82,7 +81,7 @@ def write_analysis(
     sections = [
         *label_sections(analysis.labelling),
         _heads_section(analysis, folder / "figures"),
-        *_fits_section(analysis, folder / "figures"),
+        *fit_sections(analysis, folder / "figures"),
         *_matrices_section(analysis, folder / "figures", progress),
     ]
     write_text(folder / FINISHED, render_page(title, analysis.about, analysis.warnings, sections))
@@ -107,10 +106,11 @@ def _holds_analysis(folder: Path) -> bool:
 
 
 def _write_labels(analysis: Analysis, folder: Path) -> None:
-    """Tables of labels; one that there is not now is not left from an older analysis either."""
+    """Structure and labels; a table that there is not now is not left from an older analysis."""
     found = analysis.labelling
-    for name in ("labels", "relations", "controls", "structure", "agreement"):
-        table = None if found is None else getattr(found, name)
+    labels = ("labels", "relations", "controls", "agreement")
+    tables = {name: None if found is None else getattr(found, name) for name in labels}
+    for name, table in (tables | {"structure": analysis.structure}).items():
         if table is None or table.empty:
             (folder / f"{name}.csv").unlink(missing_ok=True)
         else:
@@ -139,36 +139,6 @@ def _heads_section(analysis: Analysis, figures: Path) -> Section:
             ),
         ),
     )
-
-
-def _fits_section(analysis: Analysis, figures: Path) -> list[Section]:
-    if analysis.fits.empty:
-        return []
-    summary = summarise(analysis.fits)
-    summary = summary.assign(head_name=head_names(summary))
-    shown = [f"band_{window}" for window in _WINDOWS_SHOWN]
-    references = [n for n in ("zero", "uniform", "mean_by_offset") if n in summary]
-    drawn = write_figure(draw_distance_by_window(analysis.fits), figures, "distance_by_window")
-    count = analysis.fits["sentence"].nunique()
-    return [
-        Section(
-            "bands",
-            "How near each head is to a band",
-            f"Mean over {count} sentences of the relative l1 distance: the sum of all absolute "
-            "differences divided by the sum of the matrix. A band of window w keeps the weights at "
-            "most w tokens from the diagonal. A distance alone says nothing: the reference points "
-            "stand beside it.",
-            (page_table(summary, ["head_name", *shown, *references]),),
-            (
-                PageFigure(
-                    "distance_by_window",
-                    drawn,
-                    "Relative distance from the best band of each window, a line a head. Below the "
-                    "dotted line a band is better than a matrix of zeros.",
-                ),
-            ),
-        )
-    ]
 
 
 def _matrices_section(

@@ -2,9 +2,11 @@
 
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import seaborn as sns
@@ -24,24 +26,34 @@ WEIGHTS = PowerNorm(0.5, vmin=0.0, vmax=1.0)
 _ID = re.compile(r'\b(id="|xlink:href="#|url\(#)')
 
 
+_TEXT: dict[Any, Any] = {
+    # Text stays text: it can be searched and copied, and files are small.
+    "svg.fonttype": "none",
+    # A dollar sign in a token begins no formula.
+    "text.parse_math": False,
+}
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Seaborn's ticks in attnlab's ink, while a figure is drawn; matplotlib's settings come back."""
-    settings = sns.axes_style("ticks") | {
-        "font.family": "sans-serif",
-        "font.sans-serif": FONTS,
-        "font.size": 9,
-        "text.color": INK,
-        "axes.edgecolor": INK,
-        "axes.labelcolor": INK,
-        "axes.titlesize": 10,
-        "xtick.color": INK,
-        "ytick.color": INK,
-        "axes.facecolor": "none",
-        "figure.facecolor": "none",
-        # Text stays text: it can be searched and copied, and files are small.
-        "svg.fonttype": "none",
-    }
+    settings = (
+        sns.axes_style("ticks")
+        | {
+            "font.family": "sans-serif",
+            "font.sans-serif": FONTS,
+            "font.size": 9,
+            "text.color": INK,
+            "axes.edgecolor": INK,
+            "axes.labelcolor": INK,
+            "axes.titlesize": 10,
+            "xtick.color": INK,
+            "ytick.color": INK,
+            "axes.facecolor": "none",
+            "figure.facecolor": "none",
+        }
+        | _TEXT
+    )
     with mpl.rc_context(settings):
         yield
 
@@ -67,7 +79,7 @@ def panel(figure: Figure, left: float, top: float, width: float, height: float) 
 def svg(figure: Figure, name: str) -> str:
     """The figure as an `<svg>` element; `name` keeps its identifiers apart from other figures'."""
     text = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+    with _drawing({"svg.hashsalt": name}):
         FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": "attnlab"})
     whole = text.getvalue()
     return _ID.sub(rf"\g<1>{name}-", whole[whole.index("<svg") :])
@@ -80,6 +92,16 @@ def write_figure(figure: Figure, folder: Path, name: str) -> str:
     with replacing(folder / f"{name}.svg") as temporary:
         temporary.write_text(header + element, encoding="utf-8")
     figure.set_facecolor("white")
-    with replacing(folder / f"{name}.png") as temporary, temporary.open("wb") as file:
+    png = folder / f"{name}.png"
+    with replacing(png) as temporary, temporary.open("wb") as file, _drawing({}):
         FigureCanvasAgg(figure).print_png(file, metadata={"Software": "attnlab"})
     return element
+
+
+@contextmanager
+def _drawing(settings: dict[str, str]) -> Iterator[None]:
+    """While a figure is written: its ticks, which are made only now, read the settings of texts too."""
+    with mpl.rc_context(_TEXT | settings), warnings.catch_warnings():
+        # A letter that the font does not have is drawn as a box in the picture; the text is there.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        yield

@@ -99,6 +99,47 @@ _COLUMNS = {
         "a module without any attention could do.",
         2,
     ),
+    "diagonal": Column(
+        "diagonal + E",
+        "Relative distance of the best single offset within 3 tokens, and the sparse error E.",
+        2,
+    ),
+    "kept_band": Column(
+        "band entries + E",
+        "Relative distance of the largest entries within 3 tokens of the diagonal, as many as the "
+        "matrix has rows, and E.",
+        2,
+    ),
+    "rare_columns": Column(
+        "rare columns + E",
+        "Relative distance of the identity with at most 2 blocks of rows that look at one token, "
+        "and E.",
+        2,
+    ),
+    "additive": Column(
+        "additive",
+        "Relative distance of a band, at most 2 whole columns and E that share the same number of "
+        "entries in the best way.",
+        2,
+    ),
+    "top": Column(
+        "top entries",
+        "Relative distance of the largest entries, as many as the budget: no approximation of so "
+        "many entries is nearer.",
+        2,
+    ),
+    "structure_runner_up": Column("next", "The family of the second fewest bits."),
+    "bits_diffuse": Column("diffuse (bits a row)", "Every key alike.", 2),
+    "bits_diagonal": Column("diagonal (bits a row)", "One offset within 5 tokens.", 2),
+    "bits_band": Column("band (bits a row)", "A band within 5 tokens.", 2),
+    "bits_rare_columns": Column(
+        "rare columns (bits a row)",
+        "Blocks of rows that look at one token, placed per sentence.",
+        2,
+    ),
+    "bits_sink": Column(
+        "sink (bits a row)", "One of the first or last two tokens, for all rows.", 2
+    ),
     "labels": Column("labels", "Everything the head does by the rules, or unknown."),
     "standing": Column(
         "standing", "Those of its labels that stand against the controls, or unknown."

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from attnlab.reporting.canvas import INK, WEIGHTS, blank, panel, style
+from attnlab.texts import shown
 
 # From nothing to full ink: the ground of the page shows through, light or dark.
 _COLOURS = LinearSegmentedColormap.from_list(
@@ -103,12 +104,12 @@ def _draw_scale(figure: Figure, left: float, top: float) -> None:
 
 
 def short(token: str) -> str:
-    """A token as a label: marks of word starts as `_`, long ones shortened in the middle.
+    """A token as a label: marks of word starts as `_`, what is not seen escaped, long ones shortened.
 
     >>> short("▁internationalisation")
     '_inter…ation'
     """
-    label = token.translate(_MARKS)
+    label = shown(token.translate(_MARKS))
     if len(label) <= LONGEST_LABEL:
         return label
     return f"{label[:6]}…{label[-5:]}"

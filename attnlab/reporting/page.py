@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from attnlab.reporting.canvas import INK
 from attnlab.reporting.columns import Column, column, rounded
+from attnlab.texts import shown
 
 MOST_BYTES = 4 * 2**20
 
@@ -77,6 +78,7 @@ def render_page(
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
+        finalize=_visible,
     )
     return environment.get_template("report.html.j2").render(
         title=title,
@@ -86,6 +88,11 @@ def render_page(
         left_out=left_out,
         budget=f"{most_bytes / 2**20:g} MiB",
     )
+
+
+def _visible(value: Any) -> Any:
+    """Text of ours or of a user without characters that HTML forbids or that disturb its lines."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _within(

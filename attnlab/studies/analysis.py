@@ -13,6 +13,7 @@ from attnlab.heads.batches import Text
 from attnlab.heads.capture import Passage
 from attnlab.heads.keeping import KeptMatrices
 from attnlab.heads.processes import Processes
+from attnlab.heads.structure import HeadStructure
 from attnlab.studies.devices import usable_device
 from attnlab.studies.judging import Judge
 from attnlab.studies.kept_source import KeptSource, load_kept_source
@@ -37,7 +38,9 @@ class Analysis:
     Attributes:
         heads: one row a head, see `HeadStatistics.heads`.
         distances: one row a pair of heads of one layer: Jensen-Shannon distance.
-        fits: one row a head, sentence and approximation, see `BandFits`.
+        fits: one row a head, sentence and approximation, see `HeadFits`.
+        structure: one row a head and family of matrices: bits per row of its best member, see
+            `HeadStructure.families`; empty where that was not measured.
         matrices: the matrices of the first sentences, with their tokens.
         about: what was analyzed, in words, in the order to print it.
         warnings: what a reader must know before trusting a number.
@@ -47,6 +50,7 @@ class Analysis:
     heads: pd.DataFrame
     distances: pd.DataFrame
     fits: pd.DataFrame
+    structure: pd.DataFrame
     matrices: KeptMatrices
     about: Mapping[str, str]
     warnings: tuple[str, ...] = field(default_factory=tuple)
@@ -87,15 +91,15 @@ def analyze(
         pair: languages of `corpus`; None: those of the run, or `en-it`.
         treebank: a CoNLL-U file (.conllu or .conllu.gz) whose sentences and trees are used.
         labels: whether to say what each head does, with controls; a treebank asks for it too.
-        structure_sentences: with labels, over how many of the first sentences the family of matrices
-            is decided that each head is nearest to; 0 for none.
+        structure_sentences: over how many of the first sentences it is decided which family of
+            matrices describes each head in the fewest bits; 0 for none.
         ablation: with labels, whether to take each head away too and measure the loss; None for yes
             where the model has a loss on the sentences.
         sites: any of encoder, decoder, cross; None for all there are. Of a file: what it holds.
         array: which array of a file of matrices that holds several.
         normalize: `rows` divides the rows of a file's matrices by their sums.
         keep_matrices: how many of the first sentences to keep whole.
-        fit_sentences: how many of the first sentences to measure against bands.
+        fit_sentences: how many of the first sentences to fit.
         batch_size: most sentences in one forward pass.
         device: where the model runs, such as `cpu` or `cuda`; None: a GPU if there is one.
         progress: called with (what is being done, sentences done, sentences in all).
@@ -128,7 +132,9 @@ def analyze(
         matrices = kept or load_matrix_source(
             Path(source), array=array, normalize=normalize, sites=sites
         )
-        return _analyze_file(matrices, keep_matrices, fit_sentences)
+        return _analyze_file(
+            matrices, keep_matrices, fit_sentences, HeadStructure(structure_sentences)
+        )
     processes = processes or Processes()
     place = usable_device(_own_device(device, processes))
     count = LABELLED_SENTENCES if labels else SENTENCES
@@ -156,8 +162,13 @@ def analyze(
     def run(what: str, consumers: Sequence[SharedConsumer], first: int | None) -> Passage:
         return passes.run(what, subject.model, subject.texts[:first], consumers)
 
-    also = [] if labeller is None else labeller.consumers
-    found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences, also=also)
+    found = measure(
+        run,
+        keep_matrices=keep_matrices,
+        fit_sentences=fit_sentences,
+        structure=HeadStructure(structure_sentences) if labeller is None else labeller.structure,
+        also=[] if labeller is None else [labeller.functions],
+    )
     labelling = (
         None if labeller is None else labeller.judge(passes, seed=subject.seed, all_read=all_read)
     )
@@ -167,6 +178,7 @@ def analyze(
         heads=found.heads,
         distances=found.distances,
         fits=found.fits,
+        structure=found.structure,
         matrices=found.matrices,
         about=_about(source, subject, found.passage, found.sentences_kept),
         warnings=(
@@ -232,16 +244,22 @@ def _refuse_sentences(source: str | Path, **options: object) -> None:
 
 
 def _analyze_file(
-    matrices: MatrixSource | KeptSource, keep_matrices: int, fit_sentences: int
+    matrices: MatrixSource | KeptSource,
+    keep_matrices: int,
+    fit_sentences: int,
+    structure: HeadStructure,
 ) -> Analysis:
     def run(_: str, consumers: Sequence[SharedConsumer], first: int | None) -> Passage:
         return matrices.send(consumers, first)
 
-    found = measure(run, keep_matrices=keep_matrices, fit_sentences=fit_sentences)
+    found = measure(
+        run, keep_matrices=keep_matrices, fit_sentences=fit_sentences, structure=structure
+    )
     return Analysis(
         heads=found.heads,
         distances=found.distances,
         fits=found.fits,
+        structure=found.structure,
         matrices=found.matrices,
         about={
             **matrices.about(),

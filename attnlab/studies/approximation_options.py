@@ -4,7 +4,7 @@ import re
 
 from attnlab.errors import InputError
 from attnlab.matrices.supports import Window
-from attnlab.studies.approximation import Settings
+from attnlab.studies.approximation import SHOWN, Settings
 
 FORMATS = ("table", "csv", "json")
 
@@ -14,12 +14,13 @@ def read_settings(
     *,
     window: str,
     num_pos: int,
+    budget: int,
     values: str,
-    dropout: float,
+    dropout: float | None,
     error_nnz: str,
     error_bound: float,
     causal: bool,
-    families: str,
+    families: str | None,
 ) -> Settings:
     """The settings that the options describe, for matrices with this many rows.
 
@@ -29,13 +30,21 @@ def read_settings(
     return Settings(
         window=read_window(window),
         num_pos=num_pos,
+        budget=budget,
         values=values,
         dropout=dropout,
         error_nnz=read_error_nnz(error_nnz, queries),
         error_bound=error_bound,
         causal=causal,
-        families=tuple(word.strip() for word in families.split(",") if word.strip()),
+        families=_families(families, values),
     )
+
+
+def _families(text: str | None, values: str) -> tuple[str, ...]:
+    """Those named; else those shown by default that have such values."""
+    if text is not None:
+        return tuple(word.strip() for word in text.split(",") if word.strip())
+    return tuple(name for name in SHOWN if name != "additive" or values == "free")
 
 
 def read_window(text: str) -> Window:

@@ -1,11 +1,11 @@
-"""How far each head is from a band, sentence by sentence, beside the reference points of math.md 1."""
+"""How far each head is from structured matrices, sentence by sentence, beside reference points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -15,10 +15,23 @@ from attnlab.heads.weights import LayerWeights
 from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
 from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
+from attnlab.matrices.residual import fit_residual
+from attnlab.matrices.supports import band_dimension
+from attnlab.studies.equal_budget import fit_at_equal_budget
 
 WIDEST_WINDOW = 10
 HALVES = 2
-Measured = tuple[str, int | None, str, Tensor]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One approximation of all matrices of a layer: its l1 distance, and entries it may use."""
+
+    approximation: str
+    level: str
+    l1: Float[Tensor, "sentence head"]
+    window: int | None = None
+    budget: Int[Tensor, "sentence #head"] | None = None
 
 
 @dataclass
@@ -99,15 +112,16 @@ class OffsetProfiles:
         return matrix_from_offsets(profile.mean(1 - queries, keys - 1), queries, keys)
 
 
-class BandFits:
-    """Exact distances from the band of every width, and from the reference points.
+class HeadFits:
+    """Exact distances from bands of every width, from all families at one budget, and from references.
 
-    Band (`oracle`: the best band of this very matrix)::
+    Whole band (`oracle`: the best band of this very matrix)::
 
         l1(w) = sum of h_ij over |j - i| > w
 
-    Reference points: `zero` and `uniform` use no weights at all (level `none`), `mean_by_offset`
-    is the mean over other sentences (level `static`).
+    Families at one budget (`oracle`), see `attnlab.studies.equal_budget`, and `top`, the largest
+    entries of that budget, which nothing of its size beats. Reference points: `zero` and `uniform` use
+    no weights at all (level `none`), `mean_by_offset` is the mean over other sentences (`static`).
     """
 
     def __init__(self, profiles: OffsetProfiles, sentences: int) -> None:
@@ -124,18 +138,22 @@ class BandFits:
         numbers = [layer.sentences[row] for row in wanted]
         total = H.sum((-2, -1))
         bands = mass_beyond_windows(H, WIDEST_WINDOW, real, causal=layer.causal)
-        measured: list[Measured] = [
-            ("band", window, "oracle", bands[..., window]) for window in range(WIDEST_WINDOW + 1)
+        measured = [
+            Measured(
+                "band", "oracle", bands[..., w], w, band_dimension(real, w, causal=layer.causal)
+            )
+            for w in range(WIDEST_WINDOW + 1)
         ]
+        measured += _families(H, real, causal=layer.causal)
         uniform = uniform_matrix(H, real, causal=layer.causal)
         measured += [
-            ("zero", None, "none", total),
-            ("uniform", None, "none", l1_distance(H, uniform, real)),
+            Measured("zero", "none", total, budget=0 * real[..., 0]),
+            Measured("uniform", "none", l1_distance(H, uniform, real)),
         ]
         means = [self._profiles.of_the_others(layer, number) for number in numbers]
         if all(mean is not None for mean in means):
             mean = torch.stack([m for m in means if m is not None]).to(H.device)
-            measured.append(("mean_by_offset", None, "static", l1_distance(H, mean, real)))
+            measured.append(Measured("mean_by_offset", "static", l1_distance(H, mean, real)))
         shape = _shape_columns(layer, numbers, real, total)
         self._tables += [_table(shape, total, row) for row in measured]
 
@@ -152,9 +170,20 @@ class BandFits:
         if not self._tables:
             return pd.DataFrame()
         table = pd.concat(self._tables, ignore_index=True)
-        table["window"] = table["window"].astype("Int64")
+        table = table.astype({"window": "Int64", "budget": "Int64"})
         keys = ["site", "layer", "head", "sentence"]
         return table.sort_values(keys, key=_in_order, kind="stable", ignore_index=True)
+
+
+def _families(H: Tensor, real: Tensor, *, causal: bool) -> list[Measured]:
+    """The families at one budget, and the largest entries of that budget."""
+    fits = fit_at_equal_budget(H, real, causal=causal)
+    budget = torch.stack([fit.budget for fit in fits.values()]).amax(0)
+    top = fit_residual(H, torch.zeros_like(H), nonzeros=budget, sizes=real)
+    return [
+        *(Measured(name, "oracle", fit.l1, budget=fit.budget) for name, fit in fits.items()),
+        Measured("top", "oracle", l1_distance(H, top, real), budget=budget),
+    ]
 
 
 def _in_order(column: pd.Series) -> pd.Series:
@@ -178,10 +207,14 @@ def _shape_columns(
 
 
 def _table(shape: dict[str, object], total: Tensor, measured: Measured) -> pd.DataFrame:
-    approximation, window, level, distance = measured
-    l1 = distance.flatten().cpu().numpy()
+    l1 = measured.l1.flatten().cpu().numpy()
+    budget = measured.budget
     table = pd.DataFrame(shape).assign(
-        approximation=approximation, window=window, level=level, l1=l1
+        approximation=measured.approximation,
+        window=measured.window,
+        level=measured.level,
+        budget=None if budget is None else budget.expand(total.shape).flatten().cpu().numpy(),
+        l1=l1,
     )
     table["mean_error"] = l1 / (table["queries"] * table["keys"])
     table["relative"] = l1 / total.flatten().cpu().numpy()
@@ -191,7 +224,8 @@ def _table(shape: dict[str, object], total: Tensor, measured: Measured) -> pd.Da
 def summarise(fits: pd.DataFrame) -> pd.DataFrame:
     """One row a head: mean `relative` over sentences of every approximation.
 
-    Columns `band_0` to `band_10`, `zero`, `uniform`, and `mean_by_offset` where it was measured.
+    Columns `band_0` to `band_10`, `diagonal`, `kept_band`, `rare_columns`, `additive`, `top`, `zero`,
+    `uniform`, and `mean_by_offset` where it was measured.
     """
     name = fits["approximation"].where(
         fits["window"].isna(), fits["approximation"] + "_" + fits["window"].astype(str)

@@ -8,7 +8,8 @@ import pandas as pd
 from attnlab.heads.capture import Passage
 from attnlab.heads.keeping import KeptMatrices, MatrixKeeper
 from attnlab.heads.statistics import HeadStatistics
-from attnlab.studies.fits import BandFits, OffsetProfiles
+from attnlab.heads.structure import HeadStructure
+from attnlab.studies.fits import HeadFits, OffsetProfiles
 from attnlab.studies.passes import SharedConsumer
 
 KEPT_BYTES = 64 * 2**20
@@ -24,6 +25,7 @@ class Measured:
     heads: pd.DataFrame
     distances: pd.DataFrame
     fits: pd.DataFrame
+    structure: pd.DataFrame
     matrices: KeptMatrices
     passage: Passage
     warnings: tuple[str, ...]
@@ -35,25 +37,32 @@ class Measured:
 
 
 def measure(
-    run: Pass, *, keep_matrices: int, fit_sentences: int, also: Sequence[SharedConsumer] = ()
+    run: Pass,
+    *,
+    keep_matrices: int,
+    fit_sentences: int,
+    structure: HeadStructure,
+    also: Sequence[SharedConsumer] = (),
 ) -> Measured:
     """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
 
-    `also` is fed in the pass over all sentences.
+    `structure` and `also` are fed in the pass over all sentences.
     """
     statistics, profiles = HeadStatistics(), OffsetProfiles()
-    keeper, fits = MatrixKeeper(keep_matrices, KEPT_BYTES), BandFits(profiles, fit_sentences)
+    keeper, fits = MatrixKeeper(keep_matrices, KEPT_BYTES), HeadFits(profiles, fit_sentences)
     measured_twice = [profiles] if fit_sentences > 0 else []
-    passage = run("Capturing heads", [statistics, *measured_twice, keeper, *also], None)
+    consumers: list[SharedConsumer] = [statistics, *measured_twice, keeper, structure, *also]
+    passage = run("Capturing heads", consumers, None)
     if fit_sentences > 0:
         # A second pass, because the mean over the other sentences is known only after the first.
-        run("Measuring bands", [fits], fit_sentences)
+        run("Fitting matrices", [fits], fit_sentences)
     kept = keeper.kept()
     heads = statistics.heads()
     return Measured(
         heads=heads,
         distances=statistics.distances(),
         fits=fits.fits(),
+        structure=structure.families(),
         matrices=kept,
         passage=passage,
         warnings=tuple(_warnings(heads, passage, kept, keep_matrices)),

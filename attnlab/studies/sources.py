@@ -13,6 +13,7 @@ from attnlab.errors import InputError
 from attnlab.heads.batches import Text
 from attnlab.heads.taps import SITES, Site
 from attnlab.studies.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
+from attnlab.texts import read_lines
 from attnlab.translation.corpus import EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.translation.corpus_splits import SPLITS
 from attnlab.translation.loading import (
@@ -231,14 +232,10 @@ def read_texts(path: Path) -> tuple[Text, ...]:
     Raises:
         InputError: the file is missing, empty, not UTF-8, or has tabs in some lines only.
     """
-    try:
-        lines = [line.strip("\r\n ") for line in path.read_text(encoding="utf-8").split("\n")]
-    except FileNotFoundError:
+    if not path.exists():
         msg = f"There is no file {path}; give one with a sentence on each line."
-        raise InputError(msg) from None
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read as UTF-8 text ({error})."
-        raise InputError(msg) from None
+        raise InputError(msg)
+    lines = [line.strip(" ") for line in read_lines(path)]
     rows = [tuple(line.split("\t")) for line in lines if line]
     if not rows:
         msg = f"{path} is empty; give a file with a sentence on each line."

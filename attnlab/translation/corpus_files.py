@@ -1,15 +1,14 @@
 """Parallel text in local files: line-aligned pairs of files, tables with tabs, JSON lines."""
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from attnlab.errors import InputError
+from attnlab.texts import check_characters, read_lines
 from attnlab.translation.corpus_splits import SPLITS, Pair, Splits, clean_sentence
 
 SPLIT_NAMES = {
@@ -98,30 +97,17 @@ def find_languages(path: Path) -> list[str]:
     return sorted({"-".join(entry.languages) for entry in training if entry.languages})
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file, plain or .gz; a line ends at a line feed and nowhere else.
+def read_sentences(path: Path) -> list[str]:
+    """The lines of a file of a corpus, see `attnlab.texts.read_lines`.
 
     Raises:
         InputError: the file is missing, empty, damaged, or not UTF-8 (with the number of the line).
     """
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        msg = f"{path} is not a whole gzip file ({error}); copy or compress it again."
-        raise InputError(msg) from error
-    except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror}; check the name and your rights to it."
-        raise InputError(msg) from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        msg = f"{path}, line {line}, is not valid UTF-8; convert the file, for example with iconv."
-        raise InputError(msg) from error
-    if not text.strip():
+    lines = read_lines(path)
+    if not any(line.strip() for line in lines):
         msg = f"{path} is empty; a corpus needs at least one sentence in each file."
         raise InputError(msg)
-    return text.removesuffix("\n").split("\n")
+    return lines
 
 
 def checked_pair(source: Any, target: Any, where: str) -> Pair:
@@ -134,6 +120,7 @@ def checked_pair(source: Any, target: Any, where: str) -> Pair:
         if not isinstance(text, str) or not text.strip():
             msg = f"{where} has an empty {side} side; fill it or remove the row."
             raise InputError(msg)
+        check_characters(text, f"{where} {side} side,")
     return clean_sentence(source), clean_sentence(target)
 
 
@@ -176,7 +163,7 @@ def read_table(file: CorpusFile, languages: tuple[str, str]) -> list[Pair]:
     """
     reverse = file.languages == languages[::-1]
     rows = []
-    for number, line in enumerate(read_lines(file.path), start=1):
+    for number, line in enumerate(read_sentences(file.path), start=1):
         where = f"{file.path}, line {number},"
         if file.form == "jsonl":
             try:
@@ -202,7 +189,7 @@ def read_line_pair(source: Path, target: Path) -> list[Pair]:
     Raises:
         InputError: the files differ in their number of lines, or a line is empty.
     """
-    source_lines, target_lines = read_lines(source), read_lines(target)
+    source_lines, target_lines = read_sentences(source), read_sentences(target)
     if len(source_lines) != len(target_lines):
         msg = (
             f"{source} has {len(source_lines)} lines and {target} has {len(target_lines)}; "

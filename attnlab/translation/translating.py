@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from attnlab.errors import InputError
+from attnlab.texts import shown
 from attnlab.translation.batches import LengthGroupedBatches
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.run import Run
@@ -85,11 +86,10 @@ def unknown_texts(tokenizers: Tokenizers, sentences: Sequence[str]) -> list[str]
 
 
 def _with_marks(text: str, start: int, end: int) -> str:
-    """The stretch with the combining marks behind it; what cannot be seen is escaped."""
+    """The stretch with the combining marks behind it, so that it can be seen."""
     while end < len(text) and unicodedata.combining(text[end]):
         end += 1
-    piece = text[start:end]
-    return piece if piece.isprintable() and piece.strip() else ascii(piece)
+    return shown(text[start:end])
 
 
 def _by_length(encoded: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:

@@ -76,7 +76,7 @@ def test_files_that_are_no_plan_are_refused(tmp_path: Path, text: str, message: 
 
 
 def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="Could not read the attention plan"):
+    with pytest.raises(InputError, match="cannot be read"):
         load_plan(tmp_path / "none.json")
 
 

@@ -238,8 +238,8 @@ def test_an_existing_run_is_refused(attnlab, small_run: Path) -> None:
     [
         (["absent", "text"], "not a run directory"),
         (["RUN", "text", "--input", "x"], "not both"),
-        (["RUN", "--input", "absent.txt"], "Cannot read absent.txt"),
-        (["RUN", "--input", "latin.txt"], "latin.txt is not UTF-8 (line 2)"),
+        (["RUN", "--input", "absent.txt"], "absent.txt cannot be read"),
+        (["RUN", "--input", "latin.txt"], "latin.txt, line 2, is not valid UTF-8"),
         (["RUN", "--input", "empty.txt"], "holds no sentence"),
         (["RUN", " "], "Sentence 1 is empty"),
         (["RUN", "word " * 99], "more than the limit of 40"),

@@ -14,8 +14,9 @@ from attnlab.cli import approximate as command
 from attnlab.cli.app import app
 
 COLUMNS = (
-    "matrix,family,values,window_left,window_right,num_pos,dropout,error_nnz,error_bound,nnz,l1,"
-    "mean_error,relative,frobenius,kl,seconds"
+    "matrix,family,values,window_left,window_right,num_pos,dropout,error_nnz,error_bound,budget,nnz,l1,"
+    "mean_error,relative,frobenius,kl,bits_per_row,structure,structure_margin_bits_per_row,"
+    "structure_runner_up,seconds"
 )
 
 
@@ -35,7 +36,8 @@ def run(*words: object) -> str:
 
 def test_thesis_heads_come_out_exactly(shared_data: Path, tmp_path: Path) -> None:
     file = shared_data / "thesis" / "heads.npz"
-    options = ["--window", "3", "--num-pos", "2", "--values", "free"]
+    options = ["--window", "3", "--num-pos", "2", "--values", "free", "--dropout", "0"]
+    options += ["--error-nnz", "0", "--families", "band,union"]
     result = CliRunner().invoke(app, ["approximate", str(file), *options, "--out", str(tmp_path)])
     assert result.exit_code == 0
     assert "rows do not sum to 1 (from 0.229 to 1.111)" in result.stderr
@@ -53,7 +55,7 @@ def test_file_and_csv_have_the_same_rows(heads: Path, tmp_path: Path) -> None:
     assert printed.splitlines()[0] == COLUMNS
     written = (tmp_path / "out" / "fits.csv").read_text(encoding="utf-8")
     assert written == printed
-    assert len(pd.read_csv(io.StringIO(printed))) == 3 * 8
+    assert len(pd.read_csv(io.StringIO(printed))) == 3 * 9
 
 
 def test_a_table_that_is_there_is_replaced_only_when_asked(heads: Path, tmp_path: Path) -> None:
@@ -62,19 +64,22 @@ def test_a_table_that_is_there_is_replaced_only_when_asked(heads: Path, tmp_path
     assert "already holds fits.csv" in str(refused.exception)
     assert (tmp_path / "fits.csv").read_text() == "mine"
     run(heads, "--out", tmp_path, "--overwrite")
-    assert len(pd.read_csv(tmp_path / "fits.csv")) == 3 * 8
+    assert len(pd.read_csv(tmp_path / "fits.csv")) == 3 * 9
 
 
 def test_json_is_a_list_of_rows(heads: Path) -> None:
     rows = json.loads(run(heads, "--format", "json", "--families", "band"))
-    assert len(rows) == 3 * 5
-    assert rows[4]["family"] == "band"
+    assert len(rows) == 3 * 6
+    assert rows[5]["family"] == "band"
     assert rows[0]["window_left"] is None
 
 
 def test_table_shows_distances_and_members(heads: Path) -> None:
     shown = run(heads, "--families", "diagonal,rare_columns", "--error-nnz", "n")
-    for word in ("zero", "uniform", "top", "svd", "offset", "rows", "mean l1", "non-zeros"):
+    for word in (
+        "zero", "uniform", "by offset", "top", "offset", "rows", "mean l1", "non-zeros",
+        "structure", "margin", "next", "diffuse",
+    ):  # fmt: skip
         assert word in shown
 
 
@@ -84,12 +89,15 @@ def test_nothing_is_cut_in_a_narrow_terminal(heads: Path, monkeypatch: pytest.Mo
             super().__init__(width=80, force_terminal=True, color_system=None)
 
     monkeypatch.setattr(command, "Console", Narrow)
-    families = "diagonal,band,rare_columns,sink,union"
+    families = "diagonal,band,rare_columns,sink,additive,union"
     shown = run(heads, "--families", families, "--num-pos", "3", "--window", "2")
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= 80
     words = " ".join(shown.replace("│", " ").split())
-    for word in ("uniform", "diagonal", "columns", "union", "relative", "non-zeros", "entries at"):
+    for word in (
+        "uniform", "diagonal", "columns", "additive", "union", "relative", "non-zeros", "entries",
+        "structure", "bits per row decide",
+    ):  # fmt: skip
         assert word in words
     assert "entries of a member where the matrix itself is exactly 0" in words
 
@@ -99,7 +107,12 @@ def test_zeros_of_dropout_are_no_non_zeros(tmp_path: Path) -> None:
     H[0, 1, 1] = H[0, 2, 3] = 0
     np.save(tmp_path / "dropped.npy", H)
     table = pd.read_csv(
-        io.StringIO(run(tmp_path / "dropped.npy", "--window", "1", "--format", "csv"))
+        io.StringIO(
+            run(
+                tmp_path / "dropped.npy",
+                *["--window", "1", "--dropout", "0", "--error-nnz", "0", "--format", "csv"],
+            )
+        )
     )
     assert table.set_index("family")["nnz"]["band"] == 13 - 2
 
@@ -111,15 +124,18 @@ def test_long_tables_are_cut(tmp_path: Path) -> None:
 
 def test_options_change_the_fit(heads: Path) -> None:
     def total(*words: str) -> float:
-        table = pd.read_csv(io.StringIO(run(heads, "--format", "csv", *words)))
+        table = pd.read_csv(io.StringIO(run(heads, "--format", "csv", "--error-nnz", "0", *words)))
         return float(table.loc[table["family"] == "band", "l1"].sum())
 
-    plain = total("--window", "1")
-    assert total("--window", "1,2") < plain
-    assert total("--window", "1", "--causal") > plain
+    whole = ["--window", "1", "--dropout", "0"]
+    plain = total(*whole)
+    assert total("--window", "1,2", "--dropout", "0") < plain
+    assert total(*whole, "--causal") > plain
     assert total("--window", "1", "--dropout", "0.5") > plain
-    assert total("--window", "1", "--error-nnz", "3", "--error-bound", "0.1") < plain
-    assert total("--window", "1", "--values", "stochastic") == pytest.approx(2 * plain)
+    assert total("--window", "1") > total("--window", "1", "--budget", "2") > plain
+    assert total("--window", "1", "--budget", "3") == pytest.approx(plain)
+    assert total(*whole, "--error-nnz", "3", "--error-bound", "0.1") < plain
+    assert total(*whole, "--values", "stochastic") == pytest.approx(2 * plain)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +148,8 @@ def test_options_change_the_fit(heads: Path) -> None:
         (["--normalize", "all"], "choose from: rows, none"),
         (["--array", "tails"], "no array 'tails'; it has: heads"),
         (["--num-pos", "-1"], "0 or more, not -1"),
+        (["--budget", "0"], "at least 1 entry per row, not 0"),
+        (["--values", "binary", "--families", "additive"], "additive has free values only"),
     ],
 )
 def test_bad_options_are_one_sentence(

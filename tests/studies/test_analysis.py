@@ -116,7 +116,7 @@ def test_files_of_sentences(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is empty"):
         read_texts(file)
     file.write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(InputError, match="cannot be read as UTF-8"):
+    with pytest.raises(InputError, match="is UTF-16 text, not UTF-8"):
         read_texts(file)
 
 

@@ -6,8 +6,11 @@ import torch
 
 from attnlab.errors import InputError
 from attnlab.matrices.band import fit_band
+from attnlab.matrices.candidates import FAMILIES as CODED
+from attnlab.matrices.labels import label_heads
 from attnlab.matrices.references import top_entries
 from attnlab.matrices.sigma import fit_sigma
+from attnlab.matrices.supports import band_dimension
 from attnlab.studies.approximation import COLUMNS, Settings, approximate, svd_rank
 from attnlab.studies.approximation_options import (
     chosen_format,
@@ -22,16 +25,18 @@ def attention(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
 
 
-ALL = ("diagonal", "band", "rare_columns", "sink", "union")
+ALL = ("diagonal", "band", "rare_columns", "sink", "additive", "union")
+STOCHASTIC = tuple(name for name in ALL if name != "additive")
 
 
 def test_a_row_for_every_matrix_and_family_in_the_order_of_the_file() -> None:
     H = attention(2, 6, 7, 7)
     table = approximate(H, Settings(families=ALL)).table
     assert list(table.columns) == COLUMNS
-    assert list(table["family"][:9]) == ["zero", "uniform", "top", "svd", *ALL]
+    references = ["zero", "uniform", "mean_by_offset", "svd", "top"]
+    assert list(table["family"][:11]) == [*references, *ALL]
     assert list(table["matrix"].unique()) == [f"{i}.{j}" for i in range(2) for j in range(6)]
-    assert len(table) == 12 * 9
+    assert len(table) == 12 * 11
     assert (table.loc[table["family"] == "zero", "relative"] == 1).all()
 
 
@@ -39,8 +44,9 @@ def test_a_row_for_every_matrix_and_family_in_the_order_of_the_file() -> None:
 def test_numbers_are_those_of_the_fits(values: str) -> None:
     H = attention(3, 7, 5)
     settings = Settings(
-        window=(2, 1), num_pos=1, values=values, dropout=0.3, error_nnz=4, error_bound=0.2
-    )
+        window=(2, 1), num_pos=1, values=values, dropout=0.3, error_nnz=4, error_bound=0.2,
+        families=STOCHASTIC,
+    )  # fmt: skip
     table = approximate(H, settings).table
     options = {"values": values, "dropout": 0.3, "error_nnz": 4, "error_bound": 0.2}
     for family, fit in {
@@ -63,7 +69,7 @@ def test_no_fit_is_nearer_than_top() -> None:
 
 def test_top_and_svd_have_the_budget_of_the_largest_fit() -> None:
     H = attention(2, 9, 9)
-    table = approximate(H, Settings(window=(1, 1), families=("band",))).table
+    table = approximate(H, Settings(window=(1, 1), dropout=0.0, families=("band",))).table
     band, top = (table[table["family"] == name] for name in ("band", "top"))
     assert top["nnz"].tolist() == band["nnz"].tolist() == [25, 25]
     assert top["l1"].tolist() == pytest.approx((H - top_entries(H, 25)).sum((-2, -1)).tolist())
@@ -72,9 +78,66 @@ def test_top_and_svd_have_the_budget_of_the_largest_fit() -> None:
     assert svd_rank(0, 9, 9) == 1
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(9, 9), (9, 6), (6, 9)])
+def test_all_families_have_one_budget(shape: tuple[int, int], causal: bool) -> None:
+    H = attention(4, *shape)
+    rows = shape[0]
+    for budget, error_nnz in [(1, 0), (1, rows), (3, 4)]:
+        settings = Settings(
+            budget=budget,
+            error_nnz=error_nnz,
+            causal=causal,
+            families=("band", "additive", "union"),
+        )
+        table = approximate(H, settings).table
+        fits = table[table["budget"].notna()]
+        assert set(fits["family"]) == {"band", "additive", "union"}
+        assert (fits["budget"] <= budget * rows + error_nnz).all()
+        assert (fits["nnz"] <= fits["budget"]).all()
+        band = fits.loc[fits["family"] == "band", "budget"]
+        inside = int(band_dimension(torch.tensor(shape), 3, causal=causal))
+        assert (band == min(budget * rows, inside) + error_nnz).all()
+
+
+def test_distance_says_band_where_description_length_says_what_it_is() -> None:
+    """At one budget the band still contains the diagonal: it is never farther away, yet not chosen."""
+    shifted = 0.9 * torch.eye(12, dtype=torch.float64).roll(-1, 0) + 0.1 * attention(3, 12, 12)
+    table = approximate(shifted, Settings()).table.set_index("family")
+    assert (table.loc["band", "l1"].to_numpy() <= table.loc["diagonal", "l1"].to_numpy()).all()
+    assert (table["structure"] == "diagonal").all()
+    assert (table["structure_margin_bits_per_row"] > 0).all()
+    assert not table["structure_runner_up"].isin(["diagonal"]).any()
+
+
+def test_bits_are_those_of_the_labels() -> None:
+    H = attention(3, 8, 8)
+    table = approximate(H, Settings(families=ALL)).table
+    for number, one in enumerate(H):
+        found = label_heads(one[None])
+        mine = table[table["matrix"] == str(number)].set_index("family")
+        for family, name in {"diffuse": "uniform"}.items() | {(f, f) for f in CODED[1:]}:
+            expected = float(found.bits_per_row[CODED.index(family)])
+            assert float(mine.loc[name, "bits_per_row"]) == pytest.approx(expected)
+        assert mine["structure"].unique() == [CODED[int(found.chosen)]]
+        assert mine["structure_runner_up"].unique() == [CODED[int(found.runner_up)]]
+        assert mine["structure_margin_bits_per_row"].iloc[0] == pytest.approx(float(found.margin))
+        assert mine.loc[["zero", "svd", "top", "union", "additive"], "bits_per_row"].isna().all()
+
+
+def test_the_mean_by_offset_is_that_of_the_diagonals() -> None:
+    H = attention(1, 5, 4)
+    table = approximate(H, Settings()).table.set_index("family")
+    expected = 0.0
+    for offset in range(-4, 4):
+        diagonal = H[0].diagonal(offset)
+        expected += float((diagonal - diagonal.mean()).abs().sum())
+    assert table.loc["mean_by_offset", "l1"] == pytest.approx(expected)
+
+
 def test_divergence_only_between_distributions() -> None:
     H = attention(2, 5, 5)
-    settings = Settings(window=(4, 4), values="stochastic", families=("band",))
+    settings = Settings(window=(4, 4), values="stochastic", dropout=0.0, families=("band",))
     table = approximate(H, settings).table.set_index("family")
     assert table.loc["band", "kl"].tolist() == pytest.approx([0, 0], abs=1e-12)
     expected = [math.log(5) - float(-(h * h.log()).sum() / 5) for h in H]
@@ -90,7 +153,10 @@ def test_options_that_a_family_does_not_have_are_empty() -> None:
     has = table[["num_pos", "dropout", "window_left", "error_bound"]].notna()
     assert has.loc["rare_columns"].tolist() == [True, False, True, False]
     assert has.loc["sink"].tolist() == [False] * 4
-    assert has.loc["band"].tolist() == [False, True, True, False]
+    assert has.loc["band"].tolist() == [False, False, True, False]
+    assert has.loc["additive"].tolist() == [True, False, True, False]
+    whole = approximate(attention(5, 5), Settings(dropout=0.0)).table.set_index("family")
+    assert whole.loc["band", "dropout"] == 0
     assert not has.loc["svd"].any()
 
 
@@ -106,7 +172,8 @@ def test_members_are_told_in_words() -> None:
     shifted = torch.eye(9, dtype=torch.float64).roll(-1, 0)
     members = approximate(shifted, Settings(families=ALL, num_pos=1)).members
     assert members["diagonal"] == ["offset +1"]
-    assert members["band"] == ["51 entries at offsets -3..3"]
+    assert members["band"] == ["9 entries at offsets -3..3"]
+    assert members["additive"] == ["column 0"]
     assert members["sink"] == ["column 0"]
     assert members["union"] == ["diagonal"]
     assert members["rare_columns"] == ["rows 6-8 to 7"]
@@ -120,6 +187,8 @@ def test_members_are_told_in_words() -> None:
         ({"families": ("band", "bond")}, "no family 'bond'; choose from: diagonal"),
         ({"families": ()}, "at least one family"),
         ({"num_pos": -1}, "0 or more, not -1"),
+        ({"budget": 0}, "at least 1 entry per row, not 0"),
+        ({"values": "binary", "families": ALL}, "additive has free values only; leave it out"),
         ({"dropout": -0.5}, "between 0 and 1, not -0.5"),
         ({"error_bound": -1.0}, "0 or more, not -1.0"),
         ({"window": (-1, 2)}, "from 0 up"),
@@ -139,6 +208,7 @@ def test_options_are_read() -> None:
         5,
         window="1",
         num_pos=2,
+        budget=2,
         values="free",
         dropout=0.0,
         error_nnz="n",
@@ -147,7 +217,12 @@ def test_options_are_read() -> None:
         families=" band , union,",
     )
     assert settings == Settings(
-        window=(1, 1), error_nnz=5, error_bound=0.1, families=("band", "union")
+        window=(1, 1),
+        budget=2,
+        dropout=0.0,
+        error_nnz=5,
+        error_bound=0.1,
+        families=("band", "union"),
     )
 
 

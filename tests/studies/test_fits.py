@@ -4,7 +4,7 @@ import pytest
 import torch
 from planted_layers import layer, stochastic
 
-from attnlab.studies.fits import BandFits, OffsetProfiles, summarise
+from attnlab.studies.fits import HeadFits, OffsetProfiles, summarise
 
 LENGTHS = [5, 7, 3, 4]
 
@@ -23,7 +23,7 @@ def fits_of(*layers, sentences: int = 99):
     profiles = OffsetProfiles()
     for one in layers:
         profiles.update(one)
-    fits = BandFits(profiles, sentences)
+    fits = HeadFits(profiles, sentences)
     for one in layers:
         fits.update(one)
     return fits.fits()

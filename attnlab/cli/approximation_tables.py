@@ -1,0 +1,114 @@
+"""What `attnlab approximate` prints; whole on a terminal of 80 characters."""
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from attnlab.texts import shown as visible
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+    from attnlab.studies.approximation import Approximation
+
+# A longer table scrolls away; --format csv and --out have every row.
+_ROWS_SHOWN = 24
+_HEADINGS = {"mean_by_offset": "by offset"}
+_BUDGET = (
+    "zero, uniform: no weights at all; by offset: the mean of each diagonal. "
+    "One budget for all: so many entries per row, and those of E beside them; additive splits it "
+    "between a band, whole columns and E as is best. top: the largest entries, as many as the largest "
+    "fit may use; nothing of that size is nearer. The band holds the diagonals and the blocks in its "
+    "reach, so it is never farther away: bits per row decide."
+)
+_NON_ZEROS = (
+    "non-zeros: entries of the approximation other than 0, mean over matrices; entries of a member where "
+    "the matrix itself is exactly 0, as dropout leaves them, are not counted."
+)
+_BITS = (
+    "Cross-entropy of a row under the best member within 5 offsets, with noise, and the bits that name "
+    "the member; each matrix is coded alone. margin: bits per row to the next family."
+)
+
+
+def print_approximation(
+    console: "Console", found: "Approximation", sizes: set[tuple[int, ...]]
+) -> None:
+    """Distances, description lengths and chosen members of the first matrices, and means over all."""
+    size = " x ".join(map(str, *sizes)) if len(sizes) == 1 else f"{len(sizes)} sizes"
+    names = found.table["matrix"].unique().tolist()
+    shown = names[:_ROWS_SHOWN]
+    console.print(_distances(found.table, shown, f"l1 distance, {len(names)} matrices of {size}"))
+    console.print(_BUDGET)
+    console.print(_NON_ZEROS)
+    console.print(_lengths(found.table, shown))
+    console.print(_BITS)
+    console.print(_members(found, shown))
+    if len(names) > _ROWS_SHOWN:
+        console.print(f"{len(names) - _ROWS_SHOWN} more matrices; --out DIR writes them all.")
+
+
+def _narrow(title: str, headings: list[str]) -> Table:
+    """A table without padding, so that ten columns fit into a terminal of 80."""
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, show_edge=False
+    )
+    table.add_column(headings[0], overflow="fold")
+    for heading in headings[1:]:
+        table.add_column(heading.replace("_", " "), justify="right", overflow="fold")
+    return table
+
+
+def _distances(table: "pd.DataFrame", names: list[str], title: str) -> Table:
+    # The svd is no member of a budget of entries; it stands in fits.csv.
+    table = table[table["family"] != "svd"]
+    by_family = table.pivot_table(index="matrix", columns="family", values="l1", sort=False)
+    shown = _narrow(title, ["matrix", *(_HEADINGS.get(name, name) for name in by_family.columns)])
+    for name in names:
+        shown.add_row(_written(name), *(f"{value:.2f}" for value in by_family.loc[name]))
+    means = table.groupby("family", sort=False)
+    shown.add_section()
+    shown.add_row("mean l1", *(f"{value:.2f}" for value in means["l1"].mean()))
+    shown.add_row("relative", *(f"{value:.3f}" for value in means["relative"].mean()))
+    shown.add_row("non-zeros", *(f"{value:.0f}" for value in means["nnz"].mean()))
+    return shown
+
+
+def _lengths(table: "pd.DataFrame", names: list[str]) -> Table:
+    coded = table[table["bits_per_row"].notna()]
+    by_family = coded.pivot_table(
+        index="matrix", columns="family", values="bits_per_row", sort=False
+    )
+    headings = ["matrix", "structure", "margin", "next", *by_family.columns]
+    shown = _narrow(
+        "description length, bits per row",
+        ["diffuse" if heading == "uniform" else heading for heading in headings],
+    )
+    first = table.drop_duplicates("matrix").set_index("matrix")
+    for name in names:
+        chosen = first.loc[name]
+        shown.add_row(
+            _written(name),
+            str(chosen["structure"]).replace("_", " "),
+            f"{chosen['structure_margin_bits_per_row']:.2f}",
+            str(chosen["structure_runner_up"]).replace("_", " "),
+            *(f"{value:.2f}" for value in by_family.loc[name]),
+        )
+    return shown
+
+
+def _members(found: "Approximation", names: list[str]) -> Table:
+    members = Table(title="chosen members", title_justify="left")
+    for heading in ("matrix", *found.members):
+        members.add_column(heading.replace("_", " "), overflow="fold")
+    for index, name in enumerate(names):
+        members.add_row(_written(name), *(phrases[index] for phrases in found.members.values()))
+    return members
+
+
+def _written(name: str) -> str:
+    """The name of an array, whatever characters it has."""
+    return escape(visible(name))

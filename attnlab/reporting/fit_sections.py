@@ -1,0 +1,87 @@
+"""The part of the report that says which structured matrices the heads are near to."""
+
+from pathlib import Path
+
+from attnlab.reporting.canvas import write_figure
+from attnlab.reporting.curves import draw_distance_by_window
+from attnlab.reporting.naming import head_names
+from attnlab.reporting.page import PageFigure, Section, page_table
+from attnlab.studies.analysis import Analysis
+from attnlab.studies.description import structure_of_heads
+from attnlab.studies.fits import summarise
+
+_WINDOWS_SHOWN = (0, 1, 2, 3, 5, 10)
+_REFERENCES = ("zero", "uniform", "mean_by_offset")
+EQUAL_BUDGET = ("diagonal", "kept_band", "rare_columns", "additive", "top")
+DESCRIBED = ("structure", "structure_margin_bits_per_row", "structure_runner_up")
+BITS = ("bits_diffuse", "bits_diagonal", "bits_band", "bits_rare_columns", "bits_sink")
+# What every reader of these tables must know; on the terminal and on the page.
+BUDGET = (
+    "At equal budget every family has at most two entries per row on average, one for the structure "
+    "and one for the sparse error E; additive splits the same number between a band, whole columns "
+    "and E as is best. The band holds the diagonals and the blocks in its reach, so it is never "
+    "farther away: distance does not say which family a head belongs to, bits per row do."
+)
+
+
+def fit_sections(analysis: Analysis, figures: Path) -> list[Section]:
+    """Families at one budget beside their description lengths, then bands of every width."""
+    return [*_family_sections(analysis), *_band_sections(analysis, figures)]
+
+
+def _family_sections(analysis: Analysis) -> list[Section]:
+    tables, text = [], ""
+    if not analysis.fits.empty:
+        summary = summarise(analysis.fits)
+        columns = [name for name in (*EQUAL_BUDGET, *_REFERENCES) if name in summary]
+        named = summary.assign(head_name=head_names(summary))
+        tables.append(page_table(named, ["head_name", *columns]))
+        count = analysis.fits["sentence"].nunique()
+        text = (
+            f"{BUDGET} The first table: mean over {count} sentences of the relative l1 distance, "
+            "fitted to each matrix itself (oracle). "
+        )
+    if not analysis.structure.empty:
+        found = structure_of_heads(analysis.structure)
+        for name in ("structure", "structure_runner_up"):
+            found[name] = found[name].str.replace("_", " ")
+        named = found.assign(head_name=head_names(found))
+        tables.append(page_table(named, ["head_name", *DESCRIBED, *BITS]))
+        text += (
+            f"Description length: {analysis.structure['sentences'].max()} sentences of each head coded "
+            "together under the best member of each family, bits that name the member among them; the "
+            "structure is the family of the fewest bits."
+        )
+    if not tables:
+        return []
+    return [Section("families", "Which family describes each head", text, tuple(tables))]
+
+
+def _band_sections(analysis: Analysis, figures: Path) -> list[Section]:
+    if analysis.fits.empty:
+        return []
+    summary = summarise(analysis.fits)
+    summary = summary.assign(head_name=head_names(summary))
+    shown = [f"band_{window}" for window in _WINDOWS_SHOWN]
+    references = [name for name in _REFERENCES if name in summary]
+    drawn = write_figure(draw_distance_by_window(analysis.fits), figures, "distance_by_window")
+    count = analysis.fits["sentence"].nunique()
+    return [
+        Section(
+            "bands",
+            "How near each head is to a whole band",
+            f"Mean over {count} sentences of the relative l1 distance: the sum of all absolute "
+            "differences divided by the sum of the matrix. A band of window w keeps the weights at "
+            "most w tokens from the diagonal. A distance alone says nothing: the reference points "
+            "stand beside it.",
+            (page_table(summary, ["head_name", *shown, *references]),),
+            (
+                PageFigure(
+                    "distance_by_window",
+                    drawn,
+                    "Relative distance from the best band of each window, a line per head. Below the "
+                    "dotted line a band is better than a matrix of zeros.",
+                ),
+            ),
+        )
+    ]

@@ -1,0 +1,206 @@
+"""Reading lines and showing strings: every reader, and every drawer with a nasty list of tokens."""
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pandas as pd
+import pytest
+import torch
+
+from attnlab.attention.plan import load_plan
+from attnlab.cli.train import _from_file as load_settings
+from attnlab.cli.translate import _sentences
+from attnlab.errors import InputError
+from attnlab.heads.treebank import load_treebank
+from attnlab.reporting.canvas import write_figure
+from attnlab.reporting.heatmaps import draw_heads
+from attnlab.reporting.page import PageFigure, Section, page_table, render_page
+from attnlab.studies.sources import read_texts
+from attnlab.texts import check_characters, shown
+from attnlab.translation.corpus_files import CorpusFile, read_line_pair, read_table
+
+SENTENCES = ["A cat", "öäü ß", "last one"]
+TREE = "1\t{}\t_\tX\t_\t_\t0\troot\t_\t_\n\n"
+NASTY = [
+    "$5^$", "$x_1$", "a_b^c", "\\alpha", "\\", "{", "<b>&amp;", "]]>", "'\"", "\x00", "\x07", "\x1b[31m",
+    "\n", "\r", "\t", "\x85", "\u2028", "\u200b", "\u200d\u200c", "\ufeff", "\u202eabc", "\ud800",
+    "\udfff", "\ufffe", "\ue000", "\xa0", " ", "", "\u0301", "שלום", "猫", "🙂", "[/red]", "%s",
+    "<|endoftext|>",
+]  # fmt: skip
+
+
+def _line_pair(path: Path) -> list[str]:
+    return [source for source, _ in read_line_pair(path, path)]
+
+
+def _table(path: Path) -> list[str]:
+    lines = path.read_bytes()
+    doubled = path.with_suffix(".tsv")
+    for end in (b"\r\n", b"\n", b"\r"):
+        if end in lines:
+            break
+    start = b"\xef\xbb\xbf" if lines.startswith(b"\xef\xbb\xbf") else b""
+    rows = lines.removeprefix(start).split(end)
+    doubled.write_bytes(start + end.join(row + b"\t" + row if row else row for row in rows))
+    found = read_table(CorpusFile(doubled, "tsv", None, ()), ("en", "it"))
+    assert all(source == target for source, target in found)
+    return [source for source, _ in found]
+
+
+READERS: dict[str, Callable[[Path], Sequence[object]]] = {
+    "translate --input": lambda path: _sentences(None, path),
+    "--text": read_texts,
+    "corpus of lines": _line_pair,
+    "corpus table": _table,
+}
+FORMS = {
+    "line feeds": lambda text: text.encode(),
+    "carriage returns and line feeds": lambda text: text.replace("\n", "\r\n").encode(),
+    "carriage returns": lambda text: text.replace("\n", "\r").encode(),
+    "byte-order mark": lambda text: b"\xef\xbb\xbf" + text.encode(),
+    "byte-order mark and carriage returns": lambda text: (
+        b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+    ),
+    "no last line feed": lambda text: text.removesuffix("\n").encode(),
+    "no last line feed, carriage returns": lambda text: (
+        text.removesuffix("\n").replace("\n", "\r\n").encode() + b"\r"
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("reader", READERS)
+def test_every_reader_reads_every_form(reader: str, form: str, tmp_path: Path) -> None:
+    path = tmp_path / "text.en"
+    path.write_bytes(FORMS[form]("".join(f"{line}\n" for line in SENTENCES)))
+    assert list(READERS[reader](path)) == SENTENCES
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_treebanks_plans_and_settings_are_read_in_every_form(
+    form: str, packed: bool, tmp_path: Path
+) -> None:
+    trees = "".join(TREE.format(line.split()[0]) for line in SENTENCES)
+    path = tmp_path / ("trees.conllu.gz" if packed else "trees.conllu")
+    content = FORMS[form](trees)
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert [one.text for one in load_treebank(path)] == ["A", "öäü", "last"]
+    plan = {"format": "attnlab attention plan 1", "mechanisms": {"encoder": "band(window=3)"}}
+    (tmp_path / "plan.json").write_bytes(FORMS[form](json.dumps(plan, indent=1) + "\n"))
+    assert load_plan(tmp_path / "plan.json").as_dict() == plan["mechanisms"]
+    (tmp_path / "settings.toml").write_bytes(FORMS[form]("[training]\nepochs = 3\n"))
+    assert load_settings(tmp_path / "settings.toml") == {"training": {"epochs": 3}}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_blank_lines(end: str, tmp_path: Path) -> None:
+    path = tmp_path / "text.en"
+    path.write_bytes(end.join(["one", "", "three", "", ""]).encode())
+    assert _sentences(None, path) == ["one", "", "three", ""]
+    assert read_texts(path) == ("one", "three")
+    for reader in (_line_pair, _table):
+        with pytest.raises(InputError, match=r"[Ll]ine 2[ ,]"):
+            reader(path)
+
+
+def test_a_line_ends_at_no_other_character(tmp_path: Path) -> None:
+    path = tmp_path / "text.en"
+    text = "one\x0btwo\x0cthree\x1cfour\x85five\u2028six\rseven"
+    path.write_text(f"{text}\nlast\n", encoding="utf-8", newline="")
+    assert _sentences(None, path) == [text, "last"]
+    assert len(read_texts(path)) == len(_line_pair(path)) == 2
+
+
+ALL_READERS = READERS | {
+    "treebank": load_treebank,
+    "plan": lambda path: [load_plan(path)],
+    "settings": lambda path: [load_settings(path)],
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "latin-1"])
+@pytest.mark.parametrize("reader", sorted(ALL_READERS.keys() - {"corpus table"}))
+def test_other_encodings_are_refused(reader: str, encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "text.en"
+    path.write_bytes("one\nzweiß\n".encode(encoding))
+    expected = {
+        "utf-16": "is UTF-16 text, not UTF-8; convert it",
+        "utf-16-le": "line 1, holds a zero character|line 2, is not valid UTF-8",
+        "utf-32": "is UTF-32 text, not UTF-8; convert it",
+        "latin-1": "line 2, is not valid UTF-8",
+    }[encoding]
+    with pytest.raises(InputError, match=expected) as refused:
+        ALL_READERS[reader](path)
+    assert str(path) in str(refused.value)
+
+
+def test_half_characters_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"sentence has \\ud800, half a character"):
+        check_characters("a\ud800", "The sentence")
+    check_characters("".join(map(chr, [0x41, 0x1F642])), "The sentence")
+    row = {"translation": {"en": "a\ud800", "it": "b"}}
+    (tmp_path / "all.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    file = CorpusFile(tmp_path / "all.jsonl", "jsonl", None, ())
+    with pytest.raises(InputError, match=r"line 1, source side, has \\ud800"):
+        read_table(file, ("en", "it"))
+    with pytest.raises(InputError, match="half a character"):
+        _sentences("\udcff", None)
+
+
+def test_what_is_shown_can_be_seen() -> None:
+    for token in NASTY:
+        found = shown(token)
+        found.encode()
+        assert found.isprintable(), ascii(token)
+        assert found.strip() or token == ""
+    letters = ["$5^$", "a_b", "\\alpha", "<b>", "שלום", "猫", "🙂", "two words"]
+    assert [shown(letter) for letter in letters] == letters
+    assert shown("a\u202eb\n") == "a\\u202eb\\n"
+    assert shown("  ") == "'  '"
+    assert shown("\u0301") == "\u25cc\u0301"
+
+
+class _Strict(HTMLParser):
+    """Counts what is open, and keeps the text of every cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cells:
+            self.cells[-1] += data
+
+
+@pytest.mark.parametrize("rectangular", [False, True])
+def test_figures_and_pages_stand_any_token(tmp_path: Path, rectangular: bool) -> None:
+    queries = NASTY[:7] if rectangular else NASTY
+    weights = torch.rand(2, len(queries), len(NASTY)).softmax(-1)
+    figure = draw_heads(weights, queries, NASTY, title="Sentence 0", names=["a", "b"])
+    svg = write_figure(figure, tmp_path, "heads")
+    root = ET.fromstring((tmp_path / "heads.svg").read_bytes())
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts.count("$5^$") == texts.count("\\alpha") == 4
+    assert texts.count("\\x07") == (2 if rectangular else 4)
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+    table = pd.DataFrame({"label": NASTY, "detail": NASTY}, dtype=object)
+    section = Section(
+        "nasty", "\x07", "\ud800", (page_table(table, ["label", "detail"]),),
+        (PageFigure("heads", svg, "\u202e"),),
+    )  # fmt: skip
+    page = render_page("\x00 $5^$", {"Source": "\ud800\x01"}, ["\x1b[31m"], [section])
+    page.encode()
+    assert not [letter for letter in page if letter < " " and letter != "\n"]
+    parser = _Strict()
+    parser.feed(page)
+    for token in NASTY:
+        assert shown(token).strip() in [cell.strip() for cell in parser.cells]
