@@ -165,19 +165,24 @@ def test_what_is_shown_can_be_seen() -> None:
     assert shown("\u0301") == "\u25cc\u0301"
 
 
-class _Strict(HTMLParser):
-    """Counts what is open, and keeps the text of every cell."""
+class _Cells(HTMLParser):
+    """Keeps the text of every cell."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cells: list[str] = []
+        self.inside = False
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         if tag == "td":
+            self.inside = True
             self.cells.append("")
 
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag != "td"
+
     def handle_data(self, data: str) -> None:
-        if self.cells:
+        if self.inside:
             self.cells[-1] += data
 
 
@@ -200,7 +205,7 @@ def test_figures_and_pages_stand_any_token(tmp_path: Path, rectangular: bool) ->
     page = render_page("\x00 $5^$", {"Source": "\ud800\x01"}, ["\x1b[31m"], [section])
     page.encode()
     assert not [letter for letter in page if letter < " " and letter != "\n"]
-    parser = _Strict()
+    parser = _Cells()
     parser.feed(page)
     for token in NASTY:
-        assert shown(token).strip() in [cell.strip() for cell in parser.cells]
+        assert shown(token) in parser.cells

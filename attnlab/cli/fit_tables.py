@@ -38,7 +38,7 @@ def fit_tables(analysis: "Analysis") -> list["Table"]:
         found = structure_of_heads(analysis.structure)
         for name in ("structure", "structure_runner_up"):
             found[name] = found[name].str.replace("_", " ")
-        words = {"structure": "structure", "structure_runner_up": "next"}
+        words = {"structure": "family", "structure_runner_up": "next"}
         figures = {"structure_margin_bits_per_row": "margin"} | _BITS
         table = _table(found, "description length, bits per row", words, figures)
         tables.append(table)
