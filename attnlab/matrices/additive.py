@@ -12,11 +12,12 @@ from torch import Tensor
 from attnlab.errors import InputError
 from attnlab.matrices.additive_search import Limits, Outside, best_columns, outside_of
 from attnlab.matrices.chunks import in_chunks
-from attnlab.matrices.fit import Additive, Fit, SparseError, complete
-from attnlab.matrices.padding import Sizes, counted_entries, sizes_of, without_padding
+from attnlab.matrices.fit import Additive, Fit, complete
+from attnlab.matrices.padding import Sizes, counted_entries, sizes_of
 from attnlab.matrices.rare_columns import check_blocks
-from attnlab.matrices.residual import check_error, largest_of_residual
+from attnlab.matrices.residual import SparseError, check_error, largest_of_residual
 from attnlab.matrices.supports import Window, band_support, offsets, reach_within, sides
+from attnlab.matrices.weights import checked_weights
 
 
 @in_chunks
@@ -59,7 +60,7 @@ def fit_additive(
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
 
     Raises:
-        InputError: a negative window, num_pos, budget or error.
+        InputError: no attention weights, or a negative window, num_pos, budget or error.
 
     Cost: a pass and a partial sort for each of the (left + 1) (right + 1) bands, and as many sets of
     columns as the bound leaves (`attnlab.matrices.additive_search`), at worst C(keys, num_pos).
@@ -67,7 +68,7 @@ def fit_additive(
     """
     _check(num_pos, budget, error_nnz, error_bound)
     asked = sides(window, causal=causal)
-    H = without_padding(H, sizes)
+    H = checked_weights(H, sizes)
     batch = H.shape[:-2]
     matrices = H.reshape(-1, *H.shape[-2:]).double()
     real = _real(H, sizes)

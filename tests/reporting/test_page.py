@@ -75,7 +75,8 @@ def folder(analysis: Analysis, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_the_folder_holds_what_the_design_names(folder: Path, analysis: Analysis) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names == {
-        "heads.csv", "head_distances.csv", "fits.csv", "matrices.safetensors", "figures", "report.html",
+        "heads.csv", "head_distances.csv", "fits.csv", "structure.csv", "matrices.safetensors", "figures",
+        "report.html",
     }  # fmt: skip
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
     assert figures == {path.stem for path in (folder / "figures").glob("*.png")}

@@ -4,6 +4,10 @@ import pytest
 import torch
 from planted_layers import layer, stochastic
 
+from attnlab.matrices.additive import fit_additive
+from attnlab.matrices.band import fit_band
+from attnlab.matrices.diagonal import fit_diagonal
+from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.studies.fits import HeadFits, OffsetProfiles, summarise
 
 LENGTHS = [5, 7, 3, 4]
@@ -86,6 +90,7 @@ def test_quotients_sizes_and_levels() -> None:
     )
     assert dict(zip(table["approximation"], table["level"], strict=True)) == {
         "band": "oracle",
+        **dict.fromkeys(["diagonal", "kept_band", "rare_columns", "additive", "top"], "oracle"),
         "zero": "none",
         "uniform": "none",
         "mean_by_offset": "static",
@@ -118,3 +123,28 @@ def test_the_summary_is_a_mean_over_sentences() -> None:
     chosen = table[(table["head"] == 1) & (table["window"] == 2)]
     assert summary["band_2"][1] == pytest.approx(chosen["relative"].mean())
     assert (summary["zero"] == 1).all()
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+def test_families_are_fitted_at_one_budget(site: str) -> None:
+    """Each as for the matrix alone: two entries per row, one of them for E of at most 0.5."""
+    matrices, one = planted(site)
+    table = fits_of(one).set_index(["head", "sentence", "approximation"])
+    causal = site == "decoder"
+    for number, matrix in enumerate(matrices):
+        rows = matrix.shape[1]
+        for head, H in enumerate(matrix):
+            found = table.loc[head, number]
+            shared = {"window": 3, "causal": causal, "error_nnz": rows, "error_bound": 0.5}
+            alone = {
+                "diagonal": fit_diagonal(H, **shared),
+                "kept_band": fit_band(H, keep=rows, **shared),
+                "rare_columns": fit_rare_columns(H, num_pos=2, **shared),
+                "additive": fit_additive(H, num_pos=2, budget=2 * rows, **shared),
+            }
+            for name, fit in alone.items():
+                assert found.loc[name, "l1"] == pytest.approx(float(fit.l1), abs=1e-9)
+                assert found.loc[name, "budget"] == int(fit.budget) <= 2 * rows
+                assert found.loc["top", "l1"] <= found.loc[name, "l1"] + 1e-9
+            top = H.flatten().sort(descending=True).values[: int(found.loc["top", "budget"])]
+            assert found.loc["top", "l1"] == pytest.approx(float(H.sum() - top.sum()), abs=1e-9)
