@@ -3,8 +3,12 @@
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
     BertConfig,
     BertModel,
+    DistilBertConfig,
+    DistilBertModel,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -53,7 +57,7 @@ def tokenizer(specials: list[str] = SPECIALS) -> PreTrainedTokenizerFast:
     )
 
 
-def _seeded(build: object, seed: int = 5) -> PreTrainedModel:
+def seeded(build: object, seed: int = 5) -> PreTrainedModel:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = build()
@@ -73,7 +77,25 @@ def bert() -> PreTrainedModel:
         vocab_size=TYPES, hidden_size=15, num_hidden_layers=2, num_attention_heads=3,
         intermediate_size=11, max_position_embeddings=37, pad_token_id=0,
     )  # fmt: skip
-    return _seeded(lambda: BertModel(config))
+    return seeded(lambda: BertModel(config))
+
+
+def distilbert() -> PreTrainedModel:
+    config = DistilBertConfig(
+        vocab_size=TYPES, dim=15, n_layers=2, n_heads=3, hidden_dim=11,
+        max_position_embeddings=37, pad_token_id=0,
+    )  # fmt: skip
+    return seeded(lambda: DistilBertModel(config))
+
+
+def bart() -> PreTrainedModel:
+    config = BartConfig(
+        vocab_size=TYPES, d_model=15, encoder_layers=2, decoder_layers=3,
+        encoder_attention_heads=3, decoder_attention_heads=5, encoder_ffn_dim=11,
+        decoder_ffn_dim=7, max_position_embeddings=37, decoder_start_token_id=0,
+        forced_eos_token_id=None, **IDS,
+    )  # fmt: skip
+    return seeded(lambda: BartForConditionalGeneration(config))
 
 
 def marian() -> PreTrainedModel:
@@ -82,7 +104,7 @@ def marian() -> PreTrainedModel:
         encoder_attention_heads=3, decoder_attention_heads=5, encoder_ffn_dim=11,
         decoder_ffn_dim=7, max_position_embeddings=37, decoder_start_token_id=0, **IDS,
     )  # fmt: skip
-    return _seeded(lambda: MarianMTModel(config))
+    return seeded(lambda: MarianMTModel(config))
 
 
 def t5() -> PreTrainedModel:
@@ -90,7 +112,7 @@ def t5() -> PreTrainedModel:
         vocab_size=TYPES, d_model=15, d_kv=5, d_ff=11, num_layers=2, num_heads=3,
         decoder_start_token_id=0, **IDS,
     )  # fmt: skip
-    return _seeded(lambda: T5ForConditionalGeneration(config))
+    return seeded(lambda: T5ForConditionalGeneration(config))
 
 
 def llama() -> PreTrainedModel:
@@ -98,16 +120,16 @@ def llama() -> PreTrainedModel:
         vocab_size=TYPES, hidden_size=12, num_hidden_layers=2, num_attention_heads=3,
         num_key_value_heads=1, intermediate_size=11, max_position_embeddings=37, **IDS,
     )  # fmt: skip
-    return _seeded(lambda: LlamaForCausalLM(config))
+    return seeded(lambda: LlamaForCausalLM(config))
 
 
 def gpt2() -> PreTrainedModel:
     config = GPT2Config(
         vocab_size=TYPES, n_embd=15, n_layer=2, n_head=3, n_positions=37, **IDS,
     )  # fmt: skip
-    return _seeded(lambda: GPT2LMHeadModel(config))
+    return seeded(lambda: GPT2LMHeadModel(config))
 
 
-ONE_STACK = {"bert": bert, "llama": llama, "gpt2": gpt2}
-TWO_STACKS = {"marian": marian, "t5": t5}
+ONE_STACK = {"bert": bert, "distilbert": distilbert, "llama": llama, "gpt2": gpt2}
+TWO_STACKS = {"marian": marian, "bart": bart, "t5": t5}
 ALL = ONE_STACK | TWO_STACKS

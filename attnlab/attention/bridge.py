@@ -22,6 +22,7 @@ from attnlab.errors import InputError
 from attnlab.files import write_tensors
 
 OWN_PLAN = "attention_plan"
+INSTALLED_PLAN = "attnlab_plan"
 PLAN_FILE = "attention_plan.json"
 TENSOR_FILE = "attention.safetensors"
 # In a transformers model's config.json, so that a saved model says what stood in it.
@@ -69,6 +70,7 @@ class Installed:
             setattr(self.model, OWN_PLAN, self.plan_before)
         else:
             note_in_configuration(self.model, self.entry_before)
+        vars(self.model).pop(INSTALLED_PLAN, None)
         _switch(self.model, self.places, self.implementation)
 
     def write(self, folder: Path) -> None:
@@ -136,6 +138,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
         setattr(model, OWN_PLAN, plan)
     else:
         note_in_configuration(model, plan.as_written())
+    vars(model)[INSTALLED_PLAN] = plan
     return Installed(model, plan, places, before, implementation, hooks, plan_before, entry_before)
 
 
@@ -150,6 +153,19 @@ def note_in_configuration(model: PreTrainedModel, entry: Any) -> None:
 def _switch(model: PreTrainedModel, places: list[AttentionAt], implementation: str) -> None:
     if not all(isinstance(place.module, MultiHeadAttention) for place in places):
         model.set_attn_implementation(implementation)
+
+
+def installed_plan(model: nn.Module) -> AttentionPlan | None:
+    """The plan of the mechanisms that were installed in `model`; None where it is as it was made."""
+    plans = (vars(part).get(INSTALLED_PLAN) for part in model.modules())
+    return next((plan for plan in plans if isinstance(plan, AttentionPlan)), None)
+
+
+def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]:
+    """Attnlab's mechanisms that stand in `model`, in order; none in a model with its own attention."""
+    if not any(isinstance(part, Mechanism) for part in model.modules()):
+        return []
+    return [(place, mechanism_of(place.module)) for place in attention_modules(model)]
 
 
 def _plan(planned: Planned, places: list[AttentionAt]) -> AttentionPlan:

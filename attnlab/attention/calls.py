@@ -1,6 +1,8 @@
 """What a transformers model was called with, for the mechanisms inside it: ids, cache, wish for weights."""
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -21,7 +23,8 @@ class CallRecord:
 
     Attributes:
         ids: the token ids that each stack of layers last read, by `encoder` and `decoder`.
-        weights: whether attention weights were asked for.
+        weights: whether this call asked for attention weights.
+        always: whether every call returns them, those of a part of the model too.
         past: how many tokens the decoder's cache held before the call.
         starts: of each layer of the cache, the position of the first key that it still holds.
         real: True at the decoder's real tokens, those in the cache included, where the call says so.
@@ -31,6 +34,7 @@ class CallRecord:
     def __init__(self) -> None:
         self.ids: dict[str, Tensor | None] = {}
         self.weights = False
+        self.always = False
         self.past = 0
         self.starts: list[int] = []
         self.real: Tensor | None = None
@@ -107,6 +111,30 @@ def call_of(module: nn.Module) -> CallRecord:
         msg = f"{type(module).__name__} does not belong to a model with mechanisms."
         raise AttnlabError(msg)
     return record
+
+
+def weights_wanted(module: nn.Module) -> bool:
+    """Whether the model was called with `output_attentions=True`, or always returns weights."""
+    record = call_of(module)
+    return record.weights or record.always
+
+
+@contextmanager
+def always_returning_weights(model: nn.Module) -> Iterator[None]:
+    """While the block runs, attnlab's mechanisms in `model` return their implied matrices.
+
+    A call of `model` itself says whether it wants weights; a call of its encoder or its body alone
+    does not pass by the hook that listens for that.
+    """
+    records = {vars(part)[PLACE] for part in model.modules() if PLACE in vars(part)}
+    before = {record: record.always for record in records}
+    for record in records:
+        record.always = True
+    try:
+        yield
+    finally:
+        for record, always in before.items():
+            record.always = always
 
 
 def tokens_before(module: nn.Module) -> int:

@@ -6,7 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.attention.calls import call_of, looks_at_tokens, token_ids_of_keys, tokens_before
+from attnlab.attention.calls import (
+    call_of,
+    looks_at_tokens,
+    token_ids_of_keys,
+    tokens_before,
+    weights_wanted,
+)
 from attnlab.attention.masks import Reading, read_mask
 from attnlab.attention.mechanism import Mechanism, Scoring
 from attnlab.attention.sites import mechanism_of
@@ -50,7 +56,7 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
             part.dropout = dropout  # the model decides at each call
     out = mechanism(query, key, value, reading.visible, **context)
     weights = None
-    if extra.get("output_attentions") or call.weights:
+    if extra.get("output_attentions") or weights_wanted(module):
         weights = mechanism.implied_matrix(query, key, reading.visible, **context)
         weights = weights[..., key.shape[2] - held :]
     return out.transpose(1, 2).contiguous(), weights

@@ -12,14 +12,18 @@ Source: Michel et al. 2019 (arXiv 1905.10650), section 3; heads.md, trap 3.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import MultiHeadAttention
+from attnlab.attention.perhead import PerHead
 from attnlab.attention.softmax import MaskedSoftmax
+from attnlab.attention.topk import TopKAttention
 from attnlab.errors import InputError
 from attnlab.heads.projections import (
     Change,
@@ -33,6 +37,8 @@ from attnlab.heads.projections import (
 
 Replacement = Literal["zero", "mean", "uniform"]
 Means = dict[Layer, Tensor]
+# What T5, MPNet and BLOOM call the numbers that they add to scores.
+ADDED_TO_SCORES = {"position_bias", "alibi"}
 QUERY_NAMES = ("query", "q_proj", "q_lin", "q")
 Result = TypeVar("Result")
 Batch = TypeVar("Batch")
@@ -129,10 +135,16 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
 
 
 def _scores_by_query_alone(attention: nn.Module) -> bool:
-    """False for T5's position bias, and for mechanisms that are no softmax over scores."""
-    mechanism = getattr(attention, "mechanism", None)
-    return not hasattr(attention, "has_relative_attention_bias") and (
-        mechanism is None or isinstance(mechanism, MaskedSoftmax)
+    """False for relative positions, sinks, mechanisms that are no softmax, keys chosen by score."""
+    parts = [part for part in attention.modules() if isinstance(part, Mechanism)]
+    added = ADDED_TO_SCORES & set(signature(attention.forward).parameters)
+    return (
+        not added
+        and not hasattr(attention, "sinks")
+        and all(
+            isinstance(part, MaskedSoftmax | PerHead) and not isinstance(part, TopKAttention)
+            for part in parts
+        )
     )
 
 

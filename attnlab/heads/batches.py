@@ -174,10 +174,12 @@ def _decoder_input(ids: Sequence[int], start: int | None) -> tuple[int, ...]:
 
 
 def most_positions(config: Any) -> int:
-    """How many tokens a model has positions for; sinusoidal ones never end."""
+    """How many tokens a model has positions for; sinusoidal and relative ones never end."""
     if getattr(config, "positions", None) == "learned":
         return int(config.max_positions)
-    return int(getattr(config, "max_position_embeddings", None) or 2**31)
+    limit = int(getattr(config, "max_position_embeddings", None) or 0)
+    # XLNet says -1.
+    return limit if limit > 0 else 2**31
 
 
 def _usable(

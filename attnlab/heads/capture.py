@@ -7,6 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from attnlab.attention.bridge import mechanisms_in
+from attnlab.attention.mechanism import Mechanism
 from attnlab.errors import InputError
 from attnlab.heads.batches import Axis, Encoding, Sentence, Text, batches, encode
 from attnlab.heads.keeping import KeptMatrices, MatrixKeeper
@@ -139,6 +141,7 @@ def stream(
     with ready_to_show(model), torch.inference_mode():
         plumbing = _plumbing(model, encoding)
         wanted = _wanted(sites, plumbing, model, encoding)
+        _refuse_other_than_probabilities(model, wanted)
         course = _Course(model, encoding, plumbing, wanted, consumers)
         work = list(batches(encoding.sentences, size=batch_size, weights_a_cell=plumbing.heads))[
             share[0] :: share[1]
@@ -182,18 +185,7 @@ def _plumbing(model: Any, encoding: Encoding) -> Plumbing:
     target = None if first.target is None else (first.target * 5)[:5]
     probe = Sentence(0, (first.source * 3)[:3], target)
     axes = encoding.axes([probe], model.device)
-    causal = {
-        module.is_causal
-        for module in model.modules()
-        if isinstance(vars(module).get("is_causal"), bool)
-    }
-
-    def looks_back(weights: Tensor) -> bool:
-        if len(causal) == 1:
-            return causal == {True}
-        return not bool(weights.triu(1).any())
-
-    return find(model, lambda: _call(model, axes), causal=looks_back)
+    return find(model, lambda: _call(model, axes))
 
 
 def _wanted(
@@ -213,6 +205,25 @@ def _wanted(
             )
             raise InputError(msg)
     return tuple(site for site in SITES if site in sites)
+
+
+def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None:
+    """Raises where rows of the matrix that a mechanism applies are no distributions over keys."""
+    others = {
+        place.site: part.name
+        for place, mechanism in mechanisms_in(model)
+        for part in mechanism.modules()
+        if isinstance(part, Mechanism) and not part.traits.stochastic and place.site in wanted
+    }
+    if others:
+        site, name = next(iter(others.items()))
+        rest = ", ".join(site for site in wanted if site not in others)
+        msg = (
+            f"The matrix that '{name}' applies in the {site} has entries of either sign and is no "
+            "probability over keys, so its heads cannot be analyzed; "
+            f"{f'choose other sites: {rest}' if rest else 'analyze a model with another mechanism'}."
+        )
+        raise InputError(msg)
 
 
 @dataclass(frozen=True)
@@ -271,6 +282,7 @@ class _Course:
                 causal=site in self.plumbing.causal,
                 sentences=tuple(sentence.number for sentence in batch),
                 vocabularies=(vocabularies[sides[0]], vocabularies[sides[1]]),
+                has_sink=self.plumbing.has_sink(site, layer),
             )
         )
         for consumer in self.consumers:

@@ -77,14 +77,14 @@ def projections_of(model: nn.Module, run: Callable[[], Any]) -> dict[Layer, Proj
         AttnlabError: a projection cannot be told; the message names site and layer.
     """
     with ready_to_show(model), torch.no_grad():
-        plumbing = find(model, run, causal=lambda weights: not bool(weights.triu(1).any()))
+        plumbing = find(model, run)
         attentions: dict[Layer, nn.Module] = {
             (tap.site, tap.layer): tap.module for tap in plumbing.taps
         }
-        if len(attentions) < sum(plumbing.layers.values()):
+        if len(set(attentions.values())) < sum(plumbing.layers.values()):
             msg = (
-                f"The attention modules of {type(model).__name__} cannot be told apart, so its "
-                "heads cannot be ablated."
+                f"The layers of {type(model).__name__} share an attention module or return no "
+                "weights of their own, so heads of one layer cannot be ablated alone."
             )
             raise AttnlabError(msg)
         return find_projections(model, attentions, run)

@@ -118,6 +118,9 @@ def _sums(layer: LayerWeights) -> Sums:
         **_target_sums(layer, rows),
         "js_divergence": _js_sums(layer),
     }
+    if layer.has_sink:
+        rest = (1 - layer.wide.sum(-1, dtype=torch.float64)).clamp(min=0)
+        sums["sink_mass"] = (rest * rows[:, None]).sum((0, 2))
     return {name: value.double().cpu() for name, value in sums.items()}
 
 
@@ -217,6 +220,8 @@ def _heads_of(site: Site, layer: int, sums: Sums) -> pd.DataFrame:
         "mean_offset": sums["offset"] / sums["content_mass"],
         "mean_absolute_offset": sums["absolute_offset"] / sums["content_mass"],
     }
+    if "sink_mass" in sums:
+        table["mass_on_sink_logit"] = sums["sink_mass"] / rows
     by_offset = sums["mass_at_offset"] / sums["rows_at_offset"]
     table |= {f"mass_at_offset_{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)}
     by_target = sums["mass_on"] / sums["rows_seeing"]

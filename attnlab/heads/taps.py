@@ -1,19 +1,28 @@
 """Where a model's attention weights come by: finds the modules that return them and takes them off."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import count
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
+from attnlab.attention.bridge import mechanisms_in
+from attnlab.attention.calls import always_returning_weights
 from attnlab.errors import AttnlabError, InputError
 
 # `unknown` is for matrices of a file, which does not say where they come from.
 Site = Literal["encoder", "decoder", "cross", "unknown"]
 SITES: tuple[Site, ...] = ("encoder", "decoder", "cross")
 Receiver = Callable[[Site, int, Tensor], None]
+# Kernels of softmax attention that return no weights; eager attention computes the same.
+FUSED_KERNELS = {
+    "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3", "flash_attention_4"
+}  # fmt: skip
 
 
 def place_of(site: Site) -> int:
@@ -23,12 +32,35 @@ def place_of(site: Site) -> int:
 
 @dataclass(frozen=True)
 class Tap:
-    """One layer's weights stand at place `index` of what `module` returns."""
+    """One layer's weights stand at place `index` of what `module` returns.
+
+    Attributes:
+        site: encoder, decoder or cross.
+        layer: from 0.
+        module: the attention module.
+        index: where in the tuple that it returns.
+        call: at which of its calls in a forward pass; layers of ALBERT share one module.
+    """
 
     site: Site
     layer: int
     module: nn.Module
     index: int
+    call: int = 0
+
+    @property
+    def has_sink(self) -> bool:
+        """Whether a learned logit beside the keys takes part of each row (gpt-oss: `sinks`)."""
+        return isinstance(getattr(self.module, "sinks", None), nn.Parameter)
+
+
+class Returned(NamedTuple):
+    """A tensor of four dimensions that a module returned at one of its calls."""
+
+    module: nn.Module
+    call: int
+    index: int
+    part: Tensor
 
 
 @dataclass(frozen=True)
@@ -48,27 +80,60 @@ class Plumbing:
     taps: tuple[Tap, ...]
     causal: frozenset[Site]
 
+    def has_sink(self, site: Site, layer: int) -> bool:
+        """Whether rows of a layer sum to less than 1, since a learned sink takes the rest."""
+        return any(tap.has_sink for tap in self.taps if (tap.site, tap.layer) == (site, layer))
+
 
 @contextmanager
 def ready_to_show(model: Any) -> Iterator[None]:
-    """Puts a model in eval mode, with an attention implementation that returns weights; undone after."""
+    """Puts a model in eval mode, with attention that returns the weights it applies; undone after.
+
+    Fused kernels make room for eager attention, which is the same function. attnlab's mechanisms
+    stay and return their implied matrices; attention that a user registered stays as it is.
+    """
     modes = {module: module.training for module in model.modules()}
-    implementation = getattr(model.config, "_attn_implementation", "eager")
-    changes = implementation != "eager"
+    fused = [config for config in _configurations(model) if _is_fused(config)]
+    names = [config._attn_implementation_internal for config in fused]  # noqa: SLF001 - see below
     model.eval()
-    if changes:
-        model.set_attn_implementation("eager")
     try:
-        yield
+        for config in fused:
+            # Some models, such as Falcon, heed the name but refuse `set_attn_implementation`.
+            config._attn_implementation_internal = "eager"  # noqa: SLF001
+        with always_returning_weights(model):
+            yield
     finally:
         for module, training in modes.items():
             module.training = training
-        if changes:
-            model.set_attn_implementation(implementation)
+        for config, name in zip(fused, names, strict=True):
+            config._attn_implementation_internal = name  # noqa: SLF001
 
 
-def attentions_of(outputs: Any, *, causal: bool) -> dict[Site, tuple[Tensor, ...]]:
-    """Weights by site from a model's outputs, sites without any left out."""
+def _configurations(model: nn.Module) -> list[Any]:
+    """The configurations of a model and of its parts, each once."""
+    found: dict[int, Any] = {}
+    waiting = [part.config for part in model.modules() if isinstance(part, PreTrainedModel)]
+    while waiting:
+        config = waiting.pop()
+        if config is not None and id(config) not in found:
+            found[id(config)] = config
+            waiting += [getattr(config, name, None) for name in config.sub_configs]
+    return list(found.values())
+
+
+def _is_fused(config: Any) -> bool:
+    name = str(getattr(config, "_attn_implementation", None))
+    # Kernels from the hub are named by their repository.
+    return name in FUSED_KERNELS or "/" in name
+
+
+def attention_name(model: Any) -> str:
+    """The name under which transformers knows the attention that stands in `model`."""
+    return str(getattr(model.config, "_attn_implementation", None) or "eager")
+
+
+def attentions_of(outputs: Any, *, causal: bool) -> dict[Site, tuple[Any, ...]]:
+    """What a model returns as weights, by site; sites without any left out."""
     named: dict[Site, Any] = {
         "encoder": getattr(outputs, "encoder_attentions", None),
         "decoder": getattr(outputs, "decoder_attentions", None),
@@ -80,7 +145,7 @@ def attentions_of(outputs: Any, *, causal: bool) -> dict[Site, tuple[Tensor, ...
     return {site: tuple(weights) for site, weights in named.items() if weights}
 
 
-def find(model: nn.Module, run: Callable[[], Any], *, causal: Callable[[Tensor], bool]) -> Plumbing:
+def find(model: Any, run: Callable[[], Any]) -> Plumbing:
     """The taps of `model`, found by one forward pass on a few tokens.
 
     The weights among the model's outputs are looked for in what every module returned; the innermost
@@ -89,20 +154,21 @@ def find(model: nn.Module, run: Callable[[], Any], *, causal: Callable[[Tensor],
     Args:
         model: in eval mode.
         run: calls the model with `output_attentions=True` on one sentence without padding.
-        causal: says whether the weights of a model with one stack are those of a decoder.
 
     Raises:
         InputError: the model has no attention weights to show.
     """
-    seen: list[tuple[nn.Module, int, Tensor]] = []
+    seen: list[Returned] = []
+    calls: Counter[nn.Module] = Counter()
 
     def note(module: nn.Module, _: Any, output: Any) -> None:
         if isinstance(output, tuple):
             seen.extend(
-                (module, index, part)
+                Returned(module, calls[module], index, part)
                 for index, part in enumerate(output)
                 if isinstance(part, Tensor) and part.ndim == 4
             )
+        calls[module] += 1
 
     # Before any other hook: transformers collects outputs through hooks of its own.
     hooks = [module.register_forward_hook(note, prepend=True) for module in model.modules()]
@@ -112,14 +178,15 @@ def find(model: nn.Module, run: Callable[[], Any], *, causal: Callable[[Tensor],
         for hook in hooks:
             hook.remove()
     alone = getattr(outputs, "attentions", None)
-    decodes = alone is not None and len(alone) > 0 and causal(alone[0])
+    decodes = alone is not None and len(alone) > 0 and _reads_back(model, alone[0])
     shown = attentions_of(outputs, causal=decodes)
     if not shown or any(
         not isinstance(w, Tensor) or w.ndim != 4 for s in shown.values() for w in s
     ):
         msg = (
-            f"{type(model).__name__} does not return attention weights [batch, head, query, key], "
-            "so its heads cannot be analyzed; hand in a model with softmax attention."
+            f"{type(model).__name__} with '{attention_name(model)}' attention does not return "
+            "attention weights [batch, head, query, key], so its heads cannot be analyzed; hand in "
+            "a model with softmax attention."
         )
         raise InputError(msg)
     return Plumbing(
@@ -130,17 +197,34 @@ def find(model: nn.Module, run: Callable[[], Any], *, causal: Callable[[Tensor],
     )
 
 
-def _matched(
-    shown: Mapping[Site, tuple[Tensor, ...]], seen: list[tuple[nn.Module, int, Tensor]]
-) -> tuple[Tap, ...]:
+def _reads_back(model: nn.Module, weights: Tensor) -> bool:
+    """Whether a model with one stack is a decoder, of which `weights` are the first layer's.
+
+    A mechanism that looks back alone makes no decoder of an encoder, so what modules say of
+    themselves comes first.
+    """
+    sites = {place.site for place, _ in mechanisms_in(model)}
+    said = {
+        module.is_causal
+        for module in model.modules()
+        if isinstance(vars(module).get("is_causal"), bool)
+    }
+    if sites:
+        return "decoder" in sites
+    if len(said) == 1:
+        return said == {True}
+    return not bool(weights.triu(1).any())
+
+
+def _matched(shown: Mapping[Site, tuple[Tensor, ...]], seen: Sequence[Returned]) -> tuple[Tap, ...]:
     taps = []
     used: set[int] = set()
     for site, layers in shown.items():
         for layer, weights in enumerate(layers):
-            for module, index, part in seen:
-                if part.data_ptr() not in used and torch.equal(part, weights):
-                    used.add(part.data_ptr())
-                    taps.append(Tap(site, layer, module, index))
+            for one in seen:
+                if one.part.data_ptr() not in used and torch.equal(one.part, weights):
+                    used.add(one.part.data_ptr())
+                    taps.append(Tap(site, layer, one.module, one.index, one.call))
                     break
             else:
                 return ()
@@ -149,14 +233,22 @@ def _matched(
 
 @contextmanager
 def opened(taps: tuple[Tap, ...], receive: Receiver) -> Iterator[None]:
-    """Hands each layer's weights to `receive` as they come by, and lets the model forget them.
+    """Hands each layer's weights to `receive` in one forward pass, and lets the model forget them.
 
     Raises:
         AttnlabError: a module returned something else than on the first pass.
     """
+    by_module: dict[nn.Module, dict[int, Tap]] = {}
+    for tap in taps:
+        by_module.setdefault(tap.module, {})[tap.call] = tap
 
-    def attach(tap: Tap) -> Any:
-        def hook(module: nn.Module, _: Any, output: Any) -> tuple[Any, ...]:
+    def attach(tapped: nn.Module, by_call: Mapping[int, Tap]) -> Any:
+        calls = count()
+
+        def hook(module: nn.Module, _: Any, output: Any) -> Any:
+            tap = by_call.get(next(calls))
+            if tap is None:
+                return output
             weights = output[tap.index] if isinstance(output, tuple) else None
             if not isinstance(weights, Tensor) or weights.ndim != 4:
                 msg = (
@@ -167,9 +259,9 @@ def opened(taps: tuple[Tap, ...], receive: Receiver) -> Iterator[None]:
             receive(tap.site, tap.layer, weights)
             return (*output[: tap.index], None, *output[tap.index + 1 :])
 
-        return tap.module.register_forward_hook(hook, prepend=True)
+        return tapped.register_forward_hook(hook, prepend=True)
 
-    hooks = [attach(tap) for tap in taps]
+    hooks = [attach(module, by_call) for module, by_call in by_module.items()]
     try:
         yield
     finally:

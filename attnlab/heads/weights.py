@@ -38,6 +38,7 @@ class LayerWeights:
         causal: whether rows must not look ahead.
         sentences: numbers of the sentences of the batch.
         vocabularies: of the queries and of the keys.
+        has_sink: whether a learned logit that is no token takes what a row lacks to a sum of 1.
     """
 
     site: Site
@@ -48,6 +49,7 @@ class LayerWeights:
     causal: bool
     sentences: tuple[int, ...]
     vocabularies: tuple[Naming, Naming]
+    has_sink: bool = False
 
     @cached_property
     def offsets(self) -> Int[Tensor, "query key"]:
@@ -102,23 +104,30 @@ def row_entropies(
 def checked(layer: LayerWeights) -> LayerWeights:
     """The layer with the rows of padding queries set to 0, after its weights were checked.
 
-    Rows of real queries must sum to 1, or be 0 throughout for a query that sees no key; keys that
-    are padding, or ahead in a causal layer, must get nothing.
+    Rows of real queries must sum to 1, or be 0 throughout for a query that sees no key, or sum to
+    at most 1 where a sink takes the rest; keys that are padding, or ahead in a causal layer, must
+    get nothing.
 
     Raises:
         AttnlabError: one of these does not hold; the message names site and layer.
     """
     real = layer.queries.real[:, None, :, None]
-    weights = layer.weights * real
+    shape = layer.weights.shape
     expected = (*layer.queries.real.shape, layer.keys.real.shape[1])
-    if (weights.shape[0], *weights.shape[2:]) != expected:
+    if (shape[0], *shape[2:]) != expected:
         msg = (
-            f"{layer.site} layer {layer.layer}: weights of shape {tuple(weights.shape)} do not fit "
+            f"{layer.site} layer {layer.layer}: weights of shape {tuple(shape)} do not fit "
             f"{expected} (batch, query, key); this model cannot be analyzed."
         )
         raise AttnlabError(msg)
+    weights = layer.weights * real
     sums = weights.sum(-1, dtype=torch.float32 if weights.dtype != torch.float64 else None)
-    off = ((sums - 1).abs() * real.squeeze(-1)).masked_fill(sums == 0, 0.0).max()
+    error = (
+        (sums - 1).clamp(min=0) + weights.amin(-1).clamp(max=0).abs()
+        if layer.has_sink
+        else ((sums - 1).abs())
+    )
+    off = (error * real.squeeze(-1)).masked_fill(sums == 0, 0.0).max()
     hidden = weights.sum(1).masked_fill(layer.visible, 0.0)
     ahead = hidden.masked_fill(layer.offsets <= 0, 0.0).sum() if layer.causal else hidden.sum() * 0
     tolerance = _TOLERANCES.get(layer.weights.dtype, 1e-4)

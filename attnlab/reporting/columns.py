@@ -50,6 +50,12 @@ _COLUMNS = {
         "Mean over rows of the largest weight on one token, special tokens left out.",
         2,
     ),
+    "mass_on_sink_logit": Column(
+        "mass on the sink logit",
+        "Share of a row that a learned logit beside the keys takes; it is no token, so all other "
+        "figures are of what is left, not renormalised. Only of models that have one.",
+        2,
+    ),
     "mean_offset": Column(
         "mean offset (tokens)",
         "Where attention lies on average, between content tokens: negative looks back, positive "

@@ -84,6 +84,12 @@ def _warnings(heads: pd.DataFrame, passage: Passage, kept: KeptMatrices, wanted:
     if empty:
         rows = "1 row of attention saw" if empty == 1 else f"{empty} rows of attention saw"
         found.append(f"{rows} no key at all; entropy 0 is counted there.")
+    if "mass_on_sink_logit" in heads:
+        share = heads["mass_on_sink_logit"].mean()
+        found.append(
+            f"A learned sink beside the keys takes {share:.0%} of a row on average, so rows sum to "
+            "less than 1; distances between heads are lower bounds."
+        )
     if kept.left_out:
         found.append(
             f"{len(kept.left_out)} of the {wanted} sentences to keep were too large for 64 MiB."
