@@ -59,7 +59,7 @@ class Returned(NamedTuple):
 
     module: nn.Module
     call: int
-    index: int
+    slot: int
     part: Tensor
 
 
@@ -224,7 +224,7 @@ def _matched(shown: Mapping[Site, tuple[Tensor, ...]], seen: Sequence[Returned])
             for one in seen:
                 if one.part.data_ptr() not in used and torch.equal(one.part, weights):
                     used.add(one.part.data_ptr())
-                    taps.append(Tap(site, layer, one.module, one.index, one.call))
+                    taps.append(Tap(site, layer, one.module, one.slot, one.call))
                     break
             else:
                 return ()
