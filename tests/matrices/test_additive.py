@@ -94,6 +94,16 @@ def test_the_columns_of_most_mass_are_not_always_the_best() -> None:
     assert float(fit.l1) == pytest.approx(float(H.sum()) - 0.9 - 5 * 0.16)
 
 
+def test_the_error_may_correct_what_a_causal_column_does_not_hold() -> None:
+    """Row 0 does not see column 2, so E serves it although the column is chosen."""
+    H = torch.zeros(4, 4, dtype=torch.float64)
+    H[1:, 1], H[2:, 2], H[0, 2] = 0.25, 0.45, 0.9
+    fit = fit_additive(H, window=0, num_pos=1, budget=4, causal=True, error_nnz=1)
+    assert fit.parameters.column.tolist() == [2]
+    assert fit.error.nonzero().tolist() == [[0, 2]]
+    assert float(fit.l1) == pytest.approx(3 * 0.25)
+
+
 def test_without_bounds_the_error_takes_the_whole_budget() -> None:
     """The largest entries are the best support of any size, so E has to be limited to say anything."""
     H = attention(4, 7, 7)
