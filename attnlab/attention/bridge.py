@@ -170,11 +170,17 @@ def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]
 
 def _plan(planned: Planned, places: list[AttentionAt]) -> AttentionPlan:
     heads = {place.site: place.heads for place in places}
-    layers = {site: sum(place.site == site for place in places) for site in SITES if site in heads}
+    layers = {
+        site: sum(len(place.layers) for place in places if place.site == site)
+        for site in SITES
+        if site in heads
+    }
     if isinstance(planned, str | Specification | Mechanism):
         return plan_of(dict.fromkeys(layers, planned))
     plan = planned if isinstance(planned, AttentionPlan) else plan_of(planned)
     plan.refuse_outside(layers, heads)
+    for place in places:
+        plan.refuse_unequal(place.site, place.layers, place.heads)
     return plan
 
 

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,24 @@ class AttentionPlan:
                 )
                 raise InputError(msg)
 
+    def refuse_unequal(self, site: str, layers: Sequence[int], heads: int) -> None:
+        """Refuses different mechanisms for layers that share one attention module.
+
+        Raises:
+            InputError: the layers, and the head at which they differ.
+        """
+        first, *others = layers
+        for layer in others:
+            for head in range(heads):
+                one, other = self.at(site, first, head), self.at(site, layer, head)
+                if one is not other and one != other:
+                    msg = (
+                        f"The model's {site} layers {first} and {layer} share one attention module, so "
+                        f"the plan must give both the same mechanism, not {_shown(one)} and "
+                        f"{_shown(other)} at head {head}."
+                    )
+                    raise InputError(msg)
+
     def as_written(self) -> dict[str, Any]:
         """What stands in a file: format and mechanisms as text, null for a mechanism object."""
         mechanisms = {
@@ -202,6 +220,10 @@ def read_plan(content: Any, origin: str) -> AttentionPlan:
 def write_plan(path: Path, plan: AttentionPlan) -> None:
     """Writes the plan as JSON, atomically."""
     write_json(path, {"format": FORMAT, "mechanisms": plan.as_dict()})
+
+
+def _shown(entry: Entry) -> str:
+    return f"'{entry.name}'" if isinstance(entry, Mechanism) else f"'{entry}'"
 
 
 def _parts(address: str) -> tuple[str, int | None, int | None]:

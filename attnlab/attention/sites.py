@@ -23,21 +23,27 @@ class AttentionAt:
         path: its name in the model.
         module: the module that calls the attention function.
         site: `encoder`, `decoder` or `cross`.
-        layer: its number among the modules of that site, from 0.
+        layers: the layers of that site that attend through it, from 0: one, or all that share it.
         heads: number of query heads.
     """
 
     path: str
     module: nn.Module
     site: str
-    layer: int
+    layers: tuple[int, ...]
     heads: int
+
+    @property
+    def layer(self) -> int:
+        """The first of its layers."""
+        return self.layers[0]
 
 
 def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
     """The modules of `model` whose attention can be replaced, in order.
 
-    They are attnlab's own, or those that attend through transformers' AttentionInterface.
+    They are attnlab's own, or those that attend through transformers' AttentionInterface. A module
+    that layers share is one of them, with the numbers of all its layers (ALBERT, arXiv 1909.11942).
 
     Raises:
         InputError: the model computes its attention itself, so it cannot be replaced.
@@ -55,14 +61,41 @@ def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
             "are, for example, BERT, DistilBERT, BART, Marian, T5 and Llama."
         )
         raise InputError(msg)
+    if hasattr(model.config, "num_hidden_groups"):
+        served = _layers_of_groups(model.config)
+        return [
+            AttentionAt(path, part, _site(path, part), layers, _heads(part))
+            for (path, part), layers in zip(found, served, strict=True)
+            if layers
+        ]
     counts: dict[str, int] = {}
     modules = []
     for path, part in found:
         site = _site(path, part)
         layer = counts.get(site, 0)
         counts[site] = layer + 1
-        modules.append(AttentionAt(path, part, site, layer, _heads(part)))
+        modules.append(AttentionAt(path, part, site, (layer,), _heads(part)))
     return modules
+
+
+def _layers_of_groups(config: Any) -> list[tuple[int, ...]]:
+    """For each attention module of ALBERT, group by group, the layers that it serves, maybe none.
+
+    A group of `inner_group_num` modules is passed as often in a row as there are hidden layers for
+    each group, and every module that is passed counts as a layer.
+    """
+    groups, inner, repeats = (
+        config.num_hidden_groups,
+        config.inner_group_num,
+        config.num_hidden_layers,
+    )
+    # With the rounding of the model itself.
+    group_at = [int(repeat / (repeats / groups)) for repeat in range(repeats)]
+    return [
+        tuple(repeat * inner + member for repeat, at in enumerate(group_at) if at == group)
+        for group in range(groups)
+        for member in range(inner)
+    ]
 
 
 def _asks_interface(module: nn.Module) -> bool:

@@ -337,7 +337,7 @@ def test_dropout_follows_the_model() -> None:
         random.eval()
 
 
-@pytest.mark.parametrize("name", ["big_bird", "longformer", "deberta", "led"])
+@pytest.mark.parametrize("name", ["big_bird", "longformer", "deberta", "led", "falcon", "alibi"])
 def test_models_that_hard_code_their_attention_are_refused(name: str) -> None:
     small = {
         "vocab_size": 40,
@@ -350,6 +350,8 @@ def test_models_that_hard_code_their_attention_are_refused(name: str) -> None:
         "big_bird": lambda: hf.BigBirdModel(hf.BigBirdConfig(**small)),
         "longformer": lambda: hf.LongformerModel(hf.LongformerConfig(**small, attention_window=4)),
         "deberta": lambda: hf.DebertaModel(hf.DebertaConfig(**small)),
+        "falcon": lambda: hf.FalconForCausalLM(hf.FalconConfig(**small)),
+        "alibi": lambda: hf.FalconForCausalLM(hf.FalconConfig(**small, alibi=True)),
         "led": lambda: hf.LEDModel(
             hf.LEDConfig(
                 vocab_size=40,

@@ -1,0 +1,146 @@
+"""ALBERT's layers share attention modules: they are counted as layers, and served by one mechanism."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from attention.families import SMALL, SPECS, ids, in_double, put_in
+from torch import Tensor
+
+from attnlab.attention.bridge import install, use
+from attnlab.attention.saved import load_with_plan
+from attnlab.attention.sites import attention_modules, mechanism_of
+from attnlab.errors import InputError
+
+TOKENS = 9
+REAL = torch.ones(3, TOKENS, dtype=torch.long)
+REAL[1, :3] = 0
+REAL[2, 6:] = 0
+# Hidden layers, groups, modules in a group.
+ARRANGEMENTS = [(3, 1, 1), (5, 2, 1), (4, 2, 2), (2, 1, 3), (7, 3, 1), (2, 3, 1)]
+CLOSE = {"rtol": 0, "atol": 1e-12}
+
+
+def albert(hidden: int = 4, groups: int = 2, inner: int = 1) -> Any:
+    sizes = SMALL | {"num_hidden_layers": hidden, "embedding_size": 8}
+    config = hf.AlbertConfig(**sizes, num_hidden_groups=groups, inner_group_num=inner)
+    random = in_double(lambda: hf.AlbertModel(config))
+    random.set_attn_implementation("eager")
+    return random
+
+
+def output(of: Any, **more: Any) -> Any:
+    with torch.no_grad():
+        return of(input_ids=ids(3, TOKENS), attention_mask=REAL, **more)
+
+
+def hidden(of: Any) -> Tensor:
+    return output(of)[0][REAL.bool()]
+
+
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+def test_modules_know_the_layers_that_call_them(arrangement: tuple[int, int, int]) -> None:
+    random = albert(*arrangement)
+    calls: list[str] = []
+    for path, part in random.named_modules():
+        if type(part).__name__ == "AlbertAttention":
+            part.register_forward_pre_hook(lambda *_, path=path: calls.append(path))
+    output(random)
+    found = {place.path: place.layers for place in attention_modules(random)}
+    assert {layer: path for path, layers in found.items() for layer in layers} == dict(
+        enumerate(calls)
+    )
+
+
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+def test_full_attention_is_the_models_own(arrangement: tuple[int, int, int]) -> None:
+    random = albert(*arrangement)
+    own = output(random, output_attentions=True)
+    rows = REAL.bool()
+    with use(random, "full"):
+        found = output(random, output_attentions=True)
+    torch.testing.assert_close(found[0][rows], own[0][rows], **CLOSE)
+    assert len(found.attentions) == len(own.attentions) == arrangement[0] * arrangement[2]
+    for mine, theirs in zip(found.attentions, own.attentions, strict=True):
+        real = rows[:, None, :, None].expand_as(theirs)
+        torch.testing.assert_close(mine[real], theirs[real], **CLOSE)
+    assert torch.equal(output(random)[0], own[0])
+
+
+def test_all_layers_of_a_module_follow_the_plan() -> None:
+    random = albert(4, 2)
+    own = output(random, output_attentions=True).attentions
+    plan = {
+        "encoder.0": "band(window=0)",
+        "encoder.1": "band(window=0)",
+        "encoder.3.1": "topk(k=1)",
+    }
+    with use(random, plan | {"encoder.2.1": "topk(k=1)"}):
+        found = output(random, output_attentions=True).attentions
+    identity = torch.eye(TOKENS, dtype=torch.float64).expand(2, 2, -1, -1)
+    real = REAL[0].bool()
+    assert real.all()
+    torch.testing.assert_close(found[0][0], identity[0], **CLOSE)
+    torch.testing.assert_close(found[1][0], identity[0], **CLOSE)
+    for layer in (2, 3):
+        assert torch.equal((found[layer][0] > 0).sum(-1)[1], torch.ones(TOKENS, dtype=torch.long))
+        assert bool((found[layer][0, 0] > 0).all())
+    assert len(found) == len(own)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (
+            {"encoder.0": "band(window=1)"},
+            r"encoder layers 0 and 1 share .* not 'band\(window=1\)' and 'full' at head 0",
+        ),
+        (
+            {"encoder.3.1": "topk(k=1)"},
+            r"layers 2 and 3 share .* 'full' and 'topk\(k=1\)' at head 1",
+        ),
+        ({"encoder.4": "topk(k=1)"}, "has 4 layers of 2 heads"),
+    ],
+)
+def test_different_mechanisms_for_one_module_are_refused(
+    plan: dict[str, str], message: str
+) -> None:
+    random = albert(4, 2)
+    before = hidden(random)
+    with pytest.raises(InputError, match=message):
+        install(random, plan)
+    assert torch.equal(hidden(random), before)
+    assert not any("attnlab" in name for name, _ in random.named_modules())
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_mechanisms_come_back_and_go_again(spec: str, tmp_path: Path) -> None:
+    random = albert(4, 2)
+    own = hidden(random)
+    installed = put_in(random, spec)
+    expected = hidden(random)
+    assert spec == "full" or not torch.equal(expected, own)
+    random.save_pretrained(tmp_path / "weights")
+    installed.write(tmp_path / "beside")
+    again = load_with_plan(tmp_path / "weights")
+    assert torch.equal(hidden(again.model), expected)
+    assert [place.layers for place in again.places] == [(0, 1), (2, 3)]
+    written = json.loads((tmp_path / "beside" / "attention_plan.json").read_text())
+    assert written["mechanisms"] == installed.plan.as_dict()
+    installed.remove()
+    assert torch.equal(hidden(random), own)
+
+
+def test_layers_of_a_module_have_one_mechanism_that_trains() -> None:
+    random = albert(4, 2)
+    installed = put_in(random, "linformer(k=3)")
+    assert len(installed.places) == 2
+    out = random(input_ids=ids(3, TOKENS), attention_mask=REAL)[0]
+    out.square().sum().backward()
+    for place in installed.places:
+        gradients = [part.grad for part in mechanism_of(place.module).parameters()]
+        assert gradients
+        assert all(gradient is not None and bool(gradient.any()) for gradient in gradients)
