@@ -5,6 +5,7 @@ from typing import ClassVar
 from jaxtyping import Bool
 from torch import Tensor
 
+from attnlab.attention.arranging import Positions
 from attnlab.attention.flex import attend_blocks
 from attnlab.attention.mechanism import Context
 from attnlab.attention.softmax import MaskedSoftmax
@@ -17,12 +18,13 @@ class BandAttention(MaskedSoftmax):
     """Softmax over the keys at offsets -left..right of the query; when causal, over -left..0.
 
     Between different sentences (cross-attention) the offset is taken as it stands: query 5 sees
-    the keys around position 5.
+    the keys around the fifth real token, counted from 0.
     """
 
     name: ClassVar[str] = "band"
     source: ClassVar[str] = "thesis, section 3.1.2"
     traits: ClassVar[Traits] = Traits()
+    positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Band, place: Place) -> None:
         self.spec = spec

@@ -10,6 +10,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.attention.arranging import Positions
 from attnlab.attention.columns import Places
 from attnlab.attention.mechanism import Context, sentence_ends, visible_or_all
 from attnlab.attention.softmax import MaskedSoftmax, scaled_scores, softmax_over
@@ -26,13 +27,14 @@ class BigBirdAttention(MaskedSoftmax):
     Of the global blocks the first half stands at the start of the sentence, the rest at its end;
     their rows see every key. Random blocks are drawn once for each head and number of blocks, from
     the seed of the specification, among those that are neither near nor global, and are the same
-    in training and evaluation. A sentence's blocks depend on its own length, not on the padding,
-    which stands at the end.
+    in training and evaluation. A sentence's blocks depend on its own length, not on the padding:
+    tokens are counted from its first real one.
     """
 
     name: ClassVar[str] = "bigbird"
     source: ClassVar[str] = "Zaheer et al. 2020, arXiv 2007.14062"
     traits: ClassVar[Traits] = Traits(causal=False, cross=False, cached=False)
+    positions: ClassVar[Positions] = "pairs"
     refusals: ClassVar[Mapping[str, str]] = {
         "causal": "its last block is seen by all and sees all, which needs the end of the sentence",
         "cross": "its blocks of queries and of keys are the same tokens",

@@ -5,6 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attnlab.attention.arranging import Positions
 from attnlab.attention.kernel import kernel_sums, with_ones
 from attnlab.attention.mechanism import Context, sentence_ends, visible_or_all, without_keys
 from attnlab.attention.padding import PaddingSafeMechanism
@@ -35,6 +36,7 @@ class FixedAttention(PaddingSafeMechanism):
     name: ClassVar[str] = "fixed"
     source: ClassVar[str] = "Raganato et al. 2020, arXiv 2002.10260"
     traits: ClassVar[Traits] = Traits(bias=False)
+    positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Fixed, place: Place) -> None:
         if place.causal and spec.pattern not in BACKWARD:

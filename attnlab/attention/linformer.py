@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.attention.arranging import Positions
 from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.softmax import scaled_scores
@@ -22,7 +23,7 @@ class LinformerAttention(PaddingSafeMechanism):
 
         out = softmax(Q (E K)^T / sqrt(dim)) (F V),     E, F of shape k x max_length
 
-    A sentence of n tokens uses the first n columns; padding is zeroed before E and F. `share` as in
+    A sentence of n tokens uses the first n columns, wherever it starts; padding is zeroed. `share` as in
     the paper: `"none"` one E and one F a head, `"heads"` one E and one F for all heads, `"kv"` one
     E = F for all heads, `"layers"` that one for all layers too (`share_projections` ties them).
     The implied matrix softmax(...) F has negative entries and rows that do not sum to 1: it is no
@@ -34,6 +35,7 @@ class LinformerAttention(PaddingSafeMechanism):
     traits: ClassVar[Traits] = Traits(
         causal=False, stochastic=False, support=False, bias=False, cached=False, learned=True
     )
+    positions: ClassVar[Positions] = "keys"
     refusals: ClassVar[Mapping[str, str]] = {
         "causal": "each of its k mixtures holds keys from the whole sentence, the future too"
     }

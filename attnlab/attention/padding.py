@@ -1,11 +1,14 @@
 """Mechanisms that never see what stands in padding: it is put aside once, before any of them computes."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.attention.arranging import Arrangement, Positions, padding_behind
 from attnlab.attention.mechanism import Context, Mechanism, Scoring
+from attnlab.errors import AttnlabError
 
 # A weight of 0 makes numbers up to this size vanish, forward and backward, in 16 bits too.
 HARMLESS = 100.0
@@ -14,8 +17,15 @@ HARMLESS = 100.0
 class PaddingSafeMechanism(Mechanism):
     """A mechanism whose output and gradients do not depend on the content of padding, NaN included.
 
-    A subclass says how values are mixed and which matrix that is; it may multiply padding by 0.
+    A subclass says how values are mixed and which matrix that is; it may multiply padding by 0. What
+    it depends on besides real tokens is known from `positions`: where padding in front of them would
+    shift these, it is moved behind them first.
+
+    Attributes:
+        positions: which positions it depends on.
     """
+
+    positions: ClassVar[Positions] = "none"
 
     @abstractmethod
     def mix(
@@ -50,8 +60,13 @@ class PaddingSafeMechanism(Mechanism):
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, one row a query; a query that sees no key gets 0."""
         query, key = self.real_tokens(query, key, visible, first_query)
+        value = without_padding(value, visible)
         context = Context(visible, first_query, token_ids, bias, scoring)
-        return self.mix(query, key, without_padding(value, visible), context)
+        order = self.arrangement(query, key, context)
+        if order is None:
+            return self.mix(query, key, value, context)
+        moved = order.of_queries(query), order.of_keys(key), order.of_keys(value)
+        return order.output_back(self.mix(*moved, order.of_context(context)))
 
     def implied_matrix(
         self,
@@ -66,7 +81,32 @@ class PaddingSafeMechanism(Mechanism):
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
         query, key = self.real_tokens(query, key, visible, first_query)
-        return self.matrix(query, key, Context(visible, first_query, token_ids, bias, scoring))
+        context = Context(visible, first_query, token_ids, bias, scoring)
+        order = self.arrangement(query, key, context)
+        if order is None:
+            return self.matrix(query, key, context)
+        moved = order.of_queries(query), order.of_keys(key)
+        return order.matrix_back(self.matrix(*moved, order.of_context(context)))
+
+    def arrangement(self, query: Tensor, key: Tensor, context: Context) -> Arrangement | None:
+        """The order in which positions count real tokens only; None where they do as it is.
+
+        Offsets within one sentence are the same wherever it starts.
+
+        Raises:
+            AttnlabError: queries have to be moved too, and not all of them are there.
+        """
+        if self.positions == "none" or (self.positions == "offsets" and not self.cross):
+            return None
+        rows = self.positions == "pairs" and not self.cross
+        order = padding_behind(context.visible, rows=rows)
+        if order is not None and rows and query.shape[-2] != key.shape[-2]:
+            msg = (
+                f"'{self.name}' counts positions from the start of a sentence: with padding in front, "
+                "hand over the queries of all its tokens at once."
+            )
+            raise AttnlabError(msg)
+        return order
 
     def real_tokens(
         self, query: Tensor, key: Tensor, visible: Tensor | None, first_query: int

@@ -5,6 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attnlab.attention.arranging import Positions
 from attnlab.attention.features import common_height, favor_exponents
 from attnlab.attention.kernel import (
     SHORT,
@@ -43,6 +44,7 @@ class ScatterbrainAttention(PaddingSafeMechanism):
     name: ClassVar[str] = "scatterbrain"
     source: ClassVar[str] = "Chen et al. 2021, arXiv 2110.15343"
     traits: ClassVar[Traits] = Traits(support=False, bias=False)
+    positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Scatterbrain, place: Place) -> None:
         super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)

@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.attention.arranging import Positions, real_first
 from attnlab.attention.columns import Places, best, draws, running_best
 from attnlab.attention.flex import attend_blocks
-from attnlab.attention.mechanism import Context, ordinals, sentence_ends, visible_or_all
+from attnlab.attention.mechanism import Context, ordinals, visible_or_all
 from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.attention.specification import Sigma, sides
 from attnlab.attention.traits import Place, Traits
@@ -32,6 +33,7 @@ class SigmaAttention(MaskedSoftmax):
     name: ClassVar[str] = "sigma"
     source: ClassVar[str] = "this project; thesis, sections 3.1 and 3.2"
     traits: ClassVar[Traits] = Traits()
+    positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Sigma, place: Place) -> None:
         self.spec = spec
@@ -145,13 +147,16 @@ class SigmaAttention(MaskedSoftmax):
             index = (self.get_buffer("offsets")[:, None] + row[:, None])[None]
             usable = (index >= 0) & (index < keys)
             return Places(index.clamp(0, keys - 1), usable)
-        chance = draws(self.spec.seed, rows.stop, heads * self.spec.extra)[rows.start :]
-        chance = chance.view(len(rows), heads, -1).transpose(0, 1).to(visible.device)
+        # Rows and keys are counted among real tokens; of another sentence's queries all count.
+        row = row.expand(len(visible), -1) if self.cross else ordinals(visible)[:, row]
+        table = draws(self.spec.seed, rows.stop, heads * self.spec.extra).to(visible.device)
+        chance = table[row].unflatten(-1, (heads, -1)).transpose(1, 2)
         # A row draws among the keys up to its own when causal, else among those of its sentence.
-        ends = (row + 1)[:, None] if self.causal else sentence_ends(visible).view(-1, 1, 1, 1)
-        index = (chance * ends).long().clamp(max=keys - 1)
-        index = index if index.ndim == 4 else index[None]
-        return Places(index, (ends > 0).expand(index.shape))
+        counts = row + 1 if self.causal else visible.sum(-1, keepdim=True)
+        counts = counts[:, None, :, None]
+        drawn = torch.minimum((chance * counts).long(), (counts - 1).clamp(min=0))
+        index = real_first(visible).gather(1, drawn.flatten(1)).view(drawn.shape)
+        return Places(index, (counts > 0).expand(index.shape))
 
 
 def _joined(parts: list[Places]) -> Places:

@@ -110,11 +110,16 @@ class MaskedSoftmax(PaddingSafeMechanism):
     ) -> Bool[Tensor, "batch head query key"]:
         """True for the pairs whose weight may differ from 0."""
         query, key = self.real_tokens(query, key, visible, first_query)
-        seen = self._seen(query, key, Context(visible, first_query, token_ids))
+        context = Context(visible, first_query, token_ids)
         shape = (*query.shape[:-1], key.shape[-2])
+        order = self.arrangement(query, key, context)
+        if order is not None:
+            query, key = order.of_queries(query), order.of_keys(key)
+            context = order.of_context(context)
+        seen = self._seen(query, key, context)
         if seen is None:
             return torch.ones(shape, dtype=torch.bool, device=query.device)
-        return seen.expand(shape)
+        return seen.expand(shape) if order is None else order.matrix_back(seen.expand(shape))
 
     def dense(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Every pair scored, those outside the support left out: fused, or as two plain products."""
