@@ -10,8 +10,8 @@ and exactly 1, so that heads can be closed while the loss stays differentiable::
     P(gate = 1) = sigmoid(a - temperature * log((1 - left) / (right - 1)))
 
 `a` is learned, one a head; the penalty is the expected number of heads that are not closed, the sum
-of 1 - P(gate = 0). Source: Louizos et al. 2018 (arXiv 1712.01312); Voita et al. 2019 (1905.09418),
-section 5, whose temperature and limits are used.
+of 1 - P(gate = 0). Source: Louizos et al. 2018 (arXiv 1712.01312), whose limits are used and whose
+temperature is 2/3; Voita et al. 2019 (1905.09418), section 5, whose code takes 0.33, as is done here.
 """
 
 import math

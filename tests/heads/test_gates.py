@@ -1,5 +1,7 @@
 """Hard Concrete gates: their distribution, their verdict, and learning which heads are not needed."""
 
+import math
+
 import pytest
 import torch
 from heads.architectures import CASES
@@ -24,6 +26,29 @@ def test_gates_are_drawn_as_the_closed_forms_say(location: float) -> None:
         share = (draws == value).double().mean().item()
         assert share == pytest.approx(formula(place).item(), abs=0.01)
     assert ((draws >= 0) & (draws <= 1)).all()
+
+
+def hard_concrete_cdf(value: float, location: float) -> float:
+    """P(gate <= value) for 0 <= value < 1, by inverting the stretched concrete distribution.
+
+    With the published numbers written out: temperature 0.33, stretched to (-0.1, 1.1). A binary
+    concrete s has P(s <= x) = sigmoid(temperature * logit(x) - location) (Maddison et al. 2017).
+    """
+    x = (value + 0.1) / 1.2
+    return 1 / (1 + math.exp(location - 0.33 * math.log(x / (1 - x))))
+
+
+@pytest.mark.parametrize("location", [-2.0, 0.0, 0.7, 2.0])
+def test_gates_have_the_published_distribution(location: float) -> None:
+    place = torch.tensor([location], dtype=torch.float64)
+    assert probability_of_zero(place).item() == pytest.approx(hard_concrete_cdf(0, location))
+    # Just below 1 the distribution has all but the mass at 1.
+    below_one = hard_concrete_cdf(1 - 1e-12, location)
+    assert probability_of_one(place).item() == pytest.approx(1 - below_one)
+    draws = draw_gates(place.expand(200_000), torch.Generator().manual_seed(1))
+    for value in (0.0, 0.05, 0.2, 0.5, 0.8, 0.95):
+        share = (draws <= value).double().mean().item()
+        assert share == pytest.approx(hard_concrete_cdf(value, location), abs=0.005)
 
 
 def test_gates_have_a_slope() -> None:
