@@ -42,7 +42,8 @@ def shortest_code(
         bits(eta) = - sum_i c_i log2((1 - eta) / m_i + eta / n_i) - sum_i (r_i - c_i) log2(eta / n_i)
 
     c_i is the mass of row i on its support of m_i keys and r_i its whole mass. A row without support is
-    coded as uniform. The function is convex in eta, so bisection of its slope finds the minimum.
+    coded as uniform. The function is convex in eta, so bisection of its slope finds the minimum; where
+    supports hold all keys (`diffuse`) every eta costs the same, and all is called noise, eta = 1.
     Source: math.md section 5. Cost: 40 passes over the rows.
     """
     supported = support > 0
@@ -58,7 +59,8 @@ def shortest_code(
         slope = (inside * (m - rows.keys) / ((1 - e) * rows.keys + e * m)).sum(-1) + missed / eta
         # More noise helps while the slope of the likelihood is positive.
         low, high = torch.where(slope > 0, eta, low), torch.where(slope > 0, high, eta)
-    eta = (low + high) / 2
+    every_key = ((inside == 0) | (m == rows.keys)).all(-1)
+    eta = torch.where(every_key, 1.0, (low + high) / 2)
     e = eta[..., None]
     bits = -(inside * ((1 - e) / m + e / rows.keys).log2()).sum(-1)
     bits = bits - (outside * (e / rows.keys).log2()).sum(-1)
