@@ -211,7 +211,7 @@ def _judge(subject: Subject, batch_size: int, wanted: bool | None) -> Judge | st
     """
     if wanted is False:
         return None
-    found = judge_for_labels(subject.model, subject.tokenizer, subject.texts, batch_size)
+    found = judge_for_labels(subject, batch_size)
     if wanted and isinstance(found, str):
         raise InputError(found)
     return found

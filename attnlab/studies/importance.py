@@ -28,11 +28,11 @@ from attnlab.studies.analysis import versions
 from attnlab.studies.judging import BATCH, Judge, load_judge
 from attnlab.studies.passes import Progress
 from attnlab.studies.removal import count_translations, orders_of, rank_agreement, removal_curves
-from attnlab.studies.scored_sentences import ScoredBatch
+from attnlab.studies.scored_sentences import ABLATION_SENTENCES, ScoredBatch
 from attnlab.studies.sources import refuse_unknown_sites
 from attnlab.studies.steps import Steps
 
-SENTENCES, TRAINING, POINTS = 500, 500, 10
+SENTENCES, TRAINING, POINTS = ABLATION_SENTENCES, 500, 10
 FEWEST_SENTENCES = 4
 
 

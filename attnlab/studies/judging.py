@@ -233,9 +233,31 @@ def load_judge(
     subject = load_subject(
         source, sentences=sentences, text=text, corpus=corpus, pair=pair, split=split, scores=True
     )
-    model, run = subject.model.to(place).eval(), subject.run
-    own = MOST_TOKENS if run is None else run.settings.corpus.max_tokens
-    most = min(most_positions(model.config), own)
+    subject.model.to(place)
+    run = subject.run
+    own = None if run is None and corpus is None else lambda: corpus_for(run, corpus, pair)
+    return judge_of(subject, batch_size, corpus=own)
+
+
+def judge_of(
+    subject: Subject, batch_size: int = BATCH, corpus: Callable[[], ParallelCorpus] | None = None
+) -> Judge:
+    """A loaded model with its own texts to judge it on, where it stands; put in eval mode.
+
+    A run is judged on pairs no longer than those it was trained on, any other model on what it can
+    read up to `MOST_TOKENS`; longer texts and empty ones are left out.
+
+    Args:
+        subject: from `load_subject`.
+        batch_size: most sentences in one forward pass.
+        corpus: loads the corpus that other sentences can come from, if there is one.
+
+    Raises:
+        InputError: none of the texts can be used, or the model predicts no tokens.
+    """
+    model, run = subject.model.eval(), subject.run
+    longest = MOST_TOKENS if run is None else run.settings.corpus.max_tokens
+    most = min(most_positions(model.config), longest)
     examples, dropped = encode_examples(model, subject.tokenizer, subject.texts, most)
     return Judge(
         model=model,
@@ -248,7 +270,7 @@ def load_judge(
         most_tokens=most,
         batch_size=batch_size,
         subject=subject,
-        corpus=None if run is None and corpus is None else lambda: corpus_for(run, corpus, pair),
+        corpus=corpus,
     )
 
 

@@ -1,30 +1,26 @@
 """What the loss loses with each head, to stand beside its label: attention alone explains nothing."""
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import pandas as pd
 
 from attnlab.errors import AttnlabError
 from attnlab.heads.ablation import ablate_each
-from attnlab.heads.batches import Text
 from attnlab.heads.projections import Head, all_heads
 from attnlab.heads.significance import Difference, loss_difference
-from attnlab.studies.judging import Judge, load_judge
+from attnlab.studies.judging import Judge, judge_of
 from attnlab.studies.passes import Passes
+from attnlab.studies.scored_sentences import ABLATION_SENTENCES
+from attnlab.studies.sources import Subject
 
-ABLATION_SENTENCES = 300
 
+def judge_for_labels(subject: Subject, batch_size: int) -> Judge | str:
+    """The model with the first of its texts to judge it on, or why it has no loss on them.
 
-def judge_for_labels(
-    model: Any, tokenizer: Any, texts: Sequence[Text], batch_size: int
-) -> Judge | str:
-    """The model with the first texts to judge it on, or why it has no loss on them."""
-    first = list(texts[:ABLATION_SENTENCES])
+    Which of them are too long is decided as for `importance`, so that both find the same changes.
+    """
     try:
-        return load_judge(
-            (model, tokenizer), sentences=first, batch_size=batch_size, device=str(model.device)
-        )
+        return judge_of(replace(subject, texts=subject.texts[:ABLATION_SENTENCES]), batch_size)
     except AttnlabError as error:
         return str(error)
 

@@ -1,6 +1,9 @@
 """What the loss loses with each head, beside its label."""
 
 import copy
+import json
+import shutil
+from pathlib import Path
 
 import pytest
 import random_models
@@ -10,8 +13,16 @@ from random_models import PAIRS, SENTENCES, tokenizer
 from attnlab.errors import InputError
 from attnlab.heads.processes import Processes
 from attnlab.studies.analysis import analyze
+from attnlab.studies.importance import importance
 from attnlab.studies.label_ablation import ablate_for_labels, judge_for_labels
 from attnlab.studies.passes import Passes
+from attnlab.studies.sources import Subject
+from attnlab.translation.run import SETTINGS, load
+
+
+def subject_of(model: object) -> Subject:
+    return Subject(model, tokenizer(), tuple(PAIRS), "")
+
 
 COLUMNS = ["ablation_loss_change", "ablation_low", "ablation_high"]
 
@@ -20,7 +31,7 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
     model = random_models.marian().double()
     labels = analyze((model, tokenizer()), sentences=PAIRS, labels=True).labelling.labels
     found = labels.set_index(["site", "layer", "head"])
-    judge = judge_for_labels(model, tokenizer(), PAIRS, 3)
+    judge = judge_for_labels(subject_of(model), 3)
     before = judge.losses().sum() / judge.tokens.sum()
     for site, number, stack in (("encoder", 1, "encoder"), ("cross", 0, "decoder")):
         for head in (0, 2):
@@ -30,7 +41,7 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
             size = attention.head_dim
             with torch.no_grad():
                 attention.out_proj.weight[:, head * size : (head + 1) * size] = 0
-            after = judge_for_labels(other, tokenizer(), PAIRS, 3).losses().sum()
+            after = judge_for_labels(subject_of(other), 3).losses().sum()
             row = found.loc[(site, number, head)]
             expected = float(after / judge.tokens.sum() - before)
             assert row["ablation_loss_change"] == pytest.approx(expected, abs=1e-12)
@@ -38,8 +49,36 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
     assert labels[COLUMNS].notna().all(axis=None)
 
 
+@pytest.mark.parametrize("sentences", [9, None])
+def test_labels_and_importance_leave_out_the_same_pairs(
+    small_run: Path, tmp_path: Path, sentences: int | None
+) -> None:
+    """The run was trained on pairs of at most a few tokens; of its test part some are longer."""
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    settings = json.loads((folder / SETTINGS).read_text())
+    lengths = sorted(
+        len(load(folder).tokenizers.source(one)["input_ids"])
+        for one in load(folder).corpus().test["source"][:9]
+    )
+    settings["settings"]["corpus"]["max_tokens"] = lengths[4]
+    (folder / SETTINGS).write_text(json.dumps(settings))
+    many = {} if sentences is None else {"sentences": sentences}
+    options = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0}
+    labelled = analyze(folder, labels=True, **many, **options)
+    weighed = importance(folder, replacements=["zero"], bleu=(), **many)
+    assert "left out" in weighed.about["Sentences"]
+    keys = ["site", "layer", "head"]
+    both = labelled.labelling.labels.merge(weighed.heads, on=keys, validate="one_to_one")
+    assert len(both) == len(weighed.heads)
+    for mine, theirs in (("loss_change", "loss_change_nats"), ("low", "loss_low")):
+        difference = both[f"ablation_{mine}"] - both[f"zero_{theirs}"]
+        assert difference.abs().max() < 1e-6
+
+
 def test_processes_deal_out_the_heads() -> None:
-    judge = judge_for_labels(random_models.gpt2().double(), tokenizer(), SENTENCES, 3)
+    subject = Subject(random_models.gpt2().double(), tokenizer(), tuple(SENTENCES), "")
+    judge = judge_for_labels(subject, 3)
     alone = ablate_for_labels(judge, Passes(tokenizer()), seed=1)
 
     class Two(Processes):
