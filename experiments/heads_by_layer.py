@@ -11,6 +11,7 @@ from matplotlib.patches import Patch, Rectangle
 from scipy.stats import bootstrap
 from statsmodels.stats.multitest import multipletests
 
+from attnlab.heads.functions.verdict import HOLDS
 from attnlab.reporting.canvas import INK, blank, panel, style
 
 DRAWS = 10_000
@@ -116,8 +117,9 @@ def draw_grid(controls: pd.DataFrame) -> Figure:
     """Labels of every head, a row a layer and a column a head; pale where a label does not stand.
 
     Args:
-        controls: one row a head and label, with `holds`, `stands` and `cell`, what to write there.
+        controls: one row a head and label, with `status`, `stands` and `cell`, what to write there.
     """
+    holding = controls[controls["status"] == HOLDS]
     layers, heads = controls["layer"].max() + 1, controls["head"].max() + 1
     width, height = 0.62, 0.5
     with style():
@@ -125,21 +127,21 @@ def draw_grid(controls: pd.DataFrame) -> Figure:
         axes = panel(figure, 0.75, 0.75, heads * width, layers * height)
         axes.set(xlim=(0, heads), ylim=(layers, 0))
         for (layer, head), table in controls.groupby(["layer", "head"]):
-            _draw_cell(axes, layer, head, table[table["holds"]])
+            _draw_cell(axes, layer, head, table[table["status"] == HOLDS])
         axes.set_xticks(np.arange(heads) + 0.5, range(heads))
         axes.set_yticks(np.arange(layers) + 0.5, range(layers))
         axes.tick_params(length=0, bottom=False, labelbottom=False, top=False, labeltop=True)
         axes.set_ylabel("layer, from 0")
         axes.set_xlabel("head")
         axes.xaxis.set_label_position("top")
-        used = [name for name in COLOURS if (controls["holds"] & (controls["label"] == name)).any()]
+        used = [name for name in COLOURS if (holding["label"] == name).any()]
         patches = [Patch(facecolor=COLOURS[name], label=name) for name in used]
         patches.append(Patch(facecolor="none", edgecolor="#d0d4d9", label="unknown"))
         figure.legend(handles=patches, loc="lower center", ncols=len(patches), frameon=False)
         figure.text(
             0.012,
             1 - 0.2 / figure.get_figheight(),
-            "Labels by layer and head (pale: holds, but does not stand against the controls)",
+            "Labels by layer and head (pale: holds, but does not stand)",
             va="center",
             fontsize=10.5,
         )

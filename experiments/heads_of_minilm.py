@@ -38,7 +38,8 @@ from attnlab.heads.functions.positional import (
     count_positional,
     judge_positional,
 )
-from attnlab.heads.functions.syntactic import LEAST_LINKS, best_heads
+from attnlab.heads.functions.syntactic import best_heads
+from attnlab.heads.functions.thresholds import LINKS
 from attnlab.heads.functions.verdict import verdict_table
 from attnlab.heads.statistics import HeadStatistics
 from attnlab.heads.weights import LayerWeights
@@ -197,7 +198,7 @@ def best_relations(analysis: Analysis) -> pd.DataFrame:
     relations = analysis.labelling.relations
     keys = ["relation", "direction"]
     best = best_heads(relations)
-    best = best[(best["links"] >= LEAST_LINKS) & (best["choosing_links"] >= LEAST_LINKS)]
+    best = best[best["counted"] >= LINKS.needed]
     largest_of = relations.groupby(keys)[["untrained_accuracy", "shuffled_accuracy"]].max()
     largest_of.columns = ["untrained_best", "shuffled_best"]
     mass = analysis.heads.set_index(["layer", "head"])["mass_on_special"]
@@ -212,7 +213,7 @@ def best_relations(analysis: Analysis) -> pd.DataFrame:
 
 
 def labels_by_band(analysis: Analysis) -> pd.DataFrame:
-    """How many heads of each band carry each label against the controls, with Wilson's interval."""
+    """How many heads of each band carry each label that stands, with Wilson's interval."""
     controls = analysis.labelling.controls
     standing = controls[controls["stands"]]
     of_words = standing[~standing["detail"].str.startswith("punct")]

@@ -11,14 +11,16 @@ from heads_of_minilm_tables import (
     p_value,
     published_table,
     relation_table,
+    strongest_table,
     trend_table,
 )
 from readme_parts import markdown, provenance
 
+from attnlab.heads.functions.thresholds import POSITIONAL, TIE_BITS_PER_ROW
+from attnlab.heads.functions.verdict import BORDERLINE, HOLDS
 from attnlab.reporting.label_section import count_labels, describe_agreement
 
 LEVEL = 0.05
-POSITIONAL = 0.9
 METHOD = """
 ## How it was measured
 
@@ -27,11 +29,18 @@ METHOD = """
   90 % of the rows. *Syntactic*: the arg-max over words, special tokens and the word itself left out,
   follows a relation 10 points more often than its most frequent offset and than chance, in both halves of
   the sentences. *Sink*: more than 0.6 of the weight on [CLS] (`opening`), [SEP] or punctuation.
+* A label *holds* when the 95 % interval of its figure lies above the threshold (in both halves for a
+  relation), and is *borderline* when the threshold lies within. *Stability* is the share of 400 bootstrap
+  draws of the sentences in which the figure reaches the threshold: near 1 hardly any choice of sentences
+  would change the label, near 0.5 it is a coin toss.
 * What was picked out of many (an offset, a relation, a head) was picked on one half of the sentences; its
-  figure is of the other half, with a 95 % Wilson interval (arcs taken as independent).
+  figure is of the other half, with a 95 % Wilson interval (arcs and rows taken as independent; means
+  between sentences).
 * Controls: the same architecture with weights drawn anew (seed 0), and the same sentences with their words
-  shuffled. A label *stands* when the untrained head does not carry it; a relation must also be followed
-  10 points more often than on shuffled words.
+  shuffled. A label *stands* when it holds and the untrained head lies clearly below the threshold; a
+  relation must also be followed 10 points more often than on shuffled words, by the interval of the
+  difference (Newcombe). It does not mean that controls show nothing: a head that goes by position keeps
+  its label on shuffled words.
 """
 PUBLISHED_PART = """
 ## Beside the published figures
@@ -103,21 +112,29 @@ def facts(found: Findings) -> dict[str, str]:
     relations = found.relations
     words = relations[~relations["relation"].isin(["punct", "all"])]
     rare = controls[controls["label"] == "rare tokens"].nlargest(1, "value").iloc[0]
-    among = found.heads[found.heads["positional_rate_of_words"] >= POSITIONAL]
-    narrow = controls[controls["holds"] & (controls["low"] < controls["threshold"])]
+    among = found.heads[found.heads["positional_rate_of_words"] >= POSITIONAL.threshold]
+    narrow = controls[controls["status"] == BORDERLINE]
+    holding = controls[controls["status"] == HOLDS]
     names = [f"{row.layer}.{row.head}" for row in among.itertuples()]
     return {
         "relations": f"{int(words['stands'].sum())} of {len(words)}",
-        "broad": str(int((controls["untrained_holds"] & (controls["label"] == "broad")).sum())),
+        "broad": str(
+            int(((controls["untrained_status"] == HOLDS) & (controls["label"] == "broad")).sum())
+        ),
         "by_place": _kept_on_shuffled(controls),
         "marks": ", ".join(
             f"{row.layer}.{row.head} {row.value:.2f} ({row.shuffled_value:.2f})"
-            for row in controls[controls["holds"]].itertuples()
+            for row in holding.itertuples()
             if str(row.detail).startswith("punct") and row.label == "syntactic"
         ),
         "rare": f"{rare['value']:.2f} (head {rare['layer']}.{rare['head']})",
         "among_words": ", ".join(names),
-        "narrow": ", ".join(f"{row.layer}.{row.head}" for row in narrow.itertuples()),
+        "narrow": ", ".join(
+            f"{row.layer}.{row.head} {row.label} ({row.stability:.2f})"
+            for row in narrow.itertuples()
+        )
+        or "none",
+        "ties": str(int(found.analysis.labelling.labels["structure_tie"].sum())),
         "opening": f"{heads['mass_on_opening'].mean():.2f}",
         "closing": f"{heads['mass_on_closing'].mean():.2f}",
         "warnings": " ".join(found.analysis.warnings),
@@ -131,8 +148,10 @@ def facts(found: Findings) -> dict[str, str]:
 
 def _kept_on_shuffled(controls: pd.DataFrame) -> str:
     """Of the labels that rest on no relation, how many hold on shuffled words too."""
-    own = controls[controls["holds"] & controls["label"].isin(["positional", "sink", "broad"])]
-    counts = own.groupby("label", sort=False)["shuffled_holds"].agg(["sum", "count"])
+    by_itself = controls["label"].isin(["positional", "sink", "broad"])
+    own = controls[(controls["status"] == HOLDS) & by_itself]
+    kept = own.assign(kept=own["shuffled_status"] == HOLDS)
+    counts = kept.groupby("label", sort=False)["kept"].agg(["sum", "count"])
     return ", ".join(
         f"{kept} of {every} {label}"
         for label, kept, every in zip(counts.index, counts["sum"], counts["count"], strict=True)
@@ -169,7 +188,7 @@ pairs of sentences. What is found here says nothing certain of BERT. Heads are n
 
 In short:
 
-* Against the controls: {count_labels(standing)}.
+* Labels that stand: {count_labels(standing)}.
 * The relations that gain most over their best offset: {said["gains"]}.
   No untrained head comes above {said["untrained"]} % of any relation.
 * That early layers are positional and syntactic and deep ones something else:
@@ -191,7 +210,13 @@ In a cell: the offset, the token of a sink, or the relation (`d>h`: the dependen
 
 {label_table(labelling.labels, labelling.controls)}
 
-What the matrices look like, whatever the words (the family that codes them in the fewest bits): {counts}.
+The other heads and the function that most speaks for each, with its interval and threshold. *Of the way*
+is how far the figure is from the untrained head's (0) to the threshold (1):
+
+{strongest_table(labelling.labels)}
+
+What the matrices look like, whatever the words (the family that codes them in the fewest bits): {counts};
+for {said["ties"]} heads the next family costs less than {TIE_BITS_PER_ROW:g} bits per row more, a tie.
 {describe_agreement(labelling.agreement)}
 
 Read with care:
@@ -206,9 +231,9 @@ Read with care:
   {said["by_place"]}.
   {said["broad"]} of 72 untrained heads are broad (their weights are small, so rows are nearly
   even): `broad` can stand for no head of this architecture.
-* No head looks at rare tokens: the largest share of rows on the two rarest is {said["rare"]}, below 0.5.
+* Rare tokens: the largest share of rows on the two rarest is {said["rare"]}; 0.5 is asked for.
   {said["warnings"]}
-* The lower end of the interval is below the threshold for heads {said["narrow"]}.
+* Borderline, with their stability: {said["narrow"]}.
 * No head was ablated here: a label says where a head looks, not what the model needs it for.
 """
 
@@ -221,7 +246,7 @@ def relations_part(found: Findings, said: dict[str, str]) -> str:
 Relations with at least 100 arcs in each half; per cent of the arcs of the reported half. *untrained, best*
 is the largest of all 72 untrained heads on that same half, so rather too high. In brackets the offset that
 the baseline takes. {said["relations"]} relations and directions (punctuation and `all` left out) are
-followed by their best head against all controls. `head>dependent` cannot reach 100 where a head has
+followed by their best head and stand. `head>dependent` cannot reach 100 where a head has
 several dependents of a kind.
 
 {relation_table(found.relations)}

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import pandas as pd
 from readme_parts import markdown
 
+from attnlab.heads.functions.verdict import BORDERLINE, HOLDS, UNKNOWN
+from attnlab.reporting.function_phrases import function_phrase
 from attnlab.reporting.label_section import count_labels
 from attnlab.studies.analysis import Analysis
 
@@ -42,8 +44,9 @@ class Findings:
 
 
 def label_table(labels: pd.DataFrame, controls: pd.DataFrame) -> str:
-    """Every label that holds with its figure, but for `broad`, which is counted in a sentence."""
-    rows = controls[controls["holds"] & (controls["label"] != "broad")]
+    """Every label that holds or is borderline with its figure, but for `broad`, told in a sentence."""
+    near = controls["status"].isin([HOLDS, BORDERLINE])
+    rows = controls[near & (controls["label"] != "broad")]
     rows = rows.sort_values(["layer", "head", "label"])
     shown = pd.DataFrame(
         {
@@ -51,18 +54,40 @@ def label_table(labels: pd.DataFrame, controls: pd.DataFrame) -> str:
             "label": rows["label"],
             "of": rows["detail"],
             "figure": _with_interval(rows, "value"),
+            "status": rows["status"],
+            "stability": rows["stability"].map("{:.2f}".format),
             "threshold": rows["threshold"].map("{:.3f}".format),
             "untrained": rows["untrained_value"].map("{:.3f}".format),
             "shuffled words": rows["shuffled_value"].map("{:.3f}".format),
             "rows or arcs": rows["denominator"],
-            "stands": rows["stands"].map({True: "yes", False: "no"}),
+            "stands": rows["stands_status"],
         }
     )
     standing = labels.assign(labels=labels["standing"])
     return (
-        f"Labels that hold: {count_labels(labels)}. Labels that stand against the controls: "
-        f"{count_labels(standing)}. A head may carry several.\n\n{markdown(shown)}"
+        f"Labels that hold: {count_labels(labels)}. Labels that stand: {count_labels(standing)}. "
+        f"Borderline: {_borderline(controls)}. A head may carry several.\n\n{markdown(shown)}"
     )
+
+
+def strongest_table(labels: pd.DataFrame) -> str:
+    """The strongest function of every head that carries no label that stands."""
+    unknown = labels[labels["standing"] == UNKNOWN].sort_values(["layer", "head"])
+    rows = [
+        {
+            "head": f"{row.layer}.{row.head}",
+            "strongest function": function_phrase(row),
+            "stability": f"{row.stability:.2f}",
+            "of the way": f"{row.strength:.2f}",
+        }
+        for row in unknown.itertuples()
+    ]
+    return markdown(pd.DataFrame(rows))
+
+
+def _borderline(controls: pd.DataFrame) -> str:
+    counts = controls[controls["status"] == BORDERLINE]["label"].value_counts()
+    return ", ".join(f"{count} {label}" for label, count in counts.items()) or "none"
 
 
 def relation_table(relations: pd.DataFrame) -> str:
@@ -83,7 +108,8 @@ def relation_table(relations: pd.DataFrame) -> str:
                 "untrained, best": (100 * rows["untrained_best"]).map("{:.1f}".format),
                 "special": (100 * rows["mass_on_special"]).map("{:.0f}".format),
                 "arcs": rows["links"],
-                "stands": rows["stands"].map({True: "yes", False: "no"}),
+                "stability": rows["stability"].map("{:.2f}".format),
+                "stands": rows["stands_status"],
             }
         )
     )
@@ -153,12 +179,9 @@ def p_value(value: float) -> str:
 
 
 def _with_interval(rows: pd.DataFrame, name: str) -> list[str]:
-    # The interval of a rare-token head is of other rows than its share.
     return [
-        f"{value:.3f}" if label == "rare tokens" else f"{value:.3f} [{low:.3f}, {high:.3f}]"
-        for value, low, high, label in zip(
-            rows[name], rows["low"], rows["high"], rows["label"], strict=True
-        )
+        f"{value:.3f} [{low:.3f}, {high:.3f}]"
+        for value, low, high in zip(rows[name], rows["low"], rows["high"], strict=True)
     ]
 
 

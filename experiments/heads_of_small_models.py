@@ -17,7 +17,8 @@ from heads_of_small_models_readme import draw_curves, report
 from real_text import trained_run
 
 from attnlab.files import write_json, write_table, write_text
-from attnlab.heads.functions.syntactic import LEAST_LINKS, best_heads
+from attnlab.heads.functions.syntactic import best_heads
+from attnlab.heads.functions.thresholds import LINKS
 from attnlab.reporting.canvas import write_figure
 from attnlab.studies.analysis import analyze
 from attnlab.studies.importance import importance
@@ -109,8 +110,7 @@ def label_on_treebank(run: Run, treebank: Path, out: Path) -> None:
     write_table(out / "labels_treebank.csv", found.labelling.labels)
     write_table(out / "controls_treebank.csv", found.labelling.controls)
     best = best_heads(found.labelling.relations)
-    enough = (best["links"] >= LEAST_LINKS) & (best["choosing_links"] >= LEAST_LINKS)
-    write_table(out / "relations_treebank.csv", best[enough])
+    write_table(out / "relations_treebank.csv", best[best["counted"] >= LINKS.needed])
 
 
 if __name__ == "__main__":

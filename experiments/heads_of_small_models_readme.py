@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from readme_parts import markdown, provenance
 
 from attnlab.heads.functions.agreement import agreement_table
-from attnlab.heads.functions.syntactic import LEAST_LINKS
+from attnlab.heads.functions.thresholds import LINKS
+from attnlab.heads.functions.verdict import BORDERLINE, HOLDS
 from attnlab.reporting.canvas import INK, blank, panel, style
 
 HEAD = ["site", "layer", "head"]
@@ -44,9 +45,10 @@ BLEU is greedy, on test sentences, of the run as it was trained.
 ## What heads do
 
 Labels on {first["labelled_sentences"]} test sentences of the corpus (all where it has fewer), chosen on
-one half and reported on the other. A cell says how many heads carry the label, and how many of them
-still do against the controls: the same model untrained, and, for relations, the same sentences with
-their words shuffled. A head may carry several labels.
+one half and reported on the other. A cell says for how many heads the label holds (the 95 % interval of
+its figure lies above the threshold), for how many it is borderline (the threshold lies within), and for
+how many it stands: the same head of the untrained model lies below the threshold, and a relation is
+followed 10 points more often than on shuffled words. A head may carry several labels.
 
 {markdown(label_counts(models, ""))}
 
@@ -61,7 +63,8 @@ training texts; the captions' models read them in lower case) the encoders' head
 ## Do the labels agree with the shape of the matrices?
 
 Cohen's kappa between a head's functional label and its structural one, the family of matrices that
-describes it in fewest bits (corpus's own test sentences, all sites):
+describes it in fewest bits (corpus's own test sentences, all sites). Heads that two families describe
+equally well (`tied`) are left out:
 
 {markdown(kappas(models))}
 
@@ -79,8 +82,7 @@ Rank correlation (Spearman) of the measures over all heads of a model:
 {markdown(measures(models))}
 
 Is a head that carries a label worth more? Mean change of the loss, in nats a token, when the head is
-zeroed, by label on the corpus's own sentences (labels that stand against the controls; a head of
-several counts for each):
+zeroed, by label on the corpus's own sentences (labels that stand; a head of several counts for each):
 
 {markdown(worth_by_label(models))}
 
@@ -140,7 +142,7 @@ def models_table(models: Models, about: dict[str, dict[str, Any]]) -> pd.DataFra
 
 
 def label_counts(models: Models, ending: str) -> pd.DataFrame:
-    """How many heads of each site carry each label, and how many against the controls."""
+    """For how many heads of each site each label holds, is borderline, and stands."""
     rows = []
     for name, folder in models.items():
         controls, labels = _table(folder, f"controls{ending}"), _table(folder, f"labels{ending}")
@@ -151,10 +153,11 @@ def label_counts(models: Models, ending: str) -> pd.DataFrame:
             row: dict[str, Any] = {"model": name, "site": site}
             row["heads"] = int((labels["site"] == site).sum())
             for label, table in own.groupby("label", sort=False):
-                row[str(label)] = f"{int(table['holds'].sum())}, {int(table['stands'].sum())}"
+                near = [int((table["status"] == status).sum()) for status in (HOLDS, BORDERLINE)]
+                row[str(label)] = f"{near[0]}, {near[1]}, {int(table['stands'].sum())}"
             of_site = labels[labels["site"] == site]
             unknown = [int((of_site[c] == UNKNOWN).sum()) for c in ("labels", "standing")]
-            row[UNKNOWN] = f"{unknown[0]}, {unknown[1]}"
+            row[UNKNOWN] = f"{unknown[0]}, -, {unknown[1]}"
             rows.append(row)
     return pd.DataFrame(rows).fillna("-")
 
@@ -166,9 +169,11 @@ def relations_in_words(models: Models) -> str:
         return "No head follows a relation, in either direction, by the rule."
     return f"""The best head of each relation and direction was chosen on one half of the sentences; the
 figures are of the other half. Shown are the {SHOWN} relations of each model that gain most over
-their most frequent offset in the choosing half; one stands when it gains 10 points over that offset,
-over chance and over the same head on shuffled words, and the untrained model does not follow it
-(`relations_treebank.csv` has all with {LEAST_LINKS} arcs or more in both halves).
+their most frequent offset in the choosing half; one stands when, by its interval, it gains 10 points
+over that offset, over chance and over the same head on shuffled words, and the untrained model's head
+does not. Stability is the share of bootstrap draws of the sentences in which offset and chance are
+exceeded by as much
+(`relations_treebank.csv` has all with {LINKS.needed} arcs or more in both halves).
 
 {markdown(table)}"""
 
@@ -190,7 +195,8 @@ def relations(models: Models) -> pd.DataFrame:
                 "shuffled words": f"{row['shuffled_accuracy']:.2f}",
                 "untrained": f"{row['untrained_accuracy']:.2f}",
                 "arcs": int(row["links"]),
-                "stands": "yes" if row["stands"] else "no",
+                "stability": f"{row['stability']:.2f}",
+                "stands": row["stands_status"],
             }
             for row in best.nlargest(SHOWN, "gain").to_dict("records")
         ]
@@ -206,6 +212,7 @@ def kappas(models: Models) -> pd.DataFrame:
             {
                 "model": name,
                 "heads": int(row["heads"]),
+                "tied": int(row["tied_heads"]),
                 "with a label": int(row["labelled_heads"]),
                 "agree": f"{row['observed_fraction']:.2f}",
                 "by chance": f"{row['expected_fraction']:.2f}",

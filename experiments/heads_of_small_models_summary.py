@@ -14,7 +14,7 @@ def in_short(models: dict[str, Path]) -> str:
     heads = pd.concat([pd.read_csv(folder / "importance.csv") for folder in models.values()])
     curves = pd.concat([pd.read_csv(f / "pruning.csv").assign(model=n) for n, f in models.items()])
     lines = [
-        f"* Labels that stand against the controls, on the corpora's own sentences: {_standing(labels)}.",
+        f"* Labels that stand, on the corpora's own sentences: {_standing(labels)}.",
         *_worth_in_short(heads),
         *_pruning_in_short(curves[curves["split"] == "test"]),
     ]

@@ -14,8 +14,11 @@ _FIGURES = {
     "mass_on_special": "special",
     "mass_on_punctuation": "punct.",
 }
-_FIGURES_BESIDE_LABELS = {"entropy_nats": "entropy"}
-_LABELS = {"labels": "holds", "standing": "stands", "structure": "structure"}
+_LABELS = {
+    "phrase": "strongest function",
+    "standing": "stands",
+    "structure_phrase": "structure",
+}
 _MOST_ROWS = 48
 
 
@@ -24,6 +27,7 @@ def head_table(analysis: "Analysis") -> "Table":
     from rich.table import Table
 
     from attnlab.reporting.columns import rounded
+    from attnlab.reporting.label_section import with_phrases
     from attnlab.reporting.naming import head_names
 
     heads = analysis.heads.head(_MOST_ROWS)
@@ -33,12 +37,13 @@ def head_table(analysis: "Analysis") -> "Table":
     cells = [head_names(heads)]
     figures = _FIGURES
     if analysis.labelling is not None:
-        figures = _FIGURES_BESIDE_LABELS
-        labels = heads[["site", "layer", "head"]].merge(analysis.labelling.labels, how="left")
+        figures = {}
+        labels = with_phrases(analysis.labelling.labels)
+        labels = heads[["site", "layer", "head"]].merge(labels, how="left")
         for name, heading in _LABELS.items():
             if name in labels:
                 table.add_column(heading)
-                cells.append(labels[name].str.replace("_", " ").tolist())
+                cells.append(labels[name].tolist())
         if "ablation_loss_change" in labels:
             table.add_column("loss", justify="right", no_wrap=True)
             cells.append([rounded(v, 3, signed=True) for v in labels["ablation_loss_change"]])

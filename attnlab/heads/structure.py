@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from attnlab.heads.functions.thresholds import TIE_BITS_PER_ROW
 from attnlab.heads.parcels import Plain
 from attnlab.heads.taps import Site, place_of
 from attnlab.heads.weights import LayerWeights
@@ -52,16 +53,20 @@ class HeadStructure:
         self.layers[key] = self.layers[key] + sums if key in self.layers else sums
 
     def labels(self) -> pd.DataFrame:
-        """One row a head: `site, layer, head, structure, structure_margin_bits_per_row`.
+        """One row a head: its `structure`, and what speaks for the next family.
 
-        `structure` is the family; the margin is how many bits a row more the next one costs.
+        Columns `site, layer, head`; `structure`, the family; `structure_runner_up`, the next one;
+        `structure_margin_bits_per_row`, how many bits per row more that one costs; and
+        `structure_tie`, whether they are fewer than `TIE_BITS_PER_ROW`.
         """
         tables = [
             pd.DataFrame(
                 {
                     **_heads(site, layer, found),
                     "structure": [FAMILIES[index] for index in found.chosen.tolist()],
+                    "structure_runner_up": [FAMILIES[index] for index in found.runner_up.tolist()],
                     "structure_margin_bits_per_row": found.margin.tolist(),
+                    "structure_tie": (found.margin < TIE_BITS_PER_ROW).tolist(),
                 }
             )
             for site, layer, _, found in self._judged()

@@ -3,19 +3,21 @@
 import pandas as pd
 
 from attnlab.heads.functions.syntactic import best_heads
-from attnlab.heads.functions.verdict import UNDECIDED, UNKNOWN
+from attnlab.heads.functions.thresholds import LINKS
+from attnlab.heads.functions.verdict import BORDERLINE, HOLDS, UNDECIDED, UNKNOWN
 from attnlab.reporting.columns import rounded
+from attnlab.reporting.function_phrases import function_phrase, structure_phrase
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.page import PageTable, Section, page_table
 from attnlab.studies.labelling import Labelling
 
 NO_LABEL = (UNKNOWN, UNDECIDED)
 _MOST_RELATIONS = 40
-_LEAST_LINKS = 100
 # What every reader of a label must know; on the terminal and on the page.
 STANDING = (
-    "A label holds by its rule; it stands when the same head of an untrained model does not carry it "
-    "too, and a relation when it is also followed more often than on shuffled words."
+    "A label holds when the 95 % interval of its figure lies above the threshold, and is borderline "
+    "when the threshold lies within. It stands when the same head of an untrained model is below the "
+    "threshold, and a relation when it is also followed clearly more often than on shuffled words."
 )
 ABLATION = (
     "loss: how much it changes when the head's output is set to zero, in nats per target token; a "
@@ -25,12 +27,13 @@ _BESIDE = (
     "ablation_loss_change",
     "ablation_low",
     "ablation_high",
-    "structure",
+    "structure_phrase",
     "structure_margin_bits_per_row",
 )
+_FIRST_TABLE = ("head_name", "phrase", "stability", "labels", "standing", "borderline", "undecided")
 _SECOND_TABLE = (
-    "The second table gives the figure behind each label, beside the same figure on shuffled "
-    "words. "
+    "The second table gives the figure behind each label that holds or is borderline, beside the "
+    "same figure of the untrained model and on shuffled words. "
 )
 _EVIDENCE = [
     "head_name",
@@ -41,10 +44,14 @@ _EVIDENCE = [
     "low",
     "high",
     "threshold",
+    "status",
+    "stability",
     "untrained_value",
+    "untrained_status",
     "shuffled_value",
+    "shuffled_status",
     "denominator",
-    "stands",
+    "stands_status",
 ]
 _RELATION = [
     "site",
@@ -59,7 +66,8 @@ _RELATION = [
     "shuffled_accuracy",
     "untrained_accuracy",
     "links",
-    "stands",
+    "stability",
+    "stands_status",
 ]
 
 
@@ -67,12 +75,13 @@ def label_sections(labelling: Labelling | None) -> list[Section]:
     """Sections about labels and relations; none where heads were not labelled."""
     if labelling is None:
         return []
-    labels = labelling.labels.assign(head_name=head_names(labelling.labels))
-    shown = ["head_name", "labels", "standing", *(name for name in _BESIDE if name in labels)]
-    tables = [page_table(_plain(labels), shown)]
-    holding = labelling.controls[labelling.controls["holds"]]
+    labels = with_phrases(labelling.labels).assign(head_name=head_names(labelling.labels))
+    shown = [*_FIRST_TABLE, *(name for name in _BESIDE if name in labels)]
+    tables = [page_table(labels, shown)]
+    controls = labelling.controls
+    holding = controls[controls["status"].isin([HOLDS, BORDERLINE])]
     if len(holding):
-        named = _in_words(holding).assign(head_name=head_names(holding))
+        named = holding.assign(head_name=head_names(holding))
         tables.append(page_table(named, _EVIDENCE))
     beside = f" In the first table, {ABLATION}" if _BESIDE[0] in labels else ""
     sections = [
@@ -105,6 +114,7 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
     heads = f"{found['labelled_heads']} of {found['heads']} heads carry a label"
     if pd.isna(found["kappa"]):
         why = "all heads are alike" if found["labelled_heads"] else "no head carries a label"
+        why = why if found["heads"] else "two families describe every head equally well"
         return f"Function and structure cannot be compared by kappa, since {why} ({heads})."
     kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "low", "high"))
     interval = f", 95 % interval {low} to {high}" if low and high else ""
@@ -144,10 +154,10 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
     if relations.empty:
         return []
     best = pd.concat([best_heads(rows) for _, rows in relations.groupby("site", sort=False)])
-    best = best[best["links"] >= _LEAST_LINKS].head(_MOST_RELATIONS)
+    best = best[best["links"] >= LINKS.needed].head(_MOST_RELATIONS)
     if best.empty:
         return []
-    named = _in_words(best).assign(best_head=head_names(best))
+    named = best.assign(best_head=head_names(best))
     table: PageTable = page_table(named, _RELATION)
     return [
         Section(
@@ -157,18 +167,16 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
             "falls on the other word most often. The head was chosen on one half of the sentences, "
             "the figures are of the other half. The most frequent offset of the relation, picking "
             "a word at random, shuffled words and an untrained model stand beside it. Relations "
-            f"with at least {_LEAST_LINKS} pairs; all heads are in relations.csv.",
+            f"with at least {LINKS.needed} pairs; all heads are in relations.csv.",
             (table,),
         )
     ]
 
 
-def _plain(labels: pd.DataFrame) -> pd.DataFrame:
-    """Names of families as words."""
+def with_phrases(labels: pd.DataFrame) -> pd.DataFrame:
+    """The labels with each head's strongest function and its structure in words."""
+    rows = list(labels.itertuples(index=False))
+    table = labels.assign(phrase=[function_phrase(row) for row in rows])
     if "structure" not in labels:
-        return labels
-    return labels.assign(structure=labels["structure"].str.replace("_", " "))
-
-
-def _in_words(table: pd.DataFrame) -> pd.DataFrame:
-    return table.assign(stands=table["stands"].map({True: "yes", False: "no"}))
+        return table
+    return table.assign(structure_phrase=[structure_phrase(row) for row in rows])

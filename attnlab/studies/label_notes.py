@@ -1,15 +1,16 @@
 """What a reader must know of labels before trusting them, in as few sentences as say it."""
 
 import math
-import re
 from collections.abc import Mapping
 
 import pandas as pd
 
-from attnlab.heads.functions.verdict import NOT_COUNTED
+from attnlab.heads.functions.verdict import UNDECIDED
 
 # Sentences differ in length, so a little more than the rule of three says.
 _SPARE = 1.1
+# Where nothing was counted, twice as many sentences are a first guess.
+_NONE_COUNTED = 2
 
 
 def label_notes(
@@ -56,29 +57,28 @@ def label_notes(
 
 def _too_little(verdicts: pd.DataFrame, sentences: int, others: str | None) -> list[str]:
     """One sentence about all labels for which too little was counted, with what to do."""
-    short: dict[tuple[str, str], list[str]] = {}
-    needed = 0
+    short: dict[tuple[str, int, str], list[str]] = {}
+    factor = 0.0
     hopeless = False
     for (site, label), rows in verdicts.groupby(["site", "label"], sort=False):
-        if not rows["reason"].str.startswith(NOT_COUNTED).all():
+        if not (rows["status"] == UNDECIDED).all():
             continue
-        reason, counted = str(rows["reason"].iloc[0]), int(rows["denominator"].max())
-        short.setdefault((str(label), reason), []).append(str(site))
-        least = int(re.sub(r"\D", " ", reason).split()[0])
+        needed, counted = int(rows["needed"].max()), int(rows["counted"].max())
+        key = (str(label), needed, str(rows["unit"].iloc[0]))
+        short.setdefault(key, []).append(str(site))
         hopeless = hopeless or counted == 0
-        # A rule may count fewer than its denominator says; then twice as many are a first guess.
-        factor = _SPARE * least / counted if 0 < counted < least else 2
-        needed = max(needed, math.ceil(sentences * factor))
+        factor = max(factor, _SPARE * needed / counted if counted else _NONE_COUNTED)
     if not short:
         return []
-    number = _rounded_up(needed)
+    number = _rounded_up(math.ceil(sentences * factor))
     advice = f"look at about {number:,} sentences (--sentences {number})"
     if others is not None:
         advice += f", more than the {sentences:,} there are here: name others ({others})"
     if hopeless:
         advice += "; what was never met needs other sentences (--text, --corpus or --treebank)"
     what = "; ".join(
-        f"'{label}' in {', '.join(sites)} ({reason})" for (label, reason), sites in short.items()
+        f"'{label}' in {', '.join(sites)} (fewer than {needed:,} {unit})"
+        for (label, needed, unit), sites in short.items()
     )
     told = f"Too little was counted for some labels, in one half of the sentences: {what}."
     return [f"{told} To decide them, {advice}."]

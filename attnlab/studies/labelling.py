@@ -15,9 +15,11 @@ from attnlab.heads.functions.agreement import agreement_table
 from attnlab.heads.functions.consumer import HeadFunctions, TextSide
 from attnlab.heads.functions.labels import (
     HEAD,
+    SEPARATOR,
     compare_controls,
     compare_relations,
     label_table,
+    strongest_functions,
 )
 from attnlab.heads.functions.verdict import UNDECIDED, UNKNOWN
 from attnlab.heads.structure import HeadStructure
@@ -32,13 +34,13 @@ class Labelling:
     """What every head does.
 
     Attributes:
-        labels: one row a head: `labels` that hold, `label` the first of them, and `standing`, those
-            that stand against the controls; beside them `structure`, what its matrices look like,
-            and `structure_margin_bits_per_row`, where that was measured; and what the loss loses
-            with the head, see `ablate_for_labels`, where there is a loss.
-        controls: one row a head and label: figures, intervals, thresholds, and the same figure on
-            the untrained model and on shuffled words. A label `stands` when it holds and not for
-            the untrained model's head too; one that rests on a relation, when that relation does.
+        labels: one row a head: `labels` that hold, `label` the first of them, those that are
+            `borderline` and `undecided`, and `standing`, those that stand; the strongest `function`
+            with its figures, see `strongest_functions`; the columns of `HeadStructure.labels`, where
+            that was measured; and what the loss loses with the head, see `ablate_for_labels`,
+            where there is a loss.
+        controls: one row a head and label: figures, intervals, thresholds and status, and the same
+            figures on the untrained model and on shuffled words, see `compare_controls`.
         relations: one row a head and kind of gold link; empty without gold trees.
         structure: one row a head and family of matrices, see `HeadStructure.families`; empty where
             that was not measured.
@@ -110,7 +112,8 @@ class Labeller:
 
         Args:
             passes: how sentences go through models.
-            seed: of the untrained model's weights and of the order of shuffled words.
+            seed: of the untrained model's weights, of the order of shuffled words, and of the
+                bootstrap behind `stability`.
             all_read: whether there are no more sentences where these came from.
         """
 
@@ -122,13 +125,15 @@ class Labeller:
         untrained = count("untrained model", untrained_twin(self.model, seed), self.gold)
         mixed = count("shuffled words", self.model, shuffled(self.gold, seed))
         counted = {"model": self.functions, "untrained": untrained, "shuffled": mixed}
-        tables = {name: functions.verdicts() for name, functions in counted.items()}
-        relations = self.functions.relations()
+        tables = {name: functions.verdicts(seed) for name, functions in counted.items()}
+        relations = self.functions.relations(seed)
         if not relations.empty:
-            relations = compare_relations(relations, mixed.relations(), untrained.relations())
+            relations = compare_relations(
+                relations, mixed.relations(seed), untrained.relations(seed)
+            )
             first = [*HEAD, "relation", "direction"]
             relations = relations[[*first, *(n for n in relations if n not in first)]]
-        controls = _controls(tables, relations)
+        controls = compare_controls(tables, relations)
         labels = _labels(tables["model"], controls, self.structure)
         measured = "structure" in labels
         return Labelling(
@@ -170,21 +175,14 @@ def _type_counts(ids: Sequence[Sequence[int]], types: int) -> Int[Tensor, " type
     return torch.bincount(every, minlength=types)
 
 
-def _controls(tables: dict[str, pd.DataFrame], relations: pd.DataFrame) -> pd.DataFrame:
-    """Verdicts beside those of the controls, with intervals, denominators and reasons."""
-    keys = [*HEAD, "label"]
-    evidence = tables["model"][[*keys, "low", "high", "control", "denominator", "reason"]]
-    compared = compare_controls(tables, relations)
-    return compared.merge(evidence, on=keys, how="left", validate="one_to_one")
-
-
 def _labels(
     verdicts: pd.DataFrame, controls: pd.DataFrame, structure: HeadStructure
 ) -> pd.DataFrame:
     table = label_table(verdicts)
-    standing = controls[controls["stands"]].groupby(HEAD)["label"].agg("; ".join)
+    standing = controls[controls["stands"]].groupby(HEAD)["label"].agg(SEPARATOR.join)
     table = table.merge(standing.rename("standing").reset_index(), on=HEAD, how="left")
     nothing = table["label"].where(table["label"] == UNDECIDED, UNKNOWN)
     table = table.assign(standing=table["standing"].fillna(nothing))
+    table = table.merge(strongest_functions(controls), on=HEAD, validate="one_to_one")
     shapes = structure.labels()
     return table if shapes.empty else table.merge(shapes, on=HEAD, validate="one_to_one")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.heads.functions.counts import Scope, halves_of
+from attnlab.heads.functions.counts import Scope, groups_of
 
 
 class Batch(NamedTuple):
@@ -41,7 +41,7 @@ def scope_of(
     if causal:
         seen = seen & torch.ones(length, length, dtype=torch.bool, device=seen.device).tril()
     ordinary = visible & ~special
-    return Scope(ordinary, ordinary, seen, halves_of(numbers))
+    return Scope(ordinary, ordinary, seen, groups_of(numbers))
 
 
 def cross_scope_of(
@@ -59,7 +59,7 @@ def cross_scope_of(
         numbers: each sentence's number in the corpus.
     """
     seen = target[:, :, None] & visible[:, None, :]
-    return Scope(target, visible & ~special, seen, halves_of(numbers))
+    return Scope(target, visible & ~special, seen, groups_of(numbers))
 
 
 def make_batch(

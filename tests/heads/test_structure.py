@@ -54,6 +54,20 @@ def test_planted_families_are_found_whatever_the_batches() -> None:
     margins = found.labels().structure_margin_bits_per_row
     torch.testing.assert_close(torch.tensor(margins.to_list()).double(), whole.margin)
     assert set(families.rows) == {sum(LENGTHS)}
+    assert set(families.noise_fraction[families.family == "diffuse"]) == {1.0}
+    labels = found.labels()
+    assert labels.structure_tie.tolist() == (labels.structure_margin_bits_per_row < 0.02).tolist()
+    costs = families.pivot(index="head", columns="family", values="bits_per_row")
+    second = [costs.loc[head].nsmallest(2).index[1] for head in range(5)]
+    assert labels.structure_runner_up.tolist() == second
+
+
+def test_rows_that_two_families_code_alike_are_a_tie() -> None:
+    """Even rows over two keys: the band over both of them is the whole matrix."""
+    even = [torch.full((5, 2, 2), 0.5, dtype=torch.float64) for _ in range(400)]
+    assert fed(even, range(400), sentences=400).labels().structure_tie.all()
+    # The diffuse head is one too: every family holds it, as nothing but noise.
+    assert fed(planted(), range(5)).labels().structure_tie.tolist() == [True, *[False] * 4]
 
 
 def test_only_the_first_sentences_are_taken() -> None:

@@ -1,5 +1,6 @@
 """Labels of a model's heads through `analyze`: tables, controls, and what is said when they cannot be had."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from attnlab.cli.app import app
 from attnlab.errors import InputError
 from attnlab.files import write_json
+from attnlab.heads.functions.verdict import least_status
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.label_section import label_sections
 from attnlab.studies.analysis import Analysis, analyze
@@ -74,8 +76,10 @@ def test_every_head_has_a_row_and_its_figures(labelled: Analysis) -> None:
         1,
         1,
     )
-    assert (one.holds, one.reason, one.stands) == (False, "fewer than 1000 rows", False)
+    assert (one.status, one.stands_status, one.stands) == ("undecided", "undecided", False)
+    assert (one.counted < one.needed, one.needed, one.unit) == (True, 1000, "rows")
     assert one.low < one.value <= one.high
+    assert math.isnan(one.stability)
     assert set(found.labels["standing"]) == {"undecided"}
 
 
@@ -111,7 +115,8 @@ def test_a_label_is_held_against_its_own_relation(labelled: Analysis) -> None:
             ("shuffled_value", "shuffled_"),
         ):
             assert getattr(row, mine) == pytest.approx(same[f"{theirs}accuracy"], nan_ok=True)
-        assert row.stands == (row.holds and same.stands)
+        assert row.stands == same.stands
+        assert row.stands_status == least_status(row.status, same.stands_status)
 
 
 def test_structure_stands_beside_function(labelled: Analysis) -> None:
@@ -154,7 +159,7 @@ def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) 
     assert "rare in the sentences analyzed" in text
     short = [note for note in found.warnings if "Too little was counted" in note]
     assert len(short) == 1, "one note for all of them"
-    assert "'positional' in encoder, decoder (fewer than 1000 rows); " in short[0]
+    assert "'positional' in encoder, decoder (fewer than 1,000 rows)" in short[0]
     assert "'monotone' in cross (fewer than 100 sentences)" in short[0]
     assert "--sentences" in short[0]
     assert {"untrained_value", "shuffled_value"} <= set(found.labelling.controls)
@@ -213,12 +218,12 @@ def test_the_folder_and_the_page(labelled: Analysis, tmp_path: Path) -> None:
     assert "What each head does" in page
     assert "Which head follows which relation" in page
     assert "offset +0" not in page, "no label holds on so few sentences"
-    every = labelled.labelling.controls.assign(holds=True, stands=True)
+    every = labelled.labelling.controls.assign(status="holds", stands_status="holds")
     sections = label_sections(replace(labelled.labelling, controls=every))
     rows = sections[0].tables[1].rows
     assert len(rows) == len(every)
     assert ("positional", "offset +0") in {row[1:3] for row in rows}
-    assert {row[-1] for row in rows} == {"yes"}
+    assert {row[-1] for row in rows} == {"holds"}
     assert "Does what a head does show in what it looks like?" in page
     for name in ("labels", "relations", "controls", "structure", "agreement"):
         table = getattr(labelled.labelling, name)

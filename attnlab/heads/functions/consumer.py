@@ -17,7 +17,7 @@ from attnlab.heads.functions.counting import (
     count_functions,
     judge_functions,
 )
-from attnlab.heads.functions.counts import Counts, Scope, halves_of
+from attnlab.heads.functions.counts import Counts, Scope, groups_of
 from attnlab.heads.functions.links import possible_links, tree_kinds, tree_links
 from attnlab.heads.functions.rare import frequency_ranks, rare_places
 from attnlab.heads.functions.syntactic import alignment_links
@@ -102,24 +102,34 @@ class HeadFunctions:
     def _add(self, key: tuple[str, int], counts: Counts) -> None:
         self.layers[key] = self.layers[key] + counts if key in self.layers else counts
 
-    def verdicts(self) -> pd.DataFrame:
-        """One row a head and label: `site, layer` and the columns of `Verdict`."""
-        tables = [table.assign(site=key[0], layer=key[1]) for key, table, _ in self._judged()]
+    def verdicts(self, seed: int = 0) -> pd.DataFrame:
+        """One row a head and label: `site, layer` and the columns of `Verdict`.
+
+        Args:
+            seed: of the bootstrap draws behind `stability`.
+        """
+        tables = [table.assign(site=key[0], layer=key[1]) for key, table, _ in self._judged(seed)]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
-    def relations(self) -> pd.DataFrame:
-        """One row a head and kind of gold link: `site, layer` and the columns of `relation_table`."""
+    def relations(self, seed: int = 0) -> pd.DataFrame:
+        """One row a head and kind of gold link: `site, layer` and the columns of `relation_table`.
+
+        Args:
+            seed: of the bootstrap draws behind `stability`.
+        """
         tables = [
             table.assign(site=key[0], layer=key[1])
-            for key, _, table in self._judged()
+            for key, _, table in self._judged(seed)
             if table is not None
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
-    def _judged(self) -> Iterator[tuple[tuple[str, int], pd.DataFrame, pd.DataFrame | None]]:
+    def _judged(
+        self, seed: int
+    ) -> Iterator[tuple[tuple[str, int], pd.DataFrame, pd.DataFrame | None]]:
         for key, counts in self.layers.items():
             if isinstance(counts, SelfCounts | CrossCounts):
-                yield key, *judge_functions(counts)
+                yield key, *judge_functions(counts, seed)
 
     def _facts_of(self, layer: LayerWeights) -> Facts:
         scope = scope_of_layer(layer)
@@ -147,7 +157,7 @@ class HeadFunctions:
             alignments = _rows(alignments, layer, predicting=False)
         units = gather_units(alignments, layer.queries.real)
         possible = possible_links(
-            links, units.words, scope.halves, self_attention=True, causal=layer.causal
+            links, units.words, scope.groups, self_attention=True, causal=layer.causal
         )
         return GoldWords(units, units, possible)
 
@@ -163,7 +173,7 @@ class HeadFunctions:
             gather_units(side, axis.real)
             for side, axis in ((rows, layer.queries), (sources, layer.keys))
         )
-        possible = possible_links(links, keys.words, scope.halves, self_attention=False)
+        possible = possible_links(links, keys.words, scope.groups, self_attention=False)
         return GoldWords(queries, keys, possible)
 
 
@@ -177,7 +187,7 @@ def scope_of_layer(layer: LayerWeights) -> Scope:
     if layer.site == "cross":
         queries = torch.cat([queries[:, 1:], torch.zeros_like(queries[:, :1])], 1)
     numbers = torch.tensor(layer.sentences, device=queries.device)
-    return Scope(queries, layer.keys.content, layer.visible, halves_of(numbers))
+    return Scope(queries, layer.keys.content, layer.visible, groups_of(numbers))
 
 
 def _chosen(text: TextSide, numbers: Sequence[int]) -> list[Alignment | None]:

@@ -99,19 +99,26 @@ def count_functions(
     return SelfCounts(count_positional(best, facts.scope), rare, sink, broad, links)
 
 
-def judge_functions(counts: SelfCounts | CrossCounts) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Verdicts of a layer's heads, and the table of relations if there were gold links."""
+def judge_functions(
+    counts: SelfCounts | CrossCounts, seed: int = 0
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Verdicts of a layer's heads, and the table of relations if there were gold links.
+
+    Args:
+        counts: of all sentences.
+        seed: of the bootstrap draws behind `stability`.
+    """
     verdicts = [
-        *judge_rare(counts.rare),
-        *judge_sink(counts.sink),
-        *judge_broad(counts.broad),
+        *judge_rare(counts.rare, seed=seed),
+        *judge_sink(counts.sink, seed=seed),
+        *judge_broad(counts.broad, seed=seed),
     ]
     if isinstance(counts, CrossCounts):
-        verdicts += judge_monotone(counts.monotone)
+        verdicts += judge_monotone(counts.monotone, seed=seed)
     else:
-        verdicts += judge_positional(counts.positional)
+        verdicts += judge_positional(counts.positional, seed=seed)
     if counts.links is None:
         return verdict_table(verdicts), None
-    relations = relation_table(counts.links)
+    relations = relation_table(counts.links, seed=seed)
     label = "alignment" if isinstance(counts, CrossCounts) else "syntactic"
     return verdict_table([*verdicts, *judge_links(relations, label)]), relations

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.heads.functions.counts import Counts, largest
+from attnlab.heads.functions.counts import GROUPS, Counts, largest
 from attnlab.heads.treebank import GoldSentence
 from attnlab.heads.words import Alignment
 
@@ -94,10 +94,10 @@ class LinkCounts(Counts):
     """
 
     kinds: tuple[LinkKind, ...]
-    links: Int[Tensor, "half kind"]
-    chance: Float[Tensor, "half kind"]
-    hits: Int[Tensor, "half kind head"]
-    offsets: Int[Tensor, "half kind offset"]
+    links: Int[Tensor, "group kind"]
+    chance: Float[Tensor, "group kind"]
+    hits: Int[Tensor, "group kind head"]
+    offsets: Int[Tensor, "group kind offset"]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class PossibleLinks:
 
     Attributes:
         links: those whose key is a candidate of their query.
-        cell: for each of them, half * number of kinds + kind.
+        cell: for each of them, group * number of kinds + kind.
         counts: how many there are and at which offsets, with no head in `hits`.
         self_attention: whether a query's own word is no candidate.
     """
@@ -120,7 +120,7 @@ class PossibleLinks:
 def possible_links(
     links: Links,
     words: Bool[Tensor, "batch key_word"],
-    halves: Int[Tensor, " batch"],
+    groups: Int[Tensor, " batch"],
     *,
     self_attention: bool,
     causal: bool = False,
@@ -130,7 +130,7 @@ def possible_links(
     Args:
         links: gold pairs.
         words: True for words of the sentence on the key side, counted from the left.
-        halves: 0 or 1 for each sentence.
+        groups: of each sentence.
         self_attention: a query's own word is no candidate.
         causal: words behind the query are no candidates.
     """
@@ -146,7 +146,7 @@ def possible_links(
     possible &= candidates >= 2
     columns = (links.sentence, links.query, links.key, links.kind)
     kept = Links(links.kinds, *(column[possible] for column in columns))
-    cell = halves.to(device)[kept.sentence] * len(links.kinds) + kept.kind
+    cell = groups.to(device)[kept.sentence] * len(links.kinds) + kept.kind
     counts = _count_possible(kept, cell, candidates[possible])
     return PossibleLinks(kept, cell, counts, self_attention)
 
@@ -158,13 +158,13 @@ def _count_possible(
     offset = links.key - links.query
     near = offset.abs() <= MAX_OFFSET
     place = cell[near] * wide + offset[near] + MAX_OFFSET
-    chance = torch.zeros(2 * kinds, dtype=torch.float64, device=cell.device)
+    chance = torch.zeros(GROUPS * kinds, dtype=torch.float64, device=cell.device)
     return LinkCounts(
         links.kinds,
-        torch.bincount(cell, minlength=2 * kinds).view(2, kinds),
-        chance.index_add_(0, cell, 1 / candidates.double()).view(2, kinds),
-        torch.zeros(2, kinds, 0, dtype=torch.long, device=cell.device),
-        torch.bincount(place, minlength=2 * kinds * wide).view(2, kinds, wide),
+        torch.bincount(cell, minlength=GROUPS * kinds).view(GROUPS, kinds),
+        chance.index_add_(0, cell, 1 / candidates.double()).view(GROUPS, kinds),
+        torch.zeros(GROUPS, kinds, 0, dtype=torch.long, device=cell.device),
+        torch.bincount(place, minlength=GROUPS * kinds * wide).view(GROUPS, kinds, wide),
     )
 
 

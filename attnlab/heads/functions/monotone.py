@@ -10,13 +10,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from attnlab.heads.functions.conditions import ratio_condition
 from attnlab.heads.functions.counts import REPORTED, Counts, Scope
 from attnlab.heads.functions.intervals import RatioCounts, count_ratio
-from attnlab.heads.functions.verdict import NO_CONTROL, Verdict
+from attnlab.heads.functions.thresholds import MONOTONE, MONOTONE_SLOPE, Rule
+from attnlab.heads.functions.verdict import Verdict, verdicts_of
 
-RANK_CORRELATION = 0.8
-LEAST_SLOPE = 0.5
-LEAST_SENTENCES = 100
 LEAST_ROWS = 3
 TIE_TOKENS = 1e-3
 
@@ -54,7 +53,7 @@ def count_monotone(weights: Float[Tensor, "batch head query key"], scope: Scope)
     counted = (rows.sum(-1) >= LEAST_ROWS) & (scope.keys.sum(1) >= 2)[:, None]
     return MonotoneCounts(
         *(
-            count_ratio(figure * counted, counted.double(), scope.halves)
+            count_ratio(figure * counted, counted.double(), scope.groups)
             for figure in (correlation, slope)
         )
     )
@@ -87,37 +86,17 @@ def _slope(
 
 
 def judge_monotone(
-    counts: MonotoneCounts,
-    correlation: float = RANK_CORRELATION,
-    slope: float = LEAST_SLOPE,
-    least_sentences: int = LEAST_SENTENCES,
+    counts: MonotoneCounts, rule: Rule = MONOTONE, slope: float = MONOTONE_SLOPE, seed: int = 0
 ) -> list[Verdict]:
-    """One verdict a head: mean rank correlation and mean slope at least as large as asked for."""
-    means, slopes = counts.correlation.ratio[REPORTED], counts.slope.ratio[REPORTED]
-    low, high = counts.correlation.interval()
-    verdicts = []
-    for head, (value, steep) in enumerate(zip(means.tolist(), slopes.tolist(), strict=True)):
-        sentences = int(counts.correlation.denominator[REPORTED, head])
-        if sentences < least_sentences:
-            reason = f"fewer than {least_sentences} sentences"
-        elif value < correlation:
-            reason = f"mean rank correlation below {correlation:g}"
-        else:
-            reason = "" if steep >= slope else f"slope {steep:.2f} below {slope:g}"
-        verdicts.append(
-            Verdict(
-                label="monotone",
-                head=head,
-                detail=f"slope {steep:.2f}",
-                statistic="mean_rank_correlation",
-                value=value,
-                low=float(low[REPORTED, head]),
-                high=float(high[REPORTED, head]),
-                threshold=correlation,
-                control=NO_CONTROL,
-                denominator=sentences,
-                holds=not reason,
-                reason=reason,
-            )
-        )
-    return verdicts
+    """One verdict per head: mean rank correlation and mean slope at least as large as asked for."""
+    rises = ratio_condition("mean_rank_correlation", counts.correlation, rule.threshold, seed=seed)
+    steep = ratio_condition("mean_slope", counts.slope, slope, seed=seed)
+    sentences = counts.correlation.by_half().denominator[REPORTED].long()
+    return verdicts_of(
+        "monotone",
+        rule,
+        [""] * len(rises.value),
+        [rises, steep],
+        denominator=sentences,
+        counted=sentences,
+    )

@@ -1,4 +1,4 @@
-"""Positional heads: the row's largest weight stands at one fixed offset in 90 % of the rows.
+"""Positional heads: the row's largest weight stands at one fixed offset in nearly all rows.
 
 Arg-max rate, mass at the offset and confidence are three different things: this is the first.
 Source: Voita et al. 2019 (arXiv 1905.09418), section 4.1; heads.md says what the paper leaves open.
@@ -11,13 +11,20 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from attnlab.heads.functions.counts import CHOOSING, REPORTED, Counts, Scope
-from attnlab.heads.functions.intervals import wilson_interval
-from attnlab.heads.functions.verdict import NO_CONTROL, Verdict
+from attnlab.heads.functions.conditions import share_condition
+from attnlab.heads.functions.counts import (
+    CHOOSING,
+    GROUPS,
+    REPORTED,
+    Counts,
+    Scope,
+    sum_by_group,
+    sum_of_halves,
+)
+from attnlab.heads.functions.thresholds import POSITIONAL, Rule
+from attnlab.heads.functions.verdict import Verdict, verdicts_of
 
 MAX_OFFSET = 8
-SHARE_OF_ROWS = 0.9
-LEAST_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -29,8 +36,8 @@ class PositionalCounts(Counts):
         rows: rows that have an ordinary token at the offset.
     """
 
-    hits: Int[Tensor, "half head offset"]
-    rows: Int[Tensor, "half offset"]
+    hits: Int[Tensor, "group head offset"]
+    rows: Int[Tensor, "group offset"]
 
 
 def count_positional(
@@ -46,59 +53,53 @@ def count_positional(
     heads, queries = best.shape[1:]
     offsets = 2 * max_offset + 1
     position = torch.arange(queries, device=best.device)
-    columns = torch.arange(scope.keys.shape[1], device=best.device)
-    # Offsets out of range share a last column that is cut off.
-    column = (columns - position[:, None] + max_offset).clamp(-1, offsets)
-    column = torch.where(column < 0, offsets, column).flatten()
-    rows = torch.zeros(2, offsets + 1, dtype=torch.long, device=best.device)
-    rows.index_add_(1, column, scope.pairs.flatten(1))
+    rows = [_rows_at(scope, offset) for offset in range(-max_offset, max_offset + 1)]
     found = best - position + max_offset
     ordinary = scope.keys.gather(1, best.flatten(1)).view_as(best)
     counted = scope.rows[:, None] & ordinary & (found >= 0) & (found < offsets)
-    cell = (scope.halves[:, None] * heads + torch.arange(heads, device=best.device))[..., None]
-    place = torch.where(counted, cell * offsets + found, 2 * heads * offsets)
-    hits = torch.bincount(place.flatten(), minlength=2 * heads * offsets + 1)[:-1]
-    return PositionalCounts(hits.view(2, heads, offsets), rows[:, :-1])
+    cell = (scope.groups[:, None] * heads + torch.arange(heads, device=best.device))[..., None]
+    cells = GROUPS * heads * offsets
+    place = torch.where(counted, cell * offsets + found, cells)
+    hits = torch.bincount(place.flatten(), minlength=cells + 1)[:-1]
+    at_offsets = sum_by_group(torch.stack(rows, 1), scope.groups)
+    return PositionalCounts(hits.view(GROUPS, heads, offsets), at_offsets)
+
+
+def _rows_at(scope: Scope, offset: int) -> Int[Tensor, " batch"]:
+    """How many counted rows of each sentence may look at an ordinary key at the offset."""
+    shape = scope.seen.shape[1:]
+    if not -shape[0] < offset < shape[1]:
+        return torch.zeros_like(scope.groups)
+    seen = scope.seen.diagonal(offset, dim1=1, dim2=2)
+    first, length = max(-offset, 0), seen.shape[1]
+    rows = scope.rows[:, first : first + length]
+    keys = scope.keys[:, first + offset : first + offset + length]
+    return (seen & rows & keys).sum(1)
 
 
 def judge_positional(
-    counts: PositionalCounts, share: float = SHARE_OF_ROWS, least_rows: int = LEAST_ROWS
+    counts: PositionalCounts, rule: Rule = POSITIONAL, seed: int = 0
 ) -> list[Verdict]:
-    """One verdict a head: at the offset with the highest arg-max rate in the choosing half.
+    """One verdict per head: at the offset with the highest arg-max rate in the choosing half.
 
-    Offsets with fewer than `least_rows` rows in either half are no candidates, unless all are.
+    Offsets with fewer than `rule.needed` rows in either half are no candidates, unless all are.
     """
-    enough = (counts.rows >= least_rows).all(0)
-    candidates = enough if enough.any() else (counts.rows > 0).all(0)
-    rate = counts.hits[CHOOSING] / counts.rows[CHOOSING].clamp_min(1)
+    of_half = counts.by_half()
+    enough = (of_half.rows >= rule.needed).all(0)
+    candidates = enough if enough.any() else (of_half.rows > 0).all(0)
+    rate = of_half.hits[CHOOSING] / of_half.rows[CHOOSING].clamp_min(1)
     chosen = rate.masked_fill(~candidates, -1).argmax(-1)
-    low, high = wilson_interval(
-        counts.hits[REPORTED], counts.rows[REPORTED].expand_as(counts.hits[REPORTED])
+    rows = counts.rows[:, chosen]
+    hits = counts.hits.gather(2, chosen.expand(len(rows), -1)[..., None])[..., 0]
+    of_head = sum_of_halves(rows)
+    return verdicts_of(
+        "positional",
+        rule,
+        [f"offset {column - counts.rows.shape[1] // 2:+d}" for column in chosen.tolist()],
+        [share_condition("argmax_rate", hits, rows, rule.threshold, seed=seed)],
+        denominator=of_head[REPORTED],
+        counted=of_head.amin(0),
     )
-    max_offset = counts.rows.shape[1] // 2
-    verdicts = []
-    for head, column in enumerate(chosen.tolist()):
-        rows = int(counts.rows[REPORTED, column])
-        value = int(counts.hits[REPORTED, head, column]) / rows if rows else float("nan")
-        reason = "" if value >= share else f"arg-max rate below {share:g}"
-        reason = reason if enough.any() else f"fewer than {least_rows} rows"
-        verdicts.append(
-            Verdict(
-                label="positional",
-                head=head,
-                detail=f"offset {column - max_offset:+d}",
-                statistic="argmax_rate",
-                value=value,
-                low=float(low[head, column]),
-                high=float(high[head, column]),
-                threshold=share,
-                control=NO_CONTROL,
-                denominator=rows,
-                holds=not reason,
-                reason=reason,
-            )
-        )
-    return verdicts
 
 
 def positional_table(counts: PositionalCounts) -> pd.DataFrame:

@@ -8,17 +8,21 @@ rows where that is a difference. Source: Voita et al. 2019 (arXiv 1905.09418), s
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.heads.functions.counts import REPORTED, Counts, Scope, sum_by_half
-from attnlab.heads.functions.intervals import wilson_interval
-from attnlab.heads.functions.verdict import Verdict
+from attnlab.heads.functions.conditions import share_condition
+from attnlab.heads.functions.counts import (
+    REPORTED,
+    Counts,
+    Scope,
+    sum_by_group,
+    sum_of_halves,
+)
+from attnlab.heads.functions.thresholds import RARE, Rule
+from attnlab.heads.functions.verdict import Verdict, verdicts_of
 
 FREQUENT_TYPES = 500
-SHARE_OF_ROWS = 0.5
-LEAST_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,12 @@ class RareCounts(Counts):
         contested_expected: how many that would be when picking at random among uncommon tokens.
     """
 
-    rows: Int[Tensor, " half"]
-    rarest: Int[Tensor, "half head"]
-    two_rarest: Int[Tensor, "half head"]
-    contested_rows: Int[Tensor, " half"]
-    contested_two_rarest: Int[Tensor, "half head"]
-    contested_expected: Float[Tensor, " half"]
+    rows: Int[Tensor, " group"]
+    rarest: Int[Tensor, "group head"]
+    two_rarest: Int[Tensor, "group head"]
+    contested_rows: Int[Tensor, " group"]
+    contested_two_rarest: Int[Tensor, "group head"]
+    contested_expected: Float[Tensor, " group"]
 
 
 def frequency_ranks(counts: Int[Tensor, " type"]) -> Int[Tensor, " type"]:
@@ -60,14 +64,14 @@ class RarePlaces:
         rows: rows that count.
         contested: of those, rows that may also look at some other uncommon token.
         expected: what a row picking at random among uncommon tokens would hit on average.
-        halves: 0 or 1 for each sentence.
+        groups: of each sentence.
     """
 
     place: Int[Tensor, "batch key"]
     rows: Bool[Tensor, "batch query"]
     contested: Bool[Tensor, "batch query"]
     expected: Float[Tensor, "batch query"]
-    halves: Int[Tensor, " batch"]
+    groups: Int[Tensor, " batch"]
 
 
 def rare_places(
@@ -91,7 +95,7 @@ def rare_places(
     size = two_rarest.sum(1, keepdim=True).expand_as(uncommon)
     contested = rows & (uncommon > size)
     expected = (size / uncommon.clamp_min(1)).double() * contested
-    return RarePlaces(two_rarest.long() + rarest.long(), rows, contested, expected, scope.halves)
+    return RarePlaces(two_rarest.long() + rarest.long(), rows, contested, expected, scope.groups)
 
 
 def count_rare(best: Int[Tensor, "batch head query"], places: RarePlaces) -> RareCounts:
@@ -99,52 +103,43 @@ def count_rare(best: Int[Tensor, "batch head query"], places: RarePlaces) -> Rar
     found = places.place.gather(1, best.flatten(1)).view_as(best)
 
     def total(hits: Tensor, counted: Bool[Tensor, "batch query"]) -> Tensor:
-        return sum_by_half((hits & counted[:, None]).sum(-1), places.halves)
+        return sum_by_group((hits & counted[:, None]).sum(-1), places.groups)
 
     return RareCounts(
-        rows=sum_by_half(places.rows.sum(1), places.halves),
+        rows=sum_by_group(places.rows.sum(1), places.groups),
         rarest=total(found == 2, places.rows),
         two_rarest=total(found > 0, places.rows),
-        contested_rows=sum_by_half(places.contested.sum(1), places.halves),
+        contested_rows=sum_by_group(places.contested.sum(1), places.groups),
         contested_two_rarest=total(found > 0, places.contested),
-        contested_expected=sum_by_half(places.expected.sum(1), places.halves),
+        contested_expected=sum_by_group(places.expected.sum(1), places.groups),
     )
 
 
-def judge_rare(
-    counts: RareCounts, share: float = SHARE_OF_ROWS, least_rows: int = LEAST_ROWS
-) -> list[Verdict]:
-    """One verdict a head: above `share` on all rows, and on contested rows above picking at random.
+def judge_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Verdict]:
+    """One verdict per head: of all rows a share of `rule.threshold`, of contested ones more than chance.
 
-    `value` is the share on all rows; `low`, `high` and `control` are of the contested rows.
+    The first figure is of all rows, the second of the contested ones, with what a head would hit
+    there that picks at random among uncommon tokens as its threshold. The rule counts contested rows.
     """
-    rows, contested = int(counts.rows[REPORTED]), int(counts.contested_rows[REPORTED])
-    hits = counts.contested_two_rarest[REPORTED]
-    low, high = wilson_interval(hits, torch.full_like(hits, contested))
-    chance = float(counts.contested_expected[REPORTED]) / contested if contested else float("nan")
-    verdicts = []
-    for head, found in enumerate(counts.two_rarest[REPORTED].tolist()):
-        value = found / rows if rows else float("nan")
-        if contested < least_rows:
-            reason = f"fewer than {least_rows} rows with a third uncommon token"
-        elif value <= share:
-            reason = f"two-rarest share not above {share:g}"
-        else:
-            reason = "" if low[head] > chance else "no more than any uncommon token gets by chance"
-        verdicts.append(
-            Verdict(
-                label="rare tokens",
-                head=head,
-                detail="two rarest",
-                statistic="argmax_rate",
-                value=value,
-                low=float(low[head]),
-                high=float(high[head]),
-                threshold=share,
-                control=chance,
-                denominator=rows,
-                holds=not reason,
-                reason=reason,
-            )
-        )
-    return verdicts
+    heads = counts.two_rarest.shape[1]
+
+    def of_each_head(values: Tensor) -> Tensor:
+        return values[:, None].expand(-1, heads)
+
+    rows, contested = of_each_head(counts.rows), of_each_head(counts.contested_rows)
+    often = share_condition("argmax_rate", counts.two_rarest, rows, rule.threshold, seed=seed)
+    more_than_chance = share_condition(
+        "argmax_rate_contested",
+        counts.contested_two_rarest,
+        contested,
+        of_each_head(counts.contested_expected),
+        seed=seed,
+    )
+    return verdicts_of(
+        "rare tokens",
+        rule,
+        ["two rarest"] * heads,
+        [often, more_than_chance],
+        denominator=sum_of_halves(rows)[REPORTED],
+        counted=sum_of_halves(contested)[REPORTED],
+    )

@@ -1,4 +1,4 @@
-"""Sink heads: on average more than 0.6 of a row's weight lies on one special token or on punctuation.
+"""Sink heads: on average most of a row's weight lies on one special token or on punctuation.
 
 Mass, not arg-max. For cross-attention the sink to expect is the end-of-sentence token.
 """
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from attnlab.heads.functions.conditions import ratio_condition
 from attnlab.heads.functions.counts import CHOOSING, REPORTED, Counts, Scope
 from attnlab.heads.functions.intervals import RatioCounts, count_ratio
-from attnlab.heads.functions.verdict import NO_CONTROL, Verdict
-
-MEAN_MASS = 0.6
-LEAST_ROWS = 1000
+from attnlab.heads.functions.thresholds import SINK, Rule
+from attnlab.heads.functions.verdict import Verdict, verdicts_of
 
 
 @dataclass(frozen=True)
@@ -38,35 +37,19 @@ def count_sink(
     """Counts of a batch; `marked` says which keys are of which kind."""
     column_mass = scope.rows[:, None, None].to(weights.dtype) @ weights
     mass = column_mass[:, :, 0].double() @ marked.double()
-    return SinkCounts(kinds, count_ratio(mass, scope.rows.sum(1), scope.halves))
+    return SinkCounts(kinds, count_ratio(mass, scope.rows.sum(1), scope.groups))
 
 
-def judge_sink(
-    counts: SinkCounts, mean_mass: float = MEAN_MASS, least_rows: int = LEAST_ROWS
-) -> list[Verdict]:
-    """One verdict a head: on the kind with the largest mean mass in the choosing half."""
-    mean = counts.mass.ratio
-    low, high = counts.mass.interval()
-    verdicts = []
-    for head, kind in enumerate(mean[CHOOSING].nan_to_num(-1).argmax(-1).tolist()):
-        rows = int(counts.mass.denominator[REPORTED, head, kind])
-        value = float(mean[REPORTED, head, kind])
-        reason = "" if value > mean_mass else f"mean mass not above {mean_mass:g}"
-        reason = reason if rows >= least_rows else f"fewer than {least_rows} rows"
-        verdicts.append(
-            Verdict(
-                label="sink",
-                head=head,
-                detail=counts.kinds[kind],
-                statistic="mean_mass_fraction",
-                value=value,
-                low=float(low[REPORTED, head, kind]),
-                high=float(high[REPORTED, head, kind]),
-                threshold=mean_mass,
-                control=NO_CONTROL,
-                denominator=rows,
-                holds=not reason,
-                reason=reason,
-            )
-        )
-    return verdicts
+def judge_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Verdict]:
+    """One verdict per head: on the kind with the largest mean mass in the choosing half."""
+    chosen = counts.mass.by_half().ratio[CHOOSING].nan_to_num(-1).argmax(-1)
+    mass = counts.mass.of_each_head(chosen)
+    rows = mass.by_half().denominator[REPORTED].long()
+    return verdicts_of(
+        "sink",
+        rule,
+        [counts.kinds[kind] for kind in chosen.tolist()],
+        [ratio_condition("mean_mass_fraction", mass, rule.threshold, seed=seed)],
+        denominator=rows,
+        counted=rows,
+    )

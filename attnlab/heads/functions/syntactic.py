@@ -6,12 +6,16 @@ follows gold word alignments is judged by the same rule.
 Source: Voita et al. 2019 (arXiv 1905.09418), section 4.2; Clark et al. 2019 (1906.04341), section 4.2.
 """
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
-from attnlab.heads.functions.counts import CHOOSING, REPORTED
+from attnlab.heads.functions.counts import CHOOSING, REPORTED, resampled, sum_of_halves
 from attnlab.heads.functions.intervals import wilson_interval
 from attnlab.heads.functions.links import (
     ALL_RELATIONS,
@@ -21,13 +25,10 @@ from attnlab.heads.functions.links import (
     Links,
     make_links,
 )
-from attnlab.heads.functions.verdict import Verdict
+from attnlab.heads.functions.thresholds import LINKS, Rule
+from attnlab.heads.functions.verdict import UNDECIDED, Verdict, least_status, status_of
 from attnlab.heads.words import Alignment
 
-MARGIN = 0.10
-LEAST_LINKS = 100
-# Shares that differ by the margin exactly must not fail by the last digit.
-ROUNDING = 1e-12
 ALIGNMENT_KINDS = (LinkKind("alignment", "target>source"),)
 
 
@@ -54,95 +55,109 @@ def alignment_links(
     return make_links(ALIGNMENT_KINDS, rows)
 
 
-def relation_table(
-    counts: LinkCounts, margin: float = MARGIN, least_links: int = LEAST_LINKS
-) -> pd.DataFrame:
-    """One row a head and kind of link: accuracy, its interval, and the offset baseline.
+def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.DataFrame:
+    """One row a head and kind of link: accuracy, its interval, and what it must reach, by half.
 
     Columns: `head, relation, direction, baseline_offset` (most frequent in the choosing half);
-    `links, accuracy, low, high, baseline, chance` of the reported half; `choosing_links,
-    choosing_accuracy, choosing_baseline` (fitted and scored on the same half, so a little too
-    high), `choosing_chance`; `follows`, whether accuracy exceeds both the offset baseline and
-    chance by `margin` in both halves with `least_links` links in each. Chance is what a head gets
-    that picks at random among the words it may look at: high in a causal decoder, where early words
-    see few others.
+    `links, accuracy, low, high, baseline, chance, threshold` of the reported half; the same of the
+    choosing half as `choosing_...` (its baseline is fitted and scored there, so a little too high).
+    The threshold is the larger of offset baseline and chance, and `rule.threshold` more. Chance is
+    what a head gets that picks at random among the words it may look at: high in a causal decoder,
+    where early words see few others.
+
+    `status` says how both accuracies lie to their thresholds, see `Verdict`; `counted` is the smaller
+    number of links of the two halves; `stability` the share of bootstrap draws of sentences in which
+    both accuracies reach their thresholds, which are drawn along; the offset stays.
     """
-    best = counts.offsets[CHOOSING].argmax(-1)
-    at_best = counts.offsets.gather(2, best.expand(2, -1)[..., None])[..., 0]
-    links = counts.links
+    of_half = counts.by_half()
+    best = of_half.offsets[CHOOSING].argmax(-1)
+    at_best = counts.offsets.gather(2, best.expand(len(counts.links), -1)[..., None])[..., 0]
+    links = of_half.links
     wide = links.double()
-    baseline, chance = at_best / wide, counts.chance / wide
-    accuracy = counts.hits / wide[..., None]
-    low, high = wilson_interval(
-        counts.hits[REPORTED], links[REPORTED, :, None].expand_as(counts.hits[REPORTED])
-    )
-    enough = (links >= least_links).all(0)
-    control = torch.maximum(baseline, chance)
-    follows = (accuracy >= control[..., None] + margin - ROUNDING).all(0) & enough[:, None]
-    kinds, heads = follows.shape
+    baseline, chance = sum_of_halves(at_best) / wide, of_half.chance / wide
+    threshold = torch.maximum(baseline, chance) + rule.threshold
+    hits = of_half.hits
+    accuracy = hits / wide[..., None]
+    low, high = wilson_interval(hits, links[..., None].expand_as(hits))
+    low, high = (end.masked_fill((links == 0)[..., None], math.nan) for end in (low, high))
+    kinds, heads = hits.shape[1:]
     number = torch.arange(kinds).repeat_interleave(heads).tolist()
 
-    def by_kind(values: torch.Tensor) -> list[float | int]:
+    def by_kind(values: Tensor) -> list[float | int]:
         return values.cpu()[number].tolist()
 
-    def by_head(values: torch.Tensor) -> list[float | bool]:
+    def by_head(values: Tensor) -> list[float]:
         return values.cpu().flatten().tolist()
 
-    return pd.DataFrame(
-        {
-            "head": list(range(heads)) * kinds,
-            "relation": [counts.kinds[index].relation for index in number],
-            "direction": [counts.kinds[index].direction for index in number],
-            "links": by_kind(links[REPORTED]),
-            "accuracy": by_head(accuracy[REPORTED]),
-            "low": by_head(low),
-            "high": by_head(high),
-            "baseline": by_kind(baseline[REPORTED]),
-            "chance": by_kind(chance[REPORTED]),
-            "baseline_offset": by_kind(best - MAX_OFFSET),
-            "choosing_links": by_kind(links[CHOOSING]),
-            "choosing_accuracy": by_head(accuracy[CHOOSING]),
-            "choosing_baseline": by_kind(baseline[CHOOSING]),
-            "choosing_chance": by_kind(chance[CHOOSING]),
-            "follows": by_head(follows),
+    columns: dict[str, Sequence[object]] = {
+        "head": list(range(heads)) * kinds,
+        "relation": [counts.kinds[index].relation for index in number],
+        "direction": [counts.kinds[index].direction for index in number],
+    }
+    for half, prefix in ((REPORTED, ""), (CHOOSING, "choosing_")):
+        columns |= {
+            f"{prefix}links": by_kind(links[half]),
+            f"{prefix}accuracy": by_head(accuracy[half]),
+            f"{prefix}low": by_head(low[half]),
+            f"{prefix}high": by_head(high[half]),
+            f"{prefix}baseline": by_kind(baseline[half]),
+            f"{prefix}chance": by_kind(chance[half]),
+            f"{prefix}threshold": by_kind(threshold[half]),
         }
+    columns |= {
+        "baseline_offset": by_kind(best - MAX_OFFSET),
+        "counted": by_kind(links.amin(0)),
+        "needed": [rule.needed] * len(number),
+        "stability": by_head(_stability(counts, at_best, rule, seed)),
+    }
+    table = pd.DataFrame(columns)
+    status = [_status(row) for row in table.itertuples(index=False)]
+    table = table.assign(status=status)
+    return table.assign(stability=table["stability"].mask(table["status"] == UNDECIDED))
+
+
+def _stability(
+    counts: LinkCounts, at_best: Int[Tensor, "group kind"], rule: Rule, seed: int
+) -> Float[Tensor, "kind head"]:
+    """How often the links that a head hits exceed those that offset and chance hit, as asked for."""
+    links, offset, chance = (
+        resampled(values, seed) for values in (counts.links, at_best, counts.chance)
+    )
+    asked = torch.maximum(offset, chance) + rule.threshold * links
+    reached = (resampled(counts.hits, seed) >= asked[..., None]) & (links > 0)[..., None]
+    return reached.all(1).double().mean(0)
+
+
+def _status(row: Any) -> str:
+    if row.counted < row.needed:
+        return UNDECIDED
+    return least_status(
+        status_of(row.low, row.high, row.threshold),
+        status_of(row.choosing_low, row.choosing_high, row.choosing_threshold),
     )
 
 
-def judge_links(
-    table: pd.DataFrame, label: str, margin: float = MARGIN, least_links: int = LEAST_LINKS
-) -> list[Verdict]:
-    """One verdict a head: on the kind of link with the largest margin in the choosing half.
+def judge_links(table: pd.DataFrame, label: str) -> list[Verdict]:
+    """One verdict per head: on the kind of link with the largest margin in the choosing half.
 
-    The margin is over the offset baseline or chance, whichever is higher.
-
-    `all` relations together are shown in the table but give no label.
+    The margin is over the offset baseline or chance, whichever is higher. The second figure of the
+    verdict is that of the choosing half. `all` relations together give no label.
 
     Args:
-        table: of one layer, from `relation_table` with the same `margin` and `least_links`.
+        table: of one layer, from `relation_table`.
         label: `"syntactic"` or `"alignment"`.
-        margin: how far accuracy must exceed the baseline.
-        least_links: how many links each half must have.
     """
     return [
-        _judge_head(int(str(head)), rows, label, margin, least_links)
+        _judge_head(int(str(head)), rows, label)
         for head, rows in table[table.relation != ALL_RELATIONS].groupby("head")
     ]
 
 
-def _judge_head(
-    head: int, rows: pd.DataFrame, label: str, margin: float, least_links: int
-) -> Verdict:
-    enough = rows[(rows.links >= least_links) & (rows.choosing_links >= least_links)]
+def _judge_head(head: int, rows: pd.DataFrame, label: str) -> Verdict:
+    enough = rows[rows.counted >= rows.needed]
     candidates = enough if len(enough) else rows
-    control = candidates[["choosing_baseline", "choosing_chance"]].max(axis="columns")
-    gain = (candidates.choosing_accuracy - control).fillna(-1.0)
+    gain = (candidates.choosing_accuracy - candidates.choosing_threshold).fillna(-math.inf)
     best = candidates.iloc[int(gain.to_numpy().argmax())]
-    standard = max(float(best.baseline), float(best.chance))
-    reason = (
-        "" if best.follows else f"not {margin:g} above offset baseline and chance in both halves"
-    )
-    reason = reason if len(enough) else f"fewer than {least_links} links"
     return Verdict(
         label=label,
         head=head,
@@ -151,11 +166,19 @@ def _judge_head(
         value=float(best.accuracy),
         low=float(best.low),
         high=float(best.high),
-        threshold=standard + margin,
-        control=standard,
+        threshold=float(best.threshold),
+        control=max(float(best.baseline), float(best.chance)),
         denominator=int(best.links),
-        holds=not reason,
-        reason=reason,
+        second_statistic="argmax_accuracy_choosing",
+        second_value=float(best.choosing_accuracy),
+        second_low=float(best.choosing_low),
+        second_high=float(best.choosing_high),
+        second_threshold=float(best.choosing_threshold),
+        unit=LINKS.unit,
+        counted=int(best.counted),
+        needed=int(best.needed),
+        status=str(best.status),
+        stability=float(best.stability),
     )
 
 

@@ -16,6 +16,7 @@ from attnlab.heads.capture import stream
 from attnlab.heads.corpus_alignment import align_corpus
 from attnlab.heads.functions.consumer import HeadFunctions, TextSide, scope_of_layer
 from attnlab.heads.functions.labels import label_table
+from attnlab.heads.functions.verdict import BELOW, HOLDS
 from attnlab.heads.treebank import gold_sentence
 from attnlab.heads.weights import LayerWeights
 from attnlab.translation.configuration import TranslationConfig
@@ -147,19 +148,19 @@ def verdict(judged: HeadFunctions, site: str, layer: int, head: int, label: str)
 
 def test_head_forced_along_gold_arcs_is_syntactic(judged: HeadFunctions) -> None:
     found = verdict(judged, "encoder", 1, 0, "syntactic")
-    assert found.holds
+    assert found.status == HOLDS
     assert found.detail == "obj dependent>head"
     assert found.value > 0.99
 
 
 def test_head_one_back_is_positional(judged: HeadFunctions) -> None:
     found = verdict(judged, "encoder", 1, 2, "positional")
-    assert (found.holds, found.detail, found.value) == (True, "offset -1", 1)
+    assert (found.status, found.detail, found.value) == (HOLDS, "offset -1", 1)
 
 
 def test_head_forced_along_gold_alignments_is_an_alignment_head(judged: HeadFunctions) -> None:
     found = verdict(judged, "cross", 0, 1, "alignment")
-    assert found.holds
+    assert found.status == HOLDS
     # Words with several counterparts can follow only one of them.
     assert found.value > 0.8
     others = [verdict(judged, "cross", 0, head, "alignment").value for head in (0, 2, 3)]
@@ -214,12 +215,12 @@ def test_fixed_heads_of_a_model_are_found_positional(setting: Setting) -> None:
     stream(model, setting.tokenizers, setting.texts, [functions])
     table = functions.verdicts()
     positional = table[(table.label == "positional") & (table.site == "encoder")]
-    assert positional.holds.all()
+    assert set(positional.status) == {HOLDS}
     assert set(positional.detail) == {"offset -1"}
     assert (positional.value == 1).all()
     decoder = table[(table.label == "positional") & (table.site == "decoder")]
     assert set(decoder.detail) == {"offset +0"}
-    assert decoder.holds.all()
+    assert set(decoder.status) == {HOLDS}
 
 
 class GoldArcs(Mechanism):
@@ -272,15 +273,17 @@ def test_a_model_that_runs_with_gold_arcs_has_a_syntactic_head(setting: Setting)
     with use(model, plan):
         stream(model, setting.tokenizers, setting.texts, [functions], sites=["encoder"])
     forced = verdict(functions, "encoder", 0, 1, "syntactic")
-    assert (forced.holds, forced.detail, forced.value) == (True, "nsubj dependent>head", 1)
+    assert (forced.status, forced.detail, forced.value) == (HOLDS, "nsubj dependent>head", 1)
     assert forced.value > forced.control + 0.2
     relations = functions.relations()
-    mine = relations[(relations.layer == 0) & (relations["head"] == 1) & relations.follows]
+    mine = relations[
+        (relations.layer == 0) & (relations["head"] == 1) & (relations.status == HOLDS)
+    ]
     assert set(zip(mine.relation, mine.direction, strict=True)) == {("nsubj", "dependent>head")}
     back = verdict(functions, "encoder", 0, 3, "positional")
-    assert (back.holds, back.detail, back.value) == (True, "offset -1", 1)
-    assert not verdict(functions, "encoder", 0, 3, "syntactic").holds
-    assert not verdict(functions, "encoder", 0, 1, "positional").holds
+    assert (back.status, back.detail, back.value) == (HOLDS, "offset -1", 1)
+    assert verdict(functions, "encoder", 0, 3, "syntactic").status == BELOW
+    assert verdict(functions, "encoder", 0, 1, "positional").status == BELOW
     # The arcs were mixed, not only shown: the layer above has another input.
     above = [
         table[(table.layer == 1) & (table.label == "broad")].value.to_numpy()

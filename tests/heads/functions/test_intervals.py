@@ -24,7 +24,7 @@ def test_nothing_counted_says_nothing() -> None:
 def test_ratio_of_sums_is_not_mean_of_ratios() -> None:
     counts = count_ratio(
         torch.tensor([1.0, 1.0, 9.0]), torch.tensor([1.0, 3.0, 9.0]), torch.tensor([0, 0, 1])
-    )
+    ).by_half()
     assert counts.ratio.tolist() == [0.5, 1.0]
     assert counts.sentences.tolist() == [2, 1]
     low, high = counts.interval()
@@ -35,5 +35,5 @@ def test_ratio_of_sums_is_not_mean_of_ratios() -> None:
 def test_sentences_without_rows_are_no_observations() -> None:
     counts = count_ratio(
         torch.tensor([[1.0], [0.0]]), torch.tensor([2.0, 0.0]), torch.tensor([0, 0])
-    )
+    ).by_half()
     assert counts.sentences.tolist() == [1, 0]

@@ -16,7 +16,7 @@ from attnlab.heads.functions.agreement import (
 from attnlab.heads.functions.counting import Facts, SelfCounts, count_functions, judge_functions
 from attnlab.heads.functions.labels import compare_controls, compare_relations, label_table
 from attnlab.heads.functions.rare import rare_places
-from attnlab.heads.functions.verdict import LABELS
+from attnlab.heads.functions.verdict import BELOW, BORDERLINE, HOLDS, LABELS, UNDECIDED
 from attnlab.heads.weights import row_entropies
 from attnlab.matrices.candidates import FAMILIES
 
@@ -50,29 +50,38 @@ def test_heads_get_all_labels_that_hold_and_unknown_otherwise() -> None:
     assert table.labels.tolist() == ["positional", "rare tokens", "broad", "unknown", "sink"]
 
 
-def verdicts_of(**holds: list[bool]) -> pd.DataFrame:
+def verdicts_of(**statuses: list[str]) -> pd.DataFrame:
     rows = [
-        ("encoder", 1, head, label, held)
-        for label, heads in holds.items()
-        for head, held in enumerate(heads)
+        ("encoder", 1, head, label, status)
+        for label, heads in statuses.items()
+        for head, status in enumerate(heads)
     ]
-    table = pd.DataFrame(rows, columns=["site", "layer", "head", "label", "holds"])
-    return table.assign(detail="", statistic="", value=0.5, threshold=0.4, reason="")
+    table = pd.DataFrame(rows, columns=["site", "layer", "head", "label", "status"])
+    return table.assign(detail="", value=0.5, low=0.45, high=0.55, threshold=0.4)
 
 
 def test_first_label_is_the_first_of_the_list() -> None:
-    table = label_table(verdicts_of(sink=[True, True, False], positional=[True, False, False]))
+    table = label_table(
+        verdicts_of(sink=[HOLDS, HOLDS, BELOW], positional=[HOLDS, BORDERLINE, BORDERLINE])
+    )
     assert table.labels.tolist() == ["positional; sink", "sink", "unknown"]
     assert table.label.tolist() == ["positional", "sink", "unknown"]
+    assert table.borderline.tolist() == ["", "positional", "positional"]
 
 
-def test_head_is_undecided_where_too_little_was_counted_for_every_label() -> None:
-    table = verdicts_of(sink=[False, False, True], positional=[False, False, False])
-    few = "fewer than 9 rows"
-    table["reason"] = [few, few, "", few, "", ""]
-    assert label_table(table).labels.tolist() == ["undecided", "unknown", "sink"]
+def test_labels_are_undecided_one_by_one_and_a_head_where_all_of_them_are() -> None:
+    table = label_table(
+        verdicts_of(sink=[UNDECIDED, UNDECIDED, HOLDS], positional=[UNDECIDED, BELOW, UNDECIDED])
+    )
+    assert table.labels.tolist() == ["undecided", "unknown", "sink"]
+    assert table.undecided.tolist() == ["positional; sink", "sink", "positional"]
     undecided = pd.DataFrame(
-        {"site": ["encoder"] * 2, "label": ["undecided", "unknown"], "structure": ["band", "sink"]}
+        {
+            "site": ["encoder"] * 2,
+            "label": ["undecided", "unknown"],
+            "structure": ["band", "sink"],
+            "structure_tie": False,
+        }
     )
     found = agreement_table(undecided).iloc[0]
     assert (found["labelled_heads"], math.isnan(found["kappa"])) == (0, True)
@@ -81,54 +90,81 @@ def test_head_is_undecided_where_too_little_was_counted_for_every_label() -> Non
 def test_label_that_an_untrained_model_has_too_does_not_stand() -> None:
     compared = compare_controls(
         {
-            "model": verdicts_of(sink=[True, True, False]),
-            "untrained": verdicts_of(sink=[True, False, True]),
-            "shuffled": verdicts_of(sink=[True, True, True]).assign(value=0.1),
+            "model": verdicts_of(sink=[HOLDS, HOLDS, BELOW, HOLDS, BORDERLINE, HOLDS, UNDECIDED]),
+            "untrained": verdicts_of(
+                sink=[HOLDS, BELOW, HOLDS, BORDERLINE, BELOW, UNDECIDED, UNDECIDED]
+            ),
+            "shuffled": verdicts_of(sink=[HOLDS] * 7).assign(value=0.1),
         }
     )
-    assert compared.stands.tolist() == [False, True, False]
-    assert compared.shuffled_value.tolist() == [0.1] * 3
-    assert compared.shuffled_holds.tolist() == [True] * 3
+    assert compared.stands_status.tolist() == [
+        BELOW,
+        HOLDS,
+        BELOW,
+        BORDERLINE,
+        BORDERLINE,
+        UNDECIDED,
+        UNDECIDED,
+    ]
+    assert compared.stands.tolist() == [False, True, False, False, False, False, False]
+    assert compared.shuffled_value.tolist() == [0.1] * 7
+    assert compared.shuffled_status.tolist() == [HOLDS] * 7
 
 
-def relations_of(accuracy: list[float], follows: list[bool]) -> pd.DataFrame:
+def relations_of(
+    accuracy: list[float], statuses: list[str], *, width: float = 0.04
+) -> pd.DataFrame:
     rows = [("encoder", 2, head, "obj", "dependent>head") for head in range(len(accuracy))]
     table = pd.DataFrame(rows, columns=["site", "layer", "head", "relation", "direction"])
-    return table.assign(accuracy=accuracy, follows=follows, baseline=0.4)
+    table = table.assign(accuracy=accuracy, status=statuses, baseline=0.4)
+    return table.assign(low=table["accuracy"] - width, high=table["accuracy"] + width)
 
 
 def test_relation_that_the_words_alone_explain_does_not_stand() -> None:
-    # Heads 1 and 2 do almost as well on shuffled words; head 3 follows when untrained too.
+    # Head 1 does as well on shuffled words, head 2 almost; head 3 follows when untrained too.
     compared = compare_relations(
-        relations_of([0.7, 0.7, 0.7, 0.7, 0.45], [True, True, True, True, False]),
-        relations_of([0.2, 0.65, 0.61, 0.2, 0.1], [True, True, True, True, False]),
-        relations_of([0.1, 0.1, 0.1, 0.6, 0.1], [False, False, False, True, False]),
+        relations_of([0.7, 0.7, 0.7, 0.7, 0.45], [HOLDS, HOLDS, HOLDS, HOLDS, BELOW]),
+        relations_of([0.2, 0.7, 0.61, 0.2, 0.1], [HOLDS, HOLDS, HOLDS, HOLDS, BELOW]),
+        relations_of([0.1, 0.1, 0.1, 0.6, 0.1], [BELOW, BELOW, BELOW, HOLDS, BELOW]),
     )
+    assert compared.stands_status.tolist() == [HOLDS, BELOW, BORDERLINE, BELOW, BELOW]
     assert compared.stands.tolist() == [True, False, False, False, False]
+    # Newcombe: 0.7 - 0.2 and the root of twice 0.04 squared to either side.
+    assert compared.gain_low[0] == pytest.approx(0.5 - 0.04 * math.sqrt(2))
+    assert compared.gain_high[0] == pytest.approx(0.5 + 0.04 * math.sqrt(2))
 
 
 def test_label_is_held_against_the_relation_it_rests_on() -> None:
-    def verdicts(details: list[str], values: list[float], holds: list[bool]) -> pd.DataFrame:
+    def verdicts(details: list[str], values: list[float], status: list[str]) -> pd.DataFrame:
         rows = [("encoder", 2, head, "syntactic") for head in range(len(details))]
         table = pd.DataFrame(rows, columns=["site", "layer", "head", "label"])
-        return table.assign(detail=details, statistic="", value=values, threshold=0.4, holds=holds)
+        table = table.assign(detail=details, value=values, threshold=0.5, status=status)
+        return table.assign(low=table["value"], high=table["value"])
 
     obj, det = "obj dependent>head", "det dependent>head"
     # The controls' best relation is another one; head 2 rests on no relation that was counted.
     tables = {
-        "model": verdicts([obj, obj, det, obj], [0.7, 0.7, 0.6, 0.4], [True, True, True, False]),
-        "untrained": verdicts([det] * 4, [0.9] * 4, [True, True, False, False]),
-        "shuffled": verdicts([det] * 4, [0.8] * 4, [True] * 4),
+        "model": verdicts([obj, obj, det, obj], [0.7, 0.7, 0.6, 0.4], [HOLDS, HOLDS, HOLDS, BELOW]),
+        "untrained": verdicts([det] * 4, [0.9] * 4, [HOLDS, HOLDS, BELOW, BELOW]),
+        "shuffled": verdicts([det] * 4, [0.8] * 4, [HOLDS] * 4),
     }
-    relations = relations_of([0.7, 0.7, 0.2, 0.4], [True, True, False, False]).assign(
+    relations = relations_of([0.7, 0.7, 0.2, 0.4], [HOLDS, HOLDS, BELOW, BELOW]).assign(
         untrained_accuracy=[0.1, 0.2, 0.3, 0.4],
         shuffled_accuracy=[0.5, 0.6, 0.7, 0.8],
-        stands=[True, False, False, True],
+        stands_status=[HOLDS, BELOW, BELOW, HOLDS],
+        **{
+            f"{name}_{what}": BELOW if what == "status" else 0.1
+            for name in ("untrained", "shuffled")
+            for what in ("low", "high", "status")
+        },
     )
     compared = compare_controls(tables, relations)
     assert compared.untrained_value.tolist() == [0.1, 0.2, 0.9, 0.4]
     assert compared.shuffled_value.tolist() == [0.5, 0.6, 0.8, 0.8]
     assert compared.stands.tolist() == [True, False, True, False], "the last does not hold"
+    assert compared.untrained_low.tolist() == [0.1, 0.1, 0.9, 0.1]
+    # (0.7 - 0.1) of 0.4 to the threshold; above it in the untrained head there is no way to go.
+    assert compared.strength.tolist() == pytest.approx([1.5, 5 / 3, math.nan, 0], nan_ok=True)
     plain = compare_controls(tables)
     assert plain.stands.tolist() == [False, False, True, False]
 
@@ -197,8 +233,13 @@ def test_agreement_in_all_and_by_site() -> None:
             ("cross", "broad", "diffuse"),
         ],
         columns=["site", "label", "structure"],
-    )
-    found = agreement_table(labels).set_index("site")
+    ).assign(structure_tie=False)
+    tied = labels.assign(structure_tie=True)
+    nothing = agreement_table(tied)
+    assert (nothing.heads.tolist(), nothing.tied_heads.tolist()) == ([0] * 3, [5, 3, 2])
+    assert nothing.kappa.isna().all()
+    found = agreement_table(pd.concat([labels, tied[:2]])).set_index("site")
+    assert found.tied_heads.tolist() == [2, 2, 0]
     assert found.index.tolist() == ["all", "encoder", "cross"]
     assert found.heads.tolist() == [5, 3, 2]
     assert found.labelled_heads.tolist() == [3, 2, 1]

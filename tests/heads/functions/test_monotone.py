@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attnlab.heads.functions.counts import Scope
 from attnlab.heads.functions.monotone import count_monotone, judge_monotone
+from attnlab.heads.functions.verdict import BELOW, HOLDS, UNDECIDED
 
 TARGETS = 11
 
@@ -33,9 +34,9 @@ def test_diagonal_and_its_mirror(left: bool) -> None:
     mirrored = first + scope.keys.sum(1, keepdim=True) - 1 - (diagonal - first)
     back = attend(mirrored, scope.seen, 0.9)
     ahead, behind = judge_monotone(count_monotone(torch.stack([forward, back], 1), scope))
-    assert ahead.holds
+    assert ahead.status == HOLDS
     assert ahead.value > 0.95
-    assert not behind.holds
+    assert behind.status == BELOW
     assert behind.value < -0.95
 
 
@@ -43,7 +44,7 @@ def test_uniform_head_is_not_monotone() -> None:
     scope, _, _ = cross()
     uniform = scope.seen.double() / scope.seen.sum(-1, keepdim=True).clamp_min(1)
     verdict = judge_monotone(count_monotone(uniform[:, None], scope))[0]
-    assert (verdict.holds, verdict.value) == (False, 0)
+    assert (verdict.status, verdict.value) == (BELOW, 0)
 
 
 def test_head_that_drifts_by_a_hair_is_not_monotone() -> None:
@@ -53,14 +54,15 @@ def test_head_that_drifts_by_a_hair_is_not_monotone() -> None:
     weights = 0.95 * uniform + 0.05 * attend(diagonal, scope.seen, 1.0)
     verdict = judge_monotone(count_monotone(weights[:, None], scope))[0]
     assert verdict.value > 0.9
-    assert not verdict.holds
-    assert verdict.reason == "slope 0.07 below 0.5"
+    assert verdict.status == BELOW
+    assert verdict.second_value == pytest.approx(0.07, abs=0.01)
 
 
 def test_few_sentences_give_no_label() -> None:
     scope, _, diagonal = cross(sentences=61)
     verdict = judge_monotone(count_monotone(attend(diagonal, scope.seen)[:, None], scope))[0]
-    assert (verdict.holds, verdict.reason) == (False, "fewer than 100 sentences")
+    assert (verdict.status, verdict.unit, verdict.needed) == (UNDECIDED, "sentences", 100)
+    assert verdict.counted < 100
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -74,7 +76,7 @@ def test_equals_scipy(left: bool, sharp: bool) -> None:
     if sharp:  # one key a row, an ordinary one: whole positions, many of them equal
         place = (weights * scope.keys[:, None, None]).argmax(-1)
         weights = torch.nn.functional.one_hot(place, weights.shape[-1]).double()
-    counts = count_monotone(weights, scope)
+    counts = count_monotone(weights, scope).by_half()
     for head in range(2):
         for half in (0, 1):
             rank, slope, sentences = 0.0, 0.0, 0

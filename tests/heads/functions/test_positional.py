@@ -15,6 +15,7 @@ from attnlab.heads.functions.positional import (
     judge_positional,
     positional_table,
 )
+from attnlab.heads.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
 
 
 def planted(batch: Batch, offset: int, share: float, of_rows: float = 1.0, seed: int = 1) -> Tensor:
@@ -39,12 +40,12 @@ def test_planted_offset_is_found(offset: int, left: bool) -> None:
     assert [verdict.detail for verdict in verdicts] == [
         f"offset {o:+d}" for o in (offset, -offset - 1)
     ]
-    assert all(verdict.holds and verdict.value == 1 for verdict in verdicts)
+    assert all((verdict.status, verdict.value) == (HOLDS, 1) for verdict in verdicts)
 
 
 def test_rows_without_a_token_at_the_offset_are_left_out() -> None:
     batch = make_batch()
-    counts = counted(planted(batch, -1, 0.5)[:, None], batch.scope)
+    counts = counted(planted(batch, -1, 0.5)[:, None], batch.scope).by_half()
     # All ordinary tokens but the first one, which has [CLS] before it.
     expected = [(batch.ordinary.sum(1) - 1)[batch.numbers % 2 == half].sum() for half in (0, 1)]
     column = counts.rows.shape[1] // 2 - 1
@@ -52,15 +53,14 @@ def test_rows_without_a_token_at_the_offset_are_left_out() -> None:
     assert counts.hits[:, 0, column].tolist() == expected
 
 
-@pytest.mark.parametrize(("of_rows", "holds"), [(0.87, False), (0.93, True)])
-def test_ninety_percent(of_rows: float, holds: bool) -> None:
+@pytest.mark.parametrize(("of_rows", "status"), [(0.85, BELOW), (0.9, BORDERLINE), (0.95, HOLDS)])
+def test_ninety_percent(of_rows: float, status: str) -> None:
     batch = make_batch()
     counts = counted(planted(batch, 1, 0.5, of_rows)[:, None], batch.scope)
     verdict = judge_positional(counts)[0]
-    assert verdict.holds is holds
+    assert verdict.status == status
     assert verdict.low < verdict.value < verdict.high
     assert verdict.value == pytest.approx(of_rows, abs=0.03)
-    assert bool(verdict.reason) is not holds
 
 
 def test_arg_max_rate_is_neither_mass_nor_confidence() -> None:
@@ -71,7 +71,7 @@ def test_arg_max_rate_is_neither_mass_nor_confidence() -> None:
     weak = planted(batch, -1, 0.4)
     sure = attend(anywhere, batch.scope.seen, 0.95)
     counts = counted(torch.stack([weak, sure], 1), batch.scope)
-    assert [verdict.holds for verdict in judge_positional(counts)] == [True, False]
+    assert [verdict.status for verdict in judge_positional(counts)] == [HOLDS, BELOW]
     table = positional_table(counts)
     assert table[(table["head"] == 0) & (table.offset == -1)].argmax_rate.item() == 1
 
@@ -83,14 +83,15 @@ def test_special_token_that_wins_the_row_is_a_miss() -> None:
     weights = 0.6 * attend(torch.zeros_like(batch.numbers)[:, None].expand(-1, 13), seen, 1.0)
     weights = weights + 0.4 * attend(at_offset(batch, -1), seen, 1.0)
     counts = counted(weights[:, None], batch.scope)
-    assert not judge_positional(counts)[0].holds
+    assert judge_positional(counts)[0].status == BELOW
     assert counts.hits.sum() == 0
 
 
 def test_few_rows_give_no_label() -> None:
     batch = make_batch(sentences=61)
     verdict = judge_positional(counted(planted(batch, -1, 0.9)[:, None], batch.scope))[0]
-    assert (verdict.holds, verdict.reason) == (False, "fewer than 1000 rows")
+    assert (verdict.status, verdict.unit, verdict.needed) == (UNDECIDED, "rows", 1000)
+    assert verdict.counted < 1000
     assert verdict.value == 1
 
 
@@ -101,12 +102,12 @@ def test_offset_is_picked_on_one_half_and_reported_on_the_other() -> None:
     verdict = judge_positional(counted(torch.where(odd, back, ahead)[:, None], batch.scope))[0]
     assert verdict.detail == "offset +1"
     assert verdict.value < 0.2
-    assert not verdict.holds
+    assert verdict.status == BELOW
 
 
 def test_causal_rows_have_no_token_ahead() -> None:
     batch = make_batch(causal=True)
-    counts = counted(random_attention(batch), batch.scope)
+    counts = counted(random_attention(batch), batch.scope).by_half()
     middle = counts.rows.shape[1] // 2
     assert counts.rows[:, middle + 1 :].sum() == 0
     assert (counts.rows[:, middle - 1] > 0).all()
@@ -128,7 +129,7 @@ def test_half_precision_keeps_the_arg_max_but_not_the_row_sums() -> None:
 def test_equals_loops(causal: bool, left: bool) -> None:
     batch = make_batch(sentences=7, left=left, causal=causal)
     weights = random_attention(batch)
-    counts = counted(weights, batch.scope, max_offset=3)
+    counts = counted(weights, batch.scope, max_offset=3).by_half()
     for head in range(3):
         for column, offset in enumerate(range(-3, 4)):
             sums = [[0, 0], [0, 0]]
@@ -154,7 +155,7 @@ def test_parts_add_up_to_the_whole() -> None:
             batch.scope.queries[part],
             batch.scope.keys[part],
             batch.scope.seen[part],
-            batch.scope.halves[part],
+            batch.scope.groups[part],
         )
         parts.append(counted(weights[part], scope))
     for total in (parts[0] + parts[1], parts[1] + parts[0]):

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attnlab.heads.functions.counts import REPORTED, largest
 from attnlab.heads.functions.rare import count_rare, frequency_ranks, judge_rare, rare_places
+from attnlab.heads.functions.verdict import BORDERLINE, HOLDS, UNDECIDED
 
 
 def draw_ranks(batch: Batch, low: int = 300, high: int = 2000, seed: int = 0) -> Tensor:
@@ -35,7 +36,8 @@ def test_head_on_the_rarest_or_second_rarest_token(number: int, rarest_share: fl
     weights = attend(nth_rarest(batch, ranks, number), batch.scope.seen)[:, None]
     counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
     verdict = judge_rare(counts)[0]
-    assert (verdict.holds, verdict.value) == (True, 1.0)
+    assert (verdict.status, verdict.value) == (HOLDS, 1.0)
+    counts = counts.by_half()
     share = counts.rarest[REPORTED] / counts.rows[REPORTED]
     assert share.item() == pytest.approx(rarest_share, abs=0.01)
 
@@ -45,7 +47,7 @@ def test_sentences_of_frequent_words_do_not_count() -> None:
     ranks = draw_ranks(batch)
     ranks[::4] = draw_ranks(batch, 0, 499)[::4]
     weights = attend(nth_rarest(batch, ranks, 0), batch.scope.seen)[:, None]
-    counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
+    counts = count_rare(largest(weights), rare_places(batch.scope, ranks)).by_half()
     rows = batch.ordinary.sum(1)
     qualifies = ranks.masked_fill(~batch.ordinary, 0).amax(1) >= 500
     assert counts.rows.sum() == rows[qualifies].sum()
@@ -69,11 +71,9 @@ def test_head_on_any_uncommon_word_is_no_rare_token_head() -> None:
     weights = attend(uncommon_at_random(batch, ranks), batch.scope.seen)[:, None]
     verdict = judge_rare(count_rare(largest(weights), rare_places(batch.scope, ranks)))[0]
     assert verdict.value > 0.5
-    assert verdict.low < verdict.control < verdict.high
-    assert (verdict.holds, verdict.reason) == (
-        False,
-        "no more than any uncommon token gets by chance",
-    )
+    assert verdict.low > verdict.threshold
+    assert verdict.second_low < verdict.second_threshold < verdict.second_high
+    assert verdict.status == BORDERLINE
 
 
 def test_without_a_third_uncommon_token_there_is_no_label() -> None:
@@ -82,8 +82,9 @@ def test_without_a_third_uncommon_token_there_is_no_label() -> None:
     ranks[:, 1:3] = 900 + torch.arange(2)
     weights = attend(nth_rarest(batch, ranks, 0), batch.scope.seen)[:, None]
     verdict = judge_rare(count_rare(largest(weights), rare_places(batch.scope, ranks)))[0]
-    assert (verdict.holds, verdict.value) == (False, 1.0)
-    assert verdict.reason == "fewer than 1000 rows with a third uncommon token"
+    assert (verdict.status, verdict.value) == (UNDECIDED, 1.0)
+    assert (verdict.counted, verdict.needed) == (0, 1000)
+    assert verdict.denominator > 1000
 
 
 def test_special_tokens_are_never_the_rarest_but_may_win() -> None:
@@ -102,7 +103,7 @@ def test_equals_loops(causal: bool, left: bool) -> None:
     batch = make_batch(sentences=31, left=left, causal=causal)
     ranks = draw_ranks(batch, 490, 510)  # many equal types
     weights = random_attention(batch)
-    counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
+    counts = count_rare(largest(weights), rare_places(batch.scope, ranks)).by_half()
     for head in range(3):
         for half in (0, 1):
             sums = [0.0] * 6

@@ -12,8 +12,11 @@ from attnlab.heads.functions.sink import (
     count_sink,
     judge_sink,
 )
+from attnlab.heads.functions.thresholds import Rule
+from attnlab.heads.functions.verdict import BELOW, HOLDS, UNDECIDED
 from attnlab.heads.weights import row_entropies
 
+FEW = Rule(0.6, 500, "rows")
 CLS, SEP, DOT = 1, 2, 3
 KINDS = {"[CLS]": CLS, "[SEP]": SEP, "punctuation": DOT}
 
@@ -43,20 +46,21 @@ def test_mass_on_a_token_makes_a_sink() -> None:
     batch = make_batch()
     verdicts = judge_sink(counted(batch, *(on_type(batch, n, 0.7) for n in (CLS, SEP, DOT))))
     assert [verdict.detail for verdict in verdicts] == ["[CLS]", "[SEP]", "punctuation"]
-    assert all(verdict.holds and verdict.value == pytest.approx(0.7) for verdict in verdicts)
+    assert all(verdict.status == HOLDS for verdict in verdicts)
+    assert [verdict.value for verdict in verdicts] == pytest.approx([0.7] * 3)
 
 
-@pytest.mark.parametrize(("share", "holds"), [(0.59, False), (0.61, True)])
-def test_threshold(share: float, holds: bool) -> None:
+@pytest.mark.parametrize(("share", "status"), [(0.59, BELOW), (0.61, HOLDS)])
+def test_threshold(share: float, status: str) -> None:
     batch = make_batch()
-    assert judge_sink(counted(batch, on_type(batch, SEP, share)))[0].holds is holds
+    assert judge_sink(counted(batch, on_type(batch, SEP, share)))[0].status == status
 
 
 def test_winning_every_row_is_not_enough() -> None:
     batch = make_batch()
     weights = on_type(batch, SEP, 0.45)
     assert (weights.argmax(-1) == batch.visible.sum(1, keepdim=True) - 1)[batch.ordinary].all()
-    assert not judge_sink(counted(batch, weights))[0].holds
+    assert judge_sink(counted(batch, weights))[0].status == BELOW
 
 
 def test_rows_of_special_tokens_do_not_count() -> None:
@@ -72,7 +76,8 @@ def test_rows_of_special_tokens_do_not_count() -> None:
 def test_few_rows_give_no_label() -> None:
     batch = make_batch(sentences=41)
     verdict = judge_sink(counted(batch, on_type(batch, SEP, 0.9)))[0]
-    assert (verdict.holds, verdict.reason) == (False, "fewer than 1000 rows")
+    assert (verdict.status, verdict.unit, verdict.needed) == (UNDECIDED, "rows", 1000)
+    assert verdict.counted < 1000
 
 
 def test_end_of_sentence_sink_in_cross_attention() -> None:
@@ -82,14 +87,14 @@ def test_end_of_sentence_sink_in_cross_attention() -> None:
     last = (batch.visible.sum(1, keepdim=True) - 1).expand_as(target)
     kinds, marked = ("</s>",), (tokens_of(batch) == SEP)[..., None]
     weights = attend(last, scope.seen, 0.8)[:, None]
-    verdict = judge_sink(count_sink(weights, scope, kinds, marked), least_rows=500)[0]
-    assert (verdict.holds, verdict.detail) == (True, "</s>")
+    verdict = judge_sink(count_sink(weights, scope, kinds, marked), FEW)[0]
+    assert (verdict.status, verdict.detail) == (HOLDS, "</s>")
 
 
 def test_interval_agrees_with_a_bootstrap_over_sentences() -> None:
     batch = make_batch(sentences=301)
     counts = counted(batch, *random_attention(batch, heads=2, scale=3).unbind(1))
-    low, high = counts.mass.interval()
+    low, high = counts.by_half().mass.interval()
     tokens = tokens_of(batch)
     weights = random_attention(batch, heads=2, scale=3)[:, 1]
     mass = ((weights * (tokens == DOT)[:, None]).sum(-1) * batch.ordinary).sum(1)[1::2]
@@ -113,9 +118,9 @@ def test_uniform_head_is_broad(causal: bool) -> None:
     broad, narrow = judge_broad(
         count_broad(row_entropies(torch.stack([uniform, sharp], 1)), batch.scope)
     )
-    assert broad.holds
+    assert broad.status == HOLDS
     assert broad.value == pytest.approx(1)
-    assert not narrow.holds
+    assert narrow.status == BELOW
 
 
 def test_entropy_is_compared_with_ln_n() -> None:
@@ -124,5 +129,5 @@ def test_entropy_is_compared_with_ln_n() -> None:
     weights = weights.expand(401, 2, 5, 5)
     entropy = -(weights[0, 0, 0] * weights[0, 0, 0].log()).sum().item()
     counts = count_broad(row_entropies(weights), batch.scope)
-    assert judge_broad(counts, least_rows=500)[0].value == pytest.approx(entropy / math.log(5))
+    assert judge_broad(counts, FEW)[0].value == pytest.approx(entropy / math.log(5))
     assert counts.rows.sum() == 401 * 3
