@@ -164,6 +164,11 @@ _COLUMNS = {
         "from", "Lower end of its 95 % interval: paired bootstrap over sentences.", 3
     ),
     "ablation_high": Column("to", "Upper end of that interval.", 3),
+    "structure": Column(
+        "structure",
+        "The family of matrices that describes the head's matrices, special tokens among them, in "
+        "the fewest bits; says what they look like, not what for.",
+    ),
     "structure_margin_bits_per_row": Column(
         "margin (bits per row)", "How many bits per row more the next family costs.", 2
     ),
