@@ -10,8 +10,10 @@ from oracles.ragged import drawn_ids
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.attention.mechanism import Scoring
 from attnlab.attention.registry import make
 from attnlab.attention.softmax import MaskedSoftmax
+from attnlab.errors import AttnlabError
 
 # So many tokens of padding in front of and behind the three sentences of a batch.
 PADDINGS = [
@@ -165,3 +167,38 @@ def test_a_bias_follows_its_keys_in_cross_attention(spec: str, bias_heads: int) 
         )
         out = mechanism(query, *around, real_tokens(7, front, behind), bias=columns)
         torch.testing.assert_close(out, expected, **CLOSE)
+
+
+def pairs_between(
+    pairs: Tensor, front: tuple[int, ...], behind: tuple[int, ...], rows: bool
+) -> Tensor:
+    """`[batch, head, query, key]` with padding around its keys, and around its queries where asked."""
+    sides = zip(pairs, front, behind, strict=True)
+    return torch.stack(
+        [F.pad(row, (*amounts, *(amounts if rows else ())), value=1) for row, *amounts in sides]
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "cross"), [("band(window=2)", True), ("bigbird(block=2, random=1)", False)]
+)
+def test_what_a_model_says_of_pairs_follows_their_tokens(spec: str, cross: bool) -> None:
+    inputs, generator = drawn(17), torch.Generator().manual_seed(2)
+    bias = torch.randn(3, 2, 17, 17, generator=generator, dtype=torch.float64)
+    allowed = (torch.rand(3, 1, 17, 17, generator=generator) < 0.7) | torch.eye(17).bool()
+    mechanism: Any = make(spec, cross=cross, heads=2).double().eval()
+    expected = mechanism(*inputs, bias=bias, scoring=Scoring(allowed))
+    front, behind = PADDINGS[2]
+    real = real_tokens(17, front, behind)
+    around = [padded(x, front, behind, 3.0) for x in inputs]
+    bias, allowed = (pairs_between(x, front, behind, not cross) for x in (bias, allowed))
+    query = inputs[0] if cross else around[0]
+    out = mechanism(query, *around[1:], real, bias=bias, scoring=Scoring(allowed))
+    torch.testing.assert_close(out if cross else rows_of(out, real), expected, **CLOSE)
+
+
+def test_blocks_of_some_queries_behind_padding_are_refused() -> None:
+    query, key, value = drawn(9)
+    visible = torch.arange(9).expand(3, -1) >= 2
+    with pytest.raises(AttnlabError, match="the queries of all its tokens at once"):
+        make("bigbird(block=2)", heads=2)(query[:, :, 3:], key, value, visible, first_query=3)
