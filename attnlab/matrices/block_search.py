@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.matrices.blocks import Placement, block_gains, place_blocks
+from attnlab.matrices.blocks import Placement, block_gains, near_diagonal, place_blocks
 from attnlab.matrices.columns import real_columns
-from attnlab.matrices.padding import Sizes, sizes_of, without_padding
+from attnlab.matrices.offsets import real_band
+from attnlab.matrices.padding import Sizes, sizes_of
 from attnlab.matrices.priced import Task, corrected, priced_gain, priced_total
 from attnlab.matrices.supports import block_columns
 
@@ -30,11 +31,15 @@ class BlockSpace:
 
 @dataclass(frozen=True)
 class Blocks:
-    """A placement, the column of every row under it, and a bound that no placement beats."""
+    """A placement, and the column of every row under it.
+
+    `gained` is what it gains over the empty structure at its price; no placement beats `lower_bound`.
+    """
 
     placement: Placement
     column: Int[Tensor, "*batch query"]
     allowed: Bool[Tensor, "*batch query"]
+    gained: Float[Tensor, "*batch"]
     lower_bound: Float[Tensor, "*batch"] | None
 
 
@@ -48,44 +53,58 @@ def best_blocks(task: Task, space: BlockSpace) -> Blocks:
 
     Cost: one dynamic programme, with an error one and a partial sort per round.
     """
-    best = _placed(task, space, None)
+    near = NearDiagonal.of(task.H, space)
+    best = _placed(task, space, near, None)
     if task.allowed.absent:
         return best
     found = corrected(task, best.column, best.allowed)
     nearest, price = found.l1, found.price
     bound = torch.full_like(nearest, -math.inf)
     for _ in range(_ROUNDS):
-        other = _placed(task, space, price)
-        gained = _identity_gain(task, space, price) + other.placement.total[..., -1]
-        bound = bound.maximum(priced_total(task, price) - gained)
+        other = _placed(task, space, near, price)
+        bound = bound.maximum(priced_total(task, price) - other.gained)
         found = corrected(task, other.column, other.allowed)
         best = _chosen(found.l1 < nearest - task.tolerance, other, best)
-        nearest, price = nearest.minimum(found.l1), found.price
+        nearest = nearest.minimum(found.l1)
         settled = bound >= nearest - task.tolerance
-        if bool(settled.all()):
+        # At a price that stays the same the next round would find the same again.
+        if bool((settled | (found.price == price)).all()):
             break
+        price = found.price
     return replace(best, lower_bound=bound.masked_fill(settled, math.inf))
 
 
-def _placed(task: Task, space: BlockSpace, price: Tensor | None) -> Blocks:
+@dataclass(frozen=True)
+class NearDiagonal:
+    """The entries that a block can attend, as `blocks.near_diagonal` lays them out, and which are real."""
+
+    entries: Float[Tensor, "*batch key offset"]
+    real: Bool[Tensor, "*#batch key offset"]
+    own: int
+
+    @classmethod
+    def of(cls, H: Float[Tensor, "*batch query key"], space: BlockSpace) -> "NearDiagonal":
+        """Those of H."""
+        own = max(space.heights) - 1
+        turned = None if space.sizes is None else space.sizes.flip(-1)
+        real = real_band(H.mT, (own, own), turned)
+        return cls(near_diagonal(H, space.heights), real, own)
+
+
+def _placed(task: Task, space: BlockSpace, near: NearDiagonal, price: Tensor | None) -> Blocks:
     H, sizes = task.H, space.sizes
-    gain = without_padding(priced_gain(H, task, price), sizes)
-    gains = block_gains(gain, space.heights, anchors=space.anchors, sizes=sizes)
+    gain = priced_gain(near.entries, task, price).masked_fill(~near.real, 0)
+    gains = block_gains(
+        gain, space.heights, queries=H.shape[-2], anchors=space.anchors, sizes=sizes
+    )
     placed = place_blocks(gains, space.num_pos)
+    gained = gain[..., near.own].sum(-1) + placed.total[..., -1]
     if sizes is not None:
         lowest = (sizes_of(H, sizes)[..., :1] - placed.start).clamp(min=0)
         placed = replace(placed, rows=placed.rows.minimum(lowest))
     column = block_columns(placed.start, placed.rows, placed.column, H.shape[-2])
     allowed = real_columns(column, H, sizes, causal=space.causal)
-    return Blocks(placed, column, allowed, None)
-
-
-def _identity_gain(task: Task, space: BlockSpace, price: Tensor) -> Float[Tensor, "*batch"]:
-    gain = priced_gain(task.H.diagonal(dim1=-2, dim2=-1)[..., None], task, price)[..., 0]
-    real = sizes_of(task.H, space.sizes).amin(-1)
-    return gain.masked_fill(
-        torch.arange(gain.shape[-1], device=gain.device) >= real[..., None], 0
-    ).sum(-1)
+    return Blocks(placed, column, allowed, gained, None)
 
 
 def _chosen(first: Bool[Tensor, "*batch"], one: Blocks, other: Blocks) -> Blocks:
@@ -101,4 +120,10 @@ def _chosen(first: Bool[Tensor, "*batch"], one: Blocks, other: Blocks) -> Blocks
             for name in ("total", "used", "start", "rows", "column")
         )
     )
-    return Blocks(placement, pick(one.column, other.column), pick(one.allowed, other.allowed), None)
+    return Blocks(
+        placement,
+        pick(one.column, other.column),
+        pick(one.allowed, other.allowed),
+        torch.where(first, one.gained, other.gained),
+        None,
+    )

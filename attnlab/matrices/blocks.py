@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.matrices.offsets import band_entries
-from attnlab.matrices.padding import Sizes, sizes_of
+from attnlab.matrices.padding import Sizes
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,19 @@ class Placement:
     column: Int[Tensor, "*batch block"]
 
 
+def near_diagonal(
+    H: Float[Tensor, "*batch query key"], heights: list[int]
+) -> Float[Tensor, "*batch key offset"]:
+    """What a block of any of these heights can attend: of each key the rows within the tallest."""
+    reach = max(heights) - 1
+    return band_entries(H.mT, (reach, reach))
+
+
 def block_gains(
-    gain: Float[Tensor, "*batch query key"],
+    gain: Float[Tensor, "*batch key offset"],
     heights: list[int],
     *,
+    queries: int,
     anchors: int,
     sizes: Sizes | None,
 ) -> list[BlockGains]:
@@ -53,20 +62,18 @@ def block_gains(
 
         gain(a, c) = sum over i in a..a+height-1 of (g_i,a+c - g_i,i),   0 <= c < min(height, anchors)
 
-    `gain` holds g, what a row gains by attending a key, and 0 in the padding. A block fits when its rows
-    and its column are real; in a matrix lower than the height it holds all rows. Sums run along the
-    columns of the band |i - t| < height only. Cost: O(n * height * anchors) for one height.
+    `gain` holds g, what a row gains by attending a key, as `near_diagonal` lays it out, and 0 in the
+    padding. A block fits when its rows and its column are real; in a matrix lower than the height it
+    holds all rows. Sums run along the columns. Cost: O(n * height * anchors) for one height.
     """
-    tallest = max(heights)
-    queries, keys = gain.shape[-2:]
+    tallest, keys = max(heights), gain.shape[-2]
     # Row t holds what rows t-tallest+1 .. t+tallest-1 gain by attending column t, summed from the left.
-    along_column = band_entries(gain.mT, (tallest - 1, tallest - 1))
-    sums = F.pad(along_column.cumsum(-1), (1, 0))
+    sums = F.pad(gain.cumsum(-1), (1, 0))
     sums = F.pad(sums, (0, 0, 0, max(queries + tallest - keys, 0)))
-    own = torch.zeros_like(gain[..., 0])
-    own[..., : min(queries, keys)] = gain.diagonal(dim1=-2, dim2=-1)
+    own = gain.new_zeros(*gain.shape[:-2], queries)
+    own[..., : min(queries, keys)] = gain[..., : min(queries, keys), tallest - 1]
     own_sums = F.pad(own.cumsum(-1), (1, 0))
-    real = sizes_of(gain, sizes)
+    real = torch.tensor([queries, keys], device=gain.device) if sizes is None else sizes
     found = []
     for height in heights:
         last = (torch.arange(queries, device=gain.device) + height).clamp(max=queries)

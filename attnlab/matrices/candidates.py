@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.errors import InputError
-from attnlab.matrices.blocks import block_gains, place_blocks
+from attnlab.matrices.blocks import block_gains, near_diagonal, place_blocks
 from attnlab.matrices.code_lengths import log2_choose
 from attnlab.matrices.columns import real_columns
 from attnlab.matrices.offsets import band_entries, real_band
@@ -110,7 +110,8 @@ def _near_the_diagonal(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Can
 def _rare_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
     for block_rows in range(2, search.window + 1):
         anchors = 1 if search.causal else block_rows
-        gains = block_gains(H, [block_rows], anchors=anchors, sizes=sizes)
+        near = near_diagonal(H, [block_rows])
+        gains = block_gains(near, [block_rows], queries=H.shape[-2], anchors=anchors, sizes=sizes)
         # The count of blocks is part of the code, so as many as asked for are placed where they fit.
         forced = [
             type(gain)(gain.height, gain.gain + _more_than_any_gain(H), gain.column)

@@ -12,7 +12,7 @@ from attnlab.matrices.columns import fill_columns, real_columns
 from attnlab.matrices.fit import Diagonal, Fit, complete
 from attnlab.matrices.offsets import band_entries, real_band
 from attnlab.matrices.padding import Sizes
-from attnlab.matrices.priced import Task, priced_gain
+from attnlab.matrices.priced import Task, best_error, priced_gain
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.supports import reach_within, sides
 from attnlab.matrices.values import Values, check_values
@@ -87,4 +87,5 @@ def fit_diagonal(
         support_size=allowed.sum(-1),
         allowed=task.allowed,
         sizes=sizes,
+        error=None if task.allowed.absent else best_error(task, column, allowed),
     )

@@ -14,12 +14,12 @@ splits by entry, so that a family can be searched for its smallest value as if t
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.matrices.columns import fill_columns
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.values import Values
 
@@ -30,6 +30,15 @@ class Corrected:
 
     l1: Float[Tensor, "*batch"]
     price: Float[Tensor, "*batch"]
+
+
+@dataclass(frozen=True)
+class Leading:
+    """The largest entries of each matrix, falling, and where they stand."""
+
+    entry: Float[Tensor, "*batch rank"]
+    row: Int[Tensor, "*batch rank"]
+    key: Int[Tensor, "*batch rank"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,24 @@ class Task:
         entries = self.H.shape[-2] * self.H.shape[-1]
         wanted = torch.as_tensor(self.allowed.nonzeros, device=self.H.device)
         return wanted.clamp(max=entries).expand(self.H.shape[:-2])
+
+    @cached_property
+    def total(self) -> Float[Tensor, "*batch"]:
+        """The sum of each matrix."""
+        return self.H.sum((-2, -1))
+
+    @cached_property
+    def leading(self) -> Leading:
+        """As many of the largest entries as decide the error of any structure with one entry a row.
+
+        Such a structure changes an entry of each row, so that among the s + 1 largest residuals all
+        that are entries of H as they were are among its s + 1 + queries largest entries.
+        Cost: a partial sort of the matrix, once.
+        """
+        queries, keys = self.H.shape[-2:]
+        most = int(self.nonzeros.max()) if self.nonzeros.numel() else 0
+        entry, index = self.H.flatten(-2).topk(min(most + 1 + queries, queries * keys), dim=-1)
+        return Leading(entry, index // keys, index % keys)
 
 
 def priced(
@@ -82,24 +109,70 @@ def priced_gain(
 
 
 def priced_total(task: Task, price: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-    """The bound on the distance of the empty structure; what a structure gains comes off it."""
-    return priced(task.H, task.allowed.bound, price).sum((-2, -1)) - task.nonzeros * price
+    """The bound on the distance of the empty structure; what a structure gains comes off it.
+
+    The price must be one that `corrected` found for the same task: what is not among the leading
+    entries saves less than any of these.
+    """
+    savings = task.leading.entry.clamp(max=task.allowed.bound)
+    return task.total - (savings - price[..., None]).clamp(min=0).sum(-1) - task.nonzeros * price
 
 
 def corrected(
     task: Task, column: Int[Tensor, "*batch query"], allowed: Bool[Tensor, "*batch query"]
 ) -> Corrected:
-    """The distance that is left when row i attends `column[i]` and E does its best."""
-    residual = (task.H - fill_columns(task.H, column, allowed, task.values)).abs().flatten(-2)
-    savings = residual.clamp(max=task.allowed.bound)
+    """The distance that is left when row i attends `column[i]` and E does its best.
+
+    Cost: a partial sort of s + 1 + queries leading entries, no pass over the matrix.
+    """
+    residual, changed = _leading_residuals(task, column, allowed)
+    savings = residual.abs().clamp(max=task.allowed.bound)
     nonzeros = task.nonzeros[..., None]
-    most = min(int(nonzeros.max()) + 1, savings.shape[-1])
+    most = min(int(nonzeros.max()) + 1, task.H.shape[-2] * task.H.shape[-1])
     largest = savings.topk(most, dim=-1).values
     rank = torch.arange(most, device=largest.device)
     saved = largest.masked_fill(rank >= nonzeros, 0).sum(-1)
     # Between the last saving and the first that was not made every price is as good for this P.
     last = largest.gather(-1, (nonzeros - 1).clamp(0, most - 1))
     following = largest.gather(-1, nonzeros.clamp(max=most - 1))
-    none_left = nonzeros >= savings.shape[-1]
+    none_left = nonzeros >= task.H.shape[-2] * task.H.shape[-1]
     price = torch.where(none_left, 0, (last + following) / 2)[..., 0]
-    return Corrected(residual.sum(-1) - saved, price)
+    return Corrected(task.total + changed - saved, price)
+
+
+def best_error(
+    task: Task, column: Int[Tensor, "*batch query"], allowed: Bool[Tensor, "*batch query"]
+) -> Float[Tensor, "*batch query key"]:
+    """E itself: `largest_of_residual` of the structure in which row i attends `column[i]`.
+
+    Cost: a partial sort of s + 1 + queries leading entries, and one pass to write zeros.
+    """
+    found, bound = task.leading, task.allowed.bound
+    queries, keys = task.H.shape[-2:]
+    residual, _ = _leading_residuals(task, column, allowed)
+    index = found.row * keys + found.key
+    if residual.shape[-1] > index.shape[-1]:
+        own = torch.arange(queries, device=index.device) * keys + column.clamp(0, keys - 1)
+        index = torch.cat([index, own], -1)
+    most = min(int(task.nonzeros.max()) if task.nonzeros.numel() else 0, queries * keys)
+    top = residual.abs().topk(most, dim=-1).indices
+    rank = torch.arange(most, device=index.device)
+    taken = residual.gather(-1, top).clamp(-bound, bound)
+    taken = taken.masked_fill(rank >= task.nonzeros[..., None], 0)
+    # The entry that a row attends also stands among the leading ones, as 0.
+    error = torch.zeros_like(task.H).flatten(-2)
+    return error.scatter_add_(-1, index.gather(-1, top), taken).reshape(task.H.shape)
+
+
+def _leading_residuals(
+    task: Task, column: Tensor, allowed: Tensor
+) -> tuple[Float[Tensor, "*batch rank"], Float[Tensor, "*batch"]]:
+    """The largest residuals of a structure with one entry a row, and by how much it changes the sum."""
+    found, last = task.leading, task.H.shape[-1] - 1
+    attended = (column.gather(-1, found.row) == found.key) & allowed.gather(-1, found.row)
+    unchanged = found.entry.masked_fill(attended, 0)
+    entry = task.H.gather(-1, column.clamp(0, last)[..., None])[..., 0] * allowed
+    if task.values == "free":
+        return unchanged, -entry.sum(-1)
+    left = (entry - 1) * allowed
+    return torch.cat([unchanged, left], -1), (left.abs() - entry).sum(-1)

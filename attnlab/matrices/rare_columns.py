@@ -12,7 +12,7 @@ from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.columns import fill_columns
 from attnlab.matrices.fit import Fit, RareColumns, complete
 from attnlab.matrices.padding import Sizes
-from attnlab.matrices.priced import Task
+from attnlab.matrices.priced import Task, best_error
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.supports import sides
 from attnlab.matrices.values import Values, check_values
@@ -92,6 +92,7 @@ def fit_rare_columns(
         support_size=found.allowed.sum(-1),
         allowed=task.allowed,
         sizes=sizes,
+        error=None if task.allowed.absent else best_error(task, found.column, found.allowed),
         lower_bound=found.lower_bound,
     )
 

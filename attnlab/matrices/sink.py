@@ -11,7 +11,7 @@ from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.columns import fill_columns, real_columns
 from attnlab.matrices.fit import Fit, Sink, complete
 from attnlab.matrices.padding import Sizes, counted_entries
-from attnlab.matrices.priced import Task, priced_gain
+from attnlab.matrices.priced import Task, best_error, priced_gain
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.values import Values, check_values
 from attnlab.matrices.weights import checked_weights
@@ -70,4 +70,5 @@ def fit_sink(
         support_size=allowed.sum(-1),
         allowed=task.allowed,
         sizes=sizes,
+        error=None if task.allowed.absent else best_error(task, every_row, allowed),
     )
