@@ -51,7 +51,11 @@ def own_mean_by_offset(
     """Every entry replaced by the mean of its diagonal: nearest in Frobenius of those by offset alone.
 
     Cost: a pass for the means and one to write the matrix.
+
+    Raises:
+        InputError: no attention weights.
     """
+    H = checked_weights(H)
     return matrix_from_offsets(mean_weight_by_offset(H[..., None, :, :]), *H.shape[-2:])
 
 

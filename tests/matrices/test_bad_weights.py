@@ -13,6 +13,7 @@ import torch
 import attnlab.matrices
 from attnlab.errors import InputError
 from attnlab.matrices import distances, offsets, references
+from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import fit_band, project_band
 from attnlab.matrices.candidates import Search
 from attnlab.matrices.diagonal import fit_diagonal
@@ -47,6 +48,7 @@ ENTRIES: dict[str, Callable[[torch.Tensor], object]] = {
     "fit_rare_columns": lambda H: fit_rare_columns(H, window=2, num_pos=1),
     "fit_sigma": lambda H: fit_sigma(H, window=2, num_pos=1),
     "fit_sink": fit_sink,
+    "fit_additive": lambda H: fit_additive(H, window=1, num_pos=1, budget=9),
     "fit_residual": lambda H: fit_residual(H, zeros(H), nonzeros=1),
     "project_band": lambda H: project_band(H, 1),
     "label_heads": label_heads,
@@ -58,6 +60,7 @@ ENTRIES: dict[str, Callable[[torch.Tensor], object]] = {
     "mass_by_offset": offsets.mass_by_offset,
     "mass_beyond_windows": lambda H: offsets.mass_beyond_windows(H, 2),
     "mean_weight_by_offset": offsets.mean_weight_by_offset,
+    "own_mean_by_offset": references.own_mean_by_offset,
     "zero_matrix": references.zero_matrix,
     "uniform_matrix": references.uniform_matrix,
     "top_entries": lambda H: references.top_entries(H, 2),
@@ -82,7 +85,9 @@ PARTS = {
         "entries_by_offset",
     ),
     *("block_gains", "place_blocks", "best_blocks", "best_candidate", "corrected", "priced"),
-    *("priced_gain", "priced_total", "candidates", "keys_of_rows", "with_room", "in_chunks"),
+    *("outside_of", "best_columns", "gains", "additive_distance"),
+    *("near_diagonal", "best_error", "priced_gain", "priced_total"),
+    *("candidates", "keys_of_rows", "with_room", "in_chunks"),
     *("takes_no_memory", "shortest_code", "log2_choose", "labels_of_codes", "fill_columns"),
     *("real_columns", "measure_residual", "from_sums", "row_divergence", "complete", "nearest"),
     *("can_be_read_in_place", "copy_band", "measure_off_band", "check_dropout", "check_blocks"),
