@@ -118,25 +118,6 @@ def test_blocks_that_were_planted_are_found() -> None:
     assert found.rows.tolist() == [3, 3, 0]
 
 
-@pytest.mark.parametrize("values", VALUES)
-@pytest.mark.parametrize("equal_budget", [False, True])
-def test_union_is_the_nearest_of_the_three(values: str, equal_budget: bool) -> None:
-    H = attention(4, 3, 7, 7)
-    options = {"values": values, "error_nnz": 3, "error_bound": 0.2}
-    union = fit_sigma(H, window=2, num_pos=2, equal_budget=equal_budget, **options)
-    three = [
-        fit_diagonal(H, window=2, **options),
-        fit_rare_columns(H, window=2, num_pos=2, **options),
-        fit_band(H, window=2, keep=7 if equal_budget else None, **options),
-    ]
-    expected = torch.stack([fit.l1 for fit in three]).min(0)
-    torch.testing.assert_close(union.l1, expected.values, rtol=0, atol=0)
-    assert union.parameters.families == ("diagonal", "rare_columns", "band")
-    torch.testing.assert_close(
-        union.l1, (H - union.approximation).abs().sum((-2, -1)), rtol=0, atol=1e-12
-    )
-
-
 def test_free_union_without_dropout_is_always_a_band() -> None:
     union = fit_sigma(attention(20, 9, 9), window=3, num_pos=2)
     assert union.parameters.chosen.tolist() == [2] * 20
