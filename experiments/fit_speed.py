@@ -49,13 +49,13 @@ def attention(count: int, n: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def seconds(run: Callable[[], object], repeats: int = REPEATS) -> float:
-    """The shortest of several runs: on a shared machine the others measure the neighbours."""
+    """Processor time of the shortest of several runs: the others measure who shares the machine."""
     run()
     taken = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         run()
-        taken.append(time.perf_counter() - start)
+        taken.append(time.process_time() - start)
     return min(taken)
 
 
@@ -111,7 +111,8 @@ def report(table: pd.DataFrame) -> str:
 {markdown(table)}
 
 {verdict} float32, {THREADS} torch thread, on a machine shared with other work, so only
-what was measured in this one run can be compared. Times are the shortest of several runs. A pass is
+what was measured in this one run can be compared. Times are those of the processor, which do not count
+waiting for it, and the shortest of several runs. A pass is
 the time of `H.clone()`: reading the matrix once and writing it once. The published search is timed
 on {SAMPLE} of its 1,331 combinations of coefficients, and the shortest is multiplied up; neighbours on
 the machine slow it more than the short exact fit, and its ratio was between 100,000 (quiet) and

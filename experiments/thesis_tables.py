@@ -3,7 +3,8 @@
     python experiments/thesis_tables.py ../shared/data/thesis
 
 writes results/thesis_tables/. The path of heads.npz will do too: the published tables are looked for
-beside it.
+beside it. With --keep-search the search is not run again: what it found is taken from the table that is
+there.
 """
 
 import sys
@@ -29,6 +30,7 @@ BOUNDS = (0.05, 0.1, 0.5)
 # Combinations of coefficients on which the plain form is timed, of 1,331.
 SAMPLE = 6
 REPEATS = 20
+SEARCHED = ["search_again", "search_again_lowest", "search_again_highest"]
 MEANS = [
     "published", "search_again", "zero_matrix", "exact_free", "exact_stochastic", "exact_binary",
     "exact_free_equal_budget", "exact_stochastic_equal_budget", *(f"exact_free_error_{b}" for b in BOUNDS),
@@ -36,41 +38,60 @@ MEANS = [
 ]  # fmt: skip
 
 
-def main(source: Path) -> None:
+def main(source: Path, *, keep_search: bool) -> None:
     """Compares, times and writes the tables; `source` is the folder of the data or its heads.npz."""
     torch.set_num_threads(1)
     folder = source.parent if source.is_file() else source
     H = load_matrices(folder / "heads.npz")
     published = pd.read_csv(folder / "thesis_tables.csv")
+    known = pd.read_csv(OUT / "table.csv") if keep_search else None
     tables, timings = [], []
     for (window, num_pos), rows in published.groupby(["w", "num_pos"], sort=False):
         print(f"w={window} num_pos={num_pos}", flush=True)
-        tables.append(compare(H, rows, int(window), int(num_pos)))
-        timings.append(measure_times(H, int(window), int(num_pos)))
+        options = {"window": int(window), "num_pos": int(num_pos)}
+        searches = search_again(H, **options) if known is None else of_table(known, **options)
+        tables.append(compare(H, rows, searches[SEARCHED].reset_index(drop=True), **options))
+        timings.append(measure_times(H, **options))
     table, timing = pd.concat(tables, ignore_index=True), pd.DataFrame(timings)
     write_table(OUT / "table.csv", table)
     write_table(OUT / "timing.csv", timing)
-    write_text(OUT / "README.md", report(table, timing))
+    write_text(OUT / "README.md", report(table, timing, keep_search=keep_search))
 
 
-def compare(H: torch.Tensor, published: pd.DataFrame, window: int, num_pos: int) -> pd.DataFrame:
-    """One row a head: published distance, the search again, zero, and exact fits without and with E."""
-    n = H.shape[-1]
-    options = {"window": window, "num_pos": num_pos}
-    searches = torch.stack(
+def of_table(table: pd.DataFrame, window: int, num_pos: int) -> pd.DataFrame:
+    """The rows of one published table."""
+    return table[(table["w"] == window) & (table["num_pos"] == num_pos)]
+
+
+def search_again(H: torch.Tensor, window: int, num_pos: int) -> pd.DataFrame:
+    """The thesis's search with each seed: mean, lowest and highest distance of each head."""
+    found = torch.stack(
         [
-            random_search(H.float(), **options, generator=torch.Generator().manual_seed(seed)).l1
+            random_search(
+                H.float(),
+                window=window,
+                num_pos=num_pos,
+                generator=torch.Generator().manual_seed(seed),
+            ).l1
             for seed in SEEDS
         ]
     )
+    every = (found.mean(0), found.min(0).values, found.max(0).values)
+    return pd.DataFrame(dict(zip(SEARCHED, (one.tolist() for one in every), strict=True)))
+
+
+def compare(
+    H: torch.Tensor, published: pd.DataFrame, searches: pd.DataFrame, window: int, num_pos: int
+) -> pd.DataFrame:
+    """One row a head: published distance, the search again, zero, and exact fits without and with E."""
+    n = H.shape[-1]
+    options = {"window": window, "num_pos": num_pos}
     columns = {
         "head": published["head"].tolist(),
         "w": window,
         "num_pos": num_pos,
         "published": published["min_distance"].tolist(),
-        "search_again": searches.mean(0).tolist(),
-        "search_again_lowest": searches.min(0).values.tolist(),
-        "search_again_highest": searches.max(0).values.tolist(),
+        **searches.to_dict("list"),
         "zero_matrix": l1_distance(H, zero_matrix(H)).tolist(),
     }
     for values in ("free", "stochastic", "binary"):
@@ -88,17 +109,17 @@ def compare(H: torch.Tensor, published: pd.DataFrame, window: int, num_pos: int)
 
 
 def measure_times(H: torch.Tensor, window: int, num_pos: int) -> dict[str, float]:
-    """Seconds a head: the plain search (from a sample), the batched search, the exact union with E."""
+    """Seconds per head: the plain search (from a sample), the batched search, the exact union with E."""
     head = H[0].numpy()
     plain = seconds_per_head(head, window, num_pos, SAMPLE, np.random.default_rng(SEEDS[0]))
-    start = time.perf_counter()
+    start = time.process_time()
     random_search(H[:1].float(), window=window, num_pos=num_pos, generator=torch.Generator())
-    batched = time.perf_counter() - start
+    batched = time.process_time() - start
     exact = []
     for _ in range(REPEATS):
-        start = time.perf_counter()
+        start = time.process_time()
         fit_sigma(H, window=window, num_pos=num_pos, error_nnz=H.shape[-1], error_bound=0.5)
-        exact.append((time.perf_counter() - start) / len(H))
+        exact.append((time.process_time() - start) / len(H))
     return {
         "w": window,
         "num_pos": num_pos,
@@ -116,7 +137,7 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
     return grouped.reset_index(names="mean l1 over 8 heads")
 
 
-def report(table: pd.DataFrame, timing: pd.DataFrame) -> str:
+def report(table: pd.DataFrame, timing: pd.DataFrame, *, keep_search: bool) -> str:
     """The README: what was compared, what it means, how it was made."""
     worse = int((table["published"] >= table["zero_matrix"]).sum())
     low, high = table["published_relative"].min(), table["published_relative"].max()
@@ -133,6 +154,11 @@ def report(table: pd.DataFrame, timing: pd.DataFrame) -> str:
         f"All {proofs.size} distances with an error are proven to be the smallest."
         if unproven == 0
         else f"Of {proofs.size} distances with an error {unproven} are upper bounds (`proven_` False)."
+    )
+    kept = (
+        "The distances of the search run again were kept from an earlier run (`--keep-search`). "
+        if keep_search
+        else ""
     )
     return f"""# The thesis's tables, and the exact optimum beside them
 
@@ -183,18 +209,22 @@ support and values come from the matrix itself.
 `experiments/published_search.py`; the shortest of {SAMPLE} of the 1,331 combinations of
 coefficients, 90 draws each, multiplied up. (The thesis's own program takes about 40 s.)
 `batched_search`: the same draws in batches, all of them. `exact`: all three families with E, 8
-heads at once, shortest of {REPEATS} runs. One process, one torch thread, on a machine shared with
-other work: ratios within a row mean something, seconds do not.
+heads at once, shortest of {REPEATS} runs. Processor time of one process with one torch thread, on a
+machine shared with other work: ratios within a row mean something, seconds do not.
 
 ## How
 
     python experiments/thesis_tables.py ../shared/data/thesis
 
 Data: `heads.npz` (8 x 16 x 16) and `thesis_tables.csv`. Seeds {SEEDS[0]} to {SEEDS[-1]}.
-All heads: `table.csv` (`proven_`: whether no member with such an error can be nearer).
+{kept}All heads: `table.csv` (`proven_`: whether no member with such an error can be nearer).
 {provenance("torch", "numpy", "scipy")}
 """
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "../shared/data/thesis"))
+    paths = [argument for argument in sys.argv[1:] if argument != "--keep-search"]
+    main(
+        Path(paths[0] if paths else "../shared/data/thesis"),
+        keep_search="--keep-search" in sys.argv,
+    )
