@@ -3,8 +3,11 @@ from itertools import combinations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracles import matrices as oracle
 from oracles.structured import best_binary_by_count, nearest_stochastic_row
+from weight_matrices import weight_matrices
 
 from attnlab.errors import InputError
 from attnlab.matrices.band import fit_band, project_band
@@ -148,6 +151,27 @@ def test_error_and_band_are_optimal_together() -> None:
     )
     fit = fit_band(H, window=1, keep=4, error_nnz=2, error_bound=0.1)
     assert float(fit.l1) == pytest.approx(best, abs=1e-9)
+
+
+@given(
+    H=weight_matrices(),
+    window=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    dropout=st.sampled_from([0.0, 0.3, 0.7, 1.0]),
+)
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_bands_of_ties_zeros_and_empty_rows_are_as_near_as_any(
+    H: torch.Tensor, window: tuple[int, int], dropout: float
+) -> None:
+    inside = [H[i, j].item() for i, j in oracle.band(*H.shape, *window)]
+    kept = math.ceil(round((1 - dropout) * len(inside), 9))
+    fit = fit_band(H, window=window, dropout=dropout)
+    best = float(H.sum()) - sum(sorted(inside, reverse=True)[:kept])
+    assert float(fit.l1) == pytest.approx(best, abs=1e-12)
+    assert int(fit.budget) == kept
+    stochastic = fit_band(H, window=window, values="stochastic")
+    rows = [[j for i, j in oracle.band(*H.shape, *window) if i == row] for row in range(len(H))]
+    nearest = sum(map(nearest_stochastic_row, H.tolist(), rows))
+    assert float(stochastic.l1) == pytest.approx(nearest, abs=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.6, 1.2])

@@ -3,11 +3,14 @@ from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import given, settings
 from scipy.optimize import minimize_scalar
+from weight_matrices import weight_matrices
 
 from attnlab.errors import InputError
-from attnlab.matrices.candidates import FAMILIES
+from attnlab.matrices.candidates import FAMILIES, Search
 from attnlab.matrices.code_lengths import Rows, log2_choose, shortest_code
+from attnlab.matrices.label_sums import sum_labels
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.synthetic import draw_corpus
 
@@ -61,6 +64,35 @@ def test_log2_choose() -> None:
                 log2_choose(torch.tensor(float(n)).double(), torch.tensor(float(k)).double())
             )
             assert found == pytest.approx(math.log2(math.comb(n, k)), abs=1e-9)
+
+
+@given(H=weight_matrices(batch=(2, 3)))
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_rows_of_any_kind_are_coded_as_one_at_a_time(H: torch.Tensor) -> None:
+    found = label_heads(H, window=1, num_pos=1, sink_positions=1)
+    streamed = sum_labels(H.movedim(0, 1), torch.tensor(H.shape[-2:]).expand(3, 1, 2),
+                          Search(window=1, num_pos=1, sink_positions=1)).labels()  # fmt: skip
+    queries, keys = H.shape[-2:]
+    for head in range(2):
+        rows = H[head].flatten(0, 1).tolist()
+
+        def cost(support_of, rows=rows) -> float:
+            supports = [[j for j in support_of(i) if 0 <= j < keys] for i in range(queries)] * 3
+            return shortest(rows, supports).fun
+
+        expected = {
+            "diffuse": sum(map(sum, rows)) * math.log2(keys),
+            "diagonal": min(cost(lambda i, d=d: [i + d]) for d in (-1, 0, 1)) + math.log2(3),
+            "band": min(
+                cost(lambda i, a=a, b=b: range(i - a, i + b + 1)) for a, b in ((1, 0), (0, 1), (1, 1))
+            ) + math.log2(3),
+            "sink": min(cost(lambda _, t=t: [t]) for t in (0, keys - 1)) + 1,
+        }  # fmt: skip
+        for labels in (found, streamed):
+            for family, bits in expected.items():
+                index = FAMILIES.index(family)
+                assert float(labels.bits[head, index]) == pytest.approx(bits, abs=1e-5), family
+            assert float(labels.eta[head, FAMILIES.index("diffuse")]) == 1
 
 
 @pytest.mark.parametrize(("causal", "columns"), [(False, 5), (True, 5), (False, 7), (False, 3)])

@@ -3,6 +3,10 @@ from itertools import combinations, product
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import corrected
+from weight_matrices import weight_matrices
 
 from attnlab.matrices.residual import fit_residual
 
@@ -29,6 +33,24 @@ def test_no_other_places_are_better(sign: int, nonzeros: int, bound: float) -> N
     assert float((R - E).abs().sum()) == pytest.approx(best[1], abs=1e-12)
     assert float((R - E).square().sum()) == pytest.approx(best[2], abs=1e-12)
     assert int((E != 0).sum()) <= nonzeros
+
+
+@given(
+    both=weight_matrices(batch=(2,)),
+    nonzeros=st.integers(0, 40),
+    bound=st.sampled_from([0.0, 0.1, 0.25, math.inf]),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_ties_zeros_and_empty_rows_are_corrected_as_well_as_any(
+    both: torch.Tensor, nonzeros: int, bound: float
+) -> None:
+    target, structure = both
+    E = fit_residual(target, structure, nonzeros=nonzeros, bound=bound)
+    R = target - structure
+    left = corrected.of_residual(R.flatten().tolist(), nonzeros, bound)
+    assert float((R - E).abs().sum()) == pytest.approx(left, abs=1e-12)
+    assert int((E != 0).sum()) <= nonzeros
+    assert float(E.abs().max()) <= bound
 
 
 def test_every_matrix_has_its_own_number_of_corrections() -> None:
