@@ -114,11 +114,10 @@ def report(table: pd.DataFrame) -> str:
 what was measured in this one run can be compared. Times are those of the processor, which do not count
 waiting for it, and the shortest of several runs. A pass is
 the time of `H.clone()`: reading the matrix once and writing it once. The published search is timed
-on {SAMPLE} of its 1,331 combinations of coefficients, and the shortest is multiplied up; neighbours on
-the machine slow it more than the short exact fit, and its ratio was between 100,000 (quiet) and
-400,000 (busy) from run to run; the passes of a narrow band move by about half of
-one. A band wider than a quarter of the matrix is fitted by the plain form, which takes about 7
-passes, and more when the memory allocator has to ask the system for every new matrix.
+on {SAMPLE} of its 1,331 combinations of coefficients, and the shortest is multiplied up. Neighbours
+that use the memory slow the fit of a large matrix more than `H.clone()`, and the search more than a
+short fit. A band wider than a quarter of the matrix is fitted by the plain form, which takes more
+passes, and more still when the memory allocator has to ask the system for every new matrix.
 
     python experiments/fit_speed.py
 
