@@ -22,7 +22,13 @@ from transformers import (
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_text
-from attnlab.translation.trainer import CHOICE, choice
+from attnlab.translation.log_history import (
+    checkpoint_step,
+    choose_again,
+    longest_training_seconds,
+    mean_training_loss,
+)
+from attnlab.translation.trainer import CHOICE
 
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
@@ -58,21 +64,6 @@ class Clock:
             self._since = None
 
 
-def checkpoint_step(path: str) -> int:
-    """The step that a checkpoint's folder is named after."""
-    return int(Path(path).name.rpartition("-")[2])
-
-
-def _choose_again(state: TrainerState, kept_step: int) -> None:
-    """What checkpoints are chosen by, computed anew: a run may have been begun under another rule."""
-    name = f"eval_{CHOICE}"
-    for row in state.log_history:
-        if "eval_bleu" in row:
-            row[name] = choice(row["eval_bleu"], row["eval_loss"])
-            if row["step"] == kept_step:
-                state.best_metric = row[name]
-
-
 class Metrics(TrainerCallback):
     """Appends a line to `metrics.jsonl` at each evaluation: losses, scores, speed."""
 
@@ -81,7 +72,6 @@ class Metrics(TrainerCallback):
         self.target_tokens_per_epoch = target_tokens_per_epoch
         self.rows: list[dict[str, Any]] = []
         self.clock = Clock()
-        self.losses: list[float] = []
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -92,9 +82,9 @@ class Metrics(TrainerCallback):
             name = Path(state.best_model_checkpoint).name
             state.best_model_checkpoint = str(self.folder / CHECKPOINTS / name)
             if args.metric_for_best_model == CHOICE:
-                _choose_again(state, checkpoint_step(name))
+                choose_again(state, checkpoint_step(name))
         self.rows = [row for row in read_metrics(self.folder) if row["step"] <= state.global_step]
-        self.clock = Clock(self.rows[-1]["training_seconds"] if self.rows else 0.0)
+        self.clock = Clock(longest_training_seconds([*self.rows, *state.log_history]))
         self.clock.start()
 
     def on_log(
@@ -105,7 +95,7 @@ class Metrics(TrainerCallback):
         logs: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """Keeps the training loss; one that is no number ends training."""
+        """Logs the training time beside the loss; a loss that is no number ends training."""
         if logs and "loss" in logs:
             if not math.isfinite(logs["loss"]):
                 msg = (
@@ -113,20 +103,24 @@ class Metrics(TrainerCallback):
                     "try a lower learning rate, more warm-up steps, or --precision fp32."
                 )
                 raise AttnlabError(msg)
-            self.losses.append(logs["loss"])
+            state.log_history[-1]["training_seconds"] = self.clock.seconds
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Has the loss of the last steps logged before the evaluation."""
+        """Has the loss of the last steps logged before the evaluation and the checkpoint."""
         control.should_log = True
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Counts training time up to here."""
+        """Counts training time up to here; has the loss logged before an evaluation or a checkpoint.
+
+        What a checkpoint's log does not hold is unknown to the run that goes on from it.
+        """
         self.clock.stop()
         self.clock.start()
+        control.should_log |= control.should_evaluate or control.should_save
 
     def on_evaluate(
         self,
@@ -143,7 +137,7 @@ class Metrics(TrainerCallback):
             {
                 "epoch": round(epoch, 4),
                 "step": state.global_step,
-                "training_loss": sum(self.losses) / len(self.losses) if self.losses else None,
+                "training_loss": mean_training_loss(state.log_history, state.global_step),
                 "validation_loss": metrics["eval_loss"],
                 "validation_bleu": metrics["eval_bleu"],
                 "validation_chrf": metrics["eval_chrf"],
@@ -154,7 +148,6 @@ class Metrics(TrainerCallback):
                 "target_tokens_per_second": None if speed is None else round(speed, 1),
             }
         )
-        self.losses = []
         lines = "".join(json.dumps(row) + "\n" for row in self.rows)
         write_text(self.folder / METRICS, lines)
         self.clock.start()
@@ -243,9 +236,13 @@ class Interruption(TrainerCallback):
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Saves without evaluating: the user is waiting."""
+        """Saves, without evaluating in the middle of an epoch: the user is waiting.
+
+        The end of an epoch is evaluated all the same: training that goes on starts behind it.
+        """
         if self.asked:
-            control.should_evaluate = False
+            if not float(state.epoch or 0.0).is_integer():
+                control.should_evaluate = False
             control.should_save = True
 
 

@@ -25,11 +25,11 @@ from attnlab.translation.callbacks import (
     Metrics,
     Patience,
     ProgressBar,
-    checkpoint_step,
 )
 from attnlab.translation.configuration import IGNORED_LABEL, PAD, TranslationConfig
 from attnlab.translation.corpus import ParallelCorpus
 from attnlab.translation.encoding import EncodedCorpus, encode_corpus
+from attnlab.translation.log_history import checkpoint_step
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
 from attnlab.translation.run import (

@@ -1,7 +1,5 @@
 import json
-import os
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -9,12 +7,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from small_run import SETTINGS, small_settings, write_pairs
-from transformers import TrainerCallback
 
 import attnlab
 from attnlab.errors import AttnlabError, InputError
 from attnlab.translation import trainer as trainer_module
-from attnlab.translation.callbacks import Metrics
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
 from attnlab.translation.run import load, read_record
@@ -181,44 +177,6 @@ def test_impossible_settings_are_refused_before_the_corpus_is_read(
 def test_overwrite_starts_anew(copied_run: Path) -> None:
     trained = train(copied_run, small_settings(optimizer={"epochs": 1}), overwrite=True)
     assert [row["epoch"] for row in trained.metrics] == [1.0]
-
-
-class PressesControlC(TrainerCallback):
-    """Sends the signal of Ctrl-C after a number of steps."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step_begin(self, args: object, state: object, control: object, **_: object) -> None:
-        if state.global_step == self.step:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_an_interrupted_run_is_usable_and_goes_on_to_the_same_end(
-    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "interrupted"
-    original = Metrics.on_train_begin
-
-    def press(self: Metrics, args: object, state: object, control: object, **rest: object) -> None:
-        original(self, args, state, control, **rest)
-        self.press = PressesControlC(3)
-
-    def step(self: Metrics, args: object, state: object, control: object, **rest: object) -> None:
-        self.press.on_step_begin(args, state, control)
-
-    monkeypatch.setattr(Metrics, "on_train_begin", press)
-    monkeypatch.setattr(Metrics, "on_step_begin", step, raising=False)
-    trained = train(folder, small_settings())
-    monkeypatch.undo()
-    assert trained.interrupted
-    assert load(folder).model is not None
-    assert last_complete_checkpoint(folder).name == "checkpoint-4"
-    went_on = resume(folder)
-    assert not went_on.interrupted
-    whole = load_file(small_run / "model.safetensors")
-    for name, weight in load_file(folder / "model.safetensors").items():
-        torch.testing.assert_close(weight, whole[name], rtol=1e-5, atol=1e-6)
 
 
 def test_resume_can_add_epochs(copied_run: Path) -> None:
