@@ -88,7 +88,7 @@ class OptimizerSettings:
         None, "Steps up to that rate (default: a tenth of all steps, at most 400)."
     )
     schedule: str = _option("inverse_sqrt", "Then: inverse_sqrt, linear or cosine.")
-    weight_decay: float = _option(0.01, "AdamW's weight decay.")
+    weight_decay: float = _option(0.01, "AdamW's weight decay; biases and layer norms have none.")
     clip: float = _option(1.0, "Largest norm of the gradient.")
     patience: int = _option(
         10,

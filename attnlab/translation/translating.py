@@ -30,8 +30,8 @@ def translate(
     """Translations in the order of `sentences`.
 
     Sentences are batched by length; a translation does not depend on the others. It has at most
-    `max_tokens` tokens; beams are ranked by mean log-probability a token. With `keep_blank` the
-    translation of a blank sentence is empty.
+    `max_tokens` tokens, start and end token counted; beams are ranked by the mean log-probability
+    per token, end token counted. With `keep_blank` the translation of a blank sentence is empty.
 
     Raises:
         InputError: a sentence is blank and not kept, or longer than `max_tokens`; the message gives
@@ -61,6 +61,7 @@ def translate(
             num_beams=beams,
             do_sample=False,
             max_length=max_tokens,
+            length_penalty=1.0,
             early_stopping=beams > 1,
         )
         texts = tokenizers.target.batch_decode(written, skip_special_tokens=True)
