@@ -271,6 +271,16 @@ def test_stability_is_the_same_again_and_leaves_random_numbers_alone(
     assert first == again
 
 
+def test_stability_is_of_the_half_that_is_reported() -> None:
+    """One ahead in every row of the choosing half, two back in the other one."""
+    batch = make_batch(MANY)
+    chosen = (batch.numbers % 2 == 0)[:, None]
+    target = torch.where(chosen, at_offset(batch, 1), at_offset(batch, -2))
+    weights = attend(target, batch.scope.seen, 0.9)[:, None]
+    found = judge_positional(count_positional(largest(weights), batch.scope))[0]
+    assert (found.detail, found.status, found.stability) == ("offset +1", BELOW, 0)
+
+
 def test_stability_is_that_of_drawing_sentences() -> None:
     """A bootstrap over the sentences themselves gives the same share, to the error of both."""
     batch = make_batch(MANY)
