@@ -14,7 +14,8 @@ import pandas as pd
 from readme_parts import markdown, provenance
 
 from attnlab.files import write_text
-from attnlab.reporting.comparison import figure_name, write_comparison
+from attnlab.reporting.comparison import write_comparison
+from attnlab.reporting.result_folder import comparison_figure
 from attnlab.studies.comparison import Comparison, compare
 from attnlab.translation.quiet import quiet
 from attnlab.translation.run import Run, load
@@ -88,7 +89,7 @@ def section(site: str, run: Run, found: Comparison) -> str:
 
 {" ".join([size, *notes])}
 
-![attention captured and output error by mechanism]({figure_name(site)}.svg)
+![attention captured and output error by mechanism]({comparison_figure(site)}.svg)
 
 {table_of(found.summary[found.summary["site"] == site])}
 """

@@ -9,6 +9,7 @@ from attnlab.cli.fit_tables import fit_tables
 from attnlab.cli.head_table import head_table
 from attnlab.cli.options import BatchSize, Device, OtherCorpus, OwnText, Pair, Sites
 from attnlab.cli.progress import progress_bars
+from attnlab.launcher import one_of_several
 from attnlab.texts import shown
 
 if TYPE_CHECKING:
@@ -93,19 +94,25 @@ def analyze(
     Writes heads.csv, head_distances.csv, fits.csv, structure.csv, matrices.safetensors, figures/ and
     report.html; with labels also labels.csv, relations.csv, controls.csv and agreement.csv.
     """
+    from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
+
+    folder = out or (Path(source) / "analysis" if Path(source).is_dir() else Path("analysis"))
+    # Several processes must be told of a refusal together, which needs their libraries.
+    if not one_of_several():
+        refuse_taken(folder, ANALYSIS, overwrite=overwrite)
+
     from rich.console import Console
 
     from attnlab.heads.processes import launched_processes
-    from attnlab.reporting.analysis_folder import refuse_finished, write_analysis
+    from attnlab.reporting.analysis_folder import write_analysis
     from attnlab.studies.analysis import analyze as analyze_source
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
-    folder = out or (Path(source) / "analysis" if Path(source).is_dir() else Path("analysis"))
     processes = launched_processes()
     with quiet(), progress_bars(shown=processes.first) as tell:
         with processes.together():
-            refuse_finished(folder, overwrite=overwrite)
+            refuse_taken(folder, ANALYSIS, overwrite=overwrite)
             analysis = analyze_source(
                 source,
                 sentences=sentences,

@@ -74,17 +74,17 @@ def approximate(
     what they mean. Support and values come from the matrix itself: a lower bound (level: oracle).
     Which family describes a matrix is decided by bits per row, not by distance.
     """
+    from attnlab.reporting.result_folder import APPROXIMATION, refuse_taken
+
+    if out is not None:
+        refuse_taken(out, APPROXIMATION, overwrite=overwrite)
+
     from attnlab.files import write_table
-    from attnlab.reporting.result_folder import refuse_taken
     from attnlab.studies import approximation
     from attnlab.studies.approximation_options import chosen_format, read_settings
     from attnlab.studies.matrix_files import load_arrays, prepared
 
     shown = chosen_format(output_format)
-    if out is not None:
-        refuse_taken(
-            out, what="approximation", finished=None, written=("fits.csv",), overwrite=overwrite
-        )
     arrays = load_arrays(file, array=array)
 
     def settings(matrices: "Tensor") -> "Settings":
@@ -106,10 +106,10 @@ def approximate(
     checked = {name: prepared(one, normalize, warn=_warn) for name, one in arrays.items()}
     found = approximation.approximate_arrays(checked, settings)
     if out is not None:
-        write_table(out / "fits.csv", found.table)
+        write_table(out / APPROXIMATION.last, found.table)
     _print(found, {tuple(one.shape[-2:]) for one in arrays.values()}, shown)
     if out is not None:
-        typer.echo(f"Wrote {out / 'fits.csv'}.", err=True)
+        typer.echo(f"Wrote {out / APPROXIMATION.last}.", err=True)
 
 
 def _warn(sentence: str) -> None:

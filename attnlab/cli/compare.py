@@ -64,15 +64,18 @@ def compare(
     Every row says its level: oracle (chosen from the matrices it is measured on), calibrated (on
     training sentences) or static.
     """
+    from attnlab.reporting.result_folder import COMPARISON, refuse_taken
+
+    if out is not None:
+        refuse_taken(out, COMPARISON, overwrite=overwrite)
+
     from rich.console import Console
 
-    from attnlab.reporting.comparison import refuse_comparison, write_comparison
+    from attnlab.reporting.comparison import write_comparison
     from attnlab.studies import comparison
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
-    if out is not None:
-        refuse_comparison(out, overwrite=overwrite)
     console = Console()
     with quiet(), progress_bars() as tell:
         found = comparison.compare(

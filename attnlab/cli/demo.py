@@ -33,6 +33,10 @@ def demo(
     ] = False,
 ) -> None:
     """Train a small model on the embedded corpus, score it, look at its heads, write the report."""
+    from attnlab.translation.run_folder import refuse_existing
+
+    refuse_existing(folder, overwrite=overwrite)
+
     from rich.console import Console
 
     from attnlab.reporting.analysis_folder import write_analysis
@@ -40,10 +44,9 @@ def demo(
     from attnlab.translation.quiet import quiet
     from attnlab.translation.run import load
     from attnlab.translation.settings import settings_from
-    from attnlab.translation.training import refuse_existing, train
+    from attnlab.translation.training import train
     from attnlab.translation.translating import score_run, translate
 
-    refuse_existing(folder, overwrite=overwrite)
     console = Console()
     started = time.perf_counter()
 

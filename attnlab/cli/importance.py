@@ -65,16 +65,19 @@ def importance(
     Writes heads.csv, cumulative.csv, agreement.csv, importance.svg, importance.png and importance.md,
     which explains the columns.
     """
+    from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
+
+    folder = out or (Path(source) / "importance" if Path(source).is_dir() else Path("importance"))
+    refuse_taken(folder, IMPORTANCE, overwrite=overwrite)
+
     from rich.console import Console
 
     from attnlab.cli.progress import progress_bars
-    from attnlab.reporting.importance_folder import refuse_importance, write_importance
+    from attnlab.reporting.importance_folder import write_importance
     from attnlab.studies import importance as study
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
-    folder = out or (Path(source) / "importance" if Path(source).is_dir() else Path("importance"))
-    refuse_importance(folder, overwrite=overwrite)
     with quiet(), progress_bars() as tell:
         found = study.importance(
             source,

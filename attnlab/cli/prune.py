@@ -76,16 +76,20 @@ def prune(
     are closed for good. Writes curve.csv, gates.csv, training.csv, the figure curve (svg, png) and
     pruning.md, which explains the columns.
     """
+    from attnlab.reporting.result_folder import refuse_pruning
+    from attnlab.studies.penalties import PENALTIES
+
+    folder = out or run / "pruning"
+    penalties = penalty or PENALTIES
+    refuse_pruning(folder, overwrite=overwrite, saved=penalties if save else ())
+
     from rich.console import Console
 
-    from attnlab.reporting.pruning_folder import refuse_pruning, write_pruning
+    from attnlab.reporting.pruning_folder import write_pruning
     from attnlab.studies import pruning
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
-    folder = out or run / "pruning"
-    penalties = penalty or pruning.PENALTIES
-    refuse_pruning(folder, overwrite=overwrite, saved=penalties if save else ())
     with quiet(), progress_bars() as tell:
         found = pruning.prune(
             run,

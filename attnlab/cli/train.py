@@ -93,6 +93,16 @@ def train(
     The loss beside the progress bar is that of training, with smoothed labels; tokens/s are target tokens
     since the last evaluation, as in metrics.jsonl.
     """
+    from attnlab.translation.run_folder import read_record, refuse_existing
+
+    typed = {name: value for name, value in options.items() if value not in (None, [])}
+    if resume:
+        _refuse_changes(typed, settings, layers, overwrite=overwrite)
+        read_record(folder)
+    else:
+        refuse_existing(folder, overwrite=overwrite)
+        chosen = settings_from(_merged(_from_file(settings), typed, layers))
+
     from rich.console import Console
 
     from attnlab.translation.quiet import quiet
@@ -100,13 +110,10 @@ def train(
     from attnlab.translation.training import train as begin
 
     console = Console(stderr=True)
-    typed = {name: value for name, value in options.items() if value not in (None, [])}
     if resume:
-        _refuse_changes(typed, settings, layers, overwrite=overwrite)
         with quiet():
             trained = go_on(folder, epochs=typed.get("epochs"), console=console)
     else:
-        chosen = settings_from(_merged(_from_file(settings), typed, layers))
         with quiet():
             trained = begin(
                 folder,

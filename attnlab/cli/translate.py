@@ -28,12 +28,16 @@ def translate(
     beams: Beams = 5,
 ) -> None:
     """Translate sentences, one a line, to standard output; a blank line of a file stays blank."""
+    from attnlab.translation.run_folder import read_record
+
+    read_record(run)
+    sentences = _sentences(text, file)
+
     from attnlab.translation.quiet import quiet
     from attnlab.translation.run import load
     from attnlab.translation.translating import translate as write
     from attnlab.translation.translating import unknown_texts
 
-    sentences = _sentences(text, file)
     with quiet():
         loaded = load(run)
         limit = loaded.settings.corpus.max_tokens
@@ -83,8 +87,18 @@ def score(
     out: Annotated[
         Path | None, typer.Option(help="Write the translations here, one a line.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file of translations.")
+    ] = False,
 ) -> None:
     """Score a run on a part of its corpus: BLEU, chrF and their signatures as JSON."""
+    from attnlab.reporting.result_folder import refuse_taken_file
+    from attnlab.translation.run_folder import read_record
+
+    if out is not None:
+        refuse_taken_file(out, overwrite=overwrite)
+    read_record(run)
+
     from attnlab.files import write_text
     from attnlab.translation.quiet import quiet
     from attnlab.translation.run import load

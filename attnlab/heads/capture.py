@@ -7,13 +7,14 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from attnlab.addresses import SITES, Site
 from attnlab.attention.bridge import mechanisms_in
 from attnlab.attention.mechanism import Mechanism
 from attnlab.errors import InputError
 from attnlab.heads.batches import Axis, Encoding, Sentence, Text, batches, encode
 from attnlab.heads.keeping import KeptMatrices, MatrixKeeper
 from attnlab.heads.statistics import HeadStatistics
-from attnlab.heads.taps import SITES, Plumbing, Site, attentions_of, find, opened, ready_to_show
+from attnlab.heads.taps import Plumbing, attentions_of, find, opened, ready_to_show
 from attnlab.heads.weights import LayerWeights, checked
 
 Progress = Callable[[int, int], None]

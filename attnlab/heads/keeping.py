@@ -11,11 +11,12 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from attnlab.addresses import SITES, Site
 from attnlab.errors import InputError
 from attnlab.files import write_tensors
 from attnlab.heads.batches import Axis
 from attnlab.heads.parcels import Plain
-from attnlab.heads.taps import SITES, Site, place_of
+from attnlab.heads.taps import place_of
 from attnlab.heads.weights import LayerWeights
 
 Key = tuple[int, Site, int]

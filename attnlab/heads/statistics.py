@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.addresses import Site
 from attnlab.errors import InputError
 from attnlab.heads.parcels import Plain
-from attnlab.heads.taps import Site, place_of
+from attnlab.heads.taps import place_of
 from attnlab.heads.weights import LayerWeights
 
 OFFSETS = range(-5, 6)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from attnlab.addresses import Site
 from attnlab.heads.functions.thresholds import TIE_BITS_PER_ROW
 from attnlab.heads.parcels import Plain
-from attnlab.heads.taps import Site, place_of
+from attnlab.heads.taps import place_of
 from attnlab.heads.weights import LayerWeights
 from attnlab.matrices.candidates import FAMILIES, Search
 from attnlab.matrices.label_sums import LabelSums, sum_labels

@@ -5,19 +5,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from attnlab.addresses import SITES, Site
 from attnlab.attention.bridge import mechanisms_in
 from attnlab.attention.calls import always_returning_weights
 from attnlab.errors import AttnlabError, InputError
 
-# `unknown` is for matrices of a file, which does not say where they come from.
-Site = Literal["encoder", "decoder", "cross", "unknown"]
-SITES: tuple[Site, ...] = ("encoder", "decoder", "cross")
 Receiver = Callable[[Site, int, Tensor], None]
 # Kernels of softmax attention that return no weights; eager attention computes the same.
 FUSED_KERNELS = {

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.addresses import Site
 from attnlab.errors import AttnlabError
 from attnlab.heads.batches import Axis
-from attnlab.heads.taps import Site
 
 # How far a row sum may be from 1, by the type the softmax was computed in.
 _TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}

@@ -11,21 +11,9 @@ from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.label_section import label_sections
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
-from attnlab.reporting.result_folder import refuse_taken
+from attnlab.reporting.result_folder import ANALYSIS
 from attnlab.studies.analysis import Analysis
 
-FINISHED = "report.html"
-_TABLES = (
-    "heads.csv",
-    "head_distances.csv",
-    "fits.csv",
-    "labels.csv",
-    "relations.csv",
-    "controls.csv",
-    "structure.csv",
-    "agreement.csv",
-)
-_WRITTEN = (FINISHED, *_TABLES, "matrices.safetensors", "figures")
 _FIGURES = ("mass_by_offset", "distance_by_window", "heads_sentence*")
 MOST_TOKENS_DRAWN = 80
 _HEAD_COLUMNS = [
@@ -42,15 +30,6 @@ _HEAD_COLUMNS = [
     "js_distance_to_others",
     "rows",
 ]
-
-
-def refuse_finished(folder: Path, *, overwrite: bool) -> None:
-    """Raises when `folder` holds an analysis, or files of the same names, that may not be replaced.
-
-    Raises:
-        InputError: see above, or `folder` is a file.
-    """
-    refuse_taken(folder, what="analysis", finished=FINISHED, written=_WRITTEN, overwrite=overwrite)
 
 
 def write_analysis(
@@ -84,15 +63,17 @@ def write_analysis(
         *fit_sections(analysis, folder / "figures"),
         *_matrices_section(analysis, folder / "figures", progress),
     ]
-    write_text(folder / FINISHED, render_page(title, analysis.about, analysis.warnings, sections))
-    return folder / FINISHED
+    write_text(
+        folder / ANALYSIS.last, render_page(title, analysis.about, analysis.warnings, sections)
+    )
+    return folder / ANALYSIS.last
 
 
 def _remove_older(folder: Path) -> None:
     """Deletes the page and the figures of an analysis; where there is none, nothing."""
     if not _holds_analysis(folder):
         return
-    (folder / FINISHED).unlink(missing_ok=True)
+    (folder / ANALYSIS.last).unlink(missing_ok=True)
     for name in _FIGURES:
         for kind in ("svg", "png"):
             for figure in (folder / "figures").glob(f"{name}.{kind}"):
@@ -102,7 +83,7 @@ def _remove_older(folder: Path) -> None:
 def _holds_analysis(folder: Path) -> bool:
     """Whether an analysis stands here; one that was broken off has its first tables but no page."""
     first = ("heads.csv", "head_distances.csv", "fits.csv")
-    return (folder / FINISHED).exists() or all((folder / name).exists() for name in first)
+    return (folder / ANALYSIS.last).exists() or all((folder / name).exists() for name in first)
 
 
 def _write_labels(analysis: Analysis, folder: Path) -> None:

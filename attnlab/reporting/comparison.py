@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from attnlab.addresses import SITES
 from attnlab.files import write_table, write_text
-from attnlab.heads.taps import SITES
 from attnlab.reporting.canvas import blank, panel, style, write_figure
-from attnlab.reporting.result_folder import refuse_taken
+from attnlab.reporting.result_folder import COMPARISON, comparison_figure
 from attnlab.studies.comparison import Comparison
 
 LEVEL_COLOURS = {"oracle": "#c2570c", "calibrated": "#2178d9", "static": "#6b7280"}
@@ -19,11 +19,9 @@ LEVEL_MARKERS = {"oracle": "D", "calibrated": "o", "static": "s"}
 FIGURES = {"mass_fraction": "share of attention captured", "output_error": "relative output error"}
 # What lies beyond is written in figures: an untrained Linformer would press all others together.
 LIMITS = {"mass_fraction": 1.0, "output_error": 1.5}
-TABLES = ("heads.csv", "summary.csv")
 _LEFT, _GAP, _TOP = 1.9, 0.25, 0.75
 
 
-EXPLANATION = "comparison.md"
 _COLUMNS = """\
 # Mechanisms beside full attention
 
@@ -48,27 +46,6 @@ trained again.
 """
 
 
-def figure_name(site: str) -> str:
-    """The figure of a site, without the suffix."""
-    return f"figure_{site}"
-
-
-def refuse_comparison(folder: Path, *, overwrite: bool) -> None:
-    """Raises when `folder` holds files that a comparison would write, and they may not be replaced.
-
-    Raises:
-        InputError: see above, or `folder` is a file.
-    """
-    figures = [f"{figure_name(site)}.{kind}" for site in SITES for kind in ("svg", "png")]
-    refuse_taken(
-        folder,
-        what="comparison",
-        finished=None,
-        written=(*TABLES, *figures, EXPLANATION),
-        overwrite=overwrite,
-    )
-
-
 def write_comparison(found: Comparison, folder: Path) -> None:
     """Writes `heads.csv`, `summary.csv`, `figure_SITE.svg` and `.png` of every site, `comparison.md`.
 
@@ -82,11 +59,11 @@ def write_comparison(found: Comparison, folder: Path) -> None:
     sites = set(found.summary["site"])
     for site in SITES:
         if site in sites:
-            write_figure(draw_comparison(found.summary, site), folder, figure_name(site))
+            write_figure(draw_comparison(found.summary, site), folder, comparison_figure(site))
         else:
             for kind in ("svg", "png"):
-                (folder / f"{figure_name(site)}.{kind}").unlink(missing_ok=True)
-    write_text(folder / EXPLANATION, _COLUMNS)
+                (folder / f"{comparison_figure(site)}.{kind}").unlink(missing_ok=True)
+    write_text(folder / COMPARISON.last, _COLUMNS)
 
 
 def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:

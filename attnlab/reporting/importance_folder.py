@@ -5,19 +5,9 @@ from pathlib import Path
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.importance_figure import draw_importance
-from attnlab.reporting.result_folder import refuse_taken
+from attnlab.reporting.result_folder import IMPORTANCE, IMPORTANCE_FIGURE
 from attnlab.studies.importance import Importance
 
-FINISHED = "importance.md"
-_FIGURE = "importance"
-_WRITTEN = (
-    FINISHED,
-    "heads.csv",
-    "cumulative.csv",
-    "agreement.csv",
-    f"{_FIGURE}.svg",
-    f"{_FIGURE}.png",
-)
 _COLUMNS = """\
 ## heads.csv, a row a head
 
@@ -47,17 +37,6 @@ what the model needs ranks high in all. A head that another can stand in for cos
 """
 
 
-def refuse_importance(folder: Path, *, overwrite: bool) -> None:
-    """Raises when `folder` holds a study, or files of the same names, that may not be replaced.
-
-    Raises:
-        InputError: see above, or `folder` is a file.
-    """
-    refuse_taken(
-        folder, what="importance study", finished=FINISHED, written=_WRITTEN, overwrite=overwrite
-    )
-
-
 def write_importance(found: Importance, folder: Path, *, title: str) -> Path:
     """Writes tables, the figure and, last, `importance.md`, which explains them; returns `folder`.
 
@@ -67,17 +46,17 @@ def write_importance(found: Importance, folder: Path, *, title: str) -> Path:
         AttnlabError: something could not be written.
     """
     figure = draw_importance(found)
-    (folder / FINISHED).unlink(missing_ok=True)
+    (folder / IMPORTANCE.last).unlink(missing_ok=True)
     write_table(folder / "heads.csv", found.heads)
     write_table(folder / "cumulative.csv", found.cumulative)
     write_table(folder / "agreement.csv", found.agreement)
-    write_figure(figure, folder, _FIGURE)
-    write_text(folder / FINISHED, _explanation(found, title))
+    write_figure(figure, folder, IMPORTANCE_FIGURE)
+    write_text(folder / IMPORTANCE.last, _explanation(found, title))
     return folder
 
 
 def _explanation(found: Importance, title: str) -> str:
     facts = "\n".join(f"- {name}: {value}" for name, value in found.about.items())
     notes = "".join(f"\nNote: {warning}\n" for warning in found.warnings)
-    drawn = f"![What each head is worth]({_FIGURE}.svg)"
+    drawn = f"![What each head is worth]({IMPORTANCE_FIGURE}.svg)"
     return f"# {title}\n\n{facts}\n{notes}\n{drawn}\n\n{_COLUMNS}"

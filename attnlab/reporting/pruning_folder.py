@@ -1,38 +1,24 @@
 """Writes a pruning: tables, the figure, and on request every pruned model as a run of its own."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import InputError
 from attnlab.files import write_json, write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.pruning_curve import draw_pruning
-from attnlab.reporting.result_folder import refuse_taken
-from attnlab.studies.pruning import Pruning
-from attnlab.translation.run import (
-    SETTINGS,
-    STUDIES,
-    is_run,
-    read_record,
-    refuse_results,
-    remove_run,
+from attnlab.reporting.result_folder import (
+    MODELS,
+    PRUNING,
+    PRUNING_EXPLANATION,
+    PRUNING_FIGURE,
+    pruned_run_folder,
+    pruned_runs,
 )
+from attnlab.studies.pruning import Pruning
+from attnlab.translation.run import remove_run
+from attnlab.translation.run_folder import SETTINGS
 from attnlab.translation.training import save_model
 
-FINISHED = "curve.csv"
-FIGURE = "curve"
-MODELS = "models"
-EXPLANATION = "pruning.md"
-_WRITTEN = (
-    FINISHED,
-    "gates.csv",
-    "training.csv",
-    f"{FIGURE}.svg",
-    f"{FIGURE}.png",
-    EXPLANATION,
-    MODELS,
-)
 _COLUMNS = """\
 # Heads left against BLEU
 
@@ -63,31 +49,6 @@ _COLUMNS = """\
 """
 
 
-def refuse_pruning(folder: Path, *, overwrite: bool, saved: Iterable[float] = ()) -> None:
-    """Raises when `folder` holds a pruning, or files of the same names, that may not be replaced.
-
-    Args:
-        folder: where the pruning is to be written.
-        overwrite: whether an older pruning may be replaced, its models along with it.
-        saved: penalties whose models are to be saved.
-
-    Raises:
-        InputError: see above, or `folder` is a file or a run, or a pruned run in it holds results,
-            or where a model is to be saved something else stands; all is left as it is.
-    """
-    if is_run(folder):
-        msg = f"{folder} is a run, which pruning leaves as it is; name another folder with --out."
-        raise InputError(msg)
-    refuse_taken(folder, what="pruning", finished=FINISHED, written=_WRITTEN, overwrite=overwrite)
-    older = _pruned_runs(folder)
-    for path in older:
-        refuse_results(path, ("analysis", *STUDIES))
-    for path in (_model_folder(folder, penalty) for penalty in saved):
-        if path.exists() and path not in older:
-            msg = f"{path} is no pruned run of an older pruning; move it, or name another folder with --out."
-            raise InputError(msg)
-
-
 def write_pruning(pruning: Pruning, folder: Path, *, command: str = "") -> dict[float, Path]:
     """Writes tables, the figure and `pruning.md`, which explains them; returns the pruned runs by penalty.
 
@@ -101,35 +62,25 @@ def write_pruning(pruning: Pruning, folder: Path, *, command: str = "") -> dict[
     _remove_older(folder)
     write_table(folder / "gates.csv", pruning.gates)
     write_table(folder / "training.csv", pruning.training)
-    write_figure(draw_pruning(pruning.curve), folder, FIGURE)
+    write_figure(draw_pruning(pruning.curve), folder, PRUNING_FIGURE)
     runs = {
-        penalty: _write_run(pruning, penalty, _model_folder(folder, penalty), command)
+        penalty: _write_run(pruning, penalty, pruned_run_folder(folder, penalty), command)
         for penalty in pruning.models
     }
-    write_text(folder / EXPLANATION, _COLUMNS)
-    write_table(folder / FINISHED, pruning.curve)
+    write_text(folder / PRUNING_EXPLANATION, _COLUMNS)
+    write_table(folder / PRUNING.last, pruning.curve)
     return runs
 
 
 def _remove_older(folder: Path) -> None:
     """Deletes the last file of an older pruning and its models; runs of other origin stay."""
-    (folder / FINISHED).unlink(missing_ok=True)
-    for path in _pruned_runs(folder):
+    (folder / PRUNING.last).unlink(missing_ok=True)
+    for path in pruned_runs(folder):
         remove_run(path)
         if not any(path.iterdir()):
             path.rmdir()
     if (folder / MODELS).is_dir() and not any((folder / MODELS).iterdir()):
         (folder / MODELS).rmdir()
-
-
-def _pruned_runs(folder: Path) -> list[Path]:
-    """The models that an older pruning saved."""
-    paths = sorted((folder / MODELS).glob("penalty_*"))
-    return [path for path in paths if is_run(path) and "pruned" in read_record(path)]
-
-
-def _model_folder(folder: Path, penalty: float) -> Path:
-    return folder / MODELS / f"penalty_{penalty:g}"
 
 
 def _write_run(pruning: Pruning, penalty: float, folder: Path, command: str) -> Path:

@@ -1,39 +1,176 @@
-"""Whether a folder may be written to: what a user already has there is not replaced unasked."""
+"""What each result writes, and whether a folder may be written to; nothing heavy is imported.
 
-from collections.abc import Sequence
+What a user already has is not replaced unasked, and that is said before anything is loaded.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+from attnlab.addresses import SITES
 from attnlab.errors import InputError
+from attnlab.translation.run_folder import STUDIES, is_run, read_record, refuse_results
+
+IMPORTANCE_FIGURE = "importance"
+PRUNING_FIGURE = "curve"
+PRUNING_EXPLANATION = "pruning.md"
+MODELS = "models"
 
 
-def refuse_taken(
-    folder: Path, *, what: str, finished: str | None, written: Sequence[str], overwrite: bool
-) -> None:
+@dataclass(frozen=True)
+class ResultFiles:
+    """The files of a result.
+
+    Attributes:
+        what: the result in a word or two, such as `analysis`.
+        last: the file that is written last.
+        others: every other file and folder that the result writes.
+        whole: whether a folder with the last file always holds the whole result.
+    """
+
+    what: str
+    last: str
+    others: tuple[str, ...] = ()
+    whole: bool = True
+
+
+def comparison_figure(site: str) -> str:
+    """The figure of a site in a comparison, without the suffix."""
+    return f"figure_{site}"
+
+
+ANALYSIS = ResultFiles(
+    "analysis",
+    "report.html",
+    (
+        "heads.csv",
+        "head_distances.csv",
+        "fits.csv",
+        "labels.csv",
+        "relations.csv",
+        "controls.csv",
+        "structure.csv",
+        "agreement.csv",
+        "matrices.safetensors",
+        "figures",
+    ),
+)
+APPROXIMATION = ResultFiles("approximation", "fits.csv", whole=False)
+COMPARISON = ResultFiles(
+    "comparison",
+    "comparison.md",
+    (
+        "heads.csv",
+        "summary.csv",
+        *(f"{comparison_figure(site)}.{kind}" for site in SITES for kind in ("svg", "png")),
+    ),
+    whole=False,
+)
+IMPORTANCE = ResultFiles(
+    "importance study",
+    "importance.md",
+    (
+        "heads.csv",
+        "cumulative.csv",
+        "agreement.csv",
+        f"{IMPORTANCE_FIGURE}.svg",
+        f"{IMPORTANCE_FIGURE}.png",
+    ),
+)
+PRUNING = ResultFiles(
+    "pruning",
+    "curve.csv",
+    (
+        "gates.csv",
+        "training.csv",
+        f"{PRUNING_FIGURE}.svg",
+        f"{PRUNING_FIGURE}.png",
+        PRUNING_EXPLANATION,
+        MODELS,
+    ),
+)
+
+
+def refuse_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool) -> None:
     """Raises when `folder` holds a finished result, or files of its names, that may not be replaced.
 
     Args:
         folder: where the result is to be written.
-        what: the result in one word, such as `analysis`.
-        finished: the file that is written last; None where any file may be.
-        written: every file and folder that the result writes.
-        overwrite: whether they may be replaced.
+        result: what is to be written.
+        overwrite: whether it may replace what is there.
 
     Raises:
-        InputError: see above, or `folder` is a file.
+        InputError: see above, or `folder` or one that it is to be in is a file.
     """
-    if folder.exists() and not folder.is_dir():
-        msg = f"{folder} is a file; name a folder to write the {what} to."
+    folder = Path(folder)
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    if not nearest.is_dir():
+        msg = f"{nearest} is a file; name a folder to write the {result.what} to."
         raise InputError(msg)
-    if finished is not None and (folder / finished).exists() and not overwrite:
+    if overwrite:
+        return
+    if result.whole and (folder / result.last).exists():
         msg = (
-            f"{folder} holds a finished {what}; add --overwrite to replace it, "
+            f"{folder} holds a finished {result.what}; add --overwrite to replace it, "
             "or name another folder with --out."
         )
         raise InputError(msg)
-    taken = [name for name in written if (folder / name).exists()]
-    if taken and not overwrite:
+    taken = [name for name in (result.last, *result.others) if (folder / name).exists()]
+    if taken:
         msg = (
-            f"{folder} already holds {', '.join(taken)}, which the {what} would write; name "
+            f"{folder} already holds {', '.join(taken)}, which the {result.what} would write; name "
             "another folder with --out, or add --overwrite to replace them."
         )
         raise InputError(msg)
+
+
+def refuse_taken_file(path: str | Path, *, overwrite: bool) -> None:
+    """Raises when a file to be written exists and may not be replaced, or is a folder.
+
+    Raises:
+        InputError: see above.
+    """
+    path = Path(path)
+    if path.is_dir():
+        msg = f"{path} is a folder; name a file to write to."
+        raise InputError(msg)
+    if path.exists() and not overwrite:
+        msg = f"{path} exists; add --overwrite to replace it, or name another file with --out."
+        raise InputError(msg)
+
+
+def refuse_pruning(folder: str | Path, *, overwrite: bool, saved: Iterable[float] = ()) -> None:
+    """Raises when `folder` holds a pruning, or files of the same names, that may not be replaced.
+
+    Args:
+        folder: where the pruning is to be written.
+        overwrite: whether an older pruning may be replaced, its models along with it.
+        saved: penalties whose models are to be saved.
+
+    Raises:
+        InputError: see above, or `folder` is a file or a run, or a pruned run in it holds results,
+            or where a model is to be saved something else stands; all is left as it is.
+    """
+    folder = Path(folder)
+    if is_run(folder):
+        msg = f"{folder} is a run, which pruning leaves as it is; name another folder with --out."
+        raise InputError(msg)
+    refuse_taken(folder, PRUNING, overwrite=overwrite)
+    older = pruned_runs(folder)
+    for path in older:
+        refuse_results(path, ("analysis", *STUDIES))
+    for path in (pruned_run_folder(folder, penalty) for penalty in saved):
+        if path.exists() and path not in older:
+            msg = f"{path} is no pruned run of an older pruning; move it, or name another folder with --out."
+            raise InputError(msg)
+
+
+def pruned_runs(folder: str | Path) -> list[Path]:
+    """The models that an older pruning saved in `folder`."""
+    paths = sorted((Path(folder) / MODELS).glob("penalty_*"))
+    return [path for path in paths if is_run(path) and "pruned" in read_record(path)]
+
+
+def pruned_run_folder(folder: str | Path, penalty: float) -> Path:
+    """Where the model of a penalty is saved in the folder of a pruning."""
+    return Path(folder) / MODELS / f"penalty_{penalty:g}"

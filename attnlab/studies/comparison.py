@@ -24,7 +24,8 @@ from attnlab.studies.sources import (
     refuse_unknown_sites,
     type_counts_of,
 )
-from attnlab.translation.run import Run, is_run
+from attnlab.translation.run import Run
+from attnlab.translation.run_folder import is_run
 
 SENTENCES, CALIBRATION = 200, 500
 

@@ -9,8 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.addresses import Site
 from attnlab.heads.parcels import Plain
-from attnlab.heads.taps import Site, place_of
+from attnlab.heads.taps import place_of
 from attnlab.heads.weights import LayerWeights
 from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset

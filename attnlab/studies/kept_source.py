@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from attnlab.addresses import SITES, Site
 from attnlab.errors import InputError
 from attnlab.heads.batches import Axis
 from attnlab.heads.capture import Consumer, Passage
 from attnlab.heads.keeping import KeptMatrices, Key, holds_kept_matrices, load_matrices
-from attnlab.heads.taps import SITES, Site
 from attnlab.heads.weights import LayerWeights
 from attnlab.studies.matrix_files import prepared
 

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.addresses import SITES, Site
 from attnlab.errors import InputError
 from attnlab.heads.batches import Axis
 from attnlab.heads.capture import Consumer, Passage
-from attnlab.heads.taps import SITES, Site
 from attnlab.heads.weights import LayerWeights
 from attnlab.studies.matrix_files import load_matrices, prepared
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.addresses import SITES
 from attnlab.attention.bridge import use
 from attnlab.attention.full import FullAttention
 from attnlab.attention.mechanism import Mechanism, Scoring
@@ -17,7 +18,6 @@ from attnlab.attention.specification import Full
 from attnlab.attention.traits import Place
 from attnlab.errors import InputError
 from attnlab.heads.batches import Axis, Encoding, Sentence, batches
-from attnlab.heads.taps import SITES
 
 BATCH = 32
 # Of one layer at once, in float64: 32 MiB, of which a comparison holds a handful of copies.

@@ -15,12 +15,12 @@ from attnlab.heads.gates import GateStep, HeadGates
 from attnlab.heads.projections import Head, all_heads
 from attnlab.studies.fine_tuning import TrainingPairs
 from attnlab.studies.passes import Progress
+from attnlab.studies.penalties import PENALTIES
 from attnlab.studies.pruning_course import PruningCourse, State, load_course
 from attnlab.studies.pruning_curve import Curve
 from attnlab.studies.sources import refuse_unknown_sites
 from attnlab.translation.run import Run
 
-PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 STEPS = 300
 SENTENCES = 1000
 SETTLED = 0.9

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from torch import Tensor
 
+from attnlab.addresses import SITES
 from attnlab.errors import AttnlabError, InputError
 from attnlab.heads.gates import GateStep, HeadGates, train_gates
 from attnlab.heads.projections import Head, Projections
-from attnlab.heads.taps import SITES
 from attnlab.studies.fine_tuning import (
     PARAMETER_LEARNING_RATE,
     Batch,
@@ -24,7 +24,8 @@ from attnlab.studies.fine_tuning import (
 from attnlab.studies.judging import Judge, load_judge
 from attnlab.studies.passes import Progress
 from attnlab.studies.pruning_curve import Measured
-from attnlab.translation.run import Run, is_run, read_record
+from attnlab.translation.run import Run
+from attnlab.translation.run_folder import is_run, read_record
 
 GATE_LEARNING_RATE = 0.1
 

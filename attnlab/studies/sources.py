@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnlab.addresses import SITES, Site
 from attnlab.errors import InputError
 from attnlab.heads.batches import Text
-from attnlab.heads.taps import SITES, Site
 from attnlab.studies.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
 from attnlab.texts import read_lines
 from attnlab.translation.corpus import EMBEDDED, ParallelCorpus, load_corpus
@@ -22,7 +22,8 @@ from attnlab.translation.loading import (
     reason,
     refuse_larger_vocabulary,
 )
-from attnlab.translation.run import Run, is_run, load
+from attnlab.translation.run import Run, load
+from attnlab.translation.run_folder import is_run
 
 DEFAULT_PAIR = "en-it"
 

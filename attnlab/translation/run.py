@@ -1,9 +1,7 @@
 """A run directory: what training leaves behind, and what everything else starts from."""
 
-import json
 import platform
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,17 +19,15 @@ from attnlab.translation.corpus import (
 )
 from attnlab.translation.loading import UNREADABLE, DamagedModelError, load_whole, reason
 from attnlab.translation.model import TranslationModel
+from attnlab.translation.run_folder import SETTINGS, read_record
 from attnlab.translation.settings import FORMAT, ModelSettings, RunSettings, settings_from
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers
 
-SETTINGS = "settings.json"
 RUN_FILES = (
     SETTINGS, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
     "tokenizer.json", "tokenizer_config.json", "token_counts.json", "checkpoints",
     "source_tokenizer", "target_tokenizer", "analysis",
 )  # fmt: skip
-# What takes hours to make; it is never deleted along with the model that it is of.
-STUDIES = ("importance", "pruning")
 ARCHITECTURE = (
     "dim", "heads", "encoder_layers", "decoder_layers", "feed_forward", "norm", "positions",
     "tie_word_embeddings", "global_projections",
@@ -117,23 +113,6 @@ def _refuse_disagreement(
             raise DamagedModelError(msg)
 
 
-def is_run(folder: str | Path) -> bool:
-    """Whether `folder` is a run, whole or damaged.
-
-    It is one when its `settings.json` has the parts that attnlab writes; that of another program does
-    not count. A `settings.json` that is no JSON counts where a `config.json` stands beside it: that
-    is a damaged run, and `load` then says so. Whether a model is there yet is not asked.
-    """
-    path = Path(folder) / SETTINGS
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        return False
-    except ValueError:
-        return (path.parent / "config.json").is_file()
-    return isinstance(record, dict) and {"format", "settings", "corpus"} <= set(record)
-
-
 def remove_run(folder: Path) -> None:
     """Deletes what training wrote into `folder`, and the folder `analysis`; all else stays."""
     for name in (*RUN_FILES, *(path.name for path in folder.glob(".model-*"))):
@@ -142,53 +121,6 @@ def remove_run(folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-
-
-def refuse_results(folder: Path, names: Sequence[str] = STUDIES) -> None:
-    """Raises where results stand in `folder` that a new model in it would make wrong.
-
-    Args:
-        folder: a run.
-        names: of the folders in it that hold results.
-
-    Raises:
-        InputError: see above.
-    """
-    found = [name for name in names if any((folder / name).glob("*"))]
-    if found:
-        msg = (
-            f"{folder} holds results of its model ({', '.join(found)}); move or delete them, or write "
-            "to another folder."
-        )
-        raise InputError(msg)
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """What `settings.json` says.
-
-    Raises:
-        InputError: it is missing, damaged, or of a newer format.
-    """
-    path = folder / SETTINGS
-    if not path.is_file():
-        msg = f"{folder} is not a run directory (no {SETTINGS}); make one with: attnlab train {folder}"
-        raise InputError(msg)
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        written = int(record["format"])
-        missing = {"settings", "corpus"} - set(record) if written <= FORMAT else set()
-        if missing:
-            raise KeyError(*missing)
-    except (ValueError, KeyError, TypeError) as error:
-        msg = f"{path} is damaged ({error}); restore it or train again into another folder."
-        raise InputError(msg) from error
-    if written > FORMAT:
-        msg = (
-            f"{folder} was written by a newer attnlab (format {written}, this one reads up to "
-            f"{FORMAT}); update attnlab to read it."
-        )
-        raise InputError(msg)
-    return record
 
 
 def corpus_of(settings: RunSettings) -> ParallelCorpus:

@@ -32,16 +32,8 @@ from attnlab.translation.encoding import EncodedCorpus, encode_corpus
 from attnlab.translation.log_history import checkpoint_step
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
-from attnlab.translation.run import (
-    SETTINGS,
-    corpus_of,
-    is_run,
-    new_record,
-    read_record,
-    recorded_corpus,
-    refuse_results,
-    remove_run,
-)
+from attnlab.translation.run import corpus_of, new_record, recorded_corpus, remove_run
+from attnlab.translation.run_folder import SETTINGS, read_record, refuse_existing
 from attnlab.translation.scoring import score
 from attnlab.translation.settings import (
     ModelSettings,
@@ -152,19 +144,6 @@ def resume(
     prepared = _prepare(folder, settings, corpus, tokenizers, encoded)
     write_json(folder / SETTINGS, record)
     return _fit(folder, prepared.settings, tokenizers, prepared, record=record, console=console)
-
-
-def refuse_existing(folder: Path, *, overwrite: bool) -> None:
-    """Raises InputError where training into `folder` would damage what is there."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
-    if not is_run(folder):
-        msg = f"{folder} exists and is not a run directory; choose another folder for the run."
-        raise InputError(msg)
-    if not overwrite:
-        msg = f"{folder} already holds a run; add --resume to go on, or --overwrite to start anew."
-        raise InputError(msg)
-    refuse_results(folder)
 
 
 def configuration(

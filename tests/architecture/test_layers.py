@@ -10,7 +10,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attnlab"
 LAYERS = ["matrices", "attention", "translation", "heads", "studies", "reporting", "cli"]
-FOUNDATION = {"attnlab", "attnlab.errors", "attnlab.files", "attnlab.launcher"}
+FOUNDATION = {
+    "attnlab",
+    "attnlab.addresses",
+    "attnlab.errors",
+    "attnlab.files",
+    "attnlab.launcher",
+}
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

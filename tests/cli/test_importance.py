@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
-from attnlab.reporting.importance_folder import refuse_importance
+from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
 
 WRITTEN = ["agreement.csv", "cumulative.csv", "heads.csv"]
 WRITTEN += ["importance.md", "importance.png", "importance.svg"]
@@ -76,11 +76,11 @@ def test_an_older_study_is_replaced_only_when_asked(model: Path, text: Path) -> 
 def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "heads.csv").write_text("mine", encoding="utf-8")
     with pytest.raises(InputError, match="already holds heads.csv, which the importance study"):
-        refuse_importance(tmp_path, overwrite=False)
+        refuse_taken(tmp_path, IMPORTANCE, overwrite=False)
     with pytest.raises(InputError, match="is a file; name a folder to write the importance study"):
-        refuse_importance(tmp_path / "heads.csv", overwrite=True)
-    refuse_importance(tmp_path, overwrite=True)
-    refuse_importance(tmp_path / "new", overwrite=False)
+        refuse_taken(tmp_path / "heads.csv", IMPORTANCE, overwrite=True)
+    refuse_taken(tmp_path, IMPORTANCE, overwrite=True)
+    refuse_taken(tmp_path / "new", IMPORTANCE, overwrite=False)
 
 
 @pytest.mark.parametrize(

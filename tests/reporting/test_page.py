@@ -14,11 +14,12 @@ from random_models import PAIRS, tokenizer
 
 from attnlab.errors import InputError
 from attnlab.heads.keeping import load_matrices
-from attnlab.reporting.analysis_folder import refuse_finished, write_analysis
+from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.canvas import INK, svg
 from attnlab.reporting.columns import column
 from attnlab.reporting.heatmaps import draw_heads, short
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
+from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
 from attnlab.studies.analysis import Analysis, analyze
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -197,21 +198,21 @@ def test_short_labels() -> None:
 
 
 def test_a_finished_analysis_is_not_replaced_unasked(tmp_path: Path) -> None:
-    refuse_finished(tmp_path / "new", overwrite=False)
+    refuse_taken(tmp_path / "new", ANALYSIS, overwrite=False)
     (tmp_path / "report.html").write_text("done")
     with pytest.raises(InputError, match="add --overwrite"):
-        refuse_finished(tmp_path, overwrite=False)
-    refuse_finished(tmp_path, overwrite=True)
+        refuse_taken(tmp_path, ANALYSIS, overwrite=False)
+    refuse_taken(tmp_path, ANALYSIS, overwrite=True)
     with pytest.raises(InputError, match="is a file"):
-        refuse_finished(tmp_path / "report.html", overwrite=True)
+        refuse_taken(tmp_path / "report.html", ANALYSIS, overwrite=True)
 
 
 @pytest.mark.parametrize("name", ["heads.csv", "figures", "matrices.safetensors"])
 def test_files_of_the_same_names_are_not_replaced_unasked(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir() if name == "figures" else (tmp_path / name).write_text("mine")
     with pytest.raises(InputError, match=f"already holds {name}, which the analysis would write"):
-        refuse_finished(tmp_path, overwrite=False)
-    refuse_finished(tmp_path, overwrite=True)
+        refuse_taken(tmp_path, ANALYSIS, overwrite=False)
+    refuse_taken(tmp_path, ANALYSIS, overwrite=True)
 
 
 def test_only_figures_of_an_analysis_are_deleted(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from attnlab.studies.analysis import analyze
 from attnlab.studies.sources import load_subject
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.run import SETTINGS, corpus_of, new_record
+from attnlab.translation.run import corpus_of, new_record
+from attnlab.translation.run_folder import SETTINGS
 from attnlab.translation.settings import CorpusSettings, ModelSettings, RunSettings
 from attnlab.translation.tokenizer import train_tokenizers
 

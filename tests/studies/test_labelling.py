@@ -25,7 +25,8 @@ from attnlab.studies.passes import Passes
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.grammar import draw_pairs
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.run import SETTINGS, corpus_of, new_record
+from attnlab.translation.run import corpus_of, new_record
+from attnlab.translation.run_folder import SETTINGS
 from attnlab.translation.settings import CorpusSettings, ModelSettings, RunSettings
 from attnlab.translation.tokenizer import train_tokenizers
 

@@ -13,7 +13,8 @@ from attnlab.errors import AttnlabError, InputError
 from attnlab.translation import trainer as trainer_module
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
-from attnlab.translation.run import load, read_record
+from attnlab.translation.run import load
+from attnlab.translation.run_folder import read_record
 from attnlab.translation.training import (
     kept_evaluation,
     last_complete_checkpoint,

@@ -1,0 +1,90 @@
+"""What stands in a run directory, told by its names and `settings.json`; nothing heavy is imported."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import InputError
+from attnlab.translation.settings import FORMAT
+
+SETTINGS = "settings.json"
+# What takes hours to make; it is never deleted along with the model that it is of.
+STUDIES = ("importance", "pruning")
+
+
+def is_run(folder: str | Path) -> bool:
+    """Whether `folder` is a run, whole or damaged.
+
+    It is one when its `settings.json` has the parts that attnlab writes; that of another program does
+    not count. A `settings.json` that is no JSON counts where a `config.json` stands beside it: that
+    is a damaged run, and `load` then says so. Whether a model is there yet is not asked.
+    """
+    path = Path(folder) / SETTINGS
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        return False
+    except ValueError:
+        return (path.parent / "config.json").is_file()
+    return isinstance(record, dict) and {"format", "settings", "corpus"} <= set(record)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What `settings.json` says.
+
+    Raises:
+        InputError: it is missing, damaged, or of a newer format.
+    """
+    path = folder / SETTINGS
+    if not path.is_file():
+        msg = f"{folder} is not a run directory (no {SETTINGS}); make one with: attnlab train {folder}"
+        raise InputError(msg)
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        written = int(record["format"])
+        missing = {"settings", "corpus"} - set(record) if written <= FORMAT else set()
+        if missing:
+            raise KeyError(*missing)
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"{path} is damaged ({error}); restore it or train again into another folder."
+        raise InputError(msg) from error
+    if written > FORMAT:
+        msg = (
+            f"{folder} was written by a newer attnlab (format {written}, this one reads up to "
+            f"{FORMAT}); update attnlab to read it."
+        )
+        raise InputError(msg)
+    return record
+
+
+def refuse_existing(folder: Path, *, overwrite: bool) -> None:
+    """Raises InputError where training into `folder` would damage what is there."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not is_run(folder):
+        msg = f"{folder} exists and is not a run directory; choose another folder for the run."
+        raise InputError(msg)
+    if not overwrite:
+        msg = f"{folder} already holds a run; add --resume to go on, or --overwrite to start anew."
+        raise InputError(msg)
+    refuse_results(folder)
+
+
+def refuse_results(folder: Path, names: Sequence[str] = STUDIES) -> None:
+    """Raises where results stand in `folder` that a new model in it would make wrong.
+
+    Args:
+        folder: a run.
+        names: of the folders in it that hold results.
+
+    Raises:
+        InputError: see above.
+    """
+    found = [name for name in names if any((folder / name).glob("*"))]
+    if found:
+        msg = (
+            f"{folder} holds results of its model ({', '.join(found)}); move or delete them, or write "
+            "to another folder."
+        )
+        raise InputError(msg)
