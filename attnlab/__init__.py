@@ -1,24 +1,60 @@
 """attnlab: what every attention head does, and what could replace it.
 
-Nothing heavy is imported here; `attnlab.load`, `attnlab.analyze` and `attnlab.importance` are looked
-up when first used.
+Nothing heavy is imported here; each name is looked up in its module when first used.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnlab import attention, matrices
+    from attnlab.heads.capture import capture
+    from attnlab.studies.analysis import analyze
+    from attnlab.studies.approximation import approximate
+    from attnlab.studies.comparison import compare
+    from attnlab.studies.importance import importance
+    from attnlab.studies.pruning import prune
+    from attnlab.translation.run import load
+    from attnlab.translation.training import resume, train
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "analyze", "importance", "load"]
+__all__ = [
+    "__version__",
+    "analyze",
+    "approximate",
+    "attention",
+    "capture",
+    "compare",
+    "importance",
+    "load",
+    "matrices",
+    "prune",
+    "resume",
+    "train",
+]
 
 _HOMES = {
-    "load": "attnlab.translation.run",
     "analyze": "attnlab.studies.analysis",
+    "approximate": "attnlab.studies.approximation",
+    "capture": "attnlab.heads.capture",
+    "compare": "attnlab.studies.comparison",
     "importance": "attnlab.studies.importance",
+    "load": "attnlab.translation.run",
+    "prune": "attnlab.studies.pruning",
+    "resume": "attnlab.translation.training",
+    "train": "attnlab.translation.training",
 }
+_PACKAGES = ("attention", "matrices")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"attnlab.{name}")
     if name not in _HOMES:
         msg = f"module 'attnlab' has no attribute {name!r}"
         raise AttributeError(msg)
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

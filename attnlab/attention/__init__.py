@@ -4,7 +4,15 @@ Nothing heavy is imported here; each name is looked up in its module when first 
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnlab.attention.bridge import install, use
+    from attnlab.attention.calibration import calibrate, load_frequencies
+    from attnlab.attention.mechanism import Mechanism
+    from attnlab.attention.plan import AttentionPlan, load_plan, plan_of, write_plan
+    from attnlab.attention.registry import make
+    from attnlab.attention.saved import install_written, load_with_plan
 
 __all__ = [
     "AttentionPlan",
@@ -42,3 +50,7 @@ def __getattr__(name: str) -> Any:
         msg = f"module 'attnlab.attention' has no attribute {name!r}"
         raise AttributeError(msg)
     return getattr(import_module(f"attnlab.attention.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,76 @@
+"""The names that users import from the top: listed, typed, and free of what takes seconds to load."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import attnlab
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = {
+    "attnlab": {
+        "__version__", "analyze", "approximate", "attention", "capture", "compare", "importance",
+        "load", "matrices", "prune", "resume", "train",
+    },
+    "attnlab.attention": {
+        "AttentionPlan", "Mechanism", "calibrate", "install", "install_written", "load_frequencies",
+        "load_plan", "load_with_plan", "make", "plan_of", "use", "write_plan",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("package", NAMES)
+def test_dir_lists_the_names_without_loading_anything(package: str) -> None:
+    code = f"""
+import importlib, sys
+names = dir(importlib.import_module({package!r}))
+heavy = {{"torch", "transformers", "pandas", "matplotlib", "numpy", "datasets"}} & set(sys.modules)
+assert not heavy, heavy
+assert {NAMES[package]!r} <= set(names), names
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("package", NAMES)
+def test_every_name_resolves_to_what_bears_it(package: str) -> None:
+    module = import_module(package)
+    assert set(module.__all__) == NAMES[package]
+    for name in module.__all__:
+        found = getattr(module, name)
+        if name in {"attention", "matrices"}:
+            assert found is sys.modules[f"attnlab.{name}"]
+        elif name != "__version__":
+            assert callable(found), f"{name} is a module or a value"
+            assert found.__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'absent'"):
+        _ = module.absent
+
+
+@pytest.mark.parametrize("package", NAMES)
+def test_type_checkers_see_what_is_looked_up(package: str) -> None:
+    module = import_module(package)
+    typed = {
+        alias.name: node.module
+        for block in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert set(typed) == NAMES[package] - {"__version__"}
+    for name, home in typed.items():
+        assert getattr(module, name) is getattr(import_module(str(home)), name)
+
+
+def test_names_stay_functions_after_their_modules_were_imported() -> None:
+    for home in ("attnlab.heads.capture", "attnlab.studies.importance"):
+        import_module(home)
+    assert attnlab.capture is sys.modules["attnlab.heads.capture"].capture
+    assert attnlab.importance is sys.modules["attnlab.studies.importance"].importance
