@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; when the block ends well the temporary file takes its place.
 
     If the block raises, `path` is as it was and the temporary file is gone.
@@ -25,6 +25,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         AttnlabError: the disk is full or the folder cannot be written.
     """
+    path = Path(path)
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,25 +53,25 @@ def _safetensors_error() -> type[Exception]:
     return OSError if loaded is None else loaded.SafetensorError
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: str | Path, text: str) -> None:
     """Writes `text` as UTF-8 with line feeds as line ends, atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: str | Path, value: Any) -> None:
     """Writes `value` as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_table(path: Path, table: "pd.DataFrame") -> None:
+def write_table(path: str | Path, table: "pd.DataFrame") -> None:
     """Writes a tidy table as CSV without its index, atomically."""
     with replacing(path) as temporary:
         table.to_csv(temporary, index=False, lineterminator="\n")
 
 
 def write_tensors(
-    path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str] | None = None
+    path: str | Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str] | None = None
 ) -> None:
     """Writes named tensors as safetensors, atomically; `metadata` holds strings only."""
     from safetensors.torch import save_file

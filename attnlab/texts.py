@@ -22,7 +22,7 @@ _LINE_END = re.compile(r"\r+(\n|\Z)")
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
-def read_lines(path: Path) -> list[str]:
+def read_lines(path: str | Path) -> list[str]:
     """The lines of a UTF-8 text file, plain or .gz, without their ends.
 
     A line ends at a line feed, with or without a carriage return before it, and nowhere else; in a
@@ -35,7 +35,7 @@ def read_lines(path: Path) -> list[str]:
     return lines_of(read_bytes(path), str(path))
 
 
-def read_text(path: Path) -> str:
+def read_text(path: str | Path) -> str:
     """The lines of `read_lines` joined by line feeds.
 
     Raises:
@@ -44,12 +44,13 @@ def read_text(path: Path) -> str:
     return "\n".join(read_lines(path))
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
     """The content of a file, unpacked where its name ends in .gz.
 
     Raises:
         InputError: the file cannot be read, or is no whole gzip file.
     """
+    path = Path(path)
     try:
         content = path.read_bytes()
         return gzip.decompress(content) if path.suffix == ".gz" else content

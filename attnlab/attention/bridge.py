@@ -73,8 +73,9 @@ class Installed:
         vars(self.model).pop(INSTALLED_PLAN, None)
         _switch(self.model, self.places, self.implementation)
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: str | Path) -> None:
         """Writes the plan and what the mechanisms have learned into `folder`."""
+        folder = Path(folder)
         write_plan(folder / PLAN_FILE, self.plan)
         # Tensors that layers share are written once for each, since safetensors knows no sharing.
         tensors = {

@@ -178,12 +178,13 @@ def plan_from_words(words: Iterable[str]) -> AttentionPlan:
     return plan_of(entries)
 
 
-def load_plan(path: Path) -> AttentionPlan:
+def load_plan(path: str | Path) -> AttentionPlan:
     """The plan that a JSON file holds.
 
     Raises:
         InputError: the file does not exist, is no plan, or names what cannot be read.
     """
+    path = Path(path)
     try:
         content = json.loads(read_text(path))
     except json.JSONDecodeError as error:
@@ -217,7 +218,7 @@ def read_plan(content: Any, origin: str) -> AttentionPlan:
     return plan_of(entries)
 
 
-def write_plan(path: Path, plan: AttentionPlan) -> None:
+def write_plan(path: str | Path, plan: AttentionPlan) -> None:
     """Writes the plan as JSON, atomically."""
     write_json(path, {"format": FORMAT, "mechanisms": plan.as_dict()})
 

@@ -51,12 +51,13 @@ def load_with_plan(folder: str | Path, kind: Any = None, **options: Any) -> Inst
     return install_saved(model, folder)
 
 
-def install_saved(model: PreTrainedModel, folder: Path) -> Installed:
+def install_saved(model: PreTrainedModel, folder: str | Path) -> Installed:
     """Puts the mechanisms that a model was saved with into that model, loaded from `folder` without them.
 
     Raises:
         InputError: there is no plan, or plan, tensors and model do not agree.
     """
+    folder = Path(folder)
     plan = saved_plan(folder)
     if plan is None:
         msg = f"{folder} holds no attention plan beside a model."
@@ -65,22 +66,24 @@ def install_saved(model: PreTrainedModel, folder: Path) -> Installed:
     return _install_learned(model, plan, folder, _learned(folder))
 
 
-def install_written(model: PreTrainedModel, folder: Path) -> Installed:
+def install_written(model: PreTrainedModel, folder: str | Path) -> Installed:
     """Puts in the mechanisms that `Installed.write` left in `folder`, with what they had learned.
 
     Raises:
         InputError: plan, tensors and model do not agree, or a file cannot be read.
     """
+    folder = Path(folder)
     plan = load_plan(folder / PLAN_FILE)
     return _install_learned(model, plan, folder, _read(folder / TENSOR_FILE))
 
 
-def saved_plan(folder: Path) -> AttentionPlan | None:
+def saved_plan(folder: str | Path) -> AttentionPlan | None:
     """The plan that a model was saved with; None without one.
 
     Raises:
         InputError: `config.json` and the plan's own file name different ones, or neither can be read.
     """
+    folder = Path(folder)
     try:
         entry = getattr(AutoConfig.from_pretrained(folder), PLAN_ENTRY, None)
     except (OSError, ValueError, KeyError) as error:

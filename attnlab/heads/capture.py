@@ -16,6 +16,7 @@ from attnlab.heads.keeping import KeptMatrices, MatrixKeeper
 from attnlab.heads.statistics import HeadStatistics
 from attnlab.heads.taps import Plumbing, attentions_of, find, opened, ready_to_show
 from attnlab.heads.weights import LayerWeights, checked
+from attnlab.representations import OneLine
 
 Progress = Callable[[int, int], None]
 
@@ -54,8 +55,8 @@ class Passage:
         )
 
 
-@dataclass(frozen=True)
-class Capture:
+@dataclass(frozen=True, repr=False)
+class Capture(OneLine):
     """Statistics of every head over the sentences, and the matrices that were kept."""
 
     passage: Passage

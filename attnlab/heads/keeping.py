@@ -18,6 +18,7 @@ from attnlab.heads.batches import Axis
 from attnlab.heads.parcels import Plain
 from attnlab.heads.taps import place_of
 from attnlab.heads.weights import LayerWeights
+from attnlab.representations import OneLine
 
 Key = tuple[int, Site, int]
 UNKNOWN_SITE: Site = "unknown"
@@ -26,8 +27,8 @@ FORMAT = "attnlab matrices 1"
 KINDS = {"w": "content", "p": "punctuation", "o": "opening", "c": "closing", "s": "special"}
 
 
-@dataclass(frozen=True)
-class KeptMatrices:
+@dataclass(frozen=True, repr=False)
+class KeptMatrices(OneLine):
     """Matrices `[head, query, key]` by (sentence, site, layer), with the tokens of both sides.
 
     Attributes:
@@ -51,8 +52,9 @@ class KeptMatrices:
             {**self.kinds, **other.kinds},
         )
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         """Writes tensors named `sentence.site.layer`, tokens as JSON in the file's metadata."""
+        path = Path(path)
         tokens = {f"{number}.{site}": sides for (number, site), sides in self.tokens.items()}
         write_tensors(
             path,
@@ -72,8 +74,9 @@ def _ordered(matrices: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
     return dict(sorted(matrices.items(), key=lambda m: (m[0][0], place_of(m[0][1]), m[0][2])))
 
 
-def holds_kept_matrices(path: Path) -> bool:
+def holds_kept_matrices(path: str | Path) -> bool:
     """Whether `path` is a file that `KeptMatrices.write` wrote; False for one that cannot be read."""
+    path = Path(path)
     if path.suffix != ".safetensors" or not path.is_file():
         return False
     try:
@@ -83,12 +86,13 @@ def holds_kept_matrices(path: Path) -> bool:
         return False
 
 
-def load_matrices(path: Path) -> KeptMatrices:
+def load_matrices(path: str | Path) -> KeptMatrices:
     """What `KeptMatrices.write` wrote.
 
     Raises:
         InputError: the file is not one of attnlab's, or what it holds does not fit together.
     """
+    path = Path(path)
     if not holds_kept_matrices(path):
         msg = f"{path} holds no matrices written by attnlab."
         raise InputError(msg)

@@ -56,13 +56,14 @@ class GoldSentence:
         return tuple(self.text[span.start : span.end] for span in self.spans)
 
 
-def load_treebank(path: Path, sentences: int | None = None) -> list[GoldSentence]:
+def load_treebank(path: str | Path, sentences: int | None = None) -> list[GoldSentence]:
     """The sentences of a CoNLL-U file, plain or gzip, in order; the first `sentences` if given.
 
     Raises:
         InputError: the file is missing, is no CoNLL-U in UTF-8, holds no sentence, or a word's head
             is missing or is no word of its sentence.
     """
+    path = Path(path)
     found: list[GoldSentence] = []
     if not path.exists():
         msg = f"There is no treebank {path}; name a CoNLL-U file (.conllu or .conllu.gz)."

@@ -34,7 +34,7 @@ _HEAD_COLUMNS = [
 
 def write_analysis(
     analysis: Analysis,
-    folder: Path,
+    folder: str | Path,
     *,
     title: str,
     progress: Callable[[str, int, int], None] | None = None,
@@ -51,6 +51,7 @@ def write_analysis(
     Raises:
         AttnlabError: something could not be written.
     """
+    folder = Path(folder)
     _remove_older(folder)
     write_table(folder / "heads.csv", analysis.heads)
     write_table(folder / "head_distances.csv", analysis.distances)

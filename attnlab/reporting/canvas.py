@@ -85,8 +85,9 @@ def svg(figure: Figure, name: str) -> str:
     return _ID.sub(rf"\g<1>{name}-", whole[whole.index("<svg") :])
 
 
-def write_figure(figure: Figure, folder: Path, name: str) -> str:
+def write_figure(figure: Figure, folder: str | Path, name: str) -> str:
     """Writes `name.svg` and `name.png` (white ground, 150 dots an inch); returns the `<svg>`."""
+    folder = Path(folder)
     element = svg(figure, name)
     header = '<?xml version="1.0" encoding="utf-8"?>\n'
     with replacing(folder / f"{name}.svg") as temporary:

@@ -46,7 +46,7 @@ trained again.
 """
 
 
-def write_comparison(found: Comparison, folder: Path) -> None:
+def write_comparison(found: Comparison, folder: str | Path) -> None:
     """Writes `heads.csv`, `summary.csv`, `figure_SITE.svg` and `.png` of every site, `comparison.md`.
 
     Figures of sites that this comparison does not have are taken away from an older one.
@@ -54,6 +54,7 @@ def write_comparison(found: Comparison, folder: Path) -> None:
     Raises:
         AttnlabError: something could not be written.
     """
+    folder = Path(folder)
     write_table(folder / "heads.csv", found.heads)
     write_table(folder / "summary.csv", found.summary)
     sites = set(found.summary["site"])

@@ -24,8 +24,9 @@ BUDGET = (
 )
 
 
-def fit_sections(analysis: Analysis, figures: Path) -> list[Section]:
+def fit_sections(analysis: Analysis, figures: str | Path) -> list[Section]:
     """Families at one budget beside their description lengths, then bands of every width."""
+    figures = Path(figures)
     return [*_family_sections(analysis), *_band_sections(analysis, figures)]
 
 

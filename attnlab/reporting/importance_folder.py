@@ -37,7 +37,7 @@ what the model needs ranks high in all. A head that another can stand in for cos
 """
 
 
-def write_importance(found: Importance, folder: Path, *, title: str) -> Path:
+def write_importance(found: Importance, folder: str | Path, *, title: str) -> Path:
     """Writes tables, the figure and, last, `importance.md`, which explains them; returns `folder`.
 
     The older `importance.md` goes first, so that a folder that has one is always one whole study.
@@ -45,6 +45,7 @@ def write_importance(found: Importance, folder: Path, *, title: str) -> Path:
     Raises:
         AttnlabError: something could not be written.
     """
+    folder = Path(folder)
     figure = draw_importance(found)
     (folder / IMPORTANCE.last).unlink(missing_ok=True)
     write_table(folder / "heads.csv", found.heads)

@@ -49,7 +49,7 @@ _COLUMNS = """\
 """
 
 
-def write_pruning(pruning: Pruning, folder: Path, *, command: str = "") -> dict[float, Path]:
+def write_pruning(pruning: Pruning, folder: str | Path, *, command: str = "") -> dict[float, Path]:
     """Writes tables, the figure and `pruning.md`, which explains them; returns the pruned runs by penalty.
 
     Models that were kept are written to `models/penalty_X`, each a run directory. An older pruning
@@ -59,6 +59,7 @@ def write_pruning(pruning: Pruning, folder: Path, *, command: str = "") -> dict[
     Raises:
         AttnlabError: something could not be written.
     """
+    folder = Path(folder)
     _remove_older(folder)
     write_table(folder / "gates.csv", pruning.gates)
     write_table(folder / "training.csv", pruning.training)

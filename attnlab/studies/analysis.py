@@ -14,6 +14,7 @@ from attnlab.heads.capture import Passage
 from attnlab.heads.keeping import KeptMatrices
 from attnlab.heads.processes import Processes
 from attnlab.heads.structure import HeadStructure
+from attnlab.representations import OneLine
 from attnlab.studies.devices import usable_device
 from attnlab.studies.judging import Judge
 from attnlab.studies.kept_source import KeptSource, load_kept_source
@@ -31,8 +32,8 @@ STRUCTURE_SENTENCES = 100
 KEPT_MATRICES = 3
 
 
-@dataclass(frozen=True)
-class Analysis:
+@dataclass(frozen=True, repr=False)
+class Analysis(OneLine):
     """Tables of one analysis.
 
     Attributes:
@@ -61,10 +62,10 @@ def analyze(
     source: str | Path | tuple[Any, Any],
     *,
     sentences: int | Sequence[Text] | None = None,
-    text: Path | None = None,
+    text: str | Path | None = None,
     corpus: str | None = None,
     pair: str | None = None,
-    treebank: Path | None = None,
+    treebank: str | Path | None = None,
     labels: bool = False,
     structure_sentences: int = STRUCTURE_SENTENCES,
     ablation: bool | None = None,

@@ -24,6 +24,7 @@ from attnlab.matrices.sink import fit_sink
 from attnlab.matrices.supports import Window, sides
 from attnlab.matrices.values import check_values
 from attnlab.matrices.weights import matrix_names, rows_sum_to_one
+from attnlab.representations import OneLine
 from attnlab.studies.description import describe_matrices
 from attnlab.studies.members import describe_members
 
@@ -90,8 +91,8 @@ class Settings:
             raise InputError(msg)
 
 
-@dataclass(frozen=True)
-class Approximation:
+@dataclass(frozen=True, repr=False)
+class Approximation(OneLine):
     """The table of all fits, and in words what was chosen in each, `members[family][matrix]`."""
 
     table: pd.DataFrame

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.heads.batches import Encoding, Sentence, Text, encode
+from attnlab.representations import OneLine
 from attnlab.studies.devices import usable_device
 from attnlab.studies.observing import BATCH, Observed, observe, sites_of
 from attnlab.studies.passes import Progress
@@ -39,8 +40,8 @@ HOW_TO_READ = (
 )
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(OneLine):
     """Tables of one comparison.
 
     Attributes:
@@ -70,8 +71,8 @@ def compare(
     sites: Sequence[str] | None = None,
     sentences: int | Sequence[Text] = SENTENCES,
     calibration: int | Sequence[Text] = CALIBRATION,
-    text: Path | None = None,
-    calibration_text: Path | None = None,
+    text: str | Path | None = None,
+    calibration_text: str | Path | None = None,
     seed: int = 0,
     batch_size: int = BATCH,
     device: str | None = None,
@@ -229,7 +230,7 @@ def _training(
     source: Source,
     run: Run | None,
     wanted: int | Sequence[Text],
-    path: Path | None,
+    path: str | Path | None,
     held_out: set[str],
 ) -> Sequence[Text]:
     """The first training sentences that are not held out too."""

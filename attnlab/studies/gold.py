@@ -7,14 +7,15 @@ from pathlib import Path
 from attnlab.heads.batches import Text
 from attnlab.heads.treebank import GoldSentence, gold_sentence, load_treebank, shuffle_words
 from attnlab.heads.words import Span
+from attnlab.representations import OneLine
 from attnlab.translation.corpus import EMBEDDED_LANGUAGES, EMBEDDED_PAIRS
 from attnlab.translation.grammar import GrammarPair, draw_pairs
 
 Links = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
-class Gold:
+@dataclass(frozen=True, repr=False)
+class Gold(OneLine):
     """Sentences and what is known of them, numbered as they are analyzed.
 
     Attributes:
@@ -43,12 +44,13 @@ class Gold:
         return Gold(self.source, trees=self.trees)
 
 
-def gold_of_treebank(path: Path, sentences: int | None, *, lowercase: bool = False) -> Gold:
+def gold_of_treebank(path: str | Path, sentences: int | None, *, lowercase: bool = False) -> Gold:
     """The first sentences of a CoNLL-U file, in lower case for a model that was trained on that.
 
     Raises:
         InputError: the file is missing or no CoNLL-U.
     """
+    path = Path(path)
     return Gold(tuple(_lowered(one, lowercase=lowercase) for one in load_treebank(path, sentences)))
 
 

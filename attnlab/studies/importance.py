@@ -15,6 +15,7 @@ from attnlab.heads.batches import Text
 from attnlab.heads.importance import GradientImportance, gradient_importance
 from attnlab.heads.projections import Head, all_heads
 from attnlab.heads.significance import DRAWS, loss_differences
+from attnlab.representations import OneLine
 from attnlab.studies.ablations import (
     LEVEL,
     REPLACEMENTS,
@@ -36,8 +37,8 @@ SENTENCES, TRAINING, POINTS = ABLATION_SENTENCES, 500, 10
 FEWEST_SENTENCES = 4
 
 
-@dataclass(frozen=True)
-class Importance:
+@dataclass(frozen=True, repr=False)
+class Importance(OneLine):
     """Tables of one study.
 
     Attributes:
@@ -70,7 +71,7 @@ def importance(
     bleu: Sequence[str] | None = None,
     points: int = POINTS,
     training: int = TRAINING,
-    text: Path | None = None,
+    text: str | Path | None = None,
     corpus: str | None = None,
     pair: str | None = None,
     sites: Sequence[str] | None = None,

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from attnlab.errors import InputError
 from attnlab.heads.batches import Text, most_positions
 from attnlab.heads.projections import Projections, projections_of
+from attnlab.representations import OneLine
 from attnlab.studies.devices import usable_device
 from attnlab.studies.scored_sentences import (
     Example,
@@ -35,8 +36,8 @@ BATCH = 32
 MOST_TOKENS = 512
 
 
-@dataclass(frozen=True)
-class Judge:
+@dataclass(frozen=True, repr=False)
+class Judge(OneLine):
     """A model with the sentences that it is judged on, made by `load_judge`.
 
     Attributes:
@@ -201,7 +202,7 @@ def load_judge(
     source: str | Path | tuple[Any, Any],
     *,
     sentences: int | Sequence[Text] = SENTENCES,
-    text: Path | None = None,
+    text: str | Path | None = None,
     corpus: str | None = None,
     pair: str | None = None,
     split: str = "test",

@@ -13,6 +13,7 @@ from attnlab.heads.batches import Axis
 from attnlab.heads.capture import Consumer, Passage
 from attnlab.heads.keeping import KeptMatrices, Key, holds_kept_matrices, load_matrices
 from attnlab.heads.weights import LayerWeights
+from attnlab.representations import OneLine
 from attnlab.studies.matrix_files import prepared
 
 
@@ -27,8 +28,8 @@ class Names:
         return [self.names[place] for place in ids]
 
 
-@dataclass(frozen=True)
-class KeptSource:
+@dataclass(frozen=True, repr=False)
+class KeptSource(OneLine):
     """Attention matrices of whole sentences, of any site and layer.
 
     Attributes:
@@ -82,7 +83,7 @@ class KeptSource:
 
 
 def load_kept_source(
-    path: Path, *, normalize: str = "none", sites: Sequence[str] | None = None
+    path: str | Path, *, normalize: str = "none", sites: Sequence[str] | None = None
 ) -> KeptSource | None:
     """The matrices of a file that `attnlab analyze` wrote; None for a file from elsewhere.
 
@@ -94,6 +95,7 @@ def load_kept_source(
     Raises:
         InputError: the file is damaged, or holds nothing of these sites.
     """
+    path = Path(path)
     if not holds_kept_matrices(path):
         return None
     found = load_matrices(path)

@@ -24,13 +24,14 @@ from attnlab.heads.functions.labels import (
 from attnlab.heads.functions.verdict import UNDECIDED, UNKNOWN
 from attnlab.heads.structure import HeadStructure
 from attnlab.heads.treebank import GoldSentence
+from attnlab.representations import OneLine
 from attnlab.studies.gold import Gold, shuffled
 from attnlab.studies.label_notes import label_notes
 from attnlab.studies.passes import Passes, SharedConsumer
 
 
-@dataclass(frozen=True)
-class Labelling:
+@dataclass(frozen=True, repr=False)
+class Labelling(OneLine):
     """What every head does.
 
     Attributes:

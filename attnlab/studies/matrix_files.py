@@ -15,7 +15,7 @@ from attnlab.heads.keeping import load_matrices as load_kept
 from attnlab.matrices.weights import check_weights, normalized_rows, rows_sum_to_one
 
 
-def load_matrices(path: Path, *, array: str | None = None) -> Tensor:
+def load_matrices(path: str | Path, *, array: str | None = None) -> Tensor:
     """The matrices of a file in float64, `[*batch query key]`.
 
     `array` says which one to take from a file that holds several.
@@ -24,6 +24,7 @@ def load_matrices(path: Path, *, array: str | None = None) -> Tensor:
         InputError: the file is missing, of an unknown kind, damaged, pickled, holds several arrays and
             none was named, or its array is no batch of matrices.
     """
+    path = Path(path)
     if not path.is_file():
         msg = f"There is no file {path}."
         raise InputError(msg)
@@ -40,7 +41,7 @@ def load_matrices(path: Path, *, array: str | None = None) -> Tensor:
     return _as_matrices(path, arrays[name])
 
 
-def load_arrays(path: Path, *, array: str | None = None) -> dict[str, Tensor]:
+def load_arrays(path: str | Path, *, array: str | None = None) -> dict[str, Tensor]:
     """The matrices of a file by the name of their array; all arrays of a file of an analysis.
 
     A file from elsewhere gives one array, with an empty name.
@@ -48,6 +49,7 @@ def load_arrays(path: Path, *, array: str | None = None) -> dict[str, Tensor]:
     Raises:
         InputError: as `load_matrices`.
     """
+    path = Path(path)
     if array is not None or not holds_kept_matrices(path):
         return {"": load_matrices(path, array=array)}
     found = load_kept(path).matrices

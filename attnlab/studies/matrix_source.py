@@ -13,6 +13,7 @@ from attnlab.errors import InputError
 from attnlab.heads.batches import Axis
 from attnlab.heads.capture import Consumer, Passage
 from attnlab.heads.weights import LayerWeights
+from attnlab.representations import OneLine
 from attnlab.studies.matrix_files import load_matrices, prepared
 
 SUFFIXES = (".npz", ".npy", ".safetensors")
@@ -27,8 +28,8 @@ class Positions:
         return [str(place) for place in ids]
 
 
-@dataclass(frozen=True)
-class MatrixSource:
+@dataclass(frozen=True, repr=False)
+class MatrixSource(OneLine):
     """Attention matrices of a file.
 
     Attributes:
@@ -82,7 +83,7 @@ def is_matrix_file(source: object) -> bool:
 
 
 def load_matrix_source(
-    path: Path,
+    path: str | Path,
     *,
     array: str | None = None,
     normalize: str = "none",
@@ -100,6 +101,7 @@ def load_matrix_source(
     Raises:
         InputError: the file, the number of dimensions, an entry or the sites cannot be used.
     """
+    path = Path(path)
     if sites is not None and len(sites) != 1:
         msg = "The matrices of a file are of one site; name one, such as --sites cross, or none."
         raise InputError(msg)

@@ -13,6 +13,7 @@ from attnlab.errors import InputError
 from attnlab.heads.closing import close_heads
 from attnlab.heads.gates import GateStep, HeadGates
 from attnlab.heads.projections import Head, all_heads
+from attnlab.representations import OneLine
 from attnlab.studies.fine_tuning import TrainingPairs
 from attnlab.studies.passes import Progress
 from attnlab.studies.penalties import PENALTIES
@@ -27,8 +28,8 @@ SETTLED = 0.9
 UNSETTLED_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class Pruning:
+@dataclass(frozen=True, repr=False)
+class Pruning(OneLine):
     """What pruning at several penalties gave.
 
     Attributes:

@@ -12,10 +12,12 @@ from torch import Tensor
 from attnlab.addresses import SITES, Site
 from attnlab.errors import InputError
 from attnlab.heads.batches import Text
+from attnlab.representations import OneLine
 from attnlab.studies.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
 from attnlab.texts import read_lines
 from attnlab.translation.corpus import EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.translation.corpus_splits import SPLITS
+from attnlab.translation.hub import model_source
 from attnlab.translation.loading import (
     UNREADABLE,
     load_body,
@@ -28,8 +30,8 @@ from attnlab.translation.run_folder import is_run
 DEFAULT_PAIR = "en-it"
 
 
-@dataclass(frozen=True)
-class Subject:
+@dataclass(frozen=True, repr=False)
+class Subject(OneLine):
     """A model with the texts it is analyzed on.
 
     Attributes:
@@ -59,10 +61,10 @@ def load_subject(
     source: str | Path | tuple[Any, Any],
     *,
     sentences: int | Sequence[Text],
-    text: Path | None = None,
+    text: str | Path | None = None,
     corpus: str | None = None,
     pair: str | None = None,
-    treebank: Path | None = None,
+    treebank: str | Path | None = None,
     gold: bool = False,
     split: str = "test",
     scores: bool = False,
@@ -175,7 +177,7 @@ def _history(run: Run) -> dict[str, str]:
 
 def _texts(
     run: Run | None,
-    text: Path | None,
+    text: str | Path | None,
     corpus: str | None,
     pair: str,
     count: int,
@@ -227,12 +229,13 @@ def lowered(text: Text) -> Text:
     return text.lower() if isinstance(text, str) else (text[0].lower(), text[1].lower())
 
 
-def read_texts(path: Path) -> tuple[Text, ...]:
+def read_texts(path: str | Path) -> tuple[Text, ...]:
     """The lines of a file, as pairs where each holds one tab; empty lines are left out.
 
     Raises:
         InputError: the file is missing, empty, not UTF-8, or has tabs in some lines only.
     """
+    path = Path(path)
     if not path.exists():
         msg = f"There is no file {path}; give one with a sentence on each line."
         raise InputError(msg)
@@ -266,7 +269,7 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
     from attnlab.attention.bridge import PLAN_ENTRY
     from attnlab.attention.saved import install_saved, saved_plan
 
-    name = str(source)
+    name = model_source(source)
     try:
         config = AutoConfig.from_pretrained(name)
         kind: Any = AutoModel
@@ -283,16 +286,16 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(name)
         refuse_larger_vocabulary(tokenizer, model)
     except UNREADABLE as error:
-        found = "is a folder" if Path(name).is_dir() else "is no folder here"
+        found = "is a folder" if Path(source).is_dir() else "is no folder here"
         msg = (
-            f"No model could be loaded from {name!r}, which {found} ({reason(error)}); give a run of "
+            f"No model could be loaded from {str(source)!r}, which {found} ({reason(error)}); give a run of "
             "attnlab, a transformers folder, or the name of a model on the hub."
         )
         raise InputError(msg) from error
     if Path(name).is_dir() and saved_plan(Path(name)) is not None:
         install_saved(model, Path(name))
     elif hasattr(config, PLAN_ENTRY):
-        msg = f"{name} was saved with mechanisms in it; download it and give its folder."
+        msg = f"{source} was saved with mechanisms in it; download it and give its folder."
         raise InputError(msg)
     return model, tokenizer
 

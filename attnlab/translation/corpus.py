@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import InputError
+from attnlab.representations import OneLine
 from attnlab.translation.corpus_datasets import is_saved_folder, read_hub, read_saved
 from attnlab.translation.corpus_files import FORMS, LANGUAGE_PAIR, list_split_files, read_files
 from attnlab.translation.corpus_splits import (
@@ -28,8 +29,8 @@ EMBEDDED_PAIRS = 20_000
 LOOKS_LIKE_A_PATH = re.compile(r"^[./~]|\\|/.*/|\.(tsv|jsonl|gz|txt|csv|json)$|/$")
 
 
-@dataclass(frozen=True)
-class ParallelCorpus:
+@dataclass(frozen=True, repr=False)
+class ParallelCorpus(OneLine):
     """Sentence pairs in three parts, each a dataset with the string columns `source` and `target`."""
 
     name: str

@@ -1,21 +1,19 @@
 """Corpora that the library datasets keeps: folders it saved, and the hub with its cache."""
 
 import re
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.translation.corpus_files import SPLIT_NAMES, checked_pair, refuse_missing
 from attnlab.translation.corpus_splits import Pair, Splits
+from attnlab.translation.hub import hub_answers
 
 if TYPE_CHECKING:
     import datasets
 
 HUB_NAMES = {"opus_books": "Helsinki-NLP/opus_books"}
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-HUB_ANSWER_SECONDS = 10.0
 OFFLINE_CHOICES = (
     'without a network use the corpus "embedded" or the path of a file or folder on this machine'
 )
@@ -117,22 +115,6 @@ def read_hub(name: str, languages: tuple[str, str]) -> Splits:
         msg = f'The corpus "{name}" could not be loaded ({reason}); {OFFLINE_CHOICES}.'
         raise AttnlabError(msg) from error
     return read_parts(without_empty_sides(loaded, languages), languages, f'The corpus "{name}"')
-
-
-def hub_answers() -> bool:
-    """Whether the hub can be reached, found out in at most about ten seconds."""
-    from huggingface_hub import constants
-
-    if constants.is_offline_mode():
-        return False
-    question = urllib.request.Request(constants.ENDPOINT, method="HEAD")  # noqa: S310 - the hub
-    try:
-        with urllib.request.urlopen(question, timeout=HUB_ANSWER_SECONDS):  # noqa: S310 - the hub
-            return True
-    except urllib.error.HTTPError:
-        return True  # an answer, if an unkind one
-    except OSError:
-        return False
 
 
 def load_downloaded(hub_name: str, languages: tuple[str, str], name: str) -> "datasets.DatasetDict":

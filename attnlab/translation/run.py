@@ -35,7 +35,7 @@ ARCHITECTURE = (
 LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "sacrebleu", "numpy")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A trained model with its tokenizers and everything that is needed to repeat it."""
 
@@ -44,6 +44,15 @@ class Run:
     tokenizers: Tokenizers
     settings: RunSettings
     record: dict[str, Any]
+
+    def __repr__(self) -> str:
+        shape = self.settings.model
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return (
+            f"Run({str(self.folder)!r}, {self.settings.corpus.pair}, {shape.encoder_layers} encoder and "
+            f"{shape.decoder_layers} decoder layers, {shape.heads} heads, dim {shape.dim}, "
+            f"{parameters:,} parameters)"
+        )
 
     def corpus(self) -> ParallelCorpus:
         """The corpus that the run was trained on, loaded again.

@@ -30,12 +30,13 @@ def is_run(folder: str | Path) -> bool:
     return isinstance(record, dict) and {"format", "settings", "corpus"} <= set(record)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def read_record(folder: str | Path) -> dict[str, Any]:
     """What `settings.json` says.
 
     Raises:
         InputError: it is missing, damaged, or of a newer format.
     """
+    folder = Path(folder)
     path = folder / SETTINGS
     if not path.is_file():
         msg = f"{folder} is not a run directory (no {SETTINGS}); make one with: attnlab train {folder}"
@@ -58,8 +59,9 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def refuse_existing(folder: Path, *, overwrite: bool) -> None:
+def refuse_existing(folder: str | Path, *, overwrite: bool) -> None:
     """Raises InputError where training into `folder` would damage what is there."""
+    folder = Path(folder)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not is_run(folder):
@@ -71,7 +73,7 @@ def refuse_existing(folder: Path, *, overwrite: bool) -> None:
     refuse_results(folder)
 
 
-def refuse_results(folder: Path, names: Sequence[str] = STUDIES) -> None:
+def refuse_results(folder: str | Path, names: Sequence[str] = STUDIES) -> None:
     """Raises where results stand in `folder` that a new model in it would make wrong.
 
     Args:
@@ -81,6 +83,7 @@ def refuse_results(folder: Path, names: Sequence[str] = STUDIES) -> None:
     Raises:
         InputError: see above.
     """
+    folder = Path(folder)
     found = [name for name in names if any((folder / name).glob("*"))]
     if found:
         msg = (

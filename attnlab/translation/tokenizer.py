@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json, write_text
+from attnlab.representations import OneLine
 from attnlab.translation.corpus import ParallelCorpus
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ COUNTS_FILE = "token_counts.json"
 SIDES = ("source", "target")
 
 
-@dataclass(frozen=True)
-class Tokenizers:
+@dataclass(frozen=True, repr=False)
+class Tokenizers(OneLine):
     """The tokenizers of both languages and how often each type stands in the training rows."""
 
     source: "PreTrainedTokenizerFast"
@@ -42,7 +43,7 @@ class Tokenizers:
         """Whether both languages have one vocabulary."""
         return self.source is self.target
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Writes the tokenizers, as transformers reads them, and `token_counts.json`, atomically.
 
         A shared tokenizer goes to the folder itself, separate ones to `source_tokenizer` and
@@ -51,6 +52,7 @@ class Tokenizers:
         Raises:
             AttnlabError: the disk is full or the folder cannot be written.
         """
+        folder = Path(folder)
         if self.shared:
             write_tokenizer(self.source, folder)
         else:
@@ -60,12 +62,13 @@ class Tokenizers:
         write_json(folder / COUNTS_FILE, {"shared": self.shared, **counts})
 
 
-def write_tokenizer(tokenizer: "PreTrainedTokenizerFast", folder: Path) -> None:
+def write_tokenizer(tokenizer: "PreTrainedTokenizerFast", folder: str | Path) -> None:
     """Writes `tokenizer.json` and `tokenizer_config.json`, each atomically.
 
     Raises:
         AttnlabError: the disk is full or the folder cannot be written.
     """
+    folder = Path(folder)
     try:
         with tempfile.TemporaryDirectory(prefix="attnlab-") as scratch:
             tokenizer.save_pretrained(scratch)
@@ -77,12 +80,13 @@ def write_tokenizer(tokenizer: "PreTrainedTokenizerFast", folder: Path) -> None:
         write_text(folder / name, text)
 
 
-def load_tokenizers(folder: Path) -> Tokenizers:
+def load_tokenizers(folder: str | Path) -> Tokenizers:
     """What `Tokenizers.save` wrote to this folder.
 
     Raises:
         InputError: a file is missing or damaged.
     """
+    folder = Path(folder)
     from transformers import PreTrainedTokenizerFast
 
     try:

@@ -18,6 +18,7 @@ from transformers import (
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json
+from attnlab.representations import OneLine
 from attnlab.translation.batches import Collator, TokenPairs
 from attnlab.translation.callbacks import (
     CHECKPOINTS,
@@ -56,8 +57,8 @@ from attnlab.translation.trainer import (
 )
 
 
-@dataclass(frozen=True)
-class Trained:
+@dataclass(frozen=True, repr=False)
+class Trained(OneLine):
     """How training ended: the evaluations, what was dropped, whether Ctrl-C ended it, what was kept."""
 
     folder: Path

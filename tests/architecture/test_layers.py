@@ -16,6 +16,7 @@ FOUNDATION = {
     "attnlab.errors",
     "attnlab.files",
     "attnlab.launcher",
+    "attnlab.representations",
 }
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 MODULES = sorted(PACKAGE.rglob("*.py"))

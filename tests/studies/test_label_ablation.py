@@ -17,7 +17,8 @@ from attnlab.studies.importance import importance
 from attnlab.studies.label_ablation import ablate_for_labels, judge_for_labels
 from attnlab.studies.passes import Passes
 from attnlab.studies.sources import Subject
-from attnlab.translation.run import SETTINGS, load
+from attnlab.translation.run import load
+from attnlab.translation.run_folder import SETTINGS
 
 
 def subject_of(model: object) -> Subject:

@@ -22,6 +22,7 @@ from attnlab.errors import AttnlabError, InputError
 from attnlab.translation import corpus_datasets
 from attnlab.translation.corpus import ParallelCorpus, load_corpus
 from attnlab.translation.corpus_splits import complete_splits, join_documents
+from attnlab.translation.hub import hub_answers
 
 PARTS = ("train", "validation", "test")
 
@@ -237,9 +238,9 @@ def test_whether_the_hub_answers(
 
     monkeypatch.setattr(urllib.request, "urlopen", urlopen)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    assert corpus_datasets.hub_answers() == expected
+    assert hub_answers() == expected
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert not corpus_datasets.hub_answers()
+    assert not hub_answers()
 
 
 @pytest.mark.parametrize("name", ["two words", "wmt16?", ""])

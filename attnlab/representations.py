@@ -1,0 +1,31 @@
+"""How results are shown in a notebook: one line, with the sizes of tables instead of their rows."""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields
+from typing import Any
+
+_LONGEST = 60
+
+
+class OneLine:
+    """A dataclass, declared with `repr=False`, whose representation is one line."""
+
+    def __repr__(self) -> str:
+        # A mixin of dataclasses, which mypy cannot express.
+        own = fields(self)  # type: ignore[arg-type]
+        shown = (f"{one.name}={summarised(getattr(self, one.name))}" for one in own if one.repr)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def summarised(value: Any) -> str:
+    """A value in a few words: its type and size where it is a table, a tensor or a collection."""
+    name = type(value).__name__
+    if value is None or isinstance(value, OneLine | bool | int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return repr(value if len(value) <= _LONGEST else f"{value[: _LONGEST - 3]}...")
+    if hasattr(value, "shape"):
+        return f"{name}[{', '.join(map(str, value.shape))}]"
+    if isinstance(value, Mapping | Sequence | Set):
+        return f"{name} of {len(value)}"
+    return name
