@@ -97,8 +97,9 @@ def measure(run: Run, treebank: Path, out: Path) -> None:
 def label_on_own_text(run: Run, out: Path) -> None:
     """Labels of all heads on the corpus's own test sentences."""
     own = analyze(run.folder, labels=True, sentences=LABELLED, keep_matrices=0, fit_sentences=0)
-    write_table(out / "labels.csv", own.labelling.labels)
-    write_table(out / "controls.csv", own.labelling.controls)
+    labelling = own.labelling.view("all")
+    write_table(out / "labels.csv", labelling.labels)
+    write_table(out / "controls.csv", labelling.controls)
     write_table(out / "heads.csv", own.heads)
 
 
@@ -107,8 +108,9 @@ def label_on_treebank(run: Run, treebank: Path, out: Path) -> None:
     found = analyze(
         run.folder, treebank=treebank, sentences=LABELLED, keep_matrices=0, fit_sentences=0
     )
-    write_table(out / "labels_treebank.csv", found.labelling.labels)
-    write_table(out / "controls_treebank.csv", found.labelling.controls)
+    labelling = found.labelling.view("all")
+    write_table(out / "labels_treebank.csv", labelling.labels)
+    write_table(out / "controls_treebank.csv", labelling.controls)
     best = best_heads(found.labelling.relations)
     write_table(out / "relations_treebank.csv", best[best["counted"] >= LINKS.needed])
 

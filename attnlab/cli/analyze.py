@@ -56,6 +56,14 @@ def analyze(
         int,
         typer.Option(help="How many sentences decide a head's structure; 0 for none."),
     ] = 100,
+    ignore_special: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-special",
+            help="Show first what heads do with special tokens ([CLS], [SEP], start, end) left out "
+            "as keys. The tables hold both views either way.",
+        ),
+    ] = False,
     ablation: Annotated[
         bool | None,
         typer.Option(
@@ -122,6 +130,7 @@ def analyze(
                 treebank=treebank,
                 labels=labels,
                 structure_sentences=structure_sentences,
+                ignore_special=ignore_special,
                 ablation=ablation,
                 sites=parse_sites(sites),
                 array=array,
@@ -156,7 +165,7 @@ def _print(console: "Console", analysis: "Analysis", page: Path) -> None:
     if not analysis.fits.empty:
         console.print(BUDGET)
     if analysis.labelling is not None:
-        console.print(f"{describe_labels(analysis.labelling.labels)}\n{STANDING}")
+        console.print(f"{describe_labels(analysis.labelling)}\n{STANDING}")
         if "ablation_loss_change" in analysis.labelling.labels:
             console.print(ABLATION)
         if not analysis.labelling.agreement.empty:

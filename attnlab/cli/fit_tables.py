@@ -30,17 +30,21 @@ _BITS = {
 
 def fit_tables(analysis: "Analysis") -> list["Table"]:
     """Relative distances at equal budget and description lengths, one row per head each."""
+    from attnlab.heads.views import rows_of_view
+    from attnlab.reporting.naming import VIEW_NAMES
     from attnlab.studies.description import structure_of_heads
     from attnlab.studies.fits import summarise
 
     tables = []
     if not analysis.structure.empty:
-        found = structure_of_heads(analysis.structure)
+        keys = analysis.views[0]
+        found = structure_of_heads(rows_of_view(analysis.structure, keys))
         for name in ("structure", "structure_runner_up"):
             found[name] = found[name].str.replace("_", " ")
         words = {"structure": "family", "structure_runner_up": "next"}
         figures = {"structure_margin_bits_per_row": "margin"} | _BITS
-        table = _table(found, "description length, bits per row", words, figures)
+        title = f"description length, bits per row ({VIEW_NAMES[keys]})"
+        table = _table(found, title, words, figures)
         tables.append(table)
     if not analysis.fits.empty:
         title = "relative l1 distance at equal budget"

@@ -8,11 +8,20 @@ if TYPE_CHECKING:
     from attnlab.studies.analysis import Analysis
 
 _FIGURES = {
-    "entropy_nats": "entropy",
-    "confidence": "confidence",
-    "mean_offset": "offset",
-    "mass_on_special": "special",
-    "mass_on_punctuation": "punct.",
+    "all": {
+        "entropy_nats": "entropy",
+        "confidence": "confidence",
+        "mean_offset": "offset",
+        "mass_on_special": "special",
+        "mass_on_punctuation": "punct.",
+    },
+    "content": {
+        "content_entropy_nats": "entropy",
+        "content_confidence": "confidence",
+        "mean_offset": "offset",
+        "mass_on_special": "special",
+        "content_mass_on_punctuation": "punct.",
+    },
 }
 _LABELS = {
     "phrase": "strongest function",
@@ -23,22 +32,27 @@ _MOST_ROWS = 48
 
 
 def head_table(analysis: "Analysis") -> "Table":
-    """One row a head; a model of many heads shows the first ones only."""
+    """One row a head in the view that comes first; a model of many heads shows the first ones only."""
     from rich.table import Table
 
+    from attnlab.heads.views import CONTENT
     from attnlab.reporting.columns import rounded
     from attnlab.reporting.label_section import with_phrases
-    from attnlab.reporting.naming import head_names
+    from attnlab.reporting.naming import VIEW_NAMES, head_names
 
+    keys = analysis.views[0]
     heads = analysis.heads.head(_MOST_ROWS)
     more = len(analysis.heads) - len(heads)
-    table = Table(caption=f"and {more} more heads in heads.csv" if more > 0 else None)
+    table = Table(
+        title=VIEW_NAMES[keys].capitalize() if analysis.labelling or keys == CONTENT else None,
+        caption=f"and {more} more heads in {_files(analysis)}" if more > 0 else None,
+    )
     table.add_column("head", no_wrap=True)
     cells = [head_names(heads)]
-    figures = _FIGURES
+    figures = _FIGURES[keys]
     if analysis.labelling is not None:
-        figures = {}
-        labels = with_phrases(analysis.labelling.labels)
+        figures = {"mass_on_special": "special"}
+        labels = with_phrases(analysis.labelling.view(keys).labels)
         labels = heads[["site", "layer", "head"]].merge(labels, how="left")
         for name, heading in _LABELS.items():
             if name in labels:
@@ -54,3 +68,8 @@ def head_table(analysis: "Analysis") -> "Table":
     for row in zip(*cells, strict=True):
         table.add_row(*row)
     return table
+
+
+def _files(analysis: "Analysis") -> str:
+    """Where the rows stand that are not shown."""
+    return "heads.csv" if analysis.labelling is None else "labels.csv and heads.csv"

@@ -29,6 +29,11 @@ class HeadStatistics:
     token stands there and may be seen; for punctuation, where the row may see some. Each such
     number of rows is kept, and a mean over no row is missing, not 0.
 
+    Columns that begin with `content_` are of the same rows with special tokens left out as keys and
+    the weights on content keys divided by their sum. A row without weight on any content key is
+    left out of them and counted in `rows_without_content_mass`. Jensen-Shannon distance, by far the
+    dearest, is taken of whole rows only.
+
     Attributes:
         layers: the sums of every layer seen, by (site, layer).
     """
@@ -117,6 +122,7 @@ def _sums(layer: LayerWeights) -> Sums:
         **_entropy_sums(layer, rows),
         **_offset_sums(layer),
         **_target_sums(layer, rows),
+        **_content_sums(layer, rows),
         "js_divergence": _js_sums(layer),
     }
     if layer.has_sink:
@@ -165,6 +171,47 @@ def _target_sums(layer: LayerWeights, rows: Tensor) -> Sums:
         "mass_on": (mass * seen[:, None]).sum((0, 2)),
         "rows_seeing": seen.sum((0, 1)),
     }
+
+
+def _content_sums(layer: LayerWeights, rows: Tensor) -> Sums:
+    """The same among content keys alone, each row divided by its weight on them."""
+    keys = layer.keys.content[:, None, :] & layer.visible
+    mass = layer.content_mass.double()
+    counted = rows[:, None] * (mass > 0)
+    # Rows that do not count are divided by infinity.
+    scale = mass.masked_fill(counted == 0, torch.inf)
+    number = keys.sum(-1)
+    choice = counted * (number > 1)[:, None]
+    largest = number.clamp(min=2).double().log()[:, None]
+    most = layer.wide.masked_fill(~layer.keys.content[:, None, None], 0.0).amax(-1).double()
+    near, there = _near_the_diagonal(layer.wide, keys)
+    marks = layer.keys.punctuation.to(layer.wide.dtype)[..., None]
+    on_marks = (layer.wide.flatten(1, 2) @ marks).view(mass.shape).double() / scale
+    seeing = (keys & layer.keys.punctuation[:, None]).any(-1)[:, None] * counted
+    return {
+        "rows_without_content_mass": (rows[:, None] - counted).sum((0, 2)),
+        "content_rows": counted.sum((0, 2)),
+        "content_rows_with_choice": choice.sum((0, 2)),
+        "content_entropy_nats": (layer.content_entropies * counted).sum((0, 2)),
+        "content_normalised_entropy": (layer.content_entropies / largest * choice).sum((0, 2)),
+        "content_confidence": (most / scale).sum((0, 2)),
+        "content_mass_at_offset": (near / scale[..., None]).sum((0, 2)),
+        "content_rows_at_offset": torch.einsum("bhq,bqo->ho", counted, there),
+        "content_mass_on_punctuation": (on_marks * seeing).sum((0, 2)),
+        "content_rows_seeing_punctuation": seeing.sum((0, 2)),
+    }
+
+
+def _near_the_diagonal(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row's weight at the offsets, 0 where `keys` has none, and 1 where it has one."""
+    steps = torch.tensor(OFFSETS, device=weights.device)
+    columns = torch.arange(weights.shape[2], device=weights.device)[:, None] + steps
+    last = weights.shape[3] - 1
+    inside = (columns >= 0) & (columns <= last)
+    columns = columns.clamp(0, last)
+    there = keys.gather(-1, columns.expand(len(keys), -1, -1)) & inside
+    near = weights.gather(-1, columns.expand(*weights.shape[:2], -1, -1))
+    return near.double() * there[:, None], there.double()
 
 
 def _js_sums(layer: LayerWeights) -> Float[Tensor, "head head"]:
@@ -225,7 +272,23 @@ def _heads_of(site: Site, layer: int, sums: Sums) -> pd.DataFrame:
         table["mass_on_sink_logit"] = sums["sink_mass"] / rows
     by_offset = sums["mass_at_offset"] / sums["rows_at_offset"]
     table |= {f"mass_at_offset_{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)}
+    table |= _content_means(sums)
     by_target = sums["mass_on"] / sums["rows_seeing"]
     table |= {f"mass_on_{name}": by_target[:, i] for i, name in enumerate(_TARGETS)}
     table |= {f"rows_seeing_{n}": int(sums["rows_seeing"][i]) for i, n in enumerate(_TARGETS)}
     return pd.DataFrame(table)
+
+
+def _content_means(sums: Sums) -> dict[str, Tensor]:
+    rows = sums["content_rows"]
+    by_offset = sums["content_mass_at_offset"] / sums["content_rows_at_offset"]
+    return {
+        "rows_without_content_mass": sums["rows_without_content_mass"].long(),
+        "content_entropy_nats": sums["content_entropy_nats"] / rows,
+        "content_normalised_entropy": sums["content_normalised_entropy"]
+        / sums["content_rows_with_choice"],
+        "content_confidence": sums["content_confidence"] / rows,
+        "content_mass_on_punctuation": sums["content_mass_on_punctuation"]
+        / sums["content_rows_seeing_punctuation"],
+        **{f"content_mass_at_offset_{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)},
+    }

@@ -82,6 +82,30 @@ class LayerWeights:
         return row_entropies(self.wide)
 
     @cached_property
+    def content_mass(self) -> Float[Tensor, "batch head query"]:
+        """Weight of every row on content keys; below the smallest normal number it is 0."""
+        content = self.keys.content.to(self.wide.dtype)[..., None]
+        # All heads in one product: the same columns are summed in each.
+        mass = (self.wide.flatten(1, 2) @ content).view(self.wide.shape[:3])
+        return mass.masked_fill(mass < torch.finfo(mass.dtype).tiny, 0.0)
+
+    @cached_property
+    def content_entropies(self) -> Float[Tensor, "batch head query"]:
+        """Entropy of every row among its content keys in nats, 0 in a row without weight on any.
+
+        ::
+
+            - sum over content keys of p log p = log m - (sum over content keys of w log w) / m
+
+        for p = w / m, where m is `content_mass`.
+        """
+        terms = _terms(self.wide).flatten(1, 2) @ self.keys.content.to(self.wide.dtype)[..., None]
+        mass = self.content_mass.double()
+        some = mass.masked_fill(mass == 0, 1.0)
+        found = some.log() - terms.view(mass.shape).double() / some
+        return found.clamp(min=0).masked_fill(mass == 0, 0.0)
+
+    @cached_property
     def exact(self) -> Float[Tensor, "batch head query key"]:
         """The weights in float64."""
         weights = self.weights.cpu() if self.weights.device.type == "mps" else self.weights
@@ -96,9 +120,14 @@ def row_entropies(
     >>> row_entropies(torch.tensor([[[[0.5, 0.5, 0.0]]]])).exp().round().item()
     2.0
     """
+    return -_terms(weights).sum(-1).double()
+
+
+def _terms(weights: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
+    """Every weight times its logarithm."""
     # torch's own xlogy and entr are several times slower; 0 log 0 is 0 all the same.
     logarithms = weights.clamp(min=torch.finfo(weights.dtype).tiny).log_()
-    return -logarithms.mul_(weights).sum(-1).double()
+    return logarithms.mul_(weights)
 
 
 def checked(layer: LayerWeights) -> LayerWeights:
@@ -120,7 +149,8 @@ def checked(layer: LayerWeights) -> LayerWeights:
             f"{expected} (batch, query, key); this model cannot be analyzed."
         )
         raise AttnlabError(msg)
-    weights = layer.weights * real
+    # Filled, not multiplied: a row of padding may hold NaN, the softmax of nothing.
+    weights = layer.weights.masked_fill(~real, 0.0)
     sums = weights.sum(-1, dtype=torch.float32 if weights.dtype != torch.float64 else None)
     error = (
         (sums - 1).clamp(min=0) + weights.amin(-1).clamp(max=0).abs()

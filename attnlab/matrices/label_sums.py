@@ -38,6 +38,7 @@ class LabelSums:
         total: R, mass of the rows.
         naming_bits: what names the places, by candidate.
         rows: how many rows.
+        empty_rows: how many of them hold no mass; they cost nothing and are not counted per row.
         sentences: how many sentences.
     """
 
@@ -48,6 +49,7 @@ class LabelSums:
     total: Float[Tensor, "head group"]
     naming_bits: Float[Tensor, "head candidate"]
     rows: int
+    empty_rows: Int[Tensor, " head"]
     sentences: int
 
     def __add__(self, other: "LabelSums") -> "LabelSums":
@@ -68,6 +70,7 @@ class LabelSums:
             added(self.total, other.total),
             self.naming_bits + other.naming_bits,
             self.rows + other.rows,
+            self.empty_rows + other.empty_rows,
             self.sentences + other.sentences,
         )
 
@@ -84,7 +87,7 @@ class LabelSums:
             )
             code = CodeLength(code.bits + self.naming_bits[:, number], code.eta)
             coded.append(CodedCandidate(family, dict(named), code))
-        return labels_of_codes(coded, torch.tensor(self.rows))
+        return labels_of_codes(coded, self.rows - self.empty_rows)
 
 
 def sum_labels(
@@ -117,6 +120,7 @@ def sum_labels(
     def added(values: Tensor) -> Tensor:
         return values.new_zeros(heads, len(names)).scatter_add_(1, place, values).cpu()
 
+    rows, filled = int(sizes[0, :, 0].sum()), (H.sum(-1) > 0).sum((-2, -1)).cpu()
     return LabelSums(
         search,
         tuple((one.family, tuple(one.parameters.items())) for one in found),
@@ -124,7 +128,8 @@ def sum_labels(
         added(captured),
         added(total),
         _naming_bits(found, H),
-        int(sizes[0, :, 0].sum()),
+        rows,
+        rows - filled,
         H.shape[1],
     )
 

@@ -45,7 +45,7 @@ class Labels:
 
     Attributes:
         bits: of the whole corpus, naming the support included.
-        bits_per_row: the same divided by the number of rows.
+        bits_per_row: the same divided by the number of rows that hold any mass.
         eta: the share of noise that gives the fewest bits.
         chosen: the family with the fewest bits, an index into `FAMILIES`.
         runner_up: the next one.
@@ -108,7 +108,7 @@ def label_heads(
     keys = keys_of_rows(H, sizes, causal=causal).to(H.dtype)
     rows = Rows(H.sum(-1).flatten(-2), keys.flatten(-2))
     coded = [_coded(found, rows) for found in candidates(H, sizes, search)]
-    return labels_of_codes(coded, sizes[..., 0].sum(-1))
+    return labels_of_codes(coded, (H.sum(-1) > 0).sum((-2, -1)))
 
 
 def _coded(found: Candidate, rows: Rows) -> CodedCandidate:

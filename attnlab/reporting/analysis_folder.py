@@ -1,35 +1,46 @@
 """Writes an analysis: tables, kept matrices, figures and the report page."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.files import write_table, write_text
+from attnlab.heads.keeping import KeptMatrices
+from attnlab.heads.taps import Site
+from attnlab.heads.views import ALL, CONTENT
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.curves import draw_mass_by_offset
 from attnlab.reporting.fit_sections import fit_sections
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.label_section import label_sections
-from attnlab.reporting.naming import head_names
+from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import ANALYSIS
 from attnlab.studies.analysis import Analysis
 
 _FIGURES = ("mass_by_offset", "distance_by_window", "heads_sentence*")
 MOST_TOKENS_DRAWN = 80
-_HEAD_COLUMNS = [
-    "head_name",
-    "entropy_nats",
-    "normalised_entropy",
-    "confidence",
+_VIEW_COLUMNS = {
+    ALL: ("entropy_nats", "normalised_entropy", "confidence", "mass_on_punctuation"),
+    CONTENT: (
+        "content_entropy_nats",
+        "content_normalised_entropy",
+        "content_confidence",
+        "content_mass_on_punctuation",
+    ),
+}
+_OTHER_COLUMNS = (
     "mean_offset",
     "mean_absolute_offset",
+    "mass_on_special",
     "mass_on_opening",
     "mass_on_closing",
-    "mass_on_special",
-    "mass_on_punctuation",
     "js_distance_to_others",
     "rows",
-]
+)
+_FEWER_ROWS = tuple(
+    f"rows_seeing_{name}" for name in ("special", "opening", "closing", "punctuation")
+)
 
 
 def write_analysis(
@@ -53,10 +64,7 @@ def write_analysis(
     """
     folder = Path(folder)
     _remove_older(folder)
-    write_table(folder / "heads.csv", analysis.heads)
-    write_table(folder / "head_distances.csv", analysis.distances)
-    write_table(folder / "fits.csv", analysis.fits)
-    _write_labels(analysis, folder)
+    write_tables(analysis, folder)
     analysis.matrices.write(folder / "matrices.safetensors")
     sections = [
         *label_sections(analysis.labelling),
@@ -87,6 +95,18 @@ def _holds_analysis(folder: Path) -> bool:
     return (folder / ANALYSIS.last).exists() or all((folder / name).exists() for name in first)
 
 
+def write_tables(analysis: Analysis, folder: Path) -> None:
+    """Writes every table as a .csv file named after it.
+
+    Raises:
+        AttnlabError: something could not be written.
+    """
+    write_table(folder / "heads.csv", analysis.heads)
+    write_table(folder / "head_distances.csv", analysis.distances)
+    write_table(folder / "fits.csv", analysis.fits)
+    _write_labels(analysis, folder)
+
+
 def _write_labels(analysis: Analysis, folder: Path) -> None:
     """Structure and labels; a table that there is not now is not left from an older analysis."""
     found = analysis.labelling
@@ -102,9 +122,14 @@ def _write_labels(analysis: Analysis, folder: Path) -> None:
 def _heads_section(analysis: Analysis, figures: Path) -> Section:
     heads = analysis.heads
     named = heads.assign(head_name=head_names(heads))
-    columns = [name for name in _HEAD_COLUMNS if named[name].notna().any()]
-    columns += ["empty_rows"] if heads["empty_rows"].any() else []
-    drawn = write_figure(draw_mass_by_offset(heads), figures, "mass_by_offset")
+    first, *others = (_VIEW_COLUMNS[keys] for keys in analysis.views)
+    wanted = ("head_name", *first, *_OTHER_COLUMNS, *(name for view in others for name in view))
+    columns = [name for name in wanted if named[name].notna().any()]
+    columns += [n for n in ("empty_rows", "rows_without_content_mass") if heads[n].any()]
+    # A share is a mean over the rows that could see such a token: said where they are fewer.
+    columns += [n for n in _FEWER_ROWS if ((heads[n] < heads["rows"]) & (heads[n] > 0)).any()]
+    keys = analysis.views[0]
+    drawn = write_figure(draw_mass_by_offset(heads, keys), figures, "mass_by_offset")
     return Section(
         "heads",
         "What each head looks at",
@@ -115,11 +140,38 @@ def _heads_section(analysis: Analysis, figures: Path) -> Section:
             PageFigure(
                 "mass_by_offset",
                 drawn,
-                "Mean attention weight on the token at each offset: -1 is the token before, 0 the "
-                "token itself, +1 the next. Offsets that no row may see are left out. The colour follows "
-                "the square root, as in all figures of weights.",
+                f"Mean attention weight ({VIEW_NAMES[keys]}) on the token at each offset: -1 is the "
+                "token before, 0 the token itself, +1 the next. Offsets that no row may see are left "
+                "out. The colour follows the square root, as in all figures of weights.",
             ),
         ),
+    )
+
+
+@dataclass(frozen=True)
+class NotDrawn:
+    """A kept sentence whose matrices at a site are too large for a figure.
+
+    Attributes:
+        sentence: its number, from 0.
+        site: encoder, decoder or cross.
+        tokens: how many tokens the longer side has.
+        limit: how many there may be.
+    """
+
+    sentence: int
+    site: Site
+    tokens: int
+    limit: int
+
+
+def not_drawn(kept: KeptMatrices, limit: int = MOST_TOKENS_DRAWN) -> tuple[NotDrawn, ...]:
+    """What is kept but too large to be drawn, in order of sentence."""
+    longest = {at: max(len(side) for side in sides) for at, sides in kept.tokens.items()}
+    return tuple(
+        NotDrawn(sentence, site, tokens, limit)
+        for (sentence, site), tokens in longest.items()
+        if tokens > limit
     )
 
 
@@ -127,11 +179,15 @@ def _matrices_section(
     analysis: Analysis, figures: Path, progress: Callable[[str, int, int], None] | None
 ) -> list[Section]:
     kept = analysis.matrices
+    if not kept.matrices:
+        return []
+    left_out = not_drawn(kept)
+    too_large = {(one.sentence, one.site) for one in left_out}
     drawn = []
     for done, ((number, site, layer), weights) in enumerate(kept.matrices.items()):
         queries, keys = kept.tokens[number, site]
         name = f"heads_sentence{number}_{site}_layer{layer}"
-        if max(len(queries), len(keys)) <= MOST_TOKENS_DRAWN:
+        if (number, site) not in too_large:
             figure = draw_heads(
                 weights,
                 queries,
@@ -143,17 +199,23 @@ def _matrices_section(
             drawn.append(PageFigure(name, write_figure(figure, figures, name), caption))
         if progress is not None:
             progress("Drawing figures", done + 1, len(kept.matrices))
-    if not drawn:
-        return []
+    where = "the figures in figures/ as SVG and PNG" if drawn else "no figure is drawn"
     return [
         Section(
             "matrices",
             "The first sentences, matrix by matrix",
             "A row is the token that looks, a column the token that is looked at. The matrices are "
-            "in matrices.safetensors, the figures in figures/ as SVG and PNG.",
+            f"in matrices.safetensors, {where}.{''.join(map(_said, left_out))}",
             figures=tuple(drawn),
         )
     ]
+
+
+def _said(one: NotDrawn) -> str:
+    return (
+        f" Not drawn: sentence {one.sentence} of the {one.site}, since it has {one.tokens} tokens "
+        f"and at most {one.limit} are drawn."
+    )
 
 
 _SITES = {

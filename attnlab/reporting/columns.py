@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from attnlab.heads.functions.thresholds import LINKS, TIE_BITS_PER_ROW
 
 OFFSET_PREFIX = "mass_at_offset_"
+CONTENT_OFFSET_PREFIX = f"content_{OFFSET_PREFIX}"
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,46 @@ _COLUMNS = {
         "when no two ever look at the same token.",
         2,
     ),
+    "content_entropy_nats": Column(
+        "entropy among content (nats)",
+        "Entropy with special tokens left out as keys, each row divided by its weight on the others.",
+        2,
+    ),
+    "content_normalised_entropy": Column(
+        "content entropy / largest",
+        "The same as a share of the largest that a row can have among the content tokens it sees.",
+        2,
+    ),
+    "content_confidence": Column(
+        "confidence among content",
+        "Mean over rows of the largest share on one content token of the weight on all of them.",
+        2,
+    ),
+    "content_mass_on_punctuation": Column(
+        "on punctuation, among content",
+        "Mean share on punctuation of the weight on content tokens, over rows that see some.",
+        2,
+    ),
+    "rows_without_content_mass": Column(
+        "rows without content",
+        "Counted rows with no weight on any content token, left out of figures among content.",
+    ),
+    "rows_seeing_special": Column(
+        "rows that see special tokens", "Over how many rows the share on special tokens is a mean."
+    ),
+    "rows_seeing_punctuation": Column(
+        "rows that see punctuation", "Over how many rows the share on punctuation is a mean."
+    ),
+    "rows_seeing_opening": Column(
+        "rows that see the start token",
+        "Over how many rows the share on the start token is a mean.",
+    ),
+    "rows_seeing_closing": Column(
+        "rows that see the end token", "Over how many rows the share on the end token is a mean."
+    ),
+    "keys": Column(
+        "keys", "All keys, or content tokens alone, with special tokens left out as keys."
+    ),
     "zero": Column(
         "zero matrix",
         "Relative distance of a matrix of zeros: 1 by definition. What is above 1 is worse than "
@@ -166,7 +207,7 @@ _COLUMNS = {
     "ablation_high": Column("to", "Upper end of that interval.", 3),
     "structure": Column(
         "structure",
-        "The family of matrices that describes the head's matrices, special tokens among them, in "
+        "The family of matrices that describes the head's matrices, with the keys of the view, in "
         "the fewest bits; says what they look like, not what for.",
     ),
     "structure_margin_bits_per_row": Column(
@@ -197,7 +238,7 @@ _COLUMNS = {
     ),
     "structure_phrase": Column(
         "structure",
-        "The family of matrices that describes the head's matrices, special tokens among them, in "
+        "The family of matrices that describes the head's matrices, with the keys of the view, in "
         "the fewest bits; a tie where the next family needs less than "
         f"{TIE_BITS_PER_ROW:g} bits per row more. It says what they look like, not what for.",
     ),
@@ -285,6 +326,14 @@ def column(name: str) -> Column:
     Raises:
         KeyError: a column that nobody has described.
     """
+    if name.startswith(CONTENT_OFFSET_PREFIX):
+        offset = int(name.removeprefix(CONTENT_OFFSET_PREFIX))
+        return Column(
+            f"content at {offset:+d}" if offset else "content at 0",
+            f"Mean share on the token {_place(offset)} of the weight on content tokens, over rows "
+            "that have a content token there.",
+            2,
+        )
     if name.startswith(OFFSET_PREFIX):
         offset = int(name.removeprefix(OFFSET_PREFIX))
         return Column(

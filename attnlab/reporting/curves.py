@@ -7,15 +7,27 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnlab.heads.views import ALL, CONTENT, View
 from attnlab.reporting.canvas import INK, WEIGHTS, blank, panel, style
-from attnlab.reporting.columns import OFFSET_PREFIX
+from attnlab.reporting.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX
 
 _HEADS_WITH_A_LEGEND = 16
 
 
-def draw_mass_by_offset(heads: pd.DataFrame) -> Figure:
-    """Mean weight at offsets -5..5 of every head, a heat map for each site, a row for each head."""
-    tables = {str(site): _by_offset(table) for site, table in heads.groupby("site", sort=False)}
+_PREFIXES = {ALL: OFFSET_PREFIX, CONTENT: CONTENT_OFFSET_PREFIX}
+_MEASURES = {ALL: "weight", CONTENT: "share of the weight on content tokens"}
+
+
+def draw_mass_by_offset(heads: pd.DataFrame, keys: View = ALL) -> Figure:
+    """Mean weight at offsets -5..5 of every head, a heat map for each site, a row for each head.
+
+    Args:
+        heads: from `HeadStatistics.heads`.
+        keys: of content, what is a share of a row is a share of its weight on content tokens.
+    """
+    prefix = _PREFIXES[keys]
+    sites = heads.groupby("site", sort=False)
+    tables = {str(site): _by_offset(table, prefix) for site, table in sites}
     numbers = max(map(len, tables.values())) <= 2 * _HEADS_WITH_A_LEGEND
     cell, width, top, gap = (0.26 if numbers else 0.16), 0.37, 0.62, 0.7
     wide = sum(table.shape[1] * width + gap for table in tables.values())
@@ -36,14 +48,14 @@ def draw_mass_by_offset(heads: pd.DataFrame) -> Figure:
             axes.tick_params(axis="y", rotation=0)
             axes.set_xlabel("offset: key - query position (tokens)", fontsize=8.5)
             axes.set_title(site, loc="left")
-        _entitle(figure, "Mean attention weight by offset (rows: layer.head)")
+        _entitle(figure, f"Mean attention {_MEASURES[keys]} by offset (rows: layer.head)")
     return figure
 
 
-def _by_offset(heads: pd.DataFrame) -> pd.DataFrame:
+def _by_offset(heads: pd.DataFrame, prefix: str) -> pd.DataFrame:
     """Mean weight, a row a head and a column an offset; offsets that no row can see are left out."""
-    columns = [name for name in map(str, heads) if name.startswith(OFFSET_PREFIX)]
-    offsets = [int(name.removeprefix(OFFSET_PREFIX)) for name in columns]
+    columns = [name for name in map(str, heads) if name.startswith(prefix)]
+    offsets = [int(name.removeprefix(prefix)) for name in columns]
     table = heads[columns].set_axis([f"{o:+d}" if o else "0" for o in offsets], axis="columns")
     names = [f"{row.layer}.{row.head}" for row in heads.itertuples()]
     return table.set_axis(names, axis="index").dropna(axis="columns", how="all")

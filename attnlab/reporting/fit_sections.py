@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from attnlab.heads.views import rows_of_view
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.curves import draw_distance_by_window
-from attnlab.reporting.naming import head_names
+from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page import PageFigure, Section, page_table
 from attnlab.studies.analysis import Analysis
 from attnlab.studies.description import structure_of_heads
@@ -43,11 +44,13 @@ def _family_sections(analysis: Analysis) -> list[Section]:
             "fitted to each matrix itself (oracle). "
         )
     if not analysis.structure.empty:
-        found = structure_of_heads(analysis.structure)
-        for name in ("structure", "structure_runner_up"):
-            found[name] = found[name].str.replace("_", " ")
-        named = found.assign(head_name=head_names(found))
-        tables.append(page_table(named, ["head_name", *DESCRIBED, *BITS]))
+        for keys in analysis.views:
+            found = structure_of_heads(rows_of_view(analysis.structure, keys))
+            for name in ("structure", "structure_runner_up"):
+                found[name] = found[name].str.replace("_", " ")
+            named = found.assign(head_name=head_names(found))
+            caption = f"Description length: {VIEW_NAMES[keys]}"
+            tables.append(page_table(named, ["head_name", *DESCRIBED, *BITS], caption))
         text += (
             f"Description length: {analysis.structure['sentences'].max()} sentences of each head coded "
             "together under the best member of each family, bits that name the member among them; the "

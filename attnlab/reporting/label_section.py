@@ -5,9 +5,10 @@ import pandas as pd
 from attnlab.heads.functions.syntactic import best_heads
 from attnlab.heads.functions.thresholds import LINKS
 from attnlab.heads.functions.verdict import BORDERLINE, HOLDS, UNDECIDED, UNKNOWN
+from attnlab.heads.views import KEYS
 from attnlab.reporting.columns import rounded
 from attnlab.reporting.function_phrases import function_phrase, structure_phrase
-from attnlab.reporting.naming import head_names
+from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page import PageTable, Section, page_table
 from attnlab.studies.labelling import Labelling
 
@@ -24,6 +25,7 @@ ABLATION = (
     "label says where a head looks, this says whether anything rests on it."
 )
 _BESIDE = (
+    "mass_on_special",
     "ablation_loss_change",
     "ablation_low",
     "ablation_high",
@@ -32,8 +34,12 @@ _BESIDE = (
 )
 _FIRST_TABLE = ("head_name", "phrase", "stability", "labels", "standing", "borderline", "undecided")
 _SECOND_TABLE = (
-    "The second table gives the figure behind each label that holds or is borderline, beside the "
+    "The tables behind them give the figure of each label that holds or is borderline, beside the "
     "same figure of the untrained model and on shuffled words. "
+)
+VIEWS_SAID = (
+    "Special tokens often take the largest weight of a row and hide what a head does among words: "
+    "with special tokens left out as keys, a row's largest weight is that on a content token."
 )
 _EVIDENCE = [
     "head_name",
@@ -75,41 +81,57 @@ def label_sections(labelling: Labelling | None) -> list[Section]:
     """Sections about labels and relations; none where heads were not labelled."""
     if labelling is None:
         return []
-    labels = with_phrases(labelling.labels).assign(head_name=head_names(labelling.labels))
-    shown = [*_FIRST_TABLE, *(name for name in _BESIDE if name in labels)]
-    tables = [page_table(labels, shown)]
-    controls = labelling.controls
-    holding = controls[controls["status"].isin([HOLDS, BORDERLINE])]
-    if len(holding):
-        named = holding.assign(head_name=head_names(holding))
-        tables.append(page_table(named, _EVIDENCE))
-    beside = f" In the first table, {ABLATION}" if _BESIDE[0] in labels else ""
+    views = {keys: labelling.view(keys) for keys in labelling.views}
+    tables = [
+        *(_label_table(view, VIEW_NAMES[keys]) for keys, view in views.items()),
+        *(t for keys, view in views.items() for t in _evidence_table(view, VIEW_NAMES[keys])),
+    ]
+    evidence = len(tables) > len(views)
+    beside = f" Beside the labels, {ABLATION}" if "ablation_loss_change" in labelling.labels else ""
     sections = [
         Section(
             "labels",
             "What each head does",
-            f"{describe_labels(labelling.labels)} {STANDING} A label is measured on one half of "
-            "the sentences; what was picked out of many (an offset, a relation) was picked on the "
-            f"other half. {_SECOND_TABLE if len(holding) else ''}All figures, those of labels that "
+            f"{describe_labels(labelling)} {STANDING} {VIEWS_SAID} A label is measured on one half "
+            "of the sentences; what was picked out of many (an offset, a relation) was picked on the "
+            f"other half. {_SECOND_TABLE if evidence else ''}All figures, those of labels that "
             f"do not hold too, are in controls.csv.{beside}",
             tuple(tables),
         )
     ]
     return [
         *sections,
-        *_agreement_section(labelling.agreement),
+        *_agreement_section(labelling),
         *_relation_section(labelling.relations),
     ]
 
 
-def describe_labels(labels: pd.DataFrame) -> str:
-    """How many heads carry each label, and for how many it stands, as two sentences."""
-    standing = labels.assign(labels=labels["standing"])
-    return f"Labels that hold: {count_labels(labels)}. Labels that stand: {count_labels(standing)}."
+def _label_table(view: Labelling, caption: str) -> PageTable:
+    labels = with_phrases(view.labels).assign(head_name=head_names(view.labels))
+    shown = [*_FIRST_TABLE, *(name for name in _BESIDE if name in labels)]
+    return page_table(labels, shown, f"Labels: {caption}")
+
+
+def _evidence_table(view: Labelling, caption: str) -> list[PageTable]:
+    holding = view.controls[view.controls["status"].isin([HOLDS, BORDERLINE])]
+    if holding.empty:
+        return []
+    named = holding.assign(head_name=head_names(holding))
+    return [page_table(named, _EVIDENCE, f"What the labels rest on: {caption}")]
+
+
+def describe_labels(labelling: Labelling) -> str:
+    """How many heads carry each label, and for how many it stands, two sentences per view."""
+    return " ".join(
+        f"With {VIEW_NAMES[keys]}, labels that hold: {count_labels(holding)}. "
+        f"Labels that stand: {count_labels(holding.assign(labels=holding['standing']))}."
+        for keys in labelling.views
+        for holding in [labelling.view(keys).labels]
+    )
 
 
 def describe_agreement(agreement: pd.DataFrame) -> str:
-    """Kappa in all heads with its interval, as a sentence."""
+    """Kappa in all heads of the first view with its interval, as a sentence."""
     found = agreement.iloc[0]
     heads = f"{found['labelled_heads']} of {found['heads']} heads carry a label"
     if pd.isna(found["kappa"]):
@@ -121,7 +143,8 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
     return f"Function and structure agree with kappa {kappa}{interval} ({heads})."
 
 
-def _agreement_section(agreement: pd.DataFrame) -> list[Section]:
+def _agreement_section(labelling: Labelling) -> list[Section]:
+    agreement = labelling.agreement
     if agreement.empty:
         return []
     return [
@@ -134,7 +157,11 @@ def _agreement_section(agreement: pd.DataFrame) -> list[Section]:
             "agree with no family. The structure is decided by the bits of all sampled sentences "
             "together; what each family costs is in structure.csv. Intervals are asymptotic and "
             "rough for few heads.",
-            (page_table(agreement, list(agreement.columns)),),
+            tuple(
+                page_table(rows, [str(name) for name in rows if name != KEYS], VIEW_NAMES[keys])
+                for keys in labelling.views
+                for rows in [labelling.view(keys).agreement]
+            ),
         )
     ]
 
@@ -154,9 +181,12 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
     if relations.empty:
         return []
     best = pd.concat([best_heads(rows) for _, rows in relations.groupby("site", sort=False)])
-    best = best[best["links"] >= LINKS.needed].head(_MOST_RELATIONS)
+    best = best[best["links"] >= LINKS.needed]
     if best.empty:
         return []
+    more = len(best) - _MOST_RELATIONS
+    cut = f" {more} more of them are not shown." if more > 0 else ""
+    best = best.head(_MOST_RELATIONS)
     named = best.assign(best_head=head_names(best))
     table: PageTable = page_table(named, _RELATION)
     return [
@@ -167,7 +197,7 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
             "falls on the other word most often. The head was chosen on one half of the sentences, "
             "the figures are of the other half. The most frequent offset of the relation, picking "
             "a word at random, shuffled words and an untrained model stand beside it. Relations "
-            f"with at least {LINKS.needed} pairs; all heads are in relations.csv.",
+            f"with at least {LINKS.needed} pairs; all heads are in relations.csv.{cut}",
             (table,),
         )
     ]

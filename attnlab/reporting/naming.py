@@ -2,6 +2,11 @@
 
 import pandas as pd
 
+from attnlab.heads.views import ALL, CONTENT, View
+
+# How the views of `attnlab.heads.views` are called on pages and terminals.
+VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
+
 
 def head_names(table: pd.DataFrame) -> list[str]:
     """Names such as `encoder.0.3`, a row each."""

@@ -26,10 +26,11 @@ class PageFigure:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table ready to be shown: every cell is text."""
+    """A table ready to be shown: every cell is text; the caption says what tells it from others."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Section:
     figures: tuple[PageFigure, ...] = field(default_factory=tuple)
 
 
-def page_table(frame: pd.DataFrame, names: Sequence[str]) -> PageTable:
+def page_table(frame: pd.DataFrame, names: Sequence[str], caption: str = "") -> PageTable:
     """The named columns of a frame as text, rounded; a missing number is an empty cell.
 
     Raises:
@@ -57,6 +58,7 @@ def page_table(frame: pd.DataFrame, names: Sequence[str]) -> PageTable:
             tuple(_cell(value, of.digits) for value, of in zip(row, columns, strict=True))
             for row in rows
         ),
+        caption,
     )
 
 

@@ -11,11 +11,13 @@ import torch
 from attnlab.errors import InputError
 from attnlab.heads.batches import Text
 from attnlab.heads.capture import Passage
+from attnlab.heads.functions.labels import HEAD
 from attnlab.heads.keeping import KeptMatrices
 from attnlab.heads.processes import Processes
 from attnlab.heads.structure import HeadStructure
+from attnlab.heads.views import ALL, CONTENT, VIEWS, View
 from attnlab.representations import OneLine
-from attnlab.studies.devices import usable_device
+from attnlab.studies.devices import own_device, usable_device
 from attnlab.studies.judging import Judge
 from attnlab.studies.kept_source import KeptSource, load_kept_source
 from attnlab.studies.label_ablation import ablate_for_labels, judge_for_labels
@@ -30,6 +32,8 @@ LABELLED_SENTENCES = 1000
 FIT_SENTENCES = 100
 STRUCTURE_SENTENCES = 100
 KEPT_MATRICES = 3
+# The column of heads that stands beside the labels too.
+SINK_SHARE = "mass_on_special"
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,6 +50,7 @@ class Analysis(OneLine):
         about: what was analyzed, in words, in the order to print it.
         warnings: what a reader must know before trusting a number.
         labelling: what each head does, where that was asked for.
+        views: which keys are looked at, in the order in which figures are shown.
     """
 
     heads: pd.DataFrame
@@ -56,6 +61,7 @@ class Analysis(OneLine):
     about: Mapping[str, str]
     warnings: tuple[str, ...] = field(default_factory=tuple)
     labelling: Labelling | None = None
+    views: tuple[View, ...] = VIEWS
 
 
 def analyze(
@@ -68,6 +74,7 @@ def analyze(
     treebank: str | Path | None = None,
     labels: bool = False,
     structure_sentences: int = STRUCTURE_SENTENCES,
+    ignore_special: bool = False,
     ablation: bool | None = None,
     sites: Sequence[str] | None = None,
     array: str | None = None,
@@ -94,6 +101,8 @@ def analyze(
         labels: whether to say what each head does, with controls; a treebank asks for it too.
         structure_sentences: over how many of the first sentences it is decided which family of
             matrices describes each head in the fewest bits; 0 for none.
+        ignore_special: whether labels and figures of content tokens alone are shown first, see
+            `attnlab.heads.views`; the tables hold both views either way.
         ablation: with labels, whether to take each head away too and measure the loss; None for yes
             where the model has a loss on the sentences.
         sites: any of encoder, decoder, cross; None for all there are. Of a file: what it holds.
@@ -119,6 +128,7 @@ def analyze(
         structure_sentences=structure_sentences,
     )
     labels = labels or treebank is not None
+    views = (CONTENT, ALL) if ignore_special else (ALL, CONTENT)
     if ablation and not labels:
         msg = "--ablation stands beside labels; add --labels, or leave it out."
         raise InputError(msg)
@@ -133,11 +143,21 @@ def analyze(
         matrices = kept or load_matrix_source(
             Path(source), array=array, normalize=normalize, sites=sites
         )
+        if ignore_special and kept is None:
+            msg = (
+                f"{source} has no tokens, so none of them are special; leave --ignore-special out."
+            )
+            raise InputError(msg)
+        structure = HeadStructure(structure_sentences)
         return _analyze_file(
-            matrices, keep_matrices, fit_sentences, HeadStructure(structure_sentences)
+            matrices,
+            keep_matrices,
+            fit_sentences,
+            structure,
+            views=(ALL,) if kept is None else views,
         )
     processes = processes or Processes()
-    place = usable_device(_own_device(device, processes))
+    place = usable_device(own_device(device, processes))
     count = LABELLED_SENTENCES if labels else SENTENCES
     wanted = count if sentences is None else sentences
     subject = load_subject(
@@ -155,7 +175,12 @@ def analyze(
     labeller, judge = None, None
     if subject.gold is not None:
         labeller = Labeller(
-            subject.model, subject.tokenizer, subject.gold, subject.type_counts, structure_sentences
+            subject.model,
+            subject.tokenizer,
+            subject.gold,
+            subject.type_counts,
+            structure_sentences,
+            views=views,
         )
         judge = _judge(subject, batch_size, ablation)
     passes = Passes(subject.tokenizer, sites, batch_size, progress, processes)
@@ -168,6 +193,7 @@ def analyze(
         keep_matrices=keep_matrices,
         fit_sentences=fit_sentences,
         structure=HeadStructure(structure_sentences) if labeller is None else labeller.structure,
+        views=views,
         also=[] if labeller is None else [labeller.functions],
     )
     labelling = (
@@ -175,6 +201,9 @@ def analyze(
     )
     if labelling is not None:
         labelling = _beside_ablation(labelling, judge, passes, subject.seed)
+        sinks = found.heads[[*HEAD, SINK_SHARE]]
+        labels_of_heads = labelling.labels.merge(sinks, on=HEAD, how="left", validate="m:1")
+        labelling = replace(labelling, labels=labels_of_heads)
     return Analysis(
         heads=found.heads,
         distances=found.distances,
@@ -188,6 +217,7 @@ def analyze(
             *(labelling.warnings if labelling else ()),
         ),
         labelling=labelling,
+        views=views,
     )
 
 
@@ -230,7 +260,7 @@ def _beside_ablation(
         )
         return replace(labelling, warnings=(*labelling.warnings, note))
     found = ablate_for_labels(judge, passes, seed=seed)
-    labels = labelling.labels.merge(found, on=["site", "layer", "head"], how="left")
+    labels = labelling.labels.merge(found, on=HEAD, how="left")
     return replace(labelling, labels=labels)
 
 
@@ -249,12 +279,18 @@ def _analyze_file(
     keep_matrices: int,
     fit_sentences: int,
     structure: HeadStructure,
+    *,
+    views: tuple[View, ...],
 ) -> Analysis:
     def run(_: str, consumers: Sequence[SharedConsumer], first: int | None) -> Passage:
         return matrices.send(consumers, first)
 
     found = measure(
-        run, keep_matrices=keep_matrices, fit_sentences=fit_sentences, structure=structure
+        run,
+        keep_matrices=keep_matrices,
+        fit_sentences=fit_sentences,
+        structure=structure,
+        views=views,
     )
     return Analysis(
         heads=found.heads,
@@ -268,6 +304,7 @@ def _analyze_file(
             **versions(),
         },
         warnings=(*matrices.warnings, *found.warnings),
+        views=views,
     )
 
 
@@ -277,13 +314,6 @@ def _refuse(sites: Sequence[str] | None, **numbers: int) -> None:
         if number < (1 if name == "batch_size" else 0):
             msg = f"--{name.replace('_', '-')} must be a positive number, not {number}."
             raise InputError(msg)
-
-
-def _own_device(device: str | None, processes: Processes) -> str | None:
-    """Each process of a machine has a GPU of its own while there are enough."""
-    if processes.count > 1 and device in {None, "cuda"} and torch.cuda.is_available():
-        return f"cuda:{processes.local_index % torch.cuda.device_count()}"
-    return device
 
 
 def _about(

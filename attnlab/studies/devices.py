@@ -3,6 +3,7 @@
 import torch
 
 from attnlab.errors import InputError
+from attnlab.heads.processes import Processes
 
 
 def usable_device(name: str | None) -> torch.device:
@@ -19,3 +20,10 @@ def usable_device(name: str | None) -> torch.device:
         msg = f"Device '{name}' cannot be used here ({str(error).splitlines()[0]}); try cpu."
         raise InputError(msg) from error
     return torch.device(name)
+
+
+def own_device(device: str | None, processes: Processes) -> str | None:
+    """Each process of a machine has a GPU of its own while there are enough."""
+    if processes.count > 1 and device in {None, "cuda"} and torch.cuda.is_available():
+        return f"cuda:{processes.local_index % torch.cuda.device_count()}"
+    return device

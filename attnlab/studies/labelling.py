@@ -1,7 +1,7 @@
 """What each head does, with its controls: an untrained twin and shuffled words."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -24,6 +24,7 @@ from attnlab.heads.functions.labels import (
 from attnlab.heads.functions.verdict import UNDECIDED, UNKNOWN
 from attnlab.heads.structure import HeadStructure
 from attnlab.heads.treebank import GoldSentence
+from attnlab.heads.views import VIEWS, View, rows_of_view, stacked
 from attnlab.representations import OneLine
 from attnlab.studies.gold import Gold, shuffled
 from attnlab.studies.label_notes import label_notes
@@ -32,7 +33,10 @@ from attnlab.studies.passes import Passes, SharedConsumer
 
 @dataclass(frozen=True, repr=False)
 class Labelling(OneLine):
-    """What every head does.
+    """What every head does, in both views of `attnlab.heads.views`.
+
+    The column `keys` of every table but `relations` says in which view: with `all` keys, or with
+    those of `content` tokens alone. Relations never look at special tokens.
 
     Attributes:
         labels: one row a head: `labels` that hold, `label` the first of them, those that are
@@ -47,6 +51,7 @@ class Labelling(OneLine):
             that was not measured.
         agreement: kappa between `label` and `structure`, see `agreement_table`; empty likewise.
         warnings: what a reader must know.
+        views: the views in the order in which they are shown.
     """
 
     labels: pd.DataFrame
@@ -55,6 +60,18 @@ class Labelling(OneLine):
     structure: pd.DataFrame
     agreement: pd.DataFrame
     warnings: tuple[str, ...]
+    views: tuple[View, ...] = VIEWS
+
+    def view(self, keys: View) -> "Labelling":
+        """The rows of one view."""
+        return replace(
+            self,
+            labels=rows_of_view(self.labels, keys),
+            controls=rows_of_view(self.controls, keys),
+            structure=rows_of_view(self.structure, keys),
+            agreement=rows_of_view(self.agreement, keys),
+            views=(keys,),
+        )
 
 
 class Labeller:
@@ -67,6 +84,7 @@ class Labeller:
         type_counts: how often each type of the source and of the target stands in the training
             corpus; None where that is not known, then it is counted in the sentences.
         structure_sentences: over how many of the first sentences the structural label is taken.
+        views: in the order of their rows, see `attnlab.heads.views`.
     """
 
     def __init__(
@@ -76,6 +94,8 @@ class Labeller:
         gold: Gold,
         type_counts: Sequence[Int[Tensor, "_"]] | None,
         structure_sentences: int,
+        *,
+        views: tuple[View, ...] = VIEWS,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -84,6 +104,7 @@ class Labeller:
         self.type_counts = list(type_counts or _counted(tokenizer, gold))
         self.functions, self.unaligned = self._functions(gold)
         self.structure = HeadStructure(structure_sentences)
+        self.views = views
 
     @property
     def consumers(self) -> list[SharedConsumer]:
@@ -125,8 +146,6 @@ class Labeller:
 
         untrained = count("untrained model", untrained_twin(self.model, seed), self.gold)
         mixed = count("shuffled words", self.model, shuffled(self.gold, seed))
-        counted = {"model": self.functions, "untrained": untrained, "shuffled": mixed}
-        tables = {name: functions.verdicts(seed) for name, functions in counted.items()}
         relations = self.functions.relations(seed)
         if not relations.empty:
             relations = compare_relations(
@@ -134,18 +153,17 @@ class Labeller:
             )
             first = [*HEAD, "relation", "direction"]
             relations = relations[[*first, *(n for n in relations if n not in first)]]
-        controls = compare_controls(tables, relations)
-        labels = _labels(tables["model"], controls, self.structure)
-        measured = "structure" in labels
+        counted = {"model": self.functions, "untrained": untrained, "shuffled": mixed}
+        views = [self._view(keys, counted, relations, seed) for keys in self.views]
         return Labelling(
-            labels=labels,
-            controls=controls,
+            labels=stacked([one.labels for one in views], self.views),
+            controls=stacked([one.controls for one in views], self.views),
             relations=relations,
-            structure=self.structure.families(),
-            agreement=agreement_table(labels) if measured else pd.DataFrame(),
+            structure=stacked([one.structure for one in views], self.views),
+            agreement=stacked([one.agreement for one in views], self.views),
             warnings=tuple(
                 label_notes(
-                    tables["model"],
+                    self.functions.verdicts(self.views[0]),
                     sentences=len(self.gold.source),
                     unaligned=self.unaligned,
                     corpus_known=self.corpus_known,
@@ -153,7 +171,36 @@ class Labeller:
                     all_read=all_read,
                 )
             ),
+            views=self.views,
         )
+
+    def _view(
+        self,
+        keys: View,
+        counted: Mapping[str, HeadFunctions],
+        relations: pd.DataFrame,
+        seed: int,
+    ) -> "_LabelledView":
+        tables = {name: functions.verdicts(keys, seed) for name, functions in counted.items()}
+        controls = compare_controls(tables, relations)
+        labels = _labels(tables["model"], controls, self.structure.labels(keys))
+        measured = "structure" in labels
+        return _LabelledView(
+            labels,
+            controls,
+            self.structure.families(keys),
+            agreement_table(labels) if measured else pd.DataFrame(),
+        )
+
+
+@dataclass(frozen=True)
+class _LabelledView:
+    """Tables of one view, as in `Labelling`."""
+
+    labels: pd.DataFrame
+    controls: pd.DataFrame
+    structure: pd.DataFrame
+    agreement: pd.DataFrame
 
 
 def _source_of(tokenizer: Any) -> Any:
@@ -176,14 +223,11 @@ def _type_counts(ids: Sequence[Sequence[int]], types: int) -> Int[Tensor, " type
     return torch.bincount(every, minlength=types)
 
 
-def _labels(
-    verdicts: pd.DataFrame, controls: pd.DataFrame, structure: HeadStructure
-) -> pd.DataFrame:
+def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:
     table = label_table(verdicts)
     standing = controls[controls["stands"]].groupby(HEAD)["label"].agg(SEPARATOR.join)
     table = table.merge(standing.rename("standing").reset_index(), on=HEAD, how="left")
     nothing = table["label"].where(table["label"] == UNDECIDED, UNKNOWN)
     table = table.assign(standing=table["standing"].fillna(nothing))
     table = table.merge(strongest_functions(controls), on=HEAD, validate="one_to_one")
-    shapes = structure.labels()
-    return table if shapes.empty else table.merge(shapes, on=HEAD, validate="one_to_one")
+    return table if shapes.empty else table.merge(shapes, on=HEAD, how="left", validate="1:1")

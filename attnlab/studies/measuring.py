@@ -9,6 +9,7 @@ from attnlab.heads.capture import Passage
 from attnlab.heads.keeping import KeptMatrices, MatrixKeeper
 from attnlab.heads.statistics import HeadStatistics
 from attnlab.heads.structure import HeadStructure
+from attnlab.heads.views import View, stacked
 from attnlab.studies.fits import HeadFits, OffsetProfiles
 from attnlab.studies.passes import SharedConsumer
 
@@ -42,11 +43,12 @@ def measure(
     keep_matrices: int,
     fit_sentences: int,
     structure: HeadStructure,
+    views: Sequence[View],
     also: Sequence[SharedConsumer] = (),
 ) -> Measured:
     """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
 
-    `structure` and `also` are fed in the pass over all sentences.
+    `structure` and `also` are fed in the pass over all sentences; `views` are those of the structure.
     """
     statistics, profiles = HeadStatistics(), OffsetProfiles()
     keeper, fits = MatrixKeeper(keep_matrices, KEPT_BYTES), HeadFits(profiles, fit_sentences)
@@ -62,7 +64,7 @@ def measure(
         heads=heads,
         distances=statistics.distances(),
         fits=fits.fits(),
-        structure=structure.families(),
+        structure=stacked([structure.families(keys) for keys in views], views),
         matrices=kept,
         passage=passage,
         warnings=tuple(_warnings(heads, passage, kept, keep_matrices)),

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from attnlab.heads.batches import Text
 from attnlab.heads.capture import Passage, stream
-from attnlab.heads.functions.counting import CrossCounts, SelfCounts
+from attnlab.heads.functions.counting import FunctionCounts
 from attnlab.heads.functions.counts import Counts
 from attnlab.heads.parcels import Plain
 from attnlab.heads.processes import Processes
@@ -81,7 +81,7 @@ class Passes:
 
 def _sent() -> list[type]:
     """The dataclasses that stand in states: all counts, and what sums are made of."""
-    found: list[type] = [SelfCounts, CrossCounts, LabelSums, Search, Profile]
+    found: list[type] = [FunctionCounts, LabelSums, Search, Profile]
     waiting: list[type] = [Counts]
     while waiting:
         one = waiting.pop()

@@ -3,9 +3,14 @@
 from typing import NamedTuple
 
 import torch
+from planted_layers import VOCABULARY
 from torch import Tensor
 
+from attnlab.heads.batches import Axis
+from attnlab.heads.functions.counting import Facts, ViewFacts
 from attnlab.heads.functions.counts import Scope, groups_of
+from attnlab.heads.functions.rare import rare_places
+from attnlab.heads.weights import LayerWeights
 
 
 class Batch(NamedTuple):
@@ -109,3 +114,38 @@ def at_offset(batch: Batch, offset: int) -> Tensor:
     """The key position at an offset, for every query."""
     length = batch.visible.shape[1]
     return (torch.arange(length) + offset).expand(len(batch.visible), length)
+
+
+def axis_of(batch: Batch) -> Axis:
+    """The tokens of a batch, none of them punctuation."""
+    special = batch.special
+    first = special & (special.cumsum(1) == 1)
+    return Axis(
+        torch.zeros_like(batch.visible, dtype=torch.long),
+        batch.visible,
+        batch.ordinary,
+        special,
+        first,
+        special & ~first,
+        torch.zeros_like(special),
+    )
+
+
+def layer_of(weights: Tensor, batch: Batch) -> LayerWeights:
+    """A layer of self-attention of an encoder."""
+    axis = axis_of(batch)
+    numbers = tuple(batch.numbers.tolist())
+    return LayerWeights("encoder", 0, weights, axis, axis, False, numbers, (VOCABULARY, VOCABULARY))
+
+
+def facts_of(batch: Batch, ranks: Tensor) -> Facts:
+    """With special tokens as one kind of sink, and the first word as one among content."""
+    words = batch.ordinary & (batch.ordinary.cumsum(1) == 1)
+    every, content = (
+        ViewFacts(scope, rare_places(scope, ranks), (kind,), marked[..., None])
+        for scope, kind, marked in (
+            (batch.scope, "special", batch.special),
+            (batch.scope.of_content(), "first word", words),
+        )
+    )
+    return Facts(every, content)

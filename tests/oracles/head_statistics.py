@@ -48,6 +48,48 @@ def statistics(sentences):
     }
 
 
+def content_statistics(sentences):
+    """The same with special tokens left out as keys, each row divided by its weight on the others."""
+    entropy, share, peak = [], [], []
+    at = {d: [0.0, 0] for d in range(-5, 6)}
+    marks = [0.0, 0]
+    without = 0
+    for matrix, query_kinds, key_kinds, causal in sentences:
+        for i, row in enumerate(matrix):
+            if "special" in query_kinds[i]:
+                continue
+            content = [
+                j
+                for j in range(len(row))
+                if "special" not in key_kinds[j] and (not causal or j <= i)
+            ]
+            total = sum(row[j] for j in content)
+            if total == 0:
+                without += 1
+                continue
+            part = {j: row[j] / total for j in content}
+            entropy.append(-sum(p * math.log(p) for p in part.values() if p > 0))
+            if len(content) > 1:
+                share.append(entropy[-1] / math.log(len(content)))
+            peak.append(max(part.values()))
+            for j, p in part.items():
+                if j - i in at:
+                    at[j - i][0] += p
+                    at[j - i][1] += 1
+            there = [j for j in content if "punctuation" in key_kinds[j]]
+            if there:
+                marks[0] += sum(part[j] for j in there)
+                marks[1] += 1
+    return {
+        "rows_without_content_mass": without,
+        "content_entropy_nats": _mean(entropy),
+        "content_normalised_entropy": _mean(share),
+        "content_confidence": _mean(peak),
+        "content_mass_on_punctuation": _quotient(*marks),
+        **{f"content_mass_at_offset_{d}": _quotient(*sums) for d, sums in at.items()},
+    }
+
+
 def jensen_shannon_distance(one, other, query_kinds):
     """sqrt of the mean over content rows of the divergence in bits."""
     divergences = []

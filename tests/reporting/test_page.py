@@ -1,6 +1,7 @@
 """The report page and its figures: whole, self-contained, explained, bounded."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,15 +13,19 @@ import random_models
 from planted_layers import stochastic
 from random_models import PAIRS, tokenizer
 
+from attnlab.cli.head_table import head_table
 from attnlab.errors import InputError
-from attnlab.heads.keeping import load_matrices
-from attnlab.reporting.analysis_folder import write_analysis
+from attnlab.heads.keeping import KeptMatrices, load_matrices
+from attnlab.heads.views import VIEWS
+from attnlab.reporting import analysis_folder
+from attnlab.reporting.analysis_folder import not_drawn, write_analysis
 from attnlab.reporting.canvas import INK, svg
 from attnlab.reporting.columns import column
 from attnlab.reporting.heatmaps import draw_heads, short
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
 from attnlab.studies.analysis import Analysis, analyze
+from attnlab.studies.labelling import Labelling
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -229,3 +234,59 @@ def test_only_figures_of_an_analysis_are_deleted(tmp_path: Path) -> None:
     write_analysis(analysis, tmp_path, title="t")
     assert not stale.exists()
     assert (figures / "paper.txt").read_text() == (figures / "mine.png").read_text() == "mine"
+
+
+def test_a_sentence_too_large_to_draw_is_named_with_the_reason(
+    analysis: Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = analysis.matrices
+    sizes = {at: max(map(len, sides)) for at, sides in kept.tokens.items()}
+    limit = sizes[0, "encoder"] - 1
+    left_out = not_drawn(kept, limit)
+    assert {(one.sentence, one.site, one.tokens, one.limit) for one in left_out} == {
+        (*at, tokens, limit) for at, tokens in sizes.items() if tokens > limit
+    }
+    monkeypatch.setattr(analysis_folder, "not_drawn", lambda kept: not_drawn(kept, 0))
+    page = write_analysis(analysis, tmp_path, title="t").read_text(encoding="utf-8")
+    for (sentence, site), tokens in sizes.items():
+        assert f"Not drawn: sentence {sentence} of the {site}, since it has {tokens} tokens" in page
+    assert not list((tmp_path / "figures").glob("heads_sentence*"))
+
+
+def test_shares_stand_beside_the_rows_that_they_are_means_over(
+    folder: Path, analysis: Analysis
+) -> None:
+    heads = analysis.heads
+    fewer = (heads["rows_seeing_punctuation"] < heads["rows"]) & (
+        heads["rows_seeing_punctuation"] > 0
+    )
+    assert fewer.any()
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert f">{column('rows_seeing_punctuation').heading}</th>" in page
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
+    analysis: Analysis, tmp_path: Path, labelled: bool
+) -> None:
+    copies = [analysis.heads.assign(layer=analysis.heads["layer"] + 10 * n) for n in range(9)]
+    many = pd.concat(copies, ignore_index=True)
+    found = replace(analysis, heads=many, matrices=KeptMatrices(), fits=pd.DataFrame())
+    if labelled:
+        keys = many[["site", "layer", "head"]]
+        labels = pd.concat(
+            [keys.assign(keys=view, labels="unknown", standing="unknown") for view in VIEWS]
+        )
+        empty = pd.DataFrame()
+        found = replace(found, labelling=Labelling(labels, empty, empty, empty, empty, ()))
+    caption = str(head_table(found).caption)
+    count = int(caption.split()[1])
+    assert count == len(many) - 48 > 0
+    names = re.findall(r"\w+\.csv", caption)
+    assert names == (["labels.csv", "heads.csv"] if labelled else ["heads.csv"])
+    analysis_folder.write_tables(found, tmp_path)
+    for name in names:
+        rows = pd.read_csv(tmp_path / name)
+        assert len(rows[["site", "layer", "head"]].drop_duplicates()) == len(
+            many[["site", "layer", "head"]].drop_duplicates()
+        )

@@ -1,6 +1,7 @@
 """Labels of a model's heads through `analyze`: tables, controls, and what is said when they cannot be had."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +17,10 @@ from attnlab.cli.app import app
 from attnlab.errors import InputError
 from attnlab.files import write_json
 from attnlab.heads.functions.verdict import least_status
+from attnlab.heads.views import ALL, CONTENT, VIEWS
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.label_section import label_sections
+from attnlab.reporting.naming import VIEW_NAMES
 from attnlab.studies.analysis import Analysis, analyze
 from attnlab.studies.gold import gold_of_embedded
 from attnlab.studies.labelling import Labeller
@@ -66,7 +69,7 @@ def labelled(run: Path) -> Analysis:
 
 
 def test_every_head_has_a_row_and_its_figures(labelled: Analysis) -> None:
-    found = labelled.labelling
+    found = labelled.labelling.view("all")
     keys = ["site", "layer", "head"]
     pd.testing.assert_frame_equal(found.labels[keys], labelled.heads[keys])
     controls = found.controls.set_index([*keys, "label"])
@@ -98,7 +101,7 @@ def test_gold_trees_and_alignments_of_the_embedded_corpus_are_used(labelled: Ana
 
 
 def test_a_label_is_held_against_its_own_relation(labelled: Analysis) -> None:
-    found = labelled.labelling
+    found = labelled.labelling.view("all")
     resting = found.controls[found.controls.label.isin(["syntactic", "alignment"])]
     assert len(resting) == len(found.labels)
     for row in resting.itertuples():
@@ -121,7 +124,7 @@ def test_a_label_is_held_against_its_own_relation(labelled: Analysis) -> None:
 
 
 def test_structure_stands_beside_function(labelled: Analysis) -> None:
-    found = labelled.labelling
+    found = labelled.labelling.view("all")
     # Heads that look at nothing but themselves are coded by offset 0 without noise.
     encoder = found.labels[found.labels.site == "encoder"]
     assert set(encoder.structure) == {"diagonal"}
@@ -221,31 +224,47 @@ def test_the_folder_and_the_page(labelled: Analysis, tmp_path: Path) -> None:
     assert "offset +0" not in page, "no label holds on so few sentences"
     every = labelled.labelling.controls.assign(status="holds", stands_status="holds")
     sections = label_sections(replace(labelled.labelling, controls=every))
-    rows = sections[0].tables[1].rows
-    assert len(rows) == len(every)
+    tables = sections[0].tables
+    assert [len(table.rows) for table in tables] == [
+        *[len(labelled.heads)] * 2,
+        *[len(every) // 2] * 2,
+    ]
+    rows = tables[2].rows
     assert ("positional", "offset +0") in {row[1:3] for row in rows}
     assert {row[-1] for row in rows} == {"holds"}
     assert "Does what a head does show in what it looks like?" in page
     for name in ("labels", "relations", "controls", "structure", "agreement"):
         table = getattr(labelled.labelling, name)
         assert len(pd.read_csv(tmp_path / f"{name}.csv")) == len(table)
+    whole = pd.read_csv(tmp_path / "labels.csv")
+    assert whole["keys"].value_counts().to_dict() == dict.fromkeys(VIEWS, len(labelled.heads))
     plain = analyze((random_models.bert(), tokenizer()), sentences=SENTENCES, fit_sentences=0)
     write_analysis(plain, tmp_path, title="Heads")
     assert not (tmp_path / "labels.csv").exists(), "nothing is left of the analysis before"
 
 
-def test_the_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ignore", [False, True])
+def test_the_command(tmp_path: Path, ignore: bool) -> None:
     random_models.bert().save_pretrained(tmp_path / "bert")
     tokenizer().save_pretrained(tmp_path / "bert")
     (tmp_path / "trees.conllu").write_text(TREES * 7, encoding="utf-8")
     done = CliRunner().invoke(
         app,
         ["analyze", str(tmp_path / "bert"), "--treebank", str(tmp_path / "trees.conllu"),
-         "--keep-matrices", "0", "--fit-sentences", "0", "--out", str(tmp_path / "out")],
+         "--keep-matrices", "0", "--fit-sentences", "0", "--out", str(tmp_path / "out"),
+         *(["--ignore-special"] if ignore else [])],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert "Labels that hold: 6 undecided (6 heads)." in done.output
-    assert "Labels that stand: 6 undecided" in done.output
+    views = (CONTENT, ALL) if ignore else (ALL, CONTENT)
+    names = [VIEW_NAMES[keys] for keys in views]
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert re.findall("<caption>Labels: ([^<]+)<", page) == names
+    for name in ("labels", "controls", "structure", "agreement"):
+        table = pd.read_csv(tmp_path / "out" / f"{name}.csv")
+        assert list(dict.fromkeys(table["keys"])) == list(views), name
     said = " ".join(done.output.split())
+    first, second = (f"With {name}, labels that hold: 6 undecided (6 heads)." for name in names)
+    assert said.index(first) < said.index(second)
+    assert "Labels that stand: 6 undecided" in said
     assert "cannot be compared by kappa, since no head carries a label" in said
     assert (tmp_path / "out" / "controls.csv").is_file()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.heads.functions.conditions import ratio_condition
@@ -22,23 +22,28 @@ class BroadCounts(Counts):
     """
 
     entropy: RatioCounts
-    rows: Int[Tensor, " group"]
+    rows: Int[Tensor, "group head"]
 
 
-def count_broad(entropies: Float[Tensor, "batch head query"], scope: Scope) -> BroadCounts:
-    """Counts of a batch from the entropies in nats of whole rows, special keys among the candidates."""
-    entropy_nats = entropies.double() * scope.rows[:, None]
-    largest = scope.seen.sum(-1).clamp_min(1).double().log() * scope.rows
+def count_broad(
+    entropies: Float[Tensor, "batch head query"],
+    scope: Scope,
+    counted: Bool[Tensor, "batch head query"] | None = None,
+) -> BroadCounts:
+    """Counts of a batch from the entropies in nats of rows; of the `counted` ones, None for all."""
+    rows = scope.rows[:, None].expand(entropies.shape)
+    rows = rows if counted is None else rows & counted
+    largest = scope.seen.sum(-1).clamp_min(1).double().log()[:, None] * rows
     return BroadCounts(
-        count_ratio(entropy_nats.sum(-1), largest.sum(-1), scope.groups),
-        sum_by_group(scope.rows.sum(1), scope.groups),
+        count_ratio((entropies.double() * rows).sum(-1), largest.sum(-1), scope.groups),
+        sum_by_group(rows.sum(-1), scope.groups),
     )
 
 
 def judge_broad(counts: BroadCounts, rule: Rule = BROAD, seed: int = 0) -> list[Verdict]:
     """One verdict per head, on the mean entropy as a share of ln n."""
     found = ratio_condition("mean_entropy_over_ln_n", counts.entropy, rule.threshold, seed=seed)
-    rows = counts.by_half().rows[REPORTED].expand_as(found.value)
+    rows = counts.by_half().rows[REPORTED]
     return verdicts_of(
         "broad", rule, [""] * len(found.value), [found], denominator=rows, counted=rows
     )

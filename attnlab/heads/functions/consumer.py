@@ -10,24 +10,26 @@ from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.heads.functions.counting import (
-    CrossCounts,
     Facts,
+    FunctionCounts,
     GoldWords,
-    SelfCounts,
+    ViewFacts,
     count_functions,
     judge_functions,
 )
-from attnlab.heads.functions.counts import Counts, Scope, groups_of
+from attnlab.heads.functions.counts import Scope, groups_of
 from attnlab.heads.functions.links import possible_links, tree_kinds, tree_links
 from attnlab.heads.functions.rare import frequency_ranks, rare_places
 from attnlab.heads.functions.syntactic import alignment_links
 from attnlab.heads.parcels import Plain
 from attnlab.heads.treebank import GoldSentence
+from attnlab.heads.views import ALL, View
 from attnlab.heads.weights import LayerWeights
 from attnlab.heads.word_attention import gather_units
 from attnlab.heads.words import Alignment
 
 SINKS = ("opening", "closing", "punctuation")
+CONTENT_SINKS = ("punctuation",)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class HeadFunctions:
         self.source = source
         self.target = target
         self.pairs = pairs
-        self.layers: dict[tuple[str, int], Counts] = {}
+        self.layers: dict[tuple[str, int], FunctionCounts] = {}
         texts = (source,) if target is None else (source, target)
         self._ranks = [frequency_ranks(text.type_counts) for text in texts]
         self._kinds = [tree_kinds(text.trees) for text in texts]
@@ -79,8 +81,7 @@ class HeadFunctions:
         if known is None or known[0] != layer.sentences:
             known = (layer.sentences, self._facts_of(layer))
             self._facts[layer.site] = known
-        counts: Counts = count_functions(layer.site, layer.weights, layer.entropies, known[1])
-        self._add((layer.site, layer.layer), counts)
+        self._add((layer.site, layer.layer), count_functions(layer, known[1]))
 
     def merge(self, other: "HeadFunctions") -> "HeadFunctions":
         """The counts of all sentences of both, which must be shares of one corpus."""
@@ -99,16 +100,21 @@ class HeadFunctions:
             for key, counts in layers.items():
                 self._add(key, counts)
 
-    def _add(self, key: tuple[str, int], counts: Counts) -> None:
+    def _add(self, key: tuple[str, int], counts: FunctionCounts) -> None:
         self.layers[key] = self.layers[key] + counts if key in self.layers else counts
 
-    def verdicts(self, seed: int = 0) -> pd.DataFrame:
-        """One row a head and label: `site, layer` and the columns of `Verdict`.
+    def verdicts(self, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
+        """One row a head and label in one view: `site, layer` and the columns of `Verdict`.
+
+        Labels that rest on words or on expected positions never look at special tokens, and are the
+        same in both views: `syntactic`, `alignment` and `monotone`.
 
         Args:
+            keys: the view.
             seed: of the bootstrap draws behind `stability`.
         """
-        tables = [table.assign(site=key[0], layer=key[1]) for key, table, _ in self._judged(seed)]
+        judged = self._judged(keys, seed)
+        tables = [table.assign(site=key[0], layer=key[1]) for key, table, _ in judged]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def relations(self, seed: int = 0) -> pd.DataFrame:
@@ -119,29 +125,30 @@ class HeadFunctions:
         """
         tables = [
             table.assign(site=key[0], layer=key[1])
-            for key, _, table in self._judged(seed)
+            for key, _, table in self._judged(ALL, seed)
             if table is not None
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def _judged(
-        self, seed: int
+        self, keys: View, seed: int
     ) -> Iterator[tuple[tuple[str, int], pd.DataFrame, pd.DataFrame | None]]:
         for key, counts in self.layers.items():
-            if isinstance(counts, SelfCounts | CrossCounts):
-                yield key, *judge_functions(counts, seed)
+            yield key, *judge_functions(counts, keys, seed)
 
     def _facts_of(self, layer: LayerWeights) -> Facts:
         scope = scope_of_layer(layer)
         ranks = self._ranks[-1 if layer.site == "decoder" else 0].to(layer.keys.ids.device)
-        keys = layer.keys
-        return Facts(
-            scope,
-            rare_places(scope, ranks[keys.ids]),
-            SINKS,
-            torch.stack([keys.opening, keys.closing, keys.punctuation], -1),
-            self._gold(layer, scope),
+        every, content = (
+            ViewFacts(
+                view,
+                rare_places(view, ranks[layer.keys.ids]),
+                kinds,
+                torch.stack([getattr(layer.keys, kind) for kind in kinds], -1),
+            )
+            for view, kinds in ((scope, SINKS), (scope.of_content(), CONTENT_SINKS))
         )
+        return Facts(every, content, self._gold(layer, scope))
 
     def _gold(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
         if layer.site == "cross":

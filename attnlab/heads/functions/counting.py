@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from attnlab.heads.functions.broad import BroadCounts, count_broad, judge_broad
@@ -19,7 +19,26 @@ from attnlab.heads.functions.rare import RareCounts, RarePlaces, count_rare, jud
 from attnlab.heads.functions.sink import SinkCounts, count_sink, judge_sink
 from attnlab.heads.functions.syntactic import judge_links, relation_table
 from attnlab.heads.functions.verdict import verdict_table
+from attnlab.heads.views import ALL, View
+from attnlab.heads.weights import LayerWeights
 from attnlab.heads.word_attention import BatchUnits, merge_tokens
+
+
+@dataclass(frozen=True)
+class ViewFacts:
+    """What must be known of a batch at one site in one view, the same for all its layers.
+
+    Attributes:
+        scope: which rows and columns count.
+        rare: where the rarest tokens stand.
+        sink_kinds: names of the kinds of sinks.
+        sinks: which keys they are.
+    """
+
+    scope: Scope
+    rare: RarePlaces
+    sink_kinds: tuple[str, ...]
+    sinks: Bool[Tensor, "batch key kind"]
 
 
 @dataclass(frozen=True)
@@ -27,17 +46,13 @@ class Facts:
     """What must be known of a batch at one site, the same for all its layers.
 
     Attributes:
-        scope: which rows and columns count.
-        rare: where the rarest tokens stand.
-        sink_kinds: names of the kinds of sinks.
-        sinks: where they stand.
+        every: in the view of all keys.
+        content: with special tokens left out as keys.
         words: gold arcs (self-attention) or alignments (cross-attention), if there are any.
     """
 
-    scope: Scope
-    rare: RarePlaces
-    sink_kinds: tuple[str, ...]
-    sinks: Bool[Tensor, "batch key kind"]
+    every: ViewFacts
+    content: ViewFacts
     words: "GoldWords | None" = None
 
 
@@ -51,74 +66,89 @@ class GoldWords:
 
 
 @dataclass(frozen=True)
-class SelfCounts(Counts):
-    """Everything that labels of self-attention heads rest on."""
+class ViewCounts(Counts):
+    """Everything that labels rest on and that changes with the keys that are looked at.
 
-    positional: PositionalCounts
+    Attributes:
+        positional: of self-attention; None for cross-attention.
+        rare: rarest tokens.
+        sink: mass on kinds of tokens.
+        broad: entropies.
+    """
+
+    positional: PositionalCounts | None
     rare: RareCounts
     sink: SinkCounts
     broad: BroadCounts
-    links: LinkCounts | None
 
 
 @dataclass(frozen=True)
-class CrossCounts(Counts):
-    """Everything that labels of cross-attention heads rest on."""
+class FunctionCounts(Counts):
+    """Everything that labels of a layer's heads rest on.
 
-    monotone: MonotoneCounts
-    rare: RareCounts
-    sink: SinkCounts
-    broad: BroadCounts
+    Attributes:
+        every: in the view of all keys.
+        content: with special tokens left out as keys.
+        monotone: of cross-attention, the same in both views; None for self-attention.
+        links: gold links, the same in both views; None where there are none.
+    """
+
+    every: ViewCounts
+    content: ViewCounts
+    monotone: MonotoneCounts | None
     links: LinkCounts | None
 
 
-def count_functions(
-    site: str,
-    weights: Float[Tensor, "batch head query key"],
-    entropies: Float[Tensor, "batch head query"],
-    facts: Facts,
-) -> SelfCounts | CrossCounts:
-    """Counts of one batch in one layer of `site` (`encoder`, `decoder` or `cross`).
-
-    Args:
-        site: where the layer stands.
-        weights: of all heads.
-        entropies: of their rows, in nats.
-        facts: what is known of the batch.
-    """
-    best = largest(weights)
+def count_functions(layer: LayerWeights, facts: Facts) -> FunctionCounts:
+    """Counts of one layer and batch in both views."""
+    weights = layer.wide
+    cross = layer.site == "cross"
     links = None
     if facts.words is not None:
         attention = merge_tokens(weights, facts.words.queries, facts.words.keys)
         links = count_links(attention, facts.words.links)
-    rare = count_rare(best, facts.rare)
-    sink = count_sink(weights, facts.scope, facts.sink_kinds, facts.sinks)
-    broad = count_broad(entropies, facts.scope)
-    if site == "cross":
-        return CrossCounts(count_monotone(weights, facts.scope), rare, sink, broad, links)
-    return SelfCounts(count_positional(best, facts.scope), rare, sink, broad, links)
+    every, content, mass = facts.every, facts.content, layer.content_mass
+    best = largest(weights), largest(weights, layer.keys.content)
+    return FunctionCounts(
+        ViewCounts(
+            None if cross else count_positional(best[0], every.scope),
+            count_rare(best[0], every.rare),
+            count_sink(weights, every.scope, every.sink_kinds, every.sinks),
+            count_broad(layer.entropies, every.scope),
+        ),
+        ViewCounts(
+            None if cross else count_positional(best[1], content.scope),
+            count_rare(best[1], content.rare),
+            count_sink(weights, content.scope, content.sink_kinds, content.sinks, mass),
+            count_broad(layer.content_entropies, content.scope, mass > 0),
+        ),
+        count_monotone(weights, every.scope) if cross else None,
+        links,
+    )
 
 
 def judge_functions(
-    counts: SelfCounts | CrossCounts, seed: int = 0
+    counts: FunctionCounts, keys: View = ALL, seed: int = 0
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Verdicts of a layer's heads, and the table of relations if there were gold links.
+    """Verdicts of a layer's heads in one view, and the table of relations if there were gold links.
 
     Args:
         counts: of all sentences.
+        keys: the view.
         seed: of the bootstrap draws behind `stability`.
     """
+    view = counts.every if keys == ALL else counts.content
     verdicts = [
-        *judge_rare(counts.rare, seed=seed),
-        *judge_sink(counts.sink, seed=seed),
-        *judge_broad(counts.broad, seed=seed),
+        *judge_rare(view.rare, seed=seed),
+        *judge_sink(view.sink, seed=seed),
+        *judge_broad(view.broad, seed=seed),
     ]
-    if isinstance(counts, CrossCounts):
+    if view.positional is not None:
+        verdicts += judge_positional(view.positional, seed=seed)
+    if counts.monotone is not None:
         verdicts += judge_monotone(counts.monotone, seed=seed)
-    else:
-        verdicts += judge_positional(counts.positional, seed=seed)
     if counts.links is None:
         return verdict_table(verdicts), None
     relations = relation_table(counts.links, seed=seed)
-    label = "alignment" if isinstance(counts, CrossCounts) else "syntactic"
+    label = "syntactic" if counts.monotone is None else "alignment"
     return verdict_table([*verdicts, *judge_links(relations, label)]), relations

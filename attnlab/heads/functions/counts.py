@@ -78,6 +78,10 @@ class Scope:
         """Ordinary queries that may look at two keys or more: where there was something to choose."""
         return self.queries & (self.seen.sum(-1) >= 2)
 
+    def of_content(self) -> "Scope":
+        """The same rows with special tokens left out as keys."""
+        return dataclasses.replace(self, seen=self.seen & self.keys[:, None])
+
 
 def groups_of(numbers: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
     """The group of each sentence, by its number in the whole corpus, whoever counts it."""
@@ -114,7 +118,25 @@ def resampled(
     return torch.einsum("dgh,gh...->dh...", times, wide)
 
 
-def largest(weights: Float[Tensor, "batch head query key"]) -> Int[Tensor, "batch head query"]:
-    """The key with the largest weight of every row, the first of equals."""
-    # max finds the place several times faster than argmax.
-    return weights.max(-1).indices
+@dataclass(frozen=True)
+class Largest:
+    """The key with the largest weight of every row, the first of equals.
+
+    Attributes:
+        key: its index.
+        found: False in a row without weight on any key that could be it.
+    """
+
+    key: Int[Tensor, "batch head query"]
+    found: Bool[Tensor, "batch head query"]
+
+
+def largest(
+    weights: Float[Tensor, "batch head query key"], among: Bool[Tensor, "batch key"] | None = None
+) -> Largest:
+    """The key with the largest weight of every row, among all keys or those that are named."""
+    if among is not None:
+        weights = weights.masked_fill(~among[:, None, None], 0.0)
+    # max finds the index several times faster than argmax.
+    most, key = weights.max(-1)
+    return Largest(key, most > 0)

@@ -181,8 +181,10 @@ def count_links(
         own = torch.eye(*attention.shape[2:], dtype=torch.bool, device=attention.device)
         attention = attention.masked_fill(own, -1)
     links, counts = possible.links, possible.counts
-    # In a row without weight on any word the first word would win; padding words never do.
-    hits = largest(attention)[links.sentence, :, links.query] == links.key[:, None]
+    best = largest(attention)
+    # A row without weight on any word follows no link.
+    hits = best.key[links.sentence, :, links.query] == links.key[:, None]
+    hits = hits & best.found[links.sentence, :, links.query]
     total = torch.zeros(
         counts.links.numel(), attention.shape[1], dtype=torch.long, device=attention.device
     )

@@ -17,6 +17,7 @@ from attnlab.heads.functions.counts import (
     GROUPS,
     REPORTED,
     Counts,
+    Largest,
     Scope,
     sum_by_group,
     sum_of_halves,
@@ -32,7 +33,8 @@ class PositionalCounts(Counts):
     """How often each head looks at each offset from -max to +max.
 
     Attributes:
-        hits: rows whose largest weight, special tokens among the candidates, is at the offset.
+        hits: rows whose largest weight is at the offset; a row without weight on any key that is
+            looked at is a miss.
         rows: rows that have an ordinary token at the offset.
     """
 
@@ -40,9 +42,7 @@ class PositionalCounts(Counts):
     rows: Int[Tensor, "group offset"]
 
 
-def count_positional(
-    best: Int[Tensor, "batch head query"], scope: Scope, max_offset: int = MAX_OFFSET
-) -> PositionalCounts:
+def count_positional(best: Largest, scope: Scope, max_offset: int = MAX_OFFSET) -> PositionalCounts:
     """Counts of a batch.
 
     Args:
@@ -50,14 +50,14 @@ def count_positional(
         scope: what is counted.
         max_offset: the largest distance that is looked at.
     """
-    heads, queries = best.shape[1:]
+    heads, queries = best.key.shape[1:]
     offsets = 2 * max_offset + 1
-    position = torch.arange(queries, device=best.device)
+    position = torch.arange(queries, device=best.key.device)
     rows = [_rows_at(scope, offset) for offset in range(-max_offset, max_offset + 1)]
-    found = best - position + max_offset
-    ordinary = scope.keys.gather(1, best.flatten(1)).view_as(best)
+    found = best.key - position + max_offset
+    ordinary = scope.keys.gather(1, best.key.flatten(1)).view_as(best.key) & best.found
     counted = scope.rows[:, None] & ordinary & (found >= 0) & (found < offsets)
-    cell = (scope.groups[:, None] * heads + torch.arange(heads, device=best.device))[..., None]
+    cell = (scope.groups[:, None] * heads + torch.arange(heads, device=best.key.device))[..., None]
     cells = GROUPS * heads * offsets
     place = torch.where(counted, cell * offsets + found, cells)
     hits = torch.bincount(place.flatten(), minlength=cells + 1)[:-1]

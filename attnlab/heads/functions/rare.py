@@ -15,6 +15,7 @@ from attnlab.heads.functions.conditions import share_condition
 from attnlab.heads.functions.counts import (
     REPORTED,
     Counts,
+    Largest,
     Scope,
     sum_by_group,
     sum_of_halves,
@@ -98,9 +99,9 @@ def rare_places(
     return RarePlaces(two_rarest.long() + rarest.long(), rows, contested, expected, scope.groups)
 
 
-def count_rare(best: Int[Tensor, "batch head query"], places: RarePlaces) -> RareCounts:
-    """Counts of a batch; `best` is the key with the largest weight of every row, special or not."""
-    found = places.place.gather(1, best.flatten(1)).view_as(best)
+def count_rare(best: Largest, places: RarePlaces) -> RareCounts:
+    """Counts of a batch; `best` is the key with the largest weight of every row."""
+    found = places.place.gather(1, best.key.flatten(1)).view_as(best.key) * best.found
 
     def total(hits: Tensor, counted: Bool[Tensor, "batch query"]) -> Tensor:
         return sum_by_group((hits & counted[:, None]).sum(-1), places.groups)

@@ -5,6 +5,7 @@ Mass, not arg-max. For cross-attention the sink to expect is the end-of-sentence
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -21,7 +22,7 @@ class SinkCounts(Counts):
 
     Attributes:
         kinds: names of the kinds, such as `closing` ([SEP], EOS) and `punctuation`.
-        mass: summed weight on the kind over rows, by sentence.
+        mass: summed weight, or share of weight, on the kind over rows, by sentence.
     """
 
     kinds: tuple[str, ...]
@@ -33,11 +34,26 @@ def count_sink(
     scope: Scope,
     kinds: tuple[str, ...],
     marked: Bool[Tensor, "batch key kind"],
+    mass: Float[Tensor, "batch head query"] | None = None,
 ) -> SinkCounts:
-    """Counts of a batch; `marked` says which keys are of which kind."""
-    column_mass = scope.rows[:, None, None].to(weights.dtype) @ weights
-    mass = column_mass[:, :, 0].double() @ marked.double()
-    return SinkCounts(kinds, count_ratio(mass, scope.rows.sum(1), scope.groups))
+    """Counts of a batch.
+
+    Args:
+        weights: of all heads.
+        scope: what is counted.
+        kinds: names of the kinds.
+        marked: which keys are of which kind.
+        mass: what is divided by, row by row, for shares of it; rows where it is 0 are left out.
+            None: the weights are the shares.
+    """
+    if mass is None:
+        columns = (scope.rows[:, None, None].to(weights.dtype) @ weights)[:, :, 0]
+        on_kinds = columns.double() @ marked.double()
+        return SinkCounts(kinds, count_ratio(on_kinds, scope.rows.sum(1), scope.groups))
+    rows = scope.rows[:, None] & (mass > 0)
+    on_kinds = (weights.flatten(1, 2) @ marked.to(weights.dtype)).unflatten(1, mass.shape[1:])
+    shares = on_kinds.double() / mass.double().masked_fill(~rows, torch.inf)[..., None]
+    return SinkCounts(kinds, count_ratio(shares.sum(2), rows.sum(-1), scope.groups))
 
 
 def judge_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Verdict]:

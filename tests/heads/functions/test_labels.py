@@ -5,7 +5,14 @@ import math
 import pandas as pd
 import pytest
 import torch
-from heads.planting import at_offset, attend, make_batch, random_attention
+from heads.planting import (
+    at_offset,
+    attend,
+    facts_of,
+    layer_of,
+    make_batch,
+    random_attention,
+)
 
 from attnlab.heads.functions.agreement import (
     STRUCTURE_OF_FUNCTION,
@@ -13,19 +20,15 @@ from attnlab.heads.functions.agreement import (
     agreement_with_structure,
     cohen_kappa,
 )
-from attnlab.heads.functions.counting import Facts, SelfCounts, count_functions, judge_functions
+from attnlab.heads.functions.counting import FunctionCounts, count_functions, judge_functions
 from attnlab.heads.functions.labels import compare_controls, compare_relations, label_table
-from attnlab.heads.functions.rare import rare_places
 from attnlab.heads.functions.verdict import BELOW, BORDERLINE, HOLDS, LABELS, UNDECIDED
-from attnlab.heads.weights import row_entropies
 from attnlab.matrices.candidates import FAMILIES
 
 
 def judged(weights, batch, ranks) -> pd.DataFrame:
-    marked = batch.special[..., None]
-    facts = Facts(batch.scope, rare_places(batch.scope, ranks), ("special",), marked)
     verdicts, relations = judge_functions(
-        count_functions("encoder", weights, row_entropies(weights), facts)
+        count_functions(layer_of(weights, batch), facts_of(batch, ranks))
     )
     assert relations is None
     return verdicts.assign(site="encoder", layer=0)
@@ -171,20 +174,15 @@ def test_label_is_held_against_the_relation_it_rests_on() -> None:
 
 def test_counts_of_a_layer_add_up_with_and_without_links() -> None:
     batch = make_batch()
-    facts = Facts(
-        batch.scope,
-        rare_places(batch.scope, torch.zeros_like(batch.visible).long()),
-        ("x",),
-        batch.special[..., None],
-    )
     weights = random_attention(batch)
-    counts = count_functions("encoder", weights, row_entropies(weights), facts)
-    assert isinstance(counts, SelfCounts)
+    ranks = torch.zeros_like(batch.visible).long()
+    counts = count_functions(layer_of(weights, batch), facts_of(batch, ranks))
     total = counts + counts
-    assert isinstance(total, SelfCounts)
+    assert isinstance(total, FunctionCounts)
     assert total.links is None
-    assert torch.equal(total.positional.hits, 2 * counts.positional.hits)
-    assert torch.equal(total.broad.entropy.ratio, counts.broad.entropy.ratio)
+    for one, other in ((counts.every, total.every), (counts.content, total.content)):
+        assert torch.equal(other.positional.hits, 2 * one.positional.hits)
+        assert torch.equal(other.broad.entropy.ratio, one.broad.entropy.ratio)
 
 
 def test_kappa_by_hand() -> None:
