@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from attnlab.addresses import Site
 from attnlab.files import write_table, write_text
 from attnlab.heads.keeping import KeptMatrices
-from attnlab.heads.taps import Site
 from attnlab.heads.views import ALL, CONTENT
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.curves import draw_mass_by_offset

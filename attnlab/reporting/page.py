@@ -9,7 +9,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from attnlab.reporting.canvas import INK
-from attnlab.reporting.columns import Column, column, rounded
+from attnlab.reporting.column import Column
+from attnlab.reporting.columns import column, rounded
 from attnlab.texts import shown
 
 MOST_BYTES = 4 * 2**20
