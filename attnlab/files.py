@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +43,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
         msg = f"Could not write {path}: {reason}; what was there before is unchanged."
         raise AttnlabError(msg) from error
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        # Where it cannot be deleted either, the first error is the one to tell.
+        with suppress(OSError):
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
 
 
 def _safetensors_error() -> type[Exception]:

@@ -33,8 +33,10 @@ def demo(
     ] = False,
 ) -> None:
     """Train a small model on the embedded corpus, score it, look at its heads, write the report."""
+    from attnlab.translation.replacing import recover, told_replaced
     from attnlab.translation.run_folder import refuse_existing
 
+    recover(folder, overwrite=overwrite)
     refuse_existing(folder, overwrite=overwrite)
 
     from rich.console import Console
@@ -55,13 +57,15 @@ def demo(
 
     say("Training a translation model with 8 heads on English and Italian sentences")
     with quiet():
-        train(
+        trained = train(
             folder,
             settings_from(SETTINGS),
             overwrite=overwrite,
             command="attnlab demo",
             console=Console(stderr=True),
         )
+        if trained.replaced is not None:
+            say(told_replaced(folder, trained.replaced, interrupted=trained.interrupted))
         run = load(folder)
         say("Translating the held-out test sentences")
         scores, _ = score_run(run, beams=1)

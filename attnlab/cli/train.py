@@ -82,7 +82,9 @@ def train(
         bool,
         typer.Option(
             "--overwrite",
-            help="Replace the run in the folder and its analysis; refused while the folder holds "
+            help="Replace the run in the folder and its analysis. They are deleted when the new run is "
+            "trained, come back if it fails before its first checkpoint, and are kept in .replaced-run "
+            "after Ctrl-C; links are deleted, not what they lead to. Refused while the folder holds "
             "importance or pruning, which take long to make.",
         ),
     ] = False,
@@ -93,13 +95,16 @@ def train(
     The loss beside the progress bar is that of training, with smoothed labels; tokens/s are target tokens
     since the last evaluation, as in metrics.jsonl.
     """
+    from attnlab.translation.replacing import recover
     from attnlab.translation.run_folder import read_record, refuse_existing
 
     typed = {name: value for name, value in options.items() if value not in (None, [])}
     if resume:
         _refuse_changes(typed, settings, layers, overwrite=overwrite)
+        recover(folder)
         read_record(folder)
     else:
+        recover(folder, overwrite=overwrite)
         refuse_existing(folder, overwrite=overwrite)
         chosen = settings_from(_merged(_from_file(settings), typed, layers))
 
@@ -221,5 +226,11 @@ def _report(trained: "Trained", console: "Console") -> None:
             f"attnlab train {trained.folder} --resume",
             soft_wrap=True,
         )
+    if trained.replaced is not None:
+        from attnlab.translation.replacing import told_replaced
+
+        told = told_replaced(trained.folder, trained.replaced, interrupted=trained.interrupted)
+        console.print(told, style="yellow", soft_wrap=True)
+    if trained.interrupted:
         raise typer.Exit(INTERRUPTED)
     console.print(f"Run: {trained.folder}. Next: attnlab analyze {trained.folder}", soft_wrap=True)

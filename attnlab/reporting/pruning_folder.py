@@ -15,9 +15,9 @@ from attnlab.reporting.result_folder import (
     pruned_runs,
 )
 from attnlab.studies.pruning import Pruning
-from attnlab.translation.run import remove_run
+from attnlab.translation.checkpoints import save_model
+from attnlab.translation.run_files import remove_run
 from attnlab.translation.run_folder import SETTINGS
-from attnlab.translation.training import save_model
 
 _COLUMNS = """\
 # Heads left against BLEU

@@ -1,7 +1,6 @@
 """A run directory: what training leaves behind, and what everything else starts from."""
 
 import platform
-import shutil
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,15 +18,10 @@ from attnlab.translation.corpus import (
 )
 from attnlab.translation.loading import UNREADABLE, DamagedModelError, load_whole, reason
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.run_folder import SETTINGS, read_record
+from attnlab.translation.run_folder import read_record
 from attnlab.translation.settings import FORMAT, ModelSettings, RunSettings, settings_from
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers
 
-RUN_FILES = (
-    SETTINGS, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
-    "tokenizer.json", "tokenizer_config.json", "token_counts.json", "checkpoints",
-    "source_tokenizer", "target_tokenizer", "analysis",
-)  # fmt: skip
 ARCHITECTURE = (
     "dim", "heads", "encoder_layers", "decoder_layers", "feed_forward", "norm", "positions",
     "tie_word_embeddings", "global_projections",
@@ -93,7 +87,7 @@ def load(folder: str | Path) -> Run:
     settings, tokenizers = settings_from(record["settings"]), load_tokenizers(folder)
     try:
         model = load_whole(TranslationModel, folder)
-        _refuse_disagreement(model.config, settings.model, tokenizers)
+        refuse_disagreement(model.config, settings.model, tokenizers)
     except UNREADABLE as error:
         msg = (
             f"The model in {folder} is damaged ({reason(error)}); put its files back or train the "
@@ -103,7 +97,7 @@ def load(folder: str | Path) -> Run:
     return Run(folder, model, tokenizers, settings, record)
 
 
-def _refuse_disagreement(
+def refuse_disagreement(
     config: TranslationConfig, settings: ModelSettings, tokenizers: Tokenizers
 ) -> None:
     """Raises DamagedModelError where `config.json` is not of the run's settings and tokenizers.
@@ -120,16 +114,6 @@ def _refuse_disagreement(
         if told != wanted:
             msg = f"{name} is {told} in config.json and {wanted} in the rest of the run"
             raise DamagedModelError(msg)
-
-
-def remove_run(folder: Path) -> None:
-    """Deletes what training wrote into `folder`, and the folder `analysis`; all else stays."""
-    for name in (*RUN_FILES, *(path.name for path in folder.glob(".model-*"))):
-        path = folder / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def corpus_of(settings: RunSettings) -> ParallelCorpus:

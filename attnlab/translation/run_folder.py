@@ -11,6 +11,8 @@ from attnlab.translation.settings import FORMAT
 SETTINGS = "settings.json"
 # What takes hours to make; it is never deleted along with the model that it is of.
 STUDIES = ("importance", "pruning")
+# Where an older run stays while another takes its place; `replacing` says in which order.
+MOVING, REPLACED, DELETED = ".moving-run", ".replaced-run", ".deleted-run"
 
 
 def is_run(folder: str | Path) -> bool:
@@ -38,6 +40,11 @@ def read_record(folder: str | Path) -> dict[str, Any]:
     """
     folder = Path(folder)
     path = folder / SETTINGS
+    if not path.exists() and is_aside(folder):
+        msg = (
+            f"Replacing the run in {folder} was cut short; put it back with: attnlab train {folder}"
+        )
+        raise InputError(msg)
     if not path.is_file():
         msg = f"{folder} is not a run directory (no {SETTINGS}); make one with: attnlab train {folder}"
         raise InputError(msg)
@@ -70,6 +77,9 @@ def refuse_existing(folder: str | Path, *, overwrite: bool) -> None:
     if not overwrite:
         msg = f"{folder} already holds a run; add --resume to go on, or --overwrite to start anew."
         raise InputError(msg)
+    if replaced_run(folder) is not None:
+        msg = f"{folder} holds two runs: {ways_on(folder)}."
+        raise InputError(msg)
     refuse_results(folder)
 
 
@@ -91,3 +101,23 @@ def refuse_results(folder: str | Path, names: Sequence[str] = STUDIES) -> None:
             "to another folder."
         )
         raise InputError(msg)
+
+
+def is_aside(folder: Path) -> bool:
+    """Whether a run is set aside in `folder`, or was being moved there or back."""
+    return any((folder / name).is_dir() for name in (MOVING, REPLACED))
+
+
+def replaced_run(folder: Path) -> Path | None:
+    """Where the run is that the one in `folder` replaces; None when there is none."""
+    path = folder / REPLACED
+    return path if path.is_dir() else None
+
+
+def ways_on(folder: Path) -> str:
+    """What can be done where a run and the one that it replaces are both kept, as a clause."""
+    return (
+        f"the replaced run is kept in {folder / REPLACED} until the new one is trained: "
+        f"attnlab train {folder} --resume does that; to go back, delete {folder / SETTINGS} and type "
+        f"attnlab train {folder}; to drop the replaced run, delete {folder / REPLACED}"
+    )

@@ -1,10 +1,15 @@
 """BLEU and chrF through sacrebleu, with the signatures that make them comparable."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
+from transformers import EvalPrediction
+
+from attnlab.translation.configuration import IGNORED_LABEL, PAD
+from attnlab.translation.tokenizer import Tokenizers
 
 
 @dataclass(frozen=True)
@@ -37,3 +42,20 @@ def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
         chrf_signature=str(chrf.get_signature()),
         sentences=len(texts),
     )
+
+
+def scorer(
+    tokenizers: Tokenizers, references: list[str]
+) -> Callable[[EvalPrediction], dict[str, Any]]:
+    """A function from predicted token ids to BLEU and chrF against the references as written.
+
+    Decoded labels would not do: unknown words are missing from them.
+    """
+
+    def scores(prediction: EvalPrediction) -> dict[str, Any]:
+        ids = np.asarray(prediction.predictions)
+        real = np.where(ids == IGNORED_LABEL, PAD, ids)
+        texts = tokenizers.target.batch_decode(real, skip_special_tokens=True)
+        return score(texts, references).as_dict()
+
+    return scores

@@ -1,17 +1,12 @@
 """Training a translation model into a run directory, from text to best checkpoint."""
 
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import datasets
-import numpy as np
 from rich.console import Console
-from safetensors import SafetensorError
 from transformers import (
-    EvalPrediction,
     PrinterCallback,
     Seq2SeqTrainingArguments,
 )
@@ -21,21 +16,34 @@ from attnlab.files import write_json
 from attnlab.representations import OneLine
 from attnlab.translation.batches import Collator, TokenPairs
 from attnlab.translation.callbacks import (
-    CHECKPOINTS,
     Interruption,
     Metrics,
     Patience,
     ProgressBar,
 )
-from attnlab.translation.configuration import IGNORED_LABEL, PAD, TranslationConfig
+from attnlab.translation.checkpoints import (
+    BestCheckpoint,
+    refuse_damaged_checkpoints,
+    refuse_lost_checkpoints,
+    save_model,
+)
+from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.corpus import ParallelCorpus
 from attnlab.translation.encoding import EncodedCorpus, encode_corpus
 from attnlab.translation.log_history import checkpoint_step
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
-from attnlab.translation.run import corpus_of, new_record, recorded_corpus, remove_run
-from attnlab.translation.run_folder import SETTINGS, read_record, refuse_existing
-from attnlab.translation.scoring import score
+from attnlab.translation.replacing import delete_replaced, falling_back, recover, set_aside
+from attnlab.translation.run import corpus_of, new_record, recorded_corpus
+from attnlab.translation.run_files import is_trained, last_complete_checkpoint
+from attnlab.translation.run_folder import (
+    SETTINGS,
+    is_run,
+    read_record,
+    refuse_existing,
+    replaced_run,
+)
+from attnlab.translation.scoring import scorer
 from attnlab.translation.settings import (
     ModelSettings,
     RunSettings,
@@ -67,6 +75,8 @@ class Trained(OneLine):
     interrupted: bool
     parameters: int
     kept_step: int | None
+    replaced: Path | None = None
+    """Where the run is that this one replaces: it is kept after Ctrl-C, or could not be deleted."""
 
 
 def train(
@@ -81,14 +91,17 @@ def train(
 
     Tokenizers are trained on the training split only; the best checkpoint on validation becomes
     the model. The global random state is the same afterwards. Interrupted by Ctrl-C, it leaves a
-    usable run that `resume` takes up.
+    usable run that `resume` takes up. With `overwrite` the run in `folder` is deleted when the new
+    one is trained; links are deleted, what they lead to is not.
 
     Raises:
         InputError: a setting or the corpus cannot be used, or `folder` exists and `overwrite` is
             False; nothing is written then.
-        AttnlabError: the disk is full, or the loss is no longer a number.
+        AttnlabError: the disk is full, or the loss is no longer a number. A run that was to be
+            replaced is as it was then or, once there is a complete checkpoint, in `.replaced-run`.
     """
     folder, settings = Path(folder), settings or RunSettings()
+    recover(folder, overwrite=overwrite)
     refuse_existing(folder, overwrite=overwrite)
     refuse_impossible_tokenizer(settings.tokenizer.kind, settings.tokenizer.vocabulary)
     refuse_impossible_optimizer(settings.optimizer)
@@ -103,14 +116,15 @@ def train(
     )
     encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
     prepared = _prepare(folder, settings, corpus, tokenizers, encoded)
-    settings = prepared.settings
-    if overwrite:
-        remove_run(folder)
-    record = new_record(settings, corpus, encoded.dropped, command)
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizers.save(folder)
-    write_json(folder / SETTINGS, record)
-    return _fit(folder, settings, tokenizers, prepared, record=record, console=console)
+    record = new_record(prepared.settings, corpus, encoded.dropped, command)
+    with falling_back(folder):
+        if is_run(folder):
+            set_aside(folder)
+        # A folder with settings is a run, which can be resumed whatever else is missing.
+        write_json(folder / SETTINGS, record)
+        tokenizers.save(folder)
+        trained = _fit(folder, tokenizers, prepared, record=record, console=console)
+    return _without_replaced(trained)
 
 
 def resume(
@@ -118,11 +132,15 @@ def resume(
 ) -> Trained:
     """Goes on training the run in `folder` from its last complete checkpoint, to `epochs` in all.
 
+    A run that was never trained to a checkpoint begins again.
+
     Raises:
-        InputError: there is no run in `folder`, it is a pruned one, or its corpus is gone.
-        AttnlabError: the corpus is no longer the same.
+        InputError: there is no run in `folder`, it is a pruned one, its corpus is gone, or the newest
+            or the best checkpoint is not whole; nothing is written then.
+        AttnlabError: the corpus is no longer the same, or see `train`.
     """
     folder = Path(folder)
+    recover(folder)
     record = read_record(folder)
     if "pruned" in record:
         msg = (
@@ -134,17 +152,41 @@ def resume(
         record["settings"]["optimizer"]["epochs"] = epochs
     settings = settings_from(record["settings"])
     refuse_impossible_optimizer(settings.optimizer)
+    refuse_lost_checkpoints(folder)
+    tokenizers = _written_tokenizers(folder)
+    if tokenizers is not None:
+        refuse_damaged_checkpoints(folder, settings.model, tokenizers)
     corpus = recorded_corpus(folder, settings, record)
     if corpus.checksum != record["corpus"]["checksum"]:
         msg = (
             f"The corpus '{corpus.name}' changed since {folder} was begun; train into a new folder."
         )
         raise AttnlabError(msg)
-    tokenizers = load_tokenizers(folder)
-    encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
-    prepared = _prepare(folder, settings, corpus, tokenizers, encoded)
-    write_json(folder / SETTINGS, record)
-    return _fit(folder, prepared.settings, tokenizers, prepared, record=record, console=console)
+    chosen = tokenizers or train_tokenizers(corpus, **vars(settings.tokenizer))
+    encoded = encode_corpus(corpus, chosen, max_tokens=settings.corpus.max_tokens)
+    prepared = _prepare(folder, settings, corpus, chosen, encoded)
+    with falling_back(folder):
+        write_json(folder / SETTINGS, record)
+        if tokenizers is None:
+            chosen.save(folder)
+        trained = _fit(folder, chosen, prepared, record=record, console=console)
+    return _without_replaced(trained)
+
+
+def _written_tokenizers(folder: Path) -> Tokenizers | None:
+    """Those of the run; None where training ended before they were written."""
+    try:
+        return load_tokenizers(folder)
+    except InputError:
+        if is_trained(folder):
+            raise
+        return None
+
+
+def _without_replaced(trained: Trained) -> Trained:
+    """Deletes the run that `trained` replaces, unless Ctrl-C ended training."""
+    keeps = replaced_run if trained.interrupted else delete_replaced
+    return replace(trained, replaced=keeps(trained.folder))
 
 
 def configuration(
@@ -157,16 +199,6 @@ def configuration(
         max_positions=longest,
         **vars(model),
     )
-
-
-def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end."""
-    complete = [
-        path.parent
-        for path in (folder / CHECKPOINTS).glob("checkpoint-*/trainer_state.json")
-        if (path.parent / "model.safetensors").exists() and (path.parent / "optimizer.pt").exists()
-    ]
-    return max(complete, key=lambda path: checkpoint_step(path.name), default=None)
 
 
 @dataclass(frozen=True)
@@ -235,14 +267,14 @@ def _prepare(
 
 def _fit(
     folder: Path,
-    settings: RunSettings,
     tokenizers: Tokenizers,
     prepared: _Prepared,
     *,
     record: dict[str, Any],
     console: Console | None,
 ) -> Trained:
-    optimizer, model = settings.optimizer, prepared.model
+    settings, model = prepared.settings, prepared.model
+    optimizer = settings.optimizer
     metrics = Metrics(folder, int(prepared.pairs.target_lengths.sum()))
     interruption = Interruption()
     smoothed = settings.model.label_smoothing > 0
@@ -257,6 +289,7 @@ def _fit(
             eval_dataset=prepared.held_out,
             compute_metrics=scorer(tokenizers, prepared.references),
             callbacks=[
+                BestCheckpoint(folder),
                 metrics,
                 interruption,
                 Patience(optimizer.patience, warmup=prepared.steps.warmup),
@@ -285,36 +318,3 @@ def kept_evaluation(trained: Trained) -> dict[str, Any] | None:
 
 def _first(split: datasets.Dataset, count: int) -> datasets.Dataset:
     return split.select(range(min(count, len(split))))
-
-
-def scorer(
-    tokenizers: Tokenizers, references: list[str]
-) -> Callable[[EvalPrediction], dict[str, Any]]:
-    """A function from predicted token ids to BLEU and chrF against the references as written.
-
-    Decoded labels would not do: unknown words are missing from them.
-    """
-
-    def scores(prediction: EvalPrediction) -> dict[str, Any]:
-        ids = np.asarray(prediction.predictions)
-        real = np.where(ids == IGNORED_LABEL, PAD, ids)
-        texts = tokenizers.target.batch_decode(real, skip_special_tokens=True)
-        return score(texts, references).as_dict()
-
-    return scores
-
-
-def save_model(model: TranslationModel, folder: Path) -> None:
-    """Writes weights and configuration into `folder`, each file whole or not at all.
-
-    Raises:
-        AttnlabError: the disk is full; the model that was there before is unchanged.
-    """
-    try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".model-") as temporary:
-            model.save_pretrained(temporary)
-            for path in sorted(Path(temporary).iterdir()):
-                path.replace(folder / path.name)
-    except (OSError, SafetensorError) as error:
-        msg = f"Could not write the model to {folder}: {error}; what was there before is unchanged."
-        raise AttnlabError(msg) from error

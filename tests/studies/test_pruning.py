@@ -19,8 +19,9 @@ from attnlab.studies.judging import load_judge
 from attnlab.studies.pruning import Pruning, draw_heads, prune
 from attnlab.studies.pruning_course import load_course
 from attnlab.studies.pruning_curve import fewest_heads
+from attnlab.translation.checkpoints import save_model
 from attnlab.translation.run import load
-from attnlab.translation.training import resume, save_model
+from attnlab.translation.training import resume
 
 USELESS = [Head("encoder", 0, 1), Head("cross", 0, 0)]
 HUGE = 50.0

@@ -17,9 +17,10 @@ from small_run import small_settings
 
 from attnlab.translation.log_history import mean_training_loss
 from attnlab.translation.run import load
+from attnlab.translation.run_files import last_complete_checkpoint
 from attnlab.translation.settings import RunSettings
 from attnlab.translation.trainer import TranslationTrainer
-from attnlab.translation.training import last_complete_checkpoint, resume, train
+from attnlab.translation.training import resume, train
 
 STEPS_PER_EPOCH = 48
 

@@ -5,21 +5,21 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from small_run import SETTINGS, small_settings, write_pairs
 
 import attnlab
 from attnlab.errors import AttnlabError, InputError
 from attnlab.translation import trainer as trainer_module
+from attnlab.translation.checkpoints import save_model
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
 from attnlab.translation.run import load
+from attnlab.translation.run_files import last_complete_checkpoint
 from attnlab.translation.run_folder import read_record
 from attnlab.translation.training import (
     kept_evaluation,
-    last_complete_checkpoint,
     resume,
-    save_model,
     train,
 )
 from attnlab.translation.translating import score_run, translate
@@ -443,3 +443,63 @@ def test_of_equal_bleu_the_lower_loss_is_kept(
     newest = load_file(last_complete_checkpoint(tmp_path / "run") / "model.safetensors")
     for name, weight in load_file(tmp_path / "run" / "model.safetensors").items():
         assert torch.equal(weight, newest[name]), name
+
+
+def test_a_moved_run_keeps_its_best_model_without_further_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnlab.translation.training.scorer", bleu_of(9.0, 8.0))
+    kept = train(tmp_path / "first", small_settings()).kept_step
+    moved = (tmp_path / "first").rename(tmp_path / "moved")
+    before = load_file(moved / "model.safetensors")
+    assert resume(moved).kept_step == kept
+    for name, weight in load_file(moved / "model.safetensors").items():
+        assert torch.equal(weight, before[name]), name
+
+
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [
+        ("checkpoints", "holds no complete checkpoint"),
+        ("checkpoints/{best}", "holds the best model so far, is gone"),
+        ("checkpoints/{best}/model.safetensors", "gone|no complete checkpoint"),
+        ("token_counts.json", "holds no tokenizers"),
+    ],
+)
+def test_resume_refuses_what_would_lose_the_model(
+    copied_run: Path, gone: str, message: str
+) -> None:
+    newest = last_complete_checkpoint(copied_run)
+    first = min((copied_run / "checkpoints").iterdir(), key=lambda path: int(path.name[11:]))
+    state = json.loads((newest / "trainer_state.json").read_text())
+    (newest / "trainer_state.json").write_text(
+        json.dumps(state | {"best_global_step": int(first.name[11:])})
+    )
+    path = copied_run / gone.format(best=first.name)
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = snapshot(copied_run)
+    with pytest.raises(InputError, match=message):
+        resume(copied_run, epochs=3)
+    assert snapshot(copied_run) == before
+
+
+def test_resume_refuses_a_checkpoint_that_lacks_tensors(copied_run: Path) -> None:
+    path = last_complete_checkpoint(copied_run) / "model.safetensors"
+    tensors = load_file(path)
+    name = next(name for name in tensors if "norm" in name)
+    save_file({key: tensors[key] for key in tensors if key != name}, path, {"format": "pt"})
+    before = snapshot(copied_run)
+    with pytest.raises(InputError, match=rf"is damaged \(1 tensor is missing: {name}\)"):
+        resume(copied_run, epochs=3)
+    assert snapshot(copied_run) == before
+
+
+def test_a_run_that_was_killed_before_its_tokenizers_begins_again(
+    small_run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    shutil.copy(small_run / "settings.json", tmp_path / "run")
+    resume(tmp_path / "run", epochs=2)
+    again = load_file(tmp_path / "run" / "model.safetensors")
+    for name, weight in load_file(small_run / "model.safetensors").items():
+        assert torch.equal(weight, again[name]), name
