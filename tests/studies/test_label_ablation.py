@@ -30,7 +30,9 @@ COLUMNS = ["ablation_loss_change", "ablation_low", "ablation_high"]
 
 def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
     model = random_models.marian().double()
-    labels = analyze((model, tokenizer()), sentences=PAIRS, labels=True).labelling.labels
+    labels = (
+        analyze((model, tokenizer()), sentences=PAIRS, labels=True).labelling.view("all").labels
+    )
     found = labels.set_index(["site", "layer", "head"])
     judge = judge_for_labels(subject_of(model), 3)
     before = judge.losses().sum() / judge.tokens.sum()
@@ -70,7 +72,9 @@ def test_labels_and_importance_leave_out_the_same_pairs(
     weighed = importance(folder, replacements=["zero"], bleu=(), **many)
     assert "left out" in weighed.about["Sentences"]
     keys = ["site", "layer", "head"]
-    both = labelled.labelling.labels.merge(weighed.heads, on=keys, validate="one_to_one")
+    both = labelled.labelling.view("all").labels.merge(
+        weighed.heads, on=keys, validate="one_to_one"
+    )
     assert len(both) == len(weighed.heads)
     for mine, theirs in (("loss_change", "loss_change_nats"), ("low", "loss_low")):
         difference = both[f"ablation_{mine}"] - both[f"zero_{theirs}"]
