@@ -9,7 +9,6 @@ something that no test says. The exit status is always 0.
 """
 
 import argparse
-import ast
 import os
 import random
 import signal
@@ -20,20 +19,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tests.mutation.operators import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT = ("attnlab/matrices", "attnlab/attention")
+# A fault that makes the tests hang is printed, but counts neither way: a busy machine does that too.
 LIMIT_SECONDS = 300.0
+Outcome = Literal["survived", "noticed", "too slow"]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A mutant of one file."""
+    """A mutant of one file; without one, the file as it is."""
 
     path: Path
-    mutant: Mutant
+    mutant: Mutant | None
 
 
 def main() -> None:
@@ -53,12 +55,13 @@ def main() -> None:
     _refuse_failing_tests(faults)
     noticed: Counter[str] = Counter()
     tried: Counter[str] = Counter()
-    for fault, survived in _tried(faults, chosen.jobs):
+    for fault, outcome in _tried(faults, chosen.jobs):
         name = fault.path.relative_to(ROOT).as_posix()
-        tried[name] += 1
-        noticed[name] += not survived
-        if survived:
-            print(f"survived  {name}:{fault.mutant}", flush=True)
+        if outcome != "too slow":
+            tried[name] += 1
+        noticed[name] += outcome == "noticed"
+        if outcome != "noticed":
+            print(f"{outcome}  {name}:{fault.mutant}", flush=True)
     for name in sorted(tried):
         print(f"{noticed[name]:4} of {tried[name]:4}  {name}")
     total = max(sum(tried.values()), 1)
@@ -106,18 +109,15 @@ def _warm_up() -> None:
 def _refuse_failing_tests(faults: Sequence[Fault]) -> None:
     """Ends the program when the tests fail without any fault: they would notice everything."""
     packages = {fault.path.parent: fault.path for fault in faults}
-    whole = [
-        Fault(path, Mutant(0, "", "", ast.parse(path.read_text(encoding="utf-8"))))
-        for path in packages.values()
-    ]
-    for fault, survived in _tried(whole, jobs=1):
-        if not survived:
+    whole = [Fault(path, None) for path in packages.values()]
+    for fault, outcome in _tried(whole, jobs=1):
+        if outcome != "survived":
             sys.exit(
                 f"The tests beside {fault.path.parent} fail without any fault; mend them first."
             )
 
 
-def _tried(faults: Sequence[Fault], jobs: int) -> Iterator[tuple[Fault, bool]]:
+def _tried(faults: Sequence[Fault], jobs: int) -> Iterator[tuple[Fault, Outcome]]:
     running: dict[int, tuple[Fault, float]] = {}
     waiting = list(reversed(faults))
     while waiting or running:
@@ -128,12 +128,13 @@ def _tried(faults: Sequence[Fault], jobs: int) -> Iterator[tuple[Fault, bool]]:
         for process in list(running):
             fault, began = running[process]
             ended, status = os.waitpid(process, os.WNOHANG)
-            if not ended and time.monotonic() - began > LIMIT_SECONDS:
+            late = not ended and time.monotonic() - began > LIMIT_SECONDS
+            if late:
                 os.kill(process, signal.SIGKILL)
-                ended, status = os.waitpid(process, 0)
-            if ended:
+                os.waitpid(process, 0)
+            if ended or late:
                 del running[process]
-                yield fault, status == 0
+                yield fault, "too slow" if late else "noticed" if status else "survived"
 
 
 def _fork(fault: Fault) -> int:
@@ -149,13 +150,19 @@ def _fork(fault: Fault) -> int:
 
 def _status_of_tests(fault: Fault) -> int:
     """Runs the nearest tests with the fault in place of the file; 0 when they all pass."""
+    import hypothesis
     import pytest
 
+    # A failing example is enough; the smallest one is nobody's concern here.
+    unshrunk = [phase for phase in hypothesis.Phase if phase.name not in {"shrink", "explain"}]
+    hypothesis.settings.register_profile("mutants", phases=unshrunk, deadline=None)
+    hypothesis.settings.load_profile("mutants")
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     os.chdir(ROOT)
-    sys.meta_path.insert(0, _Finder(fault))
+    if fault.mutant is not None:
+        sys.meta_path.insert(0, _Finder(fault.path, fault.mutant))
     options = ["-x", "-q", "-p", "no:cacheprovider", "--jaxtyping-packages=", "-m", "not slow"]
     # Hypothesis is imported before pytest could rewrite its assertions, which it does not need.
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
@@ -165,9 +172,9 @@ def _status_of_tests(fault: Fault) -> int:
 class _Finder:
     """Finds the faulty module under the name of the file that it was made from."""
 
-    def __init__(self, fault: Fault) -> None:
-        self.fault = fault
-        self.name = ".".join(fault.path.relative_to(ROOT).with_suffix("").parts)
+    def __init__(self, path: Path, mutant: Mutant) -> None:
+        self.path, self.mutant = path, mutant
+        self.name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
     def find_spec(self, name: str, *_: object) -> object:
         """The module specification of the faulty module; None for every other module."""
@@ -175,15 +182,15 @@ class _Finder:
             return None
         from importlib.util import spec_from_loader
 
-        return spec_from_loader(name, self, origin=str(self.fault.path))
+        return spec_from_loader(name, self, origin=str(self.path))
 
     def create_module(self, _: object) -> None:
         """The import system makes the module."""
 
     def exec_module(self, module: object) -> None:
         """Runs the faulty code."""
-        vars(module)["__file__"] = str(self.fault.path)
-        exec(compile(self.fault.mutant.tree, str(self.fault.path), "exec"), vars(module))
+        vars(module)["__file__"] = str(self.path)
+        exec(compile(self.mutant.tree(), str(self.path), "exec"), vars(module))
 
 
 if __name__ == "__main__":

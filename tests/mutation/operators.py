@@ -8,6 +8,7 @@ import ast
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -27,19 +28,31 @@ TWIN_OF = dict(TWINS) | {second: first for first, second in TWINS}
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault.
+    """One fault; the faulty tree is made when it is asked for, since there are thousands of faults.
 
     Attributes:
         line: where it stands in the file.
         before: the code that was changed.
         after: what stands there instead.
-        tree: the syntax tree of the whole file with the fault.
+        source: the whole file without the fault.
+        node: which of the nodes that run is changed.
+        choice: which of the changes that are possible there.
     """
 
     line: int
     before: str
     after: str
-    tree: ast.Module
+    source: str
+    node: int
+    choice: int
+
+    def tree(self) -> ast.Module:
+        """The syntax tree of the whole file with the fault."""
+        tree = ast.parse(self.source)
+        target = next(islice(_code(tree), self.node, None))
+        replacement = next(islice(_replacements(target), self.choice, None))
+        _replace(tree, target, copy.deepcopy(replacement))
+        return ast.fix_missing_locations(tree)
 
     def __str__(self) -> str:
         return f"{self.line}: {self.before}  ->  {self.after}"
@@ -51,20 +64,12 @@ def mutants(source: str) -> Iterator[Mutant]:
     >>> [str(fault) for fault in mutants("x = a < b + 1")]
     ['1: a < b + 1  ->  a <= b + 1', '1: b + 1  ->  b - 1', '1: 1  ->  2']
     """
-    tree = ast.parse(source)
-    for number, node in enumerate(_code(tree)):
-        for replacement in _replacements(node):
-            changed = copy.deepcopy(tree)
-            target = next(item for count, item in enumerate(_code(changed)) if count == number)
-            before = ast.unparse(target)
-            _replace(changed, target, copy.deepcopy(replacement))
-            ast.fix_missing_locations(changed)
-            yield Mutant(
-                getattr(node, "lineno", 0),
-                _short(before),
-                _short(ast.unparse(replacement)),
-                changed,
-            )
+    for number, node in enumerate(_code(ast.parse(source))):
+        before = ast.unparse(node)
+        for choice, replacement in enumerate(_replacements(node)):
+            line = getattr(node, "lineno", 0)
+            after = _short(ast.unparse(ast.fix_missing_locations(replacement)))
+            yield Mutant(line, _short(before), after, source, number, choice)
 
 
 def _short(code: str) -> str:
