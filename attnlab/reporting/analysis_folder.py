@@ -95,12 +95,13 @@ def _holds_analysis(folder: Path) -> bool:
     return (folder / ANALYSIS.last).exists() or all((folder / name).exists() for name in first)
 
 
-def write_tables(analysis: Analysis, folder: Path) -> None:
+def write_tables(analysis: Analysis, folder: str | Path) -> None:
     """Writes every table as a .csv file named after it.
 
     Raises:
         AttnlabError: something could not be written.
     """
+    folder = Path(folder)
     write_table(folder / "heads.csv", analysis.heads)
     write_table(folder / "head_distances.csv", analysis.distances)
     write_table(folder / "fits.csv", analysis.fits)

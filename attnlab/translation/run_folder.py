@@ -103,19 +103,20 @@ def refuse_results(folder: str | Path, names: Sequence[str] = STUDIES) -> None:
         raise InputError(msg)
 
 
-def is_aside(folder: Path) -> bool:
+def is_aside(folder: str | Path) -> bool:
     """Whether a run is set aside in `folder`, or was being moved there or back."""
-    return any((folder / name).is_dir() for name in (MOVING, REPLACED))
+    return any((Path(folder) / name).is_dir() for name in (MOVING, REPLACED))
 
 
-def replaced_run(folder: Path) -> Path | None:
+def replaced_run(folder: str | Path) -> Path | None:
     """Where the run is that the one in `folder` replaces; None when there is none."""
-    path = folder / REPLACED
+    path = Path(folder) / REPLACED
     return path if path.is_dir() else None
 
 
-def ways_on(folder: Path) -> str:
+def ways_on(folder: str | Path) -> str:
     """What can be done where a run and the one that it replaces are both kept, as a clause."""
+    folder = Path(folder)
     return (
         f"the replaced run is kept in {folder / REPLACED} until the new one is trained: "
         f"attnlab train {folder} --resume does that; to go back, delete {folder / SETTINGS} and type "
