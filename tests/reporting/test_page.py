@@ -274,9 +274,12 @@ def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
     found = replace(analysis, heads=many, matrices=KeptMatrices(), fits=pd.DataFrame())
     if labelled:
         keys = many[["site", "layer", "head"]]
-        labels = pd.concat(
-            [keys.assign(keys=view, labels="unknown", standing="unknown") for view in VIEWS]
-        )
+        none = {
+            "labels": "unknown", "standing": "unknown", "function": "positional",
+            "detail": "offset +0", "status": "undecided", "counted": 9, "needed": 1000,
+            "unit": "rows",
+        }  # fmt: skip
+        labels = pd.concat([keys.assign(keys=view, **none) for view in VIEWS])
         empty = pd.DataFrame()
         found = replace(found, labelling=Labelling(labels, empty, empty, empty, empty, ()))
     caption = str(head_table(found).caption)
