@@ -116,7 +116,9 @@ def _evidence_table(view: Labelling, caption: str) -> list[PageTable]:
     holding = view.controls[view.controls["status"].isin([HOLDS, BORDERLINE])]
     if holding.empty:
         return []
-    named = holding.assign(head_name=head_names(holding))
+    # Words can be wrapped, identifiers cannot.
+    statistic = holding["statistic"].str.replace("_", " ")
+    named = holding.assign(head_name=head_names(holding), statistic=statistic)
     return [page_table(named, _EVIDENCE, f"What the labels rest on: {caption}")]
 
 

@@ -231,6 +231,7 @@ def test_the_folder_and_the_page(labelled: Analysis, tmp_path: Path) -> None:
     ]
     rows = tables[2].rows
     assert ("positional", "offset +0") in {row[1:3] for row in rows}
+    assert "argmax rate" in {row[3] for row in rows}, "words, which a narrow page can wrap"
     assert {row[-1] for row in rows} == {"holds"}
     assert "Does what a head does show in what it looks like?" in page
     for name in ("labels", "relations", "controls", "structure", "agreement"):
