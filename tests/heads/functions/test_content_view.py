@@ -215,3 +215,16 @@ def test_half_precision_and_tiny_weights_on_content_stay_finite() -> None:
         found = functions("encoder")
         found.update(batch)
         assert torch.isfinite(found.layers["encoder", 0].content.sink.mass.numerator).all()
+
+
+def test_a_row_without_weight_on_content_looks_at_no_content_token() -> None:
+    # The first token is a word here: the first of equals, where all of them have nothing.
+    words = [["word", "word", "word", "end"]]
+    matrix = torch.zeros(1, 4, 4, dtype=torch.float64)
+    matrix[..., 3] = 1.0
+    found = functions("encoder")
+    found.update(layer([matrix], words))
+    counts = found.layers["encoder", 0].content
+    assert counts.positional.rows.sum() > 0
+    assert counts.positional.hits.sum() == 0
+    assert counts.rare.two_rarest.sum() == 0
