@@ -76,6 +76,7 @@ class Arrangement:
 def padding_behind(visible: Bool[Tensor, "batch key"] | None, *, rows: bool) -> Arrangement | None:
     """The order that has the real tokens of each sentence in front; None where they stand there.
 
+    >>> import torch
     >>> padding_behind(torch.tensor([[False, True, True]]), rows=False).keys.tolist()
     [[1, 2, 0]]
     """
@@ -87,6 +88,7 @@ def padding_behind(visible: Bool[Tensor, "batch key"] | None, *, rows: bool) -> 
 def real_first(visible: Bool[Tensor, "batch key"]) -> Int[Tensor, "batch key"]:
     """Positions of the real tokens of each sentence in their order, then those of its padding.
 
+    >>> import torch
     >>> real_first(torch.tensor([[False, True, False, True]])).tolist()
     [[1, 3, 0, 2]]
     """

@@ -196,11 +196,13 @@ def find(model: Any, run: Callable[[], Any]) -> Plumbing:
 
 
 def _reads_back(model: nn.Module, weights: Tensor) -> bool:
-    """Whether a model with one stack is a decoder, of which `weights` are the first layer's.
+    """Whether the one stack that was called is a decoder; `weights` are those of its first layer.
 
-    A mechanism that looks back alone makes no decoder of an encoder, so what modules say of
-    themselves comes first.
+    Of an encoder-decoder without translations it is the encoder. A mechanism that looks back alone
+    makes no decoder of an encoder, so what modules say of themselves comes before what they showed.
     """
+    if getattr(model.config, "is_encoder_decoder", False):
+        return False
     sites = {place.site for place, _ in mechanisms_in(model)}
     said = {
         module.is_causal

@@ -88,8 +88,9 @@ def priced(
 ) -> Float[Tensor, "*batch rows columns"]:
     """What entries with residuals of this size cost at a price per correction; None forbids them.
 
-    >>> priced(torch.tensor([[0.1, 0.9]]), 0.5, torch.tensor(0.2)).tolist()[0][1]  # 0.4 left, and 0.2
-    0.6000000238418579
+    >>> residuals, price = torch.tensor([[0.1, 0.9]]), torch.tensor(0.2)
+    >>> [round(cost, 3) for cost in priced(residuals, 0.5, price)[0].tolist()]  # 0.9 - 0.5 + 0.2
+    [0.1, 0.6]
     """
     if price is None:
         return residual

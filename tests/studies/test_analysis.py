@@ -99,7 +99,7 @@ def test_options_that_cannot_be_used(saved: Path, options: dict, message: str) -
 def test_sources_that_cannot_be_loaded(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"No model could be loaded from .* is a folder"):
         load_subject(tmp_path, sentences=["a dog"])
-    with pytest.raises(InputError, match="is no folder here"):
+    with pytest.raises(InputError, match="does not exist and is no name of a model on the hub"):
         load_subject(tmp_path / "missing", sentences=["a dog"])
     with pytest.raises(InputError, match="hand them in"):
         analyze((random_models.bert(), tokenizer()))

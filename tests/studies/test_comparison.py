@@ -305,5 +305,5 @@ def test_a_budget_below_five_is_refused(small_run: Path) -> None:
 def test_a_planned_model_is_refused(small_run: Path) -> None:
     run = load(small_run)
     planned = use(run.model, {"decoder": "band(window=2)"})
-    with planned, pytest.raises(InputError, match="trained with it"):
+    with planned, pytest.raises(InputError, match="compared with full attention: give a run"):
         watched(run.model, run.tokenizers, ["Maria sleeps."])

@@ -50,6 +50,7 @@ class RareCounts(Counts):
 def frequency_ranks(counts: Int[Tensor, " type"]) -> Int[Tensor, " type"]:
     """The rank of every type, 0 for the most frequent; among equals the smaller number comes first.
 
+    >>> import torch
     >>> frequency_ranks(torch.tensor([2, 9, 0, 2])).tolist()
     [1, 0, 3, 2]
     """
