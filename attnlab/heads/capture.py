@@ -15,7 +15,7 @@ from attnlab.heads.batches import Axis, Encoding, Sentence, Text, batches, encod
 from attnlab.heads.keeping import KeptMatrices, MatrixKeeper
 from attnlab.heads.statistics import HeadStatistics
 from attnlab.heads.taps import Plumbing, attentions_of, find, opened, ready_to_show
-from attnlab.heads.weights import LayerWeights, checked
+from attnlab.heads.weights import TOLERANCES, LayerWeights, checked
 from attnlab.representations import OneLine
 
 Progress = Callable[[int, int], None]
@@ -144,6 +144,7 @@ def stream(
         plumbing = _plumbing(model, encoding)
         wanted = _wanted(sites, plumbing, model, encoding)
         _refuse_other_than_probabilities(model, wanted)
+        _refuse_weights_that_read_padding(model, encoding, plumbing)
         course = _Course(model, encoding, plumbing, wanted, consumers)
         work = list(batches(encoding.sentences, size=batch_size, weights_a_cell=plumbing.heads))[
             share[0] :: share[1]
@@ -226,6 +227,32 @@ def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None
             f"{f'choose other sites: {rest}' if rest else 'analyze a model with another mechanism'}."
         )
         raise InputError(msg)
+
+
+def _refuse_weights_that_read_padding(model: Any, encoding: Encoding, plumbing: Plumbing) -> None:
+    """Raises where the weights of a short sentence change beside a longer one in the batch.
+
+    Convolutions over tokens (ConvBERT) and landmarks (Nystromformer) do that.
+    """
+    first = encoding.sentences[0]
+    short = Sentence(0, first.source[:3], first.target and first.target[:5])
+    long = Sentence(1, first.source[:3] * 3, first.target and first.target[:5] * 3)
+
+    def weights(sentences: list[Sentence]) -> dict[Site, tuple[Tensor, ...]]:
+        outputs = _call(model, encoding.axes(sentences, model.device))
+        return attentions_of(outputs, causal="decoder" in plumbing.layers)
+
+    beside = weights([short, long])
+    for site, layers in weights([short]).items():
+        for alone, padded in zip(layers, beside[site], strict=True):
+            queries, keys = alone.shape[2:]
+            change = (padded[:1, :, :queries, :keys] - alone).abs().amax().item()
+            if not change <= TOLERANCES.get(alone.dtype, 1e-4):
+                msg = (
+                    f"The attention weights of {type(model).__name__} depend on the padding of the "
+                    f"batch (by up to {change:.2g} in the {site}), so its heads cannot be analyzed."
+                )
+                raise InputError(msg)
 
 
 @dataclass(frozen=True)

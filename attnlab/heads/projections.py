@@ -157,6 +157,16 @@ def _projection_of(
                 heads = weights[-1].shape[1]
                 if read.shape[-1] % heads == 0:
                     return Projection(heads, module, attention)
+    # BLOOM adds the residual inside its attention module, so that nobody returns what was projected.
+    inside = set(attention.modules())
+    fitting = {
+        module
+        for module, read, wrote in calls
+        if module in inside and mixed and weights
+        and wrote.shape == mixed[0].shape and read.shape[-1] % weights[-1].shape[1] == 0
+    }  # fmt: skip
+    if len(fitting) == 1:
+        return Projection(weights[-1].shape[1], fitting.pop(), attention)
     msg = (
         f"{layer[0]} layer {layer[1]}: the output projection of {type(attention).__name__} cannot "
         "be found, so the heads of this model cannot be ablated."

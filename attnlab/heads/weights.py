@@ -14,7 +14,7 @@ from attnlab.errors import AttnlabError
 from attnlab.heads.batches import Axis
 
 # How far a row sum may be from 1, by the type the softmax was computed in.
-_TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
 
 
 @runtime_checkable
@@ -160,7 +160,7 @@ def checked(layer: LayerWeights) -> LayerWeights:
     off = (error * real.squeeze(-1)).masked_fill(sums == 0, 0.0).max()
     hidden = weights.sum(1).masked_fill(layer.visible, 0.0)
     ahead = hidden.masked_fill(layer.offsets <= 0, 0.0).sum() if layer.causal else hidden.sum() * 0
-    tolerance = _TOLERANCES.get(layer.weights.dtype, 1e-4)
+    tolerance = TOLERANCES.get(layer.weights.dtype, 1e-4)
     row_error, hidden_mass, ahead_mass = torch.stack(
         [off.double(), hidden.sum().double(), ahead.double()]
     ).tolist()

@@ -277,6 +277,10 @@ ANALYZED: dict[str, Callable[[], Any]] = {
 }
 
 REFUSED: dict[str, Callable[[], Any]] = {
+    "convbert": lambda: hf.ConvBertModel(hf.ConvBertConfig(**BOTH, initializer_range=0.5)),
+    "nystromformer": lambda: hf.NystromformerModel(
+        hf.NystromformerConfig(**BOTH, segment_means_seq_len=40, num_landmarks=40)
+    ),
     "squeezebert": lambda: hf.SqueezeBertModel(
         hf.SqueezeBertConfig(
             **dict(BOTH, hidden_size=16, num_attention_heads=4, intermediate_size=16),

@@ -107,6 +107,15 @@ def test_layers_that_share_a_module_are_told_apart_and_not_ablated() -> None:
         projections_of(model, lambda: model(ids, output_attentions=True))
 
 
+def test_projections_behind_which_the_residual_is_added_are_found() -> None:
+    model = seeded(ANALYZED["bloom"]).eval()
+    ids = TOKENIZER(SENTENCES[0], return_tensors="pt")["input_ids"]
+    found = projections_of(model, lambda: model(ids, output_attentions=True))
+    layers = [block.self_attention.dense for block in model.transformer.h]
+    assert [projection.module for projection in found.values()] == layers
+    assert all(projection.heads == 3 for projection in found.values())
+
+
 @pytest.mark.parametrize("name", ["mpnet", "gpt_oss"])
 def test_uniform_is_refused_where_positions_or_sinks_share_in_the_scores(name: str) -> None:
     model = seeded(ANALYZED[name]).eval()
