@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnlab import attention, matrices
-    from attnlab.heads.capture import capture
-    from attnlab.studies.analysis import analyze
-    from attnlab.studies.approximation import approximate
-    from attnlab.studies.comparison import compare
-    from attnlab.studies.importance import importance
-    from attnlab.studies.pruning import prune
-    from attnlab.translation.run import load
+    from attnlab.extraction.capture import capture
+    from attnlab.studies.analysis.analysis import analyze
+    from attnlab.studies.approximation.approximation import approximate
+    from attnlab.studies.comparison.comparison import compare
+    from attnlab.studies.importance.importance import importance
+    from attnlab.studies.pruning.pruning import prune
+    from attnlab.translation.runs.run import load
     from attnlab.translation.training import resume, train
 
 __version__ = "0.1.0"
@@ -34,13 +34,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "analyze": "attnlab.studies.analysis",
-    "approximate": "attnlab.studies.approximation",
-    "capture": "attnlab.heads.capture",
-    "compare": "attnlab.studies.comparison",
-    "importance": "attnlab.studies.importance",
-    "load": "attnlab.translation.run",
-    "prune": "attnlab.studies.pruning",
+    "analyze": "attnlab.studies.analysis.analysis",
+    "approximate": "attnlab.studies.approximation.approximation",
+    "capture": "attnlab.extraction.capture",
+    "compare": "attnlab.studies.comparison.comparison",
+    "importance": "attnlab.studies.importance.importance",
+    "load": "attnlab.translation.runs.run",
+    "prune": "attnlab.studies.pruning.pruning",
     "resume": "attnlab.translation.training",
     "train": "attnlab.translation.training",
 }

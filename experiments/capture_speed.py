@@ -23,11 +23,11 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from attnlab.extraction.batches import batches, encode
+from attnlab.extraction.capture import Consumer, stream
+from attnlab.extraction.statistics import HeadStatistics
 from attnlab.files import write_table, write_text
-from attnlab.heads.batches import batches, encode
-from attnlab.heads.capture import Consumer, stream
-from attnlab.heads.functions.consumer import HeadFunctions, TextSide
-from attnlab.heads.statistics import HeadStatistics
+from attnlab.functions.consumer import HeadFunctions, TextSide
 
 SEED = 0
 SENTENCES, TOKENS, BATCH = 2_000, 24, 32

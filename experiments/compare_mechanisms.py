@@ -16,9 +16,9 @@ from readme_parts import markdown, provenance
 from attnlab.files import write_text
 from attnlab.reporting.comparison import write_comparison
 from attnlab.reporting.result_folder import comparison_figure
-from attnlab.studies.comparison import Comparison, compare
+from attnlab.studies.comparison.comparison import Comparison, compare
 from attnlab.translation.quiet import quiet
-from attnlab.translation.run import Run, load
+from attnlab.translation.runs.run import Run, load
 
 BUDGETS = (5, 9, 13)
 SENTENCES, CALIBRATION = 200, 500

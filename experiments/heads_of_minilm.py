@@ -28,26 +28,26 @@ from heads_by_layer import (
 from heads_of_minilm_readme import report
 from heads_of_minilm_tables import Findings
 
+from attnlab.extraction.capture import stream
+from attnlab.extraction.statistics import HeadStatistics
+from attnlab.extraction.weights import LayerWeights
 from attnlab.files import write_table, write_text
-from attnlab.heads.capture import stream
-from attnlab.heads.controls import untrained_twin
-from attnlab.heads.functions.consumer import scope_of_layer
-from attnlab.heads.functions.counts import largest
-from attnlab.heads.functions.intervals import wilson_interval
-from attnlab.heads.functions.positional import (
+from attnlab.functions.consumer import scope_of_layer
+from attnlab.functions.controls import untrained_twin
+from attnlab.functions.counts import largest
+from attnlab.functions.gold import gold_of_treebank
+from attnlab.functions.intervals import wilson_interval
+from attnlab.functions.positional import (
     PositionalCounts,
     count_positional,
     judge_positional,
 )
-from attnlab.heads.functions.syntactic import best_heads
-from attnlab.heads.functions.thresholds import LINKS
-from attnlab.heads.functions.verdict import verdict_table
-from attnlab.heads.statistics import HeadStatistics
-from attnlab.heads.weights import LayerWeights
+from attnlab.functions.syntactic import best_heads
+from attnlab.functions.thresholds import LINKS
+from attnlab.functions.verdict import verdict_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.naming import head_names
-from attnlab.studies.analysis import Analysis, analyze
-from attnlab.studies.gold import gold_of_treebank
+from attnlab.studies.analysis.analysis import Analysis, analyze
 from attnlab.translation.quiet import quiet
 
 OUT = Path(__file__).resolve().parent.parent / "results" / "heads_of_minilm"

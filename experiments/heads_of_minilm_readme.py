@@ -16,8 +16,8 @@ from heads_of_minilm_tables import (
 )
 from readme_parts import markdown, provenance
 
-from attnlab.heads.functions.thresholds import POSITIONAL, TIE_BITS_PER_ROW
-from attnlab.heads.functions.verdict import BORDERLINE, HOLDS
+from attnlab.functions.thresholds import POSITIONAL, TIE_BITS_PER_ROW
+from attnlab.functions.verdict import BORDERLINE, HOLDS
 from attnlab.reporting.label_section import count_labels, describe_agreement
 
 LEVEL = 0.05

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import pandas as pd
 from readme_parts import markdown
 
-from attnlab.heads.functions.verdict import BORDERLINE, HOLDS, UNKNOWN
+from attnlab.functions.verdict import BORDERLINE, HOLDS, UNKNOWN
 from attnlab.reporting.function_phrases import function_phrase
 from attnlab.reporting.label_section import count_labels
-from attnlab.studies.analysis import Analysis
+from attnlab.studies.analysis.analysis import Analysis
 
 FORWARD, BACK = "dependent>head", "head>dependent"
 # Best head and offset baseline in per cent, and the relation's name in the paper.

@@ -17,14 +17,14 @@ from heads_of_small_models_readme import draw_curves, report
 from real_text import trained_run
 
 from attnlab.files import write_json, write_table, write_text
-from attnlab.heads.functions.syntactic import best_heads
-from attnlab.heads.functions.thresholds import LINKS
+from attnlab.functions.syntactic import best_heads
+from attnlab.functions.thresholds import LINKS
 from attnlab.reporting.canvas import write_figure
-from attnlab.studies.analysis import analyze
-from attnlab.studies.importance import importance
-from attnlab.studies.pruning import prune
+from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.importance.importance import importance
+from attnlab.studies.pruning.pruning import prune
 from attnlab.translation.quiet import quiet
-from attnlab.translation.run import Run
+from attnlab.translation.runs.run import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "results" / "heads_of_small_models"

@@ -9,9 +9,9 @@ from heads_of_small_models_summary import SITES, in_short
 from matplotlib.figure import Figure
 from readme_parts import markdown, provenance
 
-from attnlab.heads.functions.agreement import agreement_table
-from attnlab.heads.functions.thresholds import LINKS
-from attnlab.heads.functions.verdict import BORDERLINE, HOLDS
+from attnlab.functions.agreement import agreement_table
+from attnlab.functions.thresholds import LINKS
+from attnlab.functions.verdict import BORDERLINE, HOLDS
 from attnlab.reporting.canvas import INK, blank, panel, style
 
 HEAD = ["site", "layer", "head"]

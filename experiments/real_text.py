@@ -26,12 +26,12 @@ from rich.console import Console
 from attnlab.files import write_json, write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.heatmaps import draw_heads
-from attnlab.studies.analysis import analyze
+from attnlab.studies.analysis.analysis import analyze
 from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.encoding import encode_corpus
 from attnlab.translation.quiet import quiet
-from attnlab.translation.run import Run, corpus_of, load
+from attnlab.translation.runs.run import Run, corpus_of, load
 from attnlab.translation.settings import settings_from
 from attnlab.translation.training import train
 from attnlab.translation.translating import score_run

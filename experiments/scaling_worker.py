@@ -17,8 +17,8 @@ from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAtt
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
 from attnlab.attention.mechanism import Context, Mechanism
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import make
-from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.matrices.supports import offsets
 
 # One thread and its processor time: on a shared machine the clock on the wall measures the neighbours.

@@ -17,8 +17,8 @@ from rich.console import Console
 from attnlab.files import write_table, write_text
 from attnlab.translation.callbacks import read_metrics
 from attnlab.translation.quiet import quiet
-from attnlab.translation.run import load
-from attnlab.translation.run_folder import is_run
+from attnlab.translation.runs.folder import is_run
+from attnlab.translation.runs.run import load
 from attnlab.translation.settings import RunSettings, settings_from
 from attnlab.translation.trainer import READABLE_BLEU, choice
 from attnlab.translation.training import train

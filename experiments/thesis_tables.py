@@ -17,12 +17,12 @@ import torch
 from published_search import seconds_per_head
 from readme_parts import markdown, provenance
 
+from attnlab.extraction.matrix_files import load_matrices
 from attnlab.files import write_table, write_text
 from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.random_search import random_search
 from attnlab.matrices.references import zero_matrix
 from attnlab.matrices.sigma import fit_sigma
-from attnlab.studies.matrix_files import load_matrices
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "thesis_tables"
 SEEDS = range(5)

@@ -5,9 +5,9 @@ from oracles.ragged import drawn_ids
 from torch import Tensor
 
 from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.perhead import PerHead
 from attnlab.attention.registry import MECHANISMS, make
-from attnlab.attention.sigma import SigmaAttention
 from attnlab.attention.specification import parse
 
 SPECS = [

@@ -1,10 +1,10 @@
 """Batches of attention weights made by hand, with and without padding."""
 
 import torch
-from random_models import tokenizer
+from zoo.random_models import tokenizer
 
-from attnlab.heads.batches import Axis, Vocabulary
-from attnlab.heads.weights import LayerWeights, checked
+from attnlab.extraction.batches import Axis, Vocabulary
+from attnlab.extraction.weights import LayerWeights, checked
 
 VOCABULARY = Vocabulary(tokenizer())
 KINDS = {

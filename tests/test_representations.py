@@ -9,25 +9,25 @@ import pandas as pd
 import pytest
 import torch
 
-from attnlab.heads.keeping import KeptMatrices
+from attnlab.extraction.keeping import KeptMatrices
 from attnlab.representations import OneLine, summarised
-from attnlab.translation.run import load
+from attnlab.translation.runs.run import load
 
 RESULTS = [
-    "attnlab.heads.capture.Capture",
-    "attnlab.heads.keeping.KeptMatrices",
-    "attnlab.studies.analysis.Analysis",
-    "attnlab.studies.approximation.Approximation",
-    "attnlab.studies.comparison.Comparison",
-    "attnlab.studies.gold.Gold",
-    "attnlab.studies.importance.Importance",
-    "attnlab.studies.judging.Judge",
-    "attnlab.studies.kept_source.KeptSource",
-    "attnlab.studies.labelling.Labelling",
-    "attnlab.studies.matrix_source.MatrixSource",
-    "attnlab.studies.pruning.Pruning",
+    "attnlab.extraction.capture.Capture",
+    "attnlab.extraction.keeping.KeptMatrices",
+    "attnlab.studies.analysis.analysis.Analysis",
+    "attnlab.studies.approximation.approximation.Approximation",
+    "attnlab.studies.comparison.comparison.Comparison",
+    "attnlab.functions.gold.Gold",
+    "attnlab.studies.importance.importance.Importance",
+    "attnlab.studies.evaluation.Judge",
+    "attnlab.extraction.kept_source.KeptSource",
+    "attnlab.studies.analysis.labelling.Labelling",
+    "attnlab.extraction.matrix_source.MatrixSource",
+    "attnlab.studies.pruning.pruning.Pruning",
     "attnlab.studies.sources.Subject",
-    "attnlab.translation.corpus.ParallelCorpus",
+    "attnlab.corpora.corpus.ParallelCorpus",
     "attnlab.translation.tokenizer.Tokenizers",
     "attnlab.translation.training.Trained",
 ]

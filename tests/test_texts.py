@@ -14,14 +14,14 @@ import torch
 from attnlab.attention.plan import load_plan
 from attnlab.cli.train import _from_file as load_settings
 from attnlab.cli.translate import _sentences
+from attnlab.corpora.files import CorpusFile, read_line_pair, read_table
 from attnlab.errors import InputError
-from attnlab.heads.treebank import load_treebank
+from attnlab.functions.treebank import load_treebank
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.studies.sources import read_texts
 from attnlab.texts import check_characters, shown
-from attnlab.translation.corpus_files import CorpusFile, read_line_pair, read_table
 
 SENTENCES = ["A cat", "öäü ß", "last one"]
 TREE = "1\t{}\t_\tX\t_\t_\t0\troot\t_\t_\n\n"

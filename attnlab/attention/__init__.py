@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attnlab.attention.bridge import install, use
+    from attnlab.attention.bridge.installing import install, use
+    from attnlab.attention.bridge.saved import install_written, load_with_plan
     from attnlab.attention.calibration import calibrate, load_frequencies
     from attnlab.attention.mechanism import Mechanism
     from attnlab.attention.plan import AttentionPlan, load_plan, plan_of, write_plan
     from attnlab.attention.registry import make
-    from attnlab.attention.saved import install_written, load_with_plan
 
 __all__ = [
     "AttentionPlan",
@@ -33,14 +33,14 @@ _HOMES = {
     "AttentionPlan": "plan",
     "Mechanism": "mechanism",
     "calibrate": "calibration",
-    "install": "bridge",
-    "install_written": "saved",
+    "install": "bridge.installing",
+    "install_written": "bridge.saved",
     "load_frequencies": "calibration",
     "load_plan": "plan",
-    "load_with_plan": "saved",
+    "load_with_plan": "bridge.saved",
     "make": "registry",
     "plan_of": "plan",
-    "use": "bridge",
+    "use": "bridge.installing",
     "write_plan": "plan",
 }
 

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.full import FullAttention
 from attnlab.attention.mechanism import Scoring, visible_or_all
-from attnlab.attention.sigma import SigmaAttention
+from attnlab.attention.mechanisms.full import FullAttention
+from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.specification import Full
 from attnlab.attention.traits import Place
 from attnlab.errors import InputError

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.global_rows import GlobalRows
 from attnlab.attention.mechanism import Context, Mechanism
+from attnlab.attention.mechanisms.global_rows import GlobalRows
 
 
 class MultiHeadAttention(nn.Module):

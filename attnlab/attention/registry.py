@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-from attnlab.attention.band import BandAttention
-from attnlab.attention.bigbird import BigBirdAttention
-from attnlab.attention.fixed import FixedAttention
-from attnlab.attention.full import FullAttention
-from attnlab.attention.linear import LinearAttention
-from attnlab.attention.linformer import LinformerAttention
-from attnlab.attention.longformer import LongformerAttention
 from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.scatterbrain import ScatterbrainAttention
-from attnlab.attention.sigma import SigmaAttention
+from attnlab.attention.mechanisms.band import BandAttention
+from attnlab.attention.mechanisms.bigbird import BigBirdAttention
+from attnlab.attention.mechanisms.fixed import FixedAttention
+from attnlab.attention.mechanisms.full import FullAttention
+from attnlab.attention.mechanisms.linear import LinearAttention
+from attnlab.attention.mechanisms.linformer import LinformerAttention
+from attnlab.attention.mechanisms.longformer import LongformerAttention
+from attnlab.attention.mechanisms.scatterbrain import ScatterbrainAttention
+from attnlab.attention.mechanisms.sigma import SigmaAttention
+from attnlab.attention.mechanisms.topk import TopKAttention
 from attnlab.attention.specification import (
     Band,
     BigBird,
@@ -27,7 +28,6 @@ from attnlab.attention.specification import (
     TopK,
     parse,
 )
-from attnlab.attention.topk import TopKAttention
 from attnlab.attention.traits import Form, Place
 from attnlab.errors import InputError
 

@@ -15,7 +15,7 @@ from attnlab.texts import shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from attnlab.studies.analysis import Analysis
+    from attnlab.studies.analysis.analysis import Analysis
 
 
 def analyze(
@@ -111,9 +111,9 @@ def analyze(
 
     from rich.console import Console
 
-    from attnlab.heads.processes import launched_processes
+    from attnlab.extraction.processes import launched_processes
     from attnlab.reporting.analysis_folder import write_analysis
-    from attnlab.studies.analysis import analyze as analyze_source
+    from attnlab.studies.analysis.analysis import analyze as analyze_source
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 

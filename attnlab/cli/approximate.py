@@ -11,7 +11,7 @@ from attnlab.cli.approximation_tables import print_approximation
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnlab.studies.approximation import Approximation, Settings
+    from attnlab.studies.approximation.approximation import Approximation, Settings
 
 
 def approximate(
@@ -79,10 +79,10 @@ def approximate(
     if out is not None:
         refuse_taken(out, APPROXIMATION, overwrite=overwrite)
 
+    from attnlab.extraction.matrix_files import load_arrays, prepared
     from attnlab.files import write_table
-    from attnlab.studies import approximation
-    from attnlab.studies.approximation_options import chosen_format, read_settings
-    from attnlab.studies.matrix_files import load_arrays, prepared
+    from attnlab.studies.approximation import approximation
+    from attnlab.studies.approximation.options import chosen_format, read_settings
 
     shown = chosen_format(output_format)
     arrays = load_arrays(file, array=array)

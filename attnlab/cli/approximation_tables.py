@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-    from attnlab.studies.approximation import Approximation
+    from attnlab.studies.approximation.approximation import Approximation
 
 # A longer table scrolls away; --format csv and --out have every row.
 _ROWS_SHOWN = 24

@@ -72,7 +72,7 @@ def compare(
     from rich.console import Console
 
     from attnlab.reporting.comparison import write_comparison
-    from attnlab.studies import comparison
+    from attnlab.studies.comparison import comparison
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 

@@ -28,7 +28,7 @@ def corpora(
 
 
 def _print_catalogue() -> None:
-    from attnlab.translation.catalogue import CATALOGUE
+    from attnlab.corpora.catalogue import CATALOGUE
 
     table = Table("--corpus", "languages or form", "size", "network")
     for entry in CATALOGUE:
@@ -43,8 +43,8 @@ def _print_catalogue() -> None:
 
 
 def _print_summary(name: str, pair: str | None, document: int) -> None:
-    from attnlab.translation.catalogue import list_pairs, summarise_corpus
-    from attnlab.translation.corpus import load_corpus
+    from attnlab.corpora.catalogue import list_pairs, summarise_corpus
+    from attnlab.corpora.corpus import load_corpus
 
     pairs = list_pairs(name)
     corpus = load_corpus(name, pair=pair or next(iter(pairs), "en-it"), document=document)

@@ -33,8 +33,8 @@ def demo(
     ] = False,
 ) -> None:
     """Train a small model on the embedded corpus, score it, look at its heads, write the report."""
-    from attnlab.translation.replacing import recover, told_replaced
-    from attnlab.translation.run_folder import refuse_existing
+    from attnlab.translation.runs.folder import refuse_existing
+    from attnlab.translation.runs.replacement import recover, told_replaced
 
     recover(folder, overwrite=overwrite)
     refuse_existing(folder, overwrite=overwrite)
@@ -42,9 +42,9 @@ def demo(
     from rich.console import Console
 
     from attnlab.reporting.analysis_folder import write_analysis
-    from attnlab.studies.analysis import analyze
+    from attnlab.studies.analysis.analysis import analyze
     from attnlab.translation.quiet import quiet
-    from attnlab.translation.run import load
+    from attnlab.translation.runs.run import load
     from attnlab.translation.settings import settings_from
     from attnlab.translation.training import train
     from attnlab.translation.translating import score_run, translate

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from attnlab.studies.analysis import Analysis
+    from attnlab.studies.analysis.analysis import Analysis
 
 _MOST_ROWS = 24
 _FITS = {
@@ -30,10 +30,10 @@ _BITS = {
 
 def fit_tables(analysis: "Analysis") -> list["Table"]:
     """Relative distances at equal budget and description lengths, one row per head each."""
-    from attnlab.heads.views import rows_of_view
+    from attnlab.extraction.views import rows_of_view
     from attnlab.reporting.naming import VIEW_NAMES
-    from attnlab.studies.description import structure_of_heads
-    from attnlab.studies.fits import summarise
+    from attnlab.studies.analysis.description import structure_of_heads
+    from attnlab.studies.analysis.fits import summarise
 
     tables = []
     if not analysis.structure.empty:

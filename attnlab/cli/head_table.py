@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from attnlab.studies.analysis import Analysis
+    from attnlab.studies.analysis.analysis import Analysis
 
 _FIGURES = {
     "all": {
@@ -35,7 +35,7 @@ def head_table(analysis: "Analysis") -> "Table":
     """One row a head in the view that comes first; a model of many heads shows the first ones only."""
     from rich.table import Table
 
-    from attnlab.heads.views import CONTENT
+    from attnlab.extraction.views import CONTENT
     from attnlab.reporting.columns import rounded
     from attnlab.reporting.label_section import with_phrases
     from attnlab.reporting.naming import VIEW_NAMES, head_names

@@ -10,7 +10,7 @@ from attnlab.cli.options import BatchSize, Device, OtherCorpus, OwnText, Pair, S
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from attnlab.studies.importance import Importance
+    from attnlab.studies.importance.importance import Importance
 
 _MOST_ROWS = 48
 _ORDERS = {"gradient": "by gradient", "loss": "by loss", "random": "at random"}
@@ -74,7 +74,7 @@ def importance(
 
     from attnlab.cli.progress import progress_bars
     from attnlab.reporting.importance_folder import write_importance
-    from attnlab.studies import importance as study
+    from attnlab.studies.importance import importance as study
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 

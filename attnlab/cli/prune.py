@@ -12,7 +12,7 @@ from attnlab.cli.progress import progress_bars
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from attnlab.studies.pruning import Pruning
+    from attnlab.studies.pruning.pruning import Pruning
 
 
 def prune(
@@ -77,7 +77,7 @@ def prune(
     pruning.md, which explains the columns.
     """
     from attnlab.reporting.result_folder import refuse_pruning
-    from attnlab.studies.penalties import PENALTIES
+    from attnlab.studies.pruning.penalties import PENALTIES
 
     folder = out or run / "pruning"
     penalties = penalty or PENALTIES
@@ -86,7 +86,7 @@ def prune(
     from rich.console import Console
 
     from attnlab.reporting.pruning_folder import write_pruning
-    from attnlab.studies import pruning
+    from attnlab.studies.pruning import pruning
     from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
@@ -157,7 +157,7 @@ def _summary(found: "Pruning") -> "Table":
 
 def _advice(found: "Pruning") -> str:
     """The smallest model that costs little, chosen on validation."""
-    from attnlab.studies.pruning_curve import TOLERANCE, fewest_heads
+    from attnlab.studies.pruning.curve import TOLERANCE, fewest_heads
 
     pruned = found.curve[found.curve["kind"] == "pruned"]
     if (pruned["heads_left"] == pruned["heads"]).all():

@@ -95,8 +95,8 @@ def train(
     The loss beside the progress bar is that of training, with smoothed labels; tokens/s are target tokens
     since the last evaluation, as in metrics.jsonl.
     """
-    from attnlab.translation.replacing import recover
-    from attnlab.translation.run_folder import read_record, refuse_existing
+    from attnlab.translation.runs.folder import read_record, refuse_existing
+    from attnlab.translation.runs.replacement import recover
 
     typed = {name: value for name, value in options.items() if value not in (None, [])}
     if resume:
@@ -227,7 +227,7 @@ def _report(trained: "Trained", console: "Console") -> None:
             soft_wrap=True,
         )
     if trained.replaced is not None:
-        from attnlab.translation.replacing import told_replaced
+        from attnlab.translation.runs.replacement import told_replaced
 
         told = told_replaced(trained.folder, trained.replaced, interrupted=trained.interrupted)
         console.print(told, style="yellow", soft_wrap=True)

@@ -28,13 +28,13 @@ def translate(
     beams: Beams = 5,
 ) -> None:
     """Translate sentences, one a line, to standard output; a blank line of a file stays blank."""
-    from attnlab.translation.run_folder import read_record
+    from attnlab.translation.runs.folder import read_record
 
     read_record(run)
     sentences = _sentences(text, file)
 
     from attnlab.translation.quiet import quiet
-    from attnlab.translation.run import load
+    from attnlab.translation.runs.run import load
     from attnlab.translation.translating import translate as write
     from attnlab.translation.translating import unknown_texts
 
@@ -93,7 +93,7 @@ def score(
 ) -> None:
     """Score a run on a part of its corpus: BLEU, chrF and their signatures as JSON."""
     from attnlab.reporting.result_folder import refuse_taken_file
-    from attnlab.translation.run_folder import read_record
+    from attnlab.translation.runs.folder import read_record
 
     if out is not None:
         refuse_taken_file(out, overwrite=overwrite)
@@ -101,7 +101,7 @@ def score(
 
     from attnlab.files import write_text
     from attnlab.translation.quiet import quiet
-    from attnlab.translation.run import load
+    from attnlab.translation.runs.run import load
     from attnlab.translation.translating import score_run
 
     with quiet():

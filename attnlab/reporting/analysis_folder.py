@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.addresses import Site
+from attnlab.extraction.keeping import KeptMatrices
+from attnlab.extraction.views import ALL, CONTENT
 from attnlab.files import write_table, write_text
-from attnlab.heads.keeping import KeptMatrices
-from attnlab.heads.views import ALL, CONTENT
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.curves import draw_mass_by_offset
 from attnlab.reporting.fit_sections import fit_sections
@@ -16,7 +16,7 @@ from attnlab.reporting.label_section import label_sections
 from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import ANALYSIS
-from attnlab.studies.analysis import Analysis
+from attnlab.studies.analysis.analysis import Analysis
 
 _FIGURES = ("mass_by_offset", "distance_by_window", "heads_sentence*")
 MOST_TOKENS_DRAWN = 80

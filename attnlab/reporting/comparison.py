@@ -11,7 +11,7 @@ from attnlab.addresses import SITES
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import blank, panel, style, write_figure
 from attnlab.reporting.result_folder import COMPARISON, comparison_figure
-from attnlab.studies.comparison import Comparison
+from attnlab.studies.comparison.comparison import Comparison
 
 LEVEL_COLOURS = {"oracle": "#c2570c", "calibrated": "#2178d9", "static": "#6b7280"}
 # Level is told by shape too, for readers who cannot tell the colours apart.

@@ -7,7 +7,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.heads.views import ALL, CONTENT, View
+from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.reporting.canvas import INK, WEIGHTS, blank, panel, style
 from attnlab.reporting.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX
 

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from attnlab.heads.views import rows_of_view
+from attnlab.extraction.views import rows_of_view
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.curves import draw_distance_by_window
 from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page import PageFigure, Section, page_table
-from attnlab.studies.analysis import Analysis
-from attnlab.studies.description import structure_of_heads
-from attnlab.studies.fits import summarise
+from attnlab.studies.analysis.analysis import Analysis
+from attnlab.studies.analysis.description import structure_of_heads
+from attnlab.studies.analysis.fits import summarise
 
 _WINDOWS_SHOWN = (0, 1, 2, 3, 5, 10)
 _REFERENCES = ("zero", "uniform", "mean_by_offset")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attnlab.heads.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED, status_of
+from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED, status_of
 from attnlab.reporting.columns import rounded
 
 _BESIDE = {HOLDS: "above", BORDERLINE: "about", BELOW: "below", UNDECIDED: "against"}

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.studies.importance import Importance
+from attnlab.studies.importance.importance import Importance
 
 REPLACEMENT_COLOURS = {"zero": "#2178d9", "mean": "#c2571a", "uniform": "#6b7280"}
 ORDER_COLOURS = {"gradient": "#2178d9", "loss": "#c2571a", "random": "#6b7280"}

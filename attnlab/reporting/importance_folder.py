@@ -6,7 +6,7 @@ from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.importance_figure import draw_importance
 from attnlab.reporting.result_folder import IMPORTANCE, IMPORTANCE_FIGURE
-from attnlab.studies.importance import Importance
+from attnlab.studies.importance.importance import Importance
 
 _COLUMNS = """\
 ## heads.csv, a row a head

@@ -1,6 +1,6 @@
 """What the columns of the tables about labels and relations mean, in plain words."""
 
-from attnlab.heads.functions.thresholds import LINKS, TIE_BITS_PER_ROW
+from attnlab.functions.thresholds import LINKS, TIE_BITS_PER_ROW
 from attnlab.reporting.column import Column
 
 LABEL_COLUMNS = {

@@ -2,15 +2,15 @@
 
 import pandas as pd
 
-from attnlab.heads.functions.syntactic import best_heads
-from attnlab.heads.functions.thresholds import LINKS
-from attnlab.heads.functions.verdict import BORDERLINE, HOLDS, UNDECIDED, UNKNOWN
-from attnlab.heads.views import KEYS
+from attnlab.extraction.views import KEYS
+from attnlab.functions.syntactic import best_heads
+from attnlab.functions.thresholds import LINKS
+from attnlab.functions.verdict import BORDERLINE, HOLDS, UNDECIDED, UNKNOWN
 from attnlab.reporting.columns import rounded
 from attnlab.reporting.function_phrases import function_phrase, structure_phrase
 from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page import PageTable, Section, page_table
-from attnlab.studies.labelling import Labelling
+from attnlab.studies.analysis.labelling import Labelling
 
 NO_LABEL = (UNKNOWN, UNDECIDED)
 _MOST_RELATIONS = 40

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from attnlab.heads.views import ALL, CONTENT, View
+from attnlab.extraction.views import ALL, CONTENT, View
 
-# How the views of `attnlab.heads.views` are called on pages and terminals.
+# How the views of `attnlab.extraction.views` are called on pages and terminals.
 VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
 
 

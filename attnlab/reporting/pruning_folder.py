@@ -14,10 +14,10 @@ from attnlab.reporting.result_folder import (
     pruned_run_folder,
     pruned_runs,
 )
-from attnlab.studies.pruning import Pruning
-from attnlab.translation.checkpoints import save_model
-from attnlab.translation.run_files import remove_run
-from attnlab.translation.run_folder import SETTINGS
+from attnlab.studies.pruning.pruning import Pruning
+from attnlab.translation.runs.checkpoints import save_model
+from attnlab.translation.runs.files import remove_run
+from attnlab.translation.runs.folder import SETTINGS
 
 _COLUMNS = """\
 # Heads left against BLEU

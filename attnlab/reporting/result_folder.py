@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attnlab.addresses import SITES
 from attnlab.errors import InputError
-from attnlab.translation.run_folder import STUDIES, is_run, read_record, refuse_results
+from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse_results
 
 IMPORTANCE_FIGURE = "importance"
 PRUNING_FIGURE = "curve"

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.heads.batches import Text
+from attnlab.extraction.batches import Text
 from attnlab.translation.configuration import IGNORED_LABEL
 
 # On so many of the first sentences each head is ablated, beside its label and by itself.

@@ -10,22 +10,22 @@ import torch
 from torch import Tensor
 
 from attnlab.addresses import SITES, Site
+from attnlab.corpora.corpus import EMBEDDED, ParallelCorpus, load_corpus
+from attnlab.corpora.hub import model_source
+from attnlab.corpora.splits import SPLITS
 from attnlab.errors import InputError
-from attnlab.heads.batches import Text
+from attnlab.extraction.batches import Text
+from attnlab.functions.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
 from attnlab.representations import OneLine
-from attnlab.studies.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
 from attnlab.texts import read_lines
-from attnlab.translation.corpus import EMBEDDED, ParallelCorpus, load_corpus
-from attnlab.translation.corpus_splits import SPLITS
-from attnlab.translation.hub import model_source
 from attnlab.translation.loading import (
     UNREADABLE,
     load_body,
     reason,
     refuse_larger_vocabulary,
 )
-from attnlab.translation.run import Run, load
-from attnlab.translation.run_folder import is_run
+from attnlab.translation.runs.folder import is_run
+from attnlab.translation.runs.run import Run, load
 
 DEFAULT_PAIR = "en-it"
 
@@ -266,8 +266,8 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
         MODEL_FOR_MASKED_LM_MAPPING,
     )
 
-    from attnlab.attention.bridge import PLAN_ENTRY
-    from attnlab.attention.saved import install_saved, saved_plan
+    from attnlab.attention.bridge.installing import PLAN_ENTRY
+    from attnlab.attention.bridge.saved import install_saved, saved_plan
 
     name = model_source(source)
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from attnlab.studies.passes import Progress
+from attnlab.studies.analysis.passes import Progress
 
 Result = TypeVar("Result")
 

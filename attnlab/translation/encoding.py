@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from attnlab.corpora.corpus import ParallelCorpus
+from attnlab.corpora.splits import SPLITS
 from attnlab.errors import InputError
-from attnlab.translation.corpus import ParallelCorpus
-from attnlab.translation.corpus_splits import SPLITS
 from attnlab.translation.tokenizer import Tokenizers
 
 if TYPE_CHECKING:

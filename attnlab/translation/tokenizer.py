@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json, write_text
 from attnlab.representations import OneLine
-from attnlab.translation.corpus import ParallelCorpus
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

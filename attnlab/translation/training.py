@@ -11,6 +11,7 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
+from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json
 from attnlab.representations import OneLine
@@ -21,28 +22,27 @@ from attnlab.translation.callbacks import (
     Patience,
     ProgressBar,
 )
-from attnlab.translation.checkpoints import (
+from attnlab.translation.configuration import TranslationConfig
+from attnlab.translation.encoding import EncodedCorpus, encode_corpus
+from attnlab.translation.log_history import checkpoint_step
+from attnlab.translation.model import TranslationModel
+from attnlab.translation.randomness import seeded
+from attnlab.translation.runs.checkpoints import (
     BestCheckpoint,
     refuse_damaged_checkpoints,
     refuse_lost_checkpoints,
     save_model,
 )
-from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.corpus import ParallelCorpus
-from attnlab.translation.encoding import EncodedCorpus, encode_corpus
-from attnlab.translation.log_history import checkpoint_step
-from attnlab.translation.model import TranslationModel
-from attnlab.translation.randomness import seeded
-from attnlab.translation.replacing import delete_replaced, falling_back, recover, set_aside
-from attnlab.translation.run import corpus_of, new_record, recorded_corpus
-from attnlab.translation.run_files import is_trained, last_complete_checkpoint
-from attnlab.translation.run_folder import (
+from attnlab.translation.runs.files import is_trained, last_complete_checkpoint
+from attnlab.translation.runs.folder import (
     SETTINGS,
     is_run,
     read_record,
     refuse_existing,
     replaced_run,
 )
+from attnlab.translation.runs.replacement import delete_replaced, falling_back, recover, set_aside
+from attnlab.translation.runs.run import corpus_of, new_record, recorded_corpus
 from attnlab.translation.scoring import scorer
 from attnlab.translation.settings import (
     ModelSettings,

@@ -11,7 +11,7 @@ from attnlab.errors import InputError
 from attnlab.texts import shown
 from attnlab.translation.batches import LengthGroupedBatches
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.run import Run
+from attnlab.translation.runs.run import Run
 from attnlab.translation.scoring import score
 from attnlab.translation.tokenizer import Tokenizers
 

@@ -9,7 +9,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attnlab"
-LAYERS = ["matrices", "attention", "translation", "heads", "studies", "reporting", "cli"]
+LAYERS = [
+    "matrices", "attention", "grammar", "corpora", "translation", "extraction", "functions",
+    "attribution", "studies", "reporting", "cli",
+]  # fmt: skip
 FOUNDATION = {
     "attnlab",
     "attnlab.addresses",

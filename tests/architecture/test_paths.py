@@ -14,15 +14,15 @@ import attnlab
 from attnlab import files, texts
 from attnlab.attention import load_plan, load_with_plan, plan_of, write_plan
 from attnlab.errors import AttnlabError
-from attnlab.heads import keeping
-from attnlab.heads.treebank import load_treebank
+from attnlab.extraction import keeping, matrix_files, matrix_source
+from attnlab.functions.treebank import load_treebank
 from attnlab.reporting import result_folder
-from attnlab.studies import matrix_files, matrix_source, sources
-from attnlab.translation import run_folder
+from attnlab.studies import sources
+from attnlab.translation.runs import folder as run_folder
 from attnlab.translation.tokenizer import load_tokenizers
 
 # The steps of reading a corpus and of training, which take the paths that `train` made.
-INNER = re.compile(r"attnlab\.(cli|translation\.(?!run_folder|tokenizer))")
+INNER = re.compile(r"attnlab\.(cli|corpora|grammar|translation\.(?!runs\.folder|tokenizer))")
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:

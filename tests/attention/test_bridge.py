@@ -9,11 +9,11 @@ import transformers as hf
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from attnlab.attention.bridge import install, use
+from attnlab.attention.bridge.installing import install, use
+from attnlab.attention.bridge.saved import install_written
+from attnlab.attention.bridge.sites import attention_modules, mechanism_of
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.registry import make
-from attnlab.attention.saved import install_written
-from attnlab.attention.sites import attention_modules, mechanism_of
 from attnlab.errors import AttnlabError, InputError
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel

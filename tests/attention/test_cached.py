@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 import torch
-from attention.families import (
+from torch import Tensor
+from transformers import EncoderDecoderCache, StaticCache
+from zoo.bridged import (
     DECODERS,
     PAIRS,
     SPECS,
@@ -15,8 +17,6 @@ from attention.families import (
     put_in,
     stands_at,
 )
-from torch import Tensor
-from transformers import EncoderDecoderCache, StaticCache
 
 from attnlab.attention.specification import SPECIFICATIONS, parse
 from attnlab.errors import AttnlabError, InputError

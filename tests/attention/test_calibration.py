@@ -5,7 +5,8 @@ import torch
 import transformers as hf
 from torch import Tensor
 
-from attnlab.attention.bridge import install, use
+from attnlab.attention.bridge.installing import install, use
+from attnlab.attention.bridge.sites import mechanism_of
 from attnlab.attention.calibration import (
     AttentionRecord,
     calibrate,
@@ -13,10 +14,9 @@ from attnlab.attention.calibration import (
     load_frequencies,
 )
 from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.perhead import PerHead
 from attnlab.attention.registry import make
-from attnlab.attention.sigma import SigmaAttention
-from attnlab.attention.sites import mechanism_of
 from attnlab.errors import InputError
 
 VOCABULARY = 12

@@ -15,11 +15,12 @@ from attention_cases import (
 )
 from oracles.ragged import drawn_ids, ragged
 
-from attnlab.attention import linear, union
-from attnlab.attention.bigbird import block_table
-from attnlab.attention.features import orthogonal_directions
+from attnlab.attention.kernels import union
+from attnlab.attention.kernels.features import orthogonal_directions
+from attnlab.attention.mechanisms import linear
+from attnlab.attention.mechanisms.bigbird import block_table
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import make
-from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.attention.specification import SPECIFICATIONS, parse
 from attnlab.errors import InputError
 

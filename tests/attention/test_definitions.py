@@ -16,10 +16,10 @@ from oracles.attention import (
 from oracles.ragged import drawn_ids, ragged
 from torch import Tensor
 
-from attnlab.attention.features import favor_exponents, orthogonal_directions
-from attnlab.attention.linformer import LinformerAttention, share_projections
+from attnlab.attention.kernels.features import favor_exponents, orthogonal_directions
+from attnlab.attention.mechanisms.linformer import LinformerAttention, share_projections
+from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.registry import make
-from attnlab.attention.sigma import SigmaAttention
 from attnlab.errors import AttnlabError, InputError
 
 CLOSE = {"rtol": 0, "atol": 1e-12}

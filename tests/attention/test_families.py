@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
-from attention.families import GROUPED, SMALL, ids, in_double, put_in
 from torch import Tensor
+from zoo.bridged import GROUPED, SMALL, ids, in_double, put_in
 
-from attnlab.attention.bridge import install, use
+from attnlab.attention.bridge.installing import install, use
 from attnlab.errors import AttnlabError, InputError
 
 WINDOW = 4

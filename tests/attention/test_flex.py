@@ -7,11 +7,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_mask, flex_attention
 
-from attnlab.attention import band, flex, longformer, sigma
+from attnlab.attention.kernels import flex
+from attnlab.attention.kernels.union import Union
 from attnlab.attention.mechanism import Context
+from attnlab.attention.mechanisms import band, longformer, sigma
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import make
-from attnlab.attention.softmax import MaskedSoftmax
-from attnlab.attention.union import Union
 from attnlab.errors import AttnlabError, InputError
 
 CASES = [

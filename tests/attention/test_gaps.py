@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from attention.families import SPECS, TYPES, stands_at
+from zoo.bridged import SPECS, TYPES, stands_at
 
+from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.registry import make
-from attnlab.attention.sigma import SigmaAttention
 
 VISIBLE = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 1], [0, 1, 1, 0, 1, 1, 0, 0]]).bool()
 

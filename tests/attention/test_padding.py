@@ -8,10 +8,10 @@ from attention_cases import ARRANGED, CAUSAL, CROSS, SPECS, build, forms_of, gra
 from oracles.ragged import filled, padded_on, ragged
 from torch import Tensor
 
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.padding import HARMLESS, without_padding
 from attnlab.attention.registry import make
-from attnlab.attention.softmax import MaskedSoftmax
 
 TOKENS = 67
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

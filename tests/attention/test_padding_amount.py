@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.attention.mechanism import Scoring
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import make
-from attnlab.attention.softmax import MaskedSoftmax
 from attnlab.errors import AttnlabError
 
 # So many tokens of padding in front of and behind the three sentences of a batch.

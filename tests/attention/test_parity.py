@@ -12,9 +12,9 @@ from transformers import BigBirdConfig, BigBirdModel, LongformerConfig
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
-from attnlab.attention import bigbird
-from attnlab.attention.columns import Places
-from attnlab.attention.longformer import LongformerAttention
+from attnlab.attention.kernels.columns import Places
+from attnlab.attention.mechanisms import bigbird
+from attnlab.attention.mechanisms.longformer import LongformerAttention
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.registry import make
 from attnlab.attention.specification import Longformer

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
-from attention.families import SMALL, SPECS, ids, in_double, put_in
 from torch import Tensor
+from zoo.bridged import SMALL, SPECS, ids, in_double, put_in
 
-from attnlab.attention.bridge import install, use
-from attnlab.attention.saved import load_with_plan
-from attnlab.attention.sites import attention_modules, mechanism_of
+from attnlab.attention.bridge.installing import install, use
+from attnlab.attention.bridge.saved import load_with_plan
+from attnlab.attention.bridge.sites import attention_modules, mechanism_of
 from attnlab.errors import InputError
 
 TOKENS = 9

@@ -12,8 +12,8 @@ from transformers.masking_utils import (
 )
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
-from attnlab.attention import windows
 from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanisms import windows
 from attnlab.attention.registry import make
 from attnlab.errors import InputError
 

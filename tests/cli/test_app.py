@@ -292,7 +292,7 @@ def test_a_fault_of_the_program_is_one_sentence_too(
         msg = "broken inside"
         raise RuntimeError(msg)
 
-    monkeypatch.setattr("attnlab.translation.run.load", broken)
+    monkeypatch.setattr("attnlab.translation.runs.run.load", broken)
     status, _, err = attnlab("score", small_run)
     assert status == 1
     assert "RuntimeError: broken inside" in err

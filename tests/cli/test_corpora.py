@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app, main
+from attnlab.corpora.catalogue import list_pairs, summarise_corpus
+from attnlab.corpora.corpus import build_corpus
 from attnlab.errors import InputError
-from attnlab.translation.catalogue import list_pairs, summarise_corpus
-from attnlab.translation.corpus import build_corpus
 
 
 def run(*words: str) -> str:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import random_models
-from random_models import PAIRS, tokenizer
 from typer.testing import CliRunner
+from zoo import random_models
+from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError

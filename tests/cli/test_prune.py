@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import random_models
-from random_models import tokenizer
 from typer.testing import CliRunner
+from zoo import random_models
+from zoo.random_models import tokenizer
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
-from attnlab.studies import pruning_course
-from attnlab.translation.run import load
+from attnlab.studies.pruning import training as pruning_course
+from attnlab.translation.runs.run import load
 from attnlab.translation.translating import score_run
 
 EXPLAINED_ENDINGS = ("_change", "_low", "_high", "_p_value", "_left")

@@ -9,14 +9,14 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-import random_models
 from planted_layers import stochastic
-from random_models import PAIRS, tokenizer
+from zoo import random_models
+from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.cli.head_table import head_table
 from attnlab.errors import InputError
-from attnlab.heads.keeping import KeptMatrices, load_matrices
-from attnlab.heads.views import VIEWS
+from attnlab.extraction.keeping import KeptMatrices, load_matrices
+from attnlab.extraction.views import VIEWS
 from attnlab.reporting import analysis_folder
 from attnlab.reporting.analysis_folder import not_drawn, write_analysis
 from attnlab.reporting.canvas import INK, svg
@@ -24,8 +24,8 @@ from attnlab.reporting.columns import column
 from attnlab.reporting.heatmaps import draw_heads, short
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
-from attnlab.studies.analysis import Analysis, analyze
-from attnlab.studies.labelling import Labelling
+from attnlab.studies.analysis.analysis import Analysis, analyze
+from attnlab.studies.analysis.labelling import Labelling
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

@@ -18,7 +18,7 @@ import torch
 from attnlab.matrices.supports import band_dimension
 from attnlab.translation.batches import LengthGroupedBatches, TokenPairs
 from attnlab.translation.encoding import encode_corpus
-from attnlab.translation.run import corpus_of
+from attnlab.translation.runs.run import corpus_of
 from attnlab.translation.settings import RunSettings, settings_from
 from attnlab.translation.tokenizer import train_tokenizers
 
@@ -58,7 +58,7 @@ def script(name: str) -> Any:
 @recomputes("thesis_tables")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
     from attnlab.matrices.sigma import fit_sigma
-    from attnlab.studies.matrix_files import load_matrices
+    from attnlab.extraction.matrix_files import load_matrices
 
     H = load_matrices(request.getfixturevalue("shared_data") / "thesis" / "heads.npz")
     table = pd.read_csv(folder / "table.csv")
@@ -119,7 +119,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 @recomputes("demo_cost")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     from attnlab.cli.demo import SETTINGS
-    from attnlab.translation.corpus_splits import HELD_OUT_FRACTION
+    from attnlab.corpora.splits import HELD_OUT_FRACTION
 
     held_out = round(HELD_OUT_FRACTION * SETTINGS["corpus"]["size"])
     assert pd.read_csv(folder / "table.csv")["test_sentences"].tolist() == [held_out]
@@ -182,7 +182,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("heads_of_small_models")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    from attnlab.studies.removal import rank_agreement
+    from attnlab.studies.importance.removal import rank_agreement
 
     for own in sorted(path for path in folder.iterdir() if path.is_dir()):
         heads = pd.read_csv(own / "importance.csv")

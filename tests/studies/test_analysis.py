@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import random_models
 import torch
-from random_models import PAIRS, SENTENCES, tokenizer
+from zoo import random_models
+from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 import attnlab
 from attnlab.errors import InputError
-from attnlab.studies.analysis import analyze
+from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.sources import load_subject, parse_sites, read_texts
 
 

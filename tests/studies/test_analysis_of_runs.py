@@ -9,12 +9,12 @@ import torch
 
 from attnlab.errors import InputError
 from attnlab.files import write_json
-from attnlab.studies.analysis import analyze
+from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.sources import load_subject
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.run import corpus_of, new_record
-from attnlab.translation.run_folder import SETTINGS
+from attnlab.translation.runs.folder import SETTINGS
+from attnlab.translation.runs.run import corpus_of, new_record
 from attnlab.translation.settings import CorpusSettings, ModelSettings, RunSettings
 from attnlab.translation.tokenizer import train_tokenizers
 

@@ -11,8 +11,8 @@ from attnlab.matrices.labels import label_heads
 from attnlab.matrices.references import top_entries
 from attnlab.matrices.sigma import fit_sigma
 from attnlab.matrices.supports import band_dimension
-from attnlab.studies.approximation import COLUMNS, Settings, approximate, svd_rank
-from attnlab.studies.approximation_options import (
+from attnlab.studies.approximation.approximation import COLUMNS, Settings, approximate, svd_rank
+from attnlab.studies.approximation.options import (
     chosen_format,
     read_error_nnz,
     read_settings,

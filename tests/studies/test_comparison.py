@@ -7,20 +7,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import random_models
 import torch
-from heads.architectures import CASES
-from random_models import PAIRS, SENTENCES, tokenizer
+from zoo import random_models
+from zoo.architectures import CASES
+from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
-from attnlab.attention.bridge import use
+from attnlab.attention.bridge.installing import use
 from attnlab.attention.registry import make
 from attnlab.errors import InputError
-from attnlab.heads.batches import encode
-from attnlab.studies.comparison import Comparison, compare
-from attnlab.studies.observing import Observed, observe, sites_of
-from attnlab.studies.rivals import Ground, LayerCalibration, Rival, left_out, rivals, window_of
-from attnlab.studies.scores import FIGURES, measure_matrices
-from attnlab.translation.run import load
+from attnlab.extraction.batches import encode
+from attnlab.extraction.observing import Observed, observe, sites_of
+from attnlab.studies.comparison.candidates import (
+    Ground,
+    LayerCalibration,
+    Rival,
+    left_out,
+    rivals,
+    window_of,
+)
+from attnlab.studies.comparison.comparison import Comparison, compare
+from attnlab.studies.comparison.scores import FIGURES, measure_matrices
+from attnlab.translation.runs.run import load
 
 # Sentences of 11 and 7 tokens, their translations of 8 and 5.
 LENGTHS, TARGETS = (11, 7), (8, 5)

@@ -7,21 +7,21 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import random_models
 import torch
-from heads.architectures import columns
-from random_models import PAIRS, SENTENCES, tokenizer
+from zoo import random_models
+from zoo.architectures import columns
+from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 import attnlab
+from attnlab.attribution.ablation import ablated, mean_outputs
+from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.significance import Difference
 from attnlab.errors import InputError
-from attnlab.heads.ablation import ablated, mean_outputs
-from attnlab.heads.projections import Head, all_heads
-from attnlab.heads.significance import Difference
-from attnlab.studies.ablations import add_changes
-from attnlab.studies.importance import Importance, importance
-from attnlab.studies.judging import load_judge
-from attnlab.studies.removal import orders_of, rank_agreement
-from attnlab.translation.run import load
+from attnlab.studies.evaluation import load_judge
+from attnlab.studies.importance.ablations import add_changes
+from attnlab.studies.importance.importance import Importance, importance
+from attnlab.studies.importance.removal import orders_of, rank_agreement
+from attnlab.translation.runs.run import load
 from attnlab.translation.scoring import score
 
 USELESS = Head("decoder", 0, 1)

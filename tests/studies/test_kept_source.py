@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import random_models
 import torch
-from random_models import PAIRS, tokenizer
+from zoo import random_models
+from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.errors import InputError
-from attnlab.heads.keeping import KeptMatrices, load_matrices
-from attnlab.studies.analysis import Analysis, analyze
-from attnlab.studies.approximation import Settings, approximate, approximate_arrays
-from attnlab.studies.matrix_files import load_arrays
+from attnlab.extraction.keeping import KeptMatrices, load_matrices
+from attnlab.extraction.matrix_files import load_arrays
+from attnlab.studies.analysis.analysis import Analysis, analyze
+from attnlab.studies.approximation.approximation import Settings, approximate, approximate_arrays
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,19 @@ import shutil
 from pathlib import Path
 
 import pytest
-import random_models
 import torch
-from random_models import PAIRS, SENTENCES, tokenizer
+from zoo import random_models
+from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.errors import InputError
-from attnlab.heads.processes import Processes
-from attnlab.studies.analysis import analyze
-from attnlab.studies.importance import importance
-from attnlab.studies.label_ablation import ablate_for_labels, judge_for_labels
-from attnlab.studies.passes import Passes
+from attnlab.extraction.processes import Processes
+from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.analysis.label_ablation import ablate_for_labels, judge_for_labels
+from attnlab.studies.analysis.passes import Passes
+from attnlab.studies.importance.importance import importance
 from attnlab.studies.sources import Subject
-from attnlab.translation.run import load
-from attnlab.translation.run_folder import SETTINGS
+from attnlab.translation.runs.folder import SETTINGS
+from attnlab.translation.runs.run import load
 
 
 def subject_of(model: object) -> Subject:

@@ -8,28 +8,28 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-import random_models
 import torch
-from random_models import PAIRS, SENTENCES, tokenizer
 from typer.testing import CliRunner
+from zoo import random_models
+from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
+from attnlab.extraction.views import ALL, CONTENT, VIEWS
 from attnlab.files import write_json
-from attnlab.heads.functions.verdict import least_status
-from attnlab.heads.views import ALL, CONTENT, VIEWS
+from attnlab.functions.gold import gold_of_embedded
+from attnlab.functions.verdict import least_status
+from attnlab.grammar.corpus import draw_pairs
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.label_section import label_sections
 from attnlab.reporting.naming import VIEW_NAMES
-from attnlab.studies.analysis import Analysis, analyze
-from attnlab.studies.gold import gold_of_embedded
-from attnlab.studies.labelling import Labeller
-from attnlab.studies.passes import Passes
+from attnlab.studies.analysis.analysis import Analysis, analyze
+from attnlab.studies.analysis.labelling import Labeller
+from attnlab.studies.analysis.passes import Passes
 from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.grammar import draw_pairs
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.run import corpus_of, new_record
-from attnlab.translation.run_folder import SETTINGS
+from attnlab.translation.runs.folder import SETTINGS
+from attnlab.translation.runs.run import corpus_of, new_record
 from attnlab.translation.settings import CorpusSettings, ModelSettings, RunSettings
 from attnlab.translation.tokenizer import train_tokenizers
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import random_models
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
@@ -20,6 +19,7 @@ from transformers import (
     GPT2LMHeadModel,
     PreTrainedModel,
 )
+from zoo import random_models
 
 from attnlab.errors import InputError
 from attnlab.studies.sources import load_subject

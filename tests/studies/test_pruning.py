@@ -9,18 +9,23 @@ import pandas as pd
 import pytest
 import torch
 
+from attnlab.attribution.ablation import ablated
+from attnlab.attribution.closing import close_heads
+from attnlab.attribution.projections import Head, Projections, all_heads
 from attnlab.errors import AttnlabError, InputError
-from attnlab.heads.ablation import ablated
-from attnlab.heads.closing import close_heads
-from attnlab.heads.projections import Head, Projections, all_heads
-from attnlab.studies import pruning_course
-from attnlab.studies.fine_tuning import fine_tune, in_training, training_loss, training_pairs
-from attnlab.studies.judging import load_judge
-from attnlab.studies.pruning import Pruning, draw_heads, prune
-from attnlab.studies.pruning_course import load_course
-from attnlab.studies.pruning_curve import fewest_heads
-from attnlab.translation.checkpoints import save_model
-from attnlab.translation.run import load
+from attnlab.studies.evaluation import load_judge
+from attnlab.studies.pruning import training as pruning_course
+from attnlab.studies.pruning.curve import fewest_heads
+from attnlab.studies.pruning.fine_tuning import (
+    fine_tune,
+    in_training,
+    training_loss,
+    training_pairs,
+)
+from attnlab.studies.pruning.pruning import Pruning, draw_heads, prune
+from attnlab.studies.pruning.training import load_course
+from attnlab.translation.runs.checkpoints import save_model
+from attnlab.translation.runs.run import load
 from attnlab.translation.training import resume
 
 USELESS = [Head("encoder", 0, 1), Head("cross", 0, 0)]

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-import random_models
 import torch
+from zoo import random_models
 
-from attnlab.attention.bridge import PLAN_FILE, install
+from attnlab.attention.bridge.installing import PLAN_FILE, install
+from attnlab.attention.bridge.sites import attention_modules, mechanism_of
 from attnlab.attention.plan import plan_of, write_plan
-from attnlab.attention.sites import attention_modules, mechanism_of
 from attnlab.errors import InputError
-from attnlab.studies.comparison import compare
+from attnlab.studies.comparison.comparison import compare
 from attnlab.studies.sources import load_subject
 
 SENTENCES = random_models.SENTENCES

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import random_models
-from random_models import PAIRS, SENTENCES, tokenizer
 from typer.testing import CliRunner
+from zoo import random_models
+from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.cli.app import app
-from attnlab.heads.parcels import unwrapped, wrapped
-from attnlab.heads.processes import Processes
-from attnlab.studies.analysis import Analysis, analyze
+from attnlab.extraction.parcels import unwrapped, wrapped
+from attnlab.extraction.processes import Processes
+from attnlab.studies.analysis.analysis import Analysis, analyze
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ("heads", "head_distances", "fits", "labels", "controls", "structure", "agreement")

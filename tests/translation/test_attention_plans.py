@@ -10,7 +10,7 @@ from small_run import small_settings
 from torch import Tensor
 from typer.testing import CliRunner
 
-from attnlab.attention.bridge import install, use
+from attnlab.attention.bridge.installing import install, use
 from attnlab.attention.calibration import calibrate
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.plan import plan_of, write_plan
@@ -18,10 +18,10 @@ from attnlab.attention.traits import Traits
 from attnlab.cli.app import app
 from attnlab.cli.train import _by_address
 from attnlab.errors import InputError
-from attnlab.heads.capture import capture
+from attnlab.extraction.capture import capture
 from attnlab.translation.configuration import IGNORED_LABEL, TranslationConfig
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.run import load
+from attnlab.translation.runs.run import load
 from attnlab.translation.training import train
 
 SOURCE = torch.tensor([[2, 7, 8, 9, 3], [2, 5, 3, 0, 0]])

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnlab.corpora.corpus import ParallelCorpus, build_corpus, load_corpus
 from attnlab.errors import InputError
-from attnlab.translation.corpus import ParallelCorpus, build_corpus, load_corpus
 from attnlab.translation.encoding import encode_corpus
 from attnlab.translation.tokenizer import train_tokenizers
 

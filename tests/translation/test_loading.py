@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
-from attnlab.translation.run import load
+from attnlab.translation.runs.run import load
 from attnlab.translation.training import train
 
 KINDS: dict[str, dict[str, dict[str, Any]]] = {

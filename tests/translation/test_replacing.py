@@ -17,15 +17,16 @@ from typing import Any
 import pytest
 from small_run import small_settings
 
+from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json
-from attnlab.translation import replacing, training
-from attnlab.translation.corpus import ParallelCorpus
+from attnlab.translation import training
 from attnlab.translation.encoding import encode_corpus
-from attnlab.translation.replacing import recover
-from attnlab.translation.run import corpus_of, new_record
-from attnlab.translation.run_files import is_trained, remove_run
-from attnlab.translation.run_folder import DELETED, MOVING, REPLACED, read_record
+from attnlab.translation.runs import replacement as replacing
+from attnlab.translation.runs.files import is_trained, remove_run
+from attnlab.translation.runs.folder import DELETED, MOVING, REPLACED, read_record
+from attnlab.translation.runs.replacement import recover
+from attnlab.translation.runs.run import corpus_of, new_record
 from attnlab.translation.tokenizer import Tokenizers, train_tokenizers
 from attnlab.translation.training import Trained, resume, train
 

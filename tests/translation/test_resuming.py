@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from small_run import small_settings
 
 from attnlab.translation.log_history import mean_training_loss
-from attnlab.translation.run import load
-from attnlab.translation.run_files import last_complete_checkpoint
+from attnlab.translation.runs.files import last_complete_checkpoint
+from attnlab.translation.runs.run import load
 from attnlab.translation.settings import RunSettings
 from attnlab.translation.trainer import TranslationTrainer
 from attnlab.translation.training import resume, train

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from small_run import small_settings, write_pairs
 
+from attnlab.corpora.corpus import ParallelCorpus, load_corpus
 from attnlab.errors import InputError
 from attnlab.files import write_json
-from attnlab.translation.corpus import ParallelCorpus, load_corpus
-from attnlab.translation.run import corpus_of, new_record, recorded_corpus
-from attnlab.translation.run_folder import read_record
+from attnlab.translation.runs.folder import read_record
+from attnlab.translation.runs.run import corpus_of, new_record, recorded_corpus
 from attnlab.translation.settings import settings_from
 from attnlab.translation.training import resume
 

@@ -10,7 +10,7 @@ from transformers import TrainerControl, TrainerState
 from attnlab.errors import InputError
 from attnlab.translation.batches import TokenPairs
 from attnlab.translation.callbacks import Patience
-from attnlab.translation.run import load
+from attnlab.translation.runs.run import load
 from attnlab.translation.settings import OptimizerSettings, settings_from
 from attnlab.translation.step_budget import step_budget
 from attnlab.translation.trainer import choice, training_arguments

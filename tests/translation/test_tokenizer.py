@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from attnlab.corpora.corpus import ParallelCorpus, build_corpus
 from attnlab.errors import AttnlabError, InputError
-from attnlab.translation.corpus import ParallelCorpus, build_corpus
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
 from attnlab.translation.translating import unknown_texts
 

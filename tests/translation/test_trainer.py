@@ -15,7 +15,7 @@ from transformers import EvalPrediction
 from attnlab.translation.callbacks import Metrics
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.run import load
+from attnlab.translation.runs.run import load
 from attnlab.translation.scoring import score
 from attnlab.translation.tokenizer import Tokenizers, train_one
 from attnlab.translation.trainer import TranslationTrainer

@@ -11,12 +11,12 @@ from small_run import SETTINGS, small_settings, write_pairs
 import attnlab
 from attnlab.errors import AttnlabError, InputError
 from attnlab.translation import trainer as trainer_module
-from attnlab.translation.checkpoints import save_model
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
-from attnlab.translation.run import load
-from attnlab.translation.run_files import last_complete_checkpoint
-from attnlab.translation.run_folder import read_record
+from attnlab.translation.runs.checkpoints import save_model
+from attnlab.translation.runs.files import last_complete_checkpoint
+from attnlab.translation.runs.folder import read_record
+from attnlab.translation.runs.run import load
 from attnlab.translation.training import (
     kept_evaluation,
     resume,

@@ -1,0 +1,1 @@
+"""Mechanisms inside transformers models."""

@@ -1,0 +1,1 @@
+"""Computations that mechanisms share, which never form what they leave out."""

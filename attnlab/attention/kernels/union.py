@@ -1,0 +1,283 @@
+"""Attention over a window, columns and entries that never scores the other pairs.
+
+Queries are cut into chunks; each chunk meets the stretch of keys that its window covers, as one
+small matrix product. Columns are met by all rows at once, entries row by row, and one softmax runs
+over all three. Where gradients are wanted plain products are quicker than
+`scaled_dot_product_attention` on the same stretches; where none are, it is the other way round.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.attention.kernels.columns import Places
+from attnlab.attention.mechanism import Context, visible_or_all
+from attnlab.attention.mechanisms.softmax import softmax_over
+from attnlab.matrices.supports import offsets
+
+CHUNK = 64
+# So many queries at a time where no gradients are wanted: nothing is kept then, and what is not kept
+# stays in the processor's cache.
+PIECE = 1024
+# So many blocks beside a chunk's own are put together one by one.
+FEW_BLOCKS = 4
+
+
+@dataclass(frozen=True)
+class Union:
+    """The keys that a row sees: multiples of `dilation` in the window, columns, entries.
+
+    A key that is reached in two ways counts once. `causal` cuts columns and entries behind the
+    row; a causal window has no right side.
+    """
+
+    window: tuple[int, int]
+    dilation: int = 1
+    columns: Places | None = None
+    entries: Places | None = None
+    causal: bool = False
+
+    def in_window(self, offset: Tensor) -> Tensor:
+        """True at the offsets that the window holds."""
+        left, right = self.window
+        inside = (offset >= -left * self.dilation) & (offset <= right * self.dilation)
+        return inside if self.dilation == 1 else inside & (offset % self.dilation == 0)
+
+    def pairs(self, queries: int, keys: int, first_query: int, device: torch.device) -> Tensor:
+        """True where a row sees a key, `[#batch, #head, query, key]`."""
+        offset = offsets(queries, keys, first_query=first_query, device=device)
+        seen = self.in_window(offset)[None, None]
+        if self.columns is not None:
+            seen = seen | marked(self.columns, keys)[:, :, None]
+        if self.entries is not None:
+            seen = seen | marked(self.entries, keys)
+        return seen & (offset <= 0) if self.causal else seen
+
+
+def marked(places: Places, keys: int) -> Tensor:
+    """True at the positions that count, `[batch, head, ..., key]`."""
+    # What does not count is marked in one column too many, which is cut off.
+    index = torch.where(places.usable, places.index, keys)
+    marked = torch.zeros(*index.shape[:-1], keys + 1, dtype=torch.bool, device=index.device)
+    return marked.scatter(-1, index, True)[..., :keys]
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    union: Union,
+    context: Context,
+    *,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Mixed values over the pairs of `union`, in time and memory linear in the tokens."""
+    queries = query.shape[-2]
+    if queries <= PIECE or torch.is_grad_enabled():
+        return _attend_at_once(query, key, value, union, context, dropout=dropout)
+    pieces = []
+    for start in range(0, queries, PIECE):
+        rows = slice(start, start + PIECE)
+        here = replace(context, first_query=context.first_query + start)
+        part = replace(union, entries=union.entries and union.entries.at_rows(rows))
+        pieces.append(_attend_at_once(query[:, :, rows], key, value, part, here, dropout=dropout))
+    return torch.cat(pieces, 2)
+
+
+def _attend_at_once(
+    query: Tensor, key: Tensor, value: Tensor, union: Union, context: Context, *, dropout: float
+) -> Tensor:
+    visible = visible_or_all(key, context.visible)
+    strip = Strip(union, query.shape[-2], context.first_query)
+    alone = union.columns is None and union.entries is None
+    if alone and not dropout and not torch.is_grad_enabled():
+        return strip.fused(query, key, value, visible)
+    parts: list[_Part] = [strip]
+    parts += [_Columns(union, union.columns)] if union.columns is not None else []
+    parts += [_Entries(union, union.entries)] if union.entries is not None else []
+    rows = torch.arange(query.shape[-2], device=query.device) + context.first_query
+    query = query * query.shape[-1] ** -0.5
+    scores = [part.scores(query, key) for part in parts]
+    seen = _side_by_side([part.seen(rows, visible) for part in parts])
+    weights = softmax_over(torch.cat(scores, -1) if len(parts) > 1 else scores[0], seen)
+    if dropout:
+        weights = F.dropout(weights, dropout)
+    widths = [score.shape[-1] for score in scores]
+    pieces = weights.split(widths, -1) if len(parts) > 1 else [weights]
+    mixed = [part.mix(piece, value) for part, piece in zip(parts, pieces, strict=True)]
+    return torch.stack(mixed).sum(0) if len(mixed) > 1 else mixed[0]
+
+
+def _side_by_side(seen: list[Tensor]) -> Tensor:
+    """Masks of the parts in one row, repeated over sentences and heads only where they differ."""
+    if len(seen) == 1:
+        return seen[0]
+    leading = torch.broadcast_shapes(*(part.shape[:-1] for part in seen))
+    return torch.cat([part.expand(*leading, part.shape[-1]) for part in seen], -1)
+
+
+class _Part(Protocol):
+    """One way in which rows reach keys; what it returns is `[batch, head, query, slot]`."""
+
+    def scores(self, query: Tensor, key: Tensor) -> Tensor: ...
+
+    def seen(self, rows: Tensor, visible: Tensor) -> Tensor: ...
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor: ...
+
+
+class Strip:
+    """Chunks of queries on stretches of keys; with dilation, one such band for each residue."""
+
+    def __init__(self, union: Union, queries: int, first_query: int) -> None:
+        self.union, self.queries = union, queries
+        left, right = union.window
+        strand = -(-queries // union.dilation)
+        self.size = min(CHUNK, strand)
+        self.chunks = -(-strand // self.size)
+        self.span = left + self.size + right
+        self.start = first_query - left * union.dilation
+
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        """Products of each query with the keys of its chunk's stretch."""
+        return self._to_rows(self._to_chunks(query) @ self._stretches(key))
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor:
+        """Values of the stretches mixed by the weights of their slots."""
+        return self._to_rows(self._to_chunks(weights) @ self._stretches(value).mT)
+
+    def seen(self, rows: Tensor, visible: Tensor) -> Tensor:  # noqa: ARG002 - all parts are asked alike
+        """True for the slots of a stretch that the row's own window holds and that are real."""
+        return self._to_rows(self._inside(visible))
+
+    def fused(self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> Tensor:
+        """Mixed values by torch's fused attention on each chunk: quicker, but only forward."""
+
+        def as_batch(x: Tensor) -> Tensor:  # residues and chunks become sentences of their own
+            return x.permute(0, 2, 3, 1, 4, 5).flatten(0, 2)
+
+        out = F.scaled_dot_product_attention(
+            as_batch(self._to_chunks(query)),
+            as_batch(self._stretches(key).mT),
+            as_batch(self._stretches(value).mT),
+            attn_mask=as_batch(self._inside(visible)),
+        )
+        shape = (query.shape[0], self.union.dilation, self.chunks)
+        return self._to_rows(out.unflatten(0, shape).permute(0, 3, 1, 2, 4, 5))
+
+    def _inside(self, visible: Tensor) -> Tensor:
+        left, right = self.union.window
+        slot = torch.arange(self.span, device=visible.device) - left
+        offset = slot - torch.arange(self.size, device=visible.device)[:, None]
+        inside = (offset >= -left) & (offset <= right)
+        return inside & self._stretches(visible[:, None, :, None])  # batch 1 residue chunk row slot
+
+    def _to_chunks(self, tokens: Tensor) -> Tensor:
+        """`[batch, head, token, x]` as `[batch, head, residue, chunk, row, x]`."""
+        dilation = self.union.dilation
+        filling = dilation * self.chunks * self.size - self.queries
+        # Padding by nothing would still copy.
+        whole = F.pad(tokens, (0, 0, 0, filling)) if filling else tokens
+        folded = whole.unflatten(2, (-1, dilation))
+        return folded.transpose(2, 3).unflatten(3, (self.chunks, self.size))
+
+    def _to_rows(self, chunks: Tensor) -> Tensor:
+        rows = chunks.flatten(3, 4).transpose(2, 3).flatten(2, 3)
+        # A slice of everything would still cost the backward pass a copy.
+        return rows if rows.shape[2] == self.queries else rows[:, :, : self.queries]
+
+    def _stretches(self, tokens: Tensor) -> Tensor:
+        """The keys that each chunk's window covers, `[batch, head, residue, chunk, x, slot]`."""
+        dilation, left_over = self.union.dilation, min(self.start, 0)
+        tokens = tokens[:, :, max(self.start, 0) :]
+        length = dilation * (self.span + (self.chunks - 1) * self.size)
+        tokens = tokens[:, :, : length + left_over]
+        filling = length + left_over - tokens.shape[2]
+        padded = F.pad(tokens, (0, 0, -left_over, filling))
+        strand = padded.unflatten(2, (-1, dilation)).transpose(2, 3)
+        more = self.span - self.size
+        blocks = -(-more // self.size)
+        learning = torch.is_grad_enabled() and tokens.requires_grad
+        if blocks > FEW_BLOCKS or not learning:
+            return strand.unfold(3, self.span, self.size)
+        # Blocks side by side: their backward pass is quicker than that of overlapping views.
+        whole = F.pad(strand, (0, 0, 0, blocks * self.size - more))
+        chunks = whole.unflatten(3, (-1, self.size))
+        pieces = [
+            chunks[:, :, :, step : step + self.chunks, : more - (step - 1) * self.size]
+            for step in range(1, blocks + 1)
+        ]
+        return torch.cat([chunks[:, :, :, : self.chunks], *pieces], -2).mT
+
+
+class _Columns:
+    """The same few keys for all rows of a sentence and head, where the window does not reach them."""
+
+    def __init__(self, union: Union, places: Places) -> None:
+        self.union, self.places = union, places
+
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ taken(key, self.places.index).mT
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor:
+        return weights @ taken(value, self.places.index)
+
+    def seen(self, rows: Tensor, visible: Tensor) -> Tensor:
+        index = self.places.index[:, :, None]
+        real = self.places.usable[:, :, None] & at(visible, self.places.index)[:, :, None]
+        return real & _outside(self.union, index, rows)
+
+
+class _Entries:
+    """A few keys for each row, where neither window nor columns nor an earlier entry reach them."""
+
+    def __init__(self, union: Union, places: Places) -> None:
+        self.union, self.places = union, places
+
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        return (taken(key, self.places.index) @ query.unsqueeze(-1)).squeeze(-1)
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor:
+        return (weights.unsqueeze(-2) @ taken(value, self.places.index)).squeeze(-2)
+
+    def seen(self, rows: Tensor, visible: Tensor) -> Tensor:
+        index, usable = self.places.index, self.places.usable
+        real = usable & at(visible, index) & _outside(self.union, index, rows)
+        twice = (index.unsqueeze(-1) == index.unsqueeze(-2)) & usable.unsqueeze(-2)
+        real = real & ~twice.tril(-1).any(-1)
+        if self.union.columns is None:
+            return real
+        columns = self.union.columns
+        held = index.unsqueeze(-1) == columns.index[:, :, None, None]
+        return real & ~(held & columns.usable[:, :, None, None]).any(-1)
+
+
+def _outside(union: Union, index: Tensor, rows: Tensor) -> Tensor:
+    offset = index - rows[:, None]
+    outside = ~union.in_window(offset)
+    return outside & (offset <= 0) if union.causal else outside
+
+
+def taken(tokens: Tensor, index: Tensor) -> Tensor:
+    """Vectors at the positions of `index`: `[batch, head, *slots, dim]`."""
+    index = index.expand(*tokens.shape[:2], *index.shape[2:])
+    flat = index.flatten(2).unsqueeze(-1).expand(-1, -1, -1, tokens.shape[-1])
+    return tokens.gather(2, flat).unflatten(2, index.shape[2:])
+
+
+def at(visible: Tensor, index: Tensor) -> Tensor:
+    """`visible` at the positions of `index`, which is `[batch, head, *slots]`."""
+    batch = visible.shape[0]
+    index = index.expand(batch, *index.shape[1:])
+    return visible.gather(1, index.reshape(batch, -1)).view(index.shape)
+
+
+def replaced(out: Tensor, index: Tensor, usable: Tensor, rows: Tensor) -> Tensor:
+    """`out` with its rows `index` (where `usable`) taken from `rows`, `[batch, head, slot, dim]`."""
+    spare = out.shape[2]
+    target = torch.where(usable, index, spare).expand(rows.shape[:3])
+    extended = F.pad(out, (0, 0, 0, 1))
+    return extended.scatter(2, target.unsqueeze(-1).expand_as(rows), rows)[:, :, :spare]

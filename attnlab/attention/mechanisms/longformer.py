@@ -1,0 +1,132 @@
+"""Longformer (Beltagy et al. 2020, arXiv 2004.05150, section 3): a dilated window and global tokens."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from attnlab.attention.kernels.columns import Places
+from attnlab.attention.kernels.flex import attend_blocks
+from attnlab.attention.kernels.union import Union, attend, replaced, taken
+from attnlab.attention.mechanism import Context, ordinals, visible_or_all
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scaled_scores, softmax_over
+from attnlab.attention.specification import Longformer, sides
+from attnlab.attention.traits import Place, Traits
+from attnlab.errors import InputError
+from attnlab.matrices.supports import offsets
+
+
+class LongformerAttention(MaskedSoftmax):
+    """Softmax over the window and the global tokens; the rows of global tokens run over all keys.
+
+    ::
+
+        row i sees j  iff  j - i in {-left d, ..., right d} a multiple of d,  or j global,  or i global
+
+    The paper gives global rows projections of their own: `MultiHeadAttention(global_projections=True)`,
+    `attnlab train --global-projections`.
+    When causal, everything behind the query is cut, so global tokens have to be counted from the start.
+    """
+
+    name: ClassVar[str] = "longformer"
+    source: ClassVar[str] = "Beltagy et al. 2020, arXiv 2004.05150"
+    traits: ClassVar[Traits] = Traits(cross=False)
+    refusals: ClassVar[Mapping[str, str]] = {
+        "cross": "its global tokens are queries and keys at once, which belong to one sentence"
+    }
+
+    def __init__(self, spec: Longformer, place: Place) -> None:
+        self.spec = spec
+        if place.causal and any(position < 0 for position in spec.global_tokens):
+            msg = (
+                "A causal 'longformer' cannot count global tokens from the end of the sentence, "
+                f"which is not known yet; use positions from 0 up, not {list(spec.global_tokens)}."
+            )
+            raise InputError(msg)
+        left, right = sides(self.name, spec.window)
+        self.window = (left, 0 if place.causal else right)
+        super().__init__(place)
+
+    def global_tokens(self, visible: Bool[Tensor, "batch key"]) -> Places:
+        """Where the global tokens of each sentence stand, `[batch, 1, global]`."""
+        positions = torch.tensor(self.spec.global_tokens, dtype=torch.long, device=visible.device)
+        lengths = visible.sum(-1, keepdim=True)
+        wanted = torch.where(positions < 0, positions + lengths, positions)
+        ordinal = torch.where(visible, ordinals(visible), -1)
+        hits = ordinal[:, None, :] == wanted[:, :, None]
+        index, usable = hits.long().argmax(-1), hits.any(-1) & (wanted >= 0)
+        # Two ways of writing one position, 0 and -1 in a sentence of one word, count once.
+        same = (wanted[:, :, None] == wanted[:, None, :]) & usable[:, None, :]
+        usable = usable & ~same.tril(-1).any(-1)
+        return Places(index[:, None], usable[:, None])
+
+    def pairs(
+        self, query: Tensor, key: Tensor, context: Context
+    ) -> Bool[Tensor, "batch 1 query key"]:
+        """Window, columns of the global tokens and their rows."""
+        shape = (query.shape[-2], key.shape[-2])
+        visible = visible_or_all(key, context.visible)
+        tokens = self.global_tokens(visible)
+        seen = self._union(tokens).pairs(*shape, context.first_query, query.device)
+        index, usable = self._rows(tokens, shape[0], context.first_query)
+        is_global = usable.new_zeros(*index.shape[:2], shape[0] + 1)
+        is_global = is_global.scatter(-1, torch.where(usable, index, shape[0]), True)
+        seen = seen | is_global[:, :, : shape[0], None]
+        if self.causal:
+            first = context.first_query
+            seen = seen & (offsets(*shape, first_query=first, device=query.device) <= 0)
+        return seen
+
+    def slots(self) -> int:
+        """The window, and one key for each global token."""
+        return sum(self.window) + 1 + len(self.spec.global_tokens)
+
+    def global_rows(self) -> int:
+        """One for each global token."""
+        return len(self.spec.global_tokens)
+
+    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Window and columns in chunks; the few global rows over all keys."""
+        tokens = self.global_tokens(visible_or_all(key, context.visible))
+        out = attend(query, key, value, self._union(tokens), context, dropout=self.active_dropout())
+        return self.with_global_rows(out, query, key, value, context)
+
+    def has_flex(self) -> bool:
+        """Window and columns are known from positions; the few global rows are done apart."""
+        return True
+
+    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Window and columns through FlexAttention, then the global rows."""
+        tokens = self.global_tokens(visible_or_all(key, context.visible))
+        out = attend_blocks(query, key, value, self._union(tokens), context)
+        return self.with_global_rows(out, query, key, value, context)
+
+    def with_global_rows(
+        self, out: Tensor, query: Tensor, key: Tensor, value: Tensor, context: Context
+    ) -> Tensor:
+        """`out` with the rows of global tokens replaced by full attention of `query` over `key`."""
+        if not self.spec.global_tokens:
+            return out
+        visible = visible_or_all(key, context.visible)
+        index, usable = self._rows(
+            self.global_tokens(visible), query.shape[-2], context.first_query
+        )
+        seen = visible[:, None, None, :] & usable.unsqueeze(-1)
+        if self.causal:
+            positions = torch.arange(key.shape[-2], device=key.device)
+            seen = seen & (positions <= (index + context.first_query).unsqueeze(-1))
+        weights = softmax_over(scaled_scores(taken(query, index), key), seen)
+        mixed = torch.nn.functional.dropout(weights, self.active_dropout()) @ value
+        return replaced(out, index, usable, mixed)
+
+    def _union(self, tokens: Places) -> Union:
+        columns = tokens if self.spec.global_tokens else None
+        return Union(self.window, self.spec.dilation, columns, causal=self.causal)
+
+    def _rows(self, tokens: Places, queries: int, first_query: int) -> tuple[Tensor, Tensor]:
+        """Which of the queries at hand are global, as indices among them."""
+        index = tokens.index - first_query
+        usable = tokens.usable & (index >= 0) & (index < queries)
+        return index.clamp(0, queries - 1), usable

@@ -1,0 +1,167 @@
+"""Sigma attention: the project's band + columns + sparse entries, chosen before any score is computed."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.attention.arranging import Positions, real_first
+from attnlab.attention.kernels.columns import Places, best, draws, running_best
+from attnlab.attention.kernels.flex import attend_blocks
+from attnlab.attention.kernels.union import Union, attend
+from attnlab.attention.mechanism import Context, ordinals, visible_or_all
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax
+from attnlab.attention.specification import Sigma, sides
+from attnlab.attention.traits import Place, Traits
+from attnlab.errors import AttnlabError, InputError
+
+BY_TOKEN = ("salience", "frequency")
+
+
+class SigmaAttention(MaskedSoftmax):
+    """Softmax over a band, `num_pos` columns of the sentence, and `extra` entries in each row.
+
+    Columns are the keys of highest priority: a learned number for each head and token id
+    (`columns="salience"`), rarity (`"frequency"`), the first positions (`"first"`) or chance
+    (`"random"`). When causal, row i chooses among the keys up to i. Entries stand at offsets learned
+    with the salience (`entries="offsets"`) or at positions drawn for each row (`"random"`).
+    Cost: O(query * (left + right + 1 + num_pos + extra)). Source: attention as the sum of the
+    thesis's Sigma2, Sigma3 and sparse error (section 3.2).
+    """
+
+    name: ClassVar[str] = "sigma"
+    source: ClassVar[str] = "this project; thesis, sections 3.1 and 3.2"
+    traits: ClassVar[Traits] = Traits()
+    positions: ClassVar[Positions] = "offsets"
+
+    def __init__(self, spec: Sigma, place: Place) -> None:
+        self.spec = spec
+        left, right = sides(self.name, spec.window)
+        self.window = (left, 0 if place.causal else right)
+        super().__init__(place)
+        self._claim(place)
+
+    def _claim(self, place: Place) -> None:
+        """Makes room for the tables that calibration fills."""
+        spec = self.spec
+        self.uses_tokens = spec.columns in BY_TOKEN and spec.num_pos > 0
+        self.uses_offsets = spec.entries == "offsets" and spec.extra > 0
+        if self.uses_tokens and (place.vocabulary is None or place.heads is None):
+            msg = (
+                f"'{spec}' keeps a number for each head and token id: say how many with "
+                "make(spec, heads=..., vocabulary=...)."
+            )
+            raise InputError(msg)
+        if self.uses_offsets and place.heads is None:
+            msg = f"'{spec}' keeps offsets for each head: say how many with make(spec, heads=...)."
+            raise InputError(msg)
+        # What is not learned yet is NaN, so that it cannot pass for a table.
+        if self.uses_tokens:
+            table = torch.full((place.heads or 0, place.vocabulary or 0), torch.nan)
+            self.register_buffer("priority", table)
+        if self.uses_offsets:
+            rows = torch.zeros(place.heads or 0, spec.extra, dtype=torch.long)
+            self.register_buffer("offsets", rows)
+
+    def load_tables(
+        self,
+        priority: Float[Tensor, "head token"] | None = None,
+        offsets: Int[Tensor, "head extra"] | None = None,
+    ) -> None:
+        """Takes over what calibration learned: a priority for each token, the offsets of entries."""
+        with torch.no_grad():
+            if self.uses_tokens and priority is not None:
+                self.get_buffer("priority").copy_(priority)
+            if self.uses_offsets and offsets is not None:
+                self.get_buffer("offsets").copy_(offsets)
+
+    def slots(self) -> int:
+        """The band, the columns and the entries; causal rows choose columns of their own."""
+        return sum(self.window) + 1 + self.spec.num_pos + self.spec.extra
+
+    def fetched(self) -> int:
+        """The entries, and the columns where each row has its own."""
+        return self.spec.extra + (self.spec.num_pos if self.causal else 0)
+
+    def pairs(
+        self, query: Tensor, key: Tensor, context: Context
+    ) -> Bool[Tensor, "#batch #head query key"]:
+        """Band, columns and entries."""
+        union = self._union(query, key, context)
+        return union.pairs(query.shape[-2], key.shape[-2], context.first_query, query.device)
+
+    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Band in chunks, columns at once, entries row by row, under one softmax."""
+        union = self._union(query, key, context)
+        return attend(query, key, value, union, context, dropout=self.active_dropout())
+
+    def has_flex(self) -> bool:
+        """Columns shared by all rows are known from positions; what each row has for itself is not."""
+        return not (self.causal and self.spec.num_pos) and not self.spec.extra
+
+    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Band and columns through FlexAttention."""
+        return attend_blocks(query, key, value, self._union(query, key, context), context)
+
+    def _union(self, query: Tensor, key: Tensor, context: Context) -> Union:
+        visible = visible_or_all(key, context.visible)
+        rows = range(context.first_query, context.first_query + query.shape[-2])
+        columns, parts = None, []
+        if self.spec.num_pos:
+            priority = self._priorities(visible, query.shape[1], context)
+            if self.causal:
+                parts.append(running_best(priority, visible, self.spec.num_pos, rows))
+            else:
+                able = visible[:, None].expand(priority.shape)
+                columns = Places(*best(priority, able, self.spec.num_pos))
+        if self.spec.extra:
+            parts.append(self._entries(visible, query.shape[1], rows))
+        entries = _joined(parts) if parts else None
+        return Union(self.window, 1, columns, entries, causal=self.causal)
+
+    def _priorities(self, visible: Tensor, heads: int, context: Context) -> Tensor:
+        """How much each key wants to be a column, `[batch, head, key]`."""
+        spec, ordinal = self.spec, ordinals(visible)
+        if spec.columns == "first":
+            return -ordinal[:, None].double()
+        if spec.columns == "random":
+            table = draws(spec.seed, visible.shape[-1], heads).T.to(visible.device)
+            return table[:, ordinal].transpose(0, 1)
+        if context.token_ids is None:
+            msg = f"'{spec}' chooses columns by token: hand over the token ids of the keys (token_ids=)."
+            raise AttnlabError(msg)
+        priority = self.get_buffer("priority")
+        chosen = priority[:, context.token_ids].transpose(0, 1)
+        if bool(chosen.isnan().any()):
+            how = "attnlab.attention.calibrate" if spec.columns == "salience" else "load_tables"
+            msg = f"'{spec}' has not learned its table of tokens yet: call {how} first."
+            raise AttnlabError(msg)
+        return chosen
+
+    def _entries(self, visible: Tensor, heads: int, rows: range) -> Places:
+        """Where the entries of each row stand, `[batch, head, query, extra]`."""
+        keys = visible.shape[-1]
+        row = torch.arange(rows.start, rows.stop, device=visible.device)
+        if self.uses_offsets:
+            index = (self.get_buffer("offsets")[:, None] + row[:, None])[None]
+            usable = (index >= 0) & (index < keys)
+            return Places(index.clamp(0, keys - 1), usable)
+        # Rows and keys are counted among real tokens; of another sentence's queries all count.
+        row = row.expand(len(visible), -1) if self.cross else ordinals(visible)[:, row]
+        table = draws(self.spec.seed, rows.stop, heads * self.spec.extra).to(visible.device)
+        chance = table[row].unflatten(-1, (heads, -1)).transpose(1, 2)
+        # A row draws among the keys up to its own when causal, else among those of its sentence.
+        counts = row + 1 if self.causal else visible.sum(-1, keepdim=True)
+        counts = counts[:, None, :, None]
+        drawn = torch.minimum((chance * counts).long(), (counts - 1).clamp(min=0))
+        index = real_first(visible).gather(1, drawn.flatten(1)).view(drawn.shape)
+        return Places(index, (counts > 0).expand(index.shape))
+
+
+def _joined(parts: list[Places]) -> Places:
+    batch = max(part.index.shape[0] for part in parts)
+    heads = max(part.index.shape[1] for part in parts)
+    index = [part.index.expand(batch, heads, -1, -1) for part in parts]
+    usable = [part.usable.expand(batch, heads, -1, -1) for part in parts]
+    return Places(torch.cat(index, -1), torch.cat(usable, -1))

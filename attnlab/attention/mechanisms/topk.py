@@ -1,0 +1,50 @@
+"""The best support of a given size: each query keeps the k keys it scores highest (Gupta et al. 2021)."""
+
+from typing import ClassVar
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from attnlab.attention.kernels.columns import best
+from attnlab.attention.mechanism import Context, visible_or_all
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scores_of
+from attnlab.attention.specification import TopK
+from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.matrices.supports import offsets
+
+
+class TopKAttention(MaskedSoftmax):
+    """Softmax over the k highest scores of each row; of equal scores the earlier key wins.
+
+    No support of k keys a row captures more of the full weights: a bound for every pattern of that
+    size, not a saving, since all pairs are scored to find it.
+    """
+
+    name: ClassVar[str] = "topk"
+    source: ClassVar[str] = "Gupta et al. 2021, arXiv 2106.06899"
+    traits: ClassVar[Traits] = Traits(subquadratic=False)
+
+    def __init__(self, spec: TopK, place: Place) -> None:
+        super().__init__(place)
+        self.spec = spec
+
+    def pairs(
+        self, query: Tensor, key: Tensor, context: Context
+    ) -> Bool[Tensor, "batch head query key"]:
+        """True for the k best real keys of each row, of those that causality and the model leave it."""
+        scores = scores_of(query, key, context).detach()
+        able = visible_or_all(key, context.visible)[:, None, None, :].expand(scores.shape)
+        if self.causal:
+            shape = (query.shape[-2], key.shape[-2])
+            able = able & (
+                offsets(*shape, first_query=context.first_query, device=query.device) <= 0
+            )
+        if context.scoring is not None and context.scoring.allowed is not None:
+            able = able & context.scoring.allowed
+        index, usable = best(scores, able, self.spec.k)
+        return able.new_zeros(scores.shape).scatter(-1, index, usable)
+
+    def cost(self, queries: int, keys: int, dim: int) -> Cost:
+        """All pairs are scored; only k a row are mixed."""
+        kept = min(self.spec.k, keys)
+        return Cost(multiply_adds=queries * (keys + kept) * dim, bytes=4 * queries * keys)

@@ -1,0 +1,1 @@
+"""How much heads matter: ablation, gradients, gates, significance."""

@@ -1,0 +1,1 @@
+"""Parallel corpora: readers, splits, the hub, and which corpora there are."""

@@ -1,0 +1,186 @@
+"""Parallel corpora: one type for them, from the embedded grammar, local files, or the hub."""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnlab.corpora.files import FORMS, LANGUAGE_PAIR, list_split_files, read_files
+from attnlab.corpora.libraries import is_saved_folder, read_hub, read_saved
+from attnlab.corpora.splits import (
+    SPLITS,
+    Splits,
+    complete_splits,
+    join_documents,
+    source_of,
+    target_of,
+)
+from attnlab.errors import InputError
+from attnlab.representations import OneLine
+
+if TYPE_CHECKING:
+    import datasets
+
+EMBEDDED = "embedded"
+EMBEDDED_LANGUAGES = ("en", "it")
+EMBEDDED_PAIRS = 20_000
+LOOKS_LIKE_A_PATH = re.compile(r"^[./~]|\\|/.*/|\.(tsv|jsonl|gz|txt|csv|json)$|/$")
+
+
+@dataclass(frozen=True, repr=False)
+class ParallelCorpus(OneLine):
+    """Sentence pairs in three parts, each a dataset with the string columns `source` and `target`."""
+
+    name: str
+    source_language: str
+    target_language: str
+    train: "datasets.Dataset"
+    validation: "datasets.Dataset"
+    test: "datasets.Dataset"
+    checksum: str
+    """SHA-256 over all rows of all parts, in order, as they are here."""
+
+
+def load_corpus(
+    name: str = EMBEDDED,
+    *,
+    pair: str = "en-it",
+    document: int = 1,
+    limit: int | None = None,
+    seed: int = 0,
+    size: int | None = None,
+    lowercase: bool = False,
+) -> ParallelCorpus:
+    """The corpus of that name, or at that path, as training, validation and test rows.
+
+    Sentences come out in Unicode normal form C, without white space at their ends. Where a corpus
+    has no validation or test part, it is held out from the training rows by a hash of the source
+    sentence (see `complete_splits`); for the embedded corpus by a hash of the target, so that
+    neither a source nor a target sentence stands in two parts.
+
+    name: `embedded`; a path (a .tsv or .jsonl file, a folder with `train.en` and `train.it` or
+        `en-it.train.tsv`, the beginning of such names, a folder saved by datasets; each file may
+        end in .gz); or a name on the hub such as `opus_books`.
+    pair: source and target language; `it-en` turns `en-it` round. A .tsv whose name holds no pair
+        is source, tab, target, as it stands.
+    document: so many consecutive rows are joined by a space, before a part is held out; the rest at
+        the end makes a shorter document.
+    limit: only the first rows (documents, where they are joined) of the training part.
+    seed, size: for the embedded corpus: the seed of the grammar and the number of pairs drawn.
+
+    Raises:
+        InputError: the corpus, a file of it, the pair or a number cannot be used.
+        AttnlabError: the hub cannot be reached and nothing of the corpus is in the cache.
+    """
+    refuse_bad_numbers(name, document, limit, size)
+    languages = split_pair(pair)
+    key = source_of
+    if name == EMBEDDED:
+        splits = draw_embedded(languages, seed, EMBEDDED_PAIRS if size is None else size)
+        key = target_of if languages == EMBEDDED_LANGUAGES else source_of
+    else:
+        splits = read_corpus(name, languages)
+    if lowercase:
+        splits = {
+            split: [(source.lower(), target.lower()) for source, target in rows]
+            for split, rows in splits.items()
+        }
+    # Documents before splits, so that their sentences are neighbours; case before splits, so that
+    # sentences which differ in case only do not straddle.
+    splits = {split: join_documents(rows, document) for split, rows in splits.items()}
+    splits = complete_splits(splits, where=name, key=key)
+    splits["train"] = splits["train"][:limit]
+    return build_corpus(name, languages, splits)
+
+
+def build_corpus(name: str, languages: tuple[str, str], splits: Splits) -> ParallelCorpus:
+    """The corpus with these rows, kept in memory, with its checksum."""
+    from datasets import Dataset
+
+    digest = hashlib.sha256()
+    for split in SPLITS:
+        rows = "\n".join(json.dumps(row, ensure_ascii=False) for row in splits[split])
+        digest.update(f"{split} {len(splits[split])}\n{rows}\n".encode())
+    parts = {
+        split: Dataset.from_dict(
+            {
+                "source": [source for source, _ in splits[split]],
+                "target": [target for _, target in splits[split]],
+            }
+        )
+        for split in SPLITS
+    }
+    return ParallelCorpus(name, *languages, **parts, checksum=digest.hexdigest())
+
+
+def split_pair(pair: str) -> tuple[str, str]:
+    """Both languages of a pair such as `en-it`.
+
+    Raises:
+        InputError: it is not two different names with a hyphen between them.
+    """
+    match = LANGUAGE_PAIR.fullmatch(pair)
+    if match is None or match[1] == match[2]:
+        msg = f'"{pair}" is no pair of languages; write two of them with a hyphen, such as en-it.'
+        raise InputError(msg)
+    return match[1], match[2]
+
+
+def refuse_bad_numbers(name: str, document: int, limit: int | None, size: int | None) -> None:
+    """Raises if a number is out of range, or given for a corpus that has no use for it.
+
+    Raises:
+        InputError: see above.
+    """
+    for option, number in (("document", document), ("limit", limit), ("size", size)):
+        if number is not None and number < 1:
+            msg = f"--{option} is {number}, which leaves nothing; it must be at least 1."
+            raise InputError(msg)
+    if size is not None and name != EMBEDDED:
+        msg = f"--size is for the embedded corpus and {name} is not; use --limit."
+        raise InputError(msg)
+
+
+def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> Splits:
+    """The rows of the embedded grammar, all in one part.
+
+    Raises:
+        InputError: a pair other than en-it and it-en.
+    """
+    from attnlab.grammar.corpus import draw_pairs
+
+    if set(languages) != set(EMBEDDED_LANGUAGES):
+        msg = f"The embedded corpus has no pair {'-'.join(languages)}; it has en-it and it-en."
+        raise InputError(msg)
+    rows = [(drawn.source, drawn.target) for drawn in draw_pairs(size, seed=seed)]
+    if languages == EMBEDDED_LANGUAGES:
+        return {"train": rows}
+    return {"train": [(target, source) for source, target in rows]}
+
+
+def local_place(name: str) -> Path | None:
+    """Where a corpus on this machine lies, as an absolute path; None for the embedded one and the hub's."""
+    path = Path(name).expanduser()
+    if name != EMBEDDED and (path.exists() or list_split_files(path)):
+        # Of a link the name stays, since it may tell the languages.
+        return path.parent.resolve() / path.name
+    return None
+
+
+def read_corpus(name: str, languages: tuple[str, str]) -> Splits:
+    """The rows of a corpus on this machine, or else of one on the hub, with the splits it has.
+
+    Raises:
+        InputError: a path that does not exist, or what the reader of its form refuses.
+    """
+    path = Path(name).expanduser()
+    if is_saved_folder(path):
+        return read_saved(path, languages)
+    if path.exists() or list_split_files(path):
+        return read_files(path, languages)
+    if LOOKS_LIKE_A_PATH.search(name):
+        msg = f"There is no file or folder {name}; give {FORMS}."
+        raise InputError(msg)
+    return read_hub(name, languages)

@@ -1,0 +1,212 @@
+"""Whole matrices of a few sentences, within a limit of bytes, and their file."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from attnlab.addresses import SITES, Site
+from attnlab.errors import InputError
+from attnlab.extraction.batches import Axis
+from attnlab.extraction.parcels import Plain
+from attnlab.extraction.taps import place_of
+from attnlab.extraction.weights import LayerWeights
+from attnlab.files import write_tensors
+from attnlab.representations import OneLine
+
+Key = tuple[int, Site, int]
+UNKNOWN_SITE: Site = "unknown"
+FORMAT = "attnlab matrices 1"
+# One letter a token: word, punctuation, and special tokens: at the start, at the end, any other.
+KINDS = {"w": "content", "p": "punctuation", "o": "opening", "c": "closing", "s": "special"}
+
+
+@dataclass(frozen=True, repr=False)
+class KeptMatrices(OneLine):
+    """Matrices `[head, query, key]` by (sentence, site, layer), with the tokens of both sides.
+
+    Attributes:
+        matrices: padding cut off.
+        tokens: (query tokens, key tokens) by (sentence, site).
+        left_out: sentences that were wanted but would have gone over the limit of bytes.
+        kinds: what the tokens of both sides are, a letter of `KINDS` each.
+    """
+
+    matrices: Mapping[Key, Float[Tensor, "head query key"]] = field(default_factory=dict)
+    tokens: Mapping[tuple[int, Site], tuple[list[str], list[str]]] = field(default_factory=dict)
+    left_out: frozenset[int] = frozenset()
+    kinds: Mapping[tuple[int, Site], tuple[str, str]] = field(default_factory=dict)
+
+    def merge(self, other: "KeptMatrices") -> "KeptMatrices":
+        """The matrices of both, in order of sentence."""
+        return KeptMatrices(
+            _ordered({**self.matrices, **other.matrices}),
+            {**self.tokens, **other.tokens},
+            self.left_out | other.left_out,
+            {**self.kinds, **other.kinds},
+        )
+
+    def write(self, path: str | Path) -> None:
+        """Writes tensors named `sentence.site.layer`, tokens as JSON in the file's metadata."""
+        path = Path(path)
+        tokens = {f"{number}.{site}": sides for (number, site), sides in self.tokens.items()}
+        write_tensors(
+            path,
+            {f"{n}.{site}.{layer}": matrix for (n, site, layer), matrix in self.matrices.items()},
+            {
+                "tokens": json.dumps(tokens, ensure_ascii=False),
+                "kinds": json.dumps(
+                    {f"{n}.{site}": sides for (n, site), sides in self.kinds.items()}
+                ),
+                "format": FORMAT,
+            },
+        )
+
+
+def _ordered(matrices: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
+    """By sentence, site and layer, sites in the order that data flows."""
+    return dict(sorted(matrices.items(), key=lambda m: (m[0][0], place_of(m[0][1]), m[0][2])))
+
+
+def holds_kept_matrices(path: str | Path) -> bool:
+    """Whether `path` is a file that `KeptMatrices.write` wrote; False for one that cannot be read."""
+    path = Path(path)
+    if path.suffix != ".safetensors" or not path.is_file():
+        return False
+    try:
+        with safe_open(str(path), "pt") as file:
+            return (file.metadata() or {}).get("format") == FORMAT
+    except (SafetensorError, OSError):
+        return False
+
+
+def load_matrices(path: str | Path) -> KeptMatrices:
+    """What `KeptMatrices.write` wrote.
+
+    Raises:
+        InputError: the file is not one of attnlab's, or what it holds does not fit together.
+    """
+    path = Path(path)
+    if not holds_kept_matrices(path):
+        msg = f"{path} holds no matrices written by attnlab."
+        raise InputError(msg)
+    matrices: dict[Key, Tensor] = {}
+    with safe_open(str(path), "pt") as file:
+        metadata = file.metadata() or {}
+        try:
+            for name in file.keys():  # noqa: SIM118 - a safetensors handle is no dictionary
+                number, site, layer = name.split(".")
+                matrices[int(number), _known(site), int(layer)] = file.get_tensor(name)
+            tokens = _by_sentence(metadata["tokens"])
+            kinds = _by_sentence(metadata.get("kinds", "{}"))
+            _check_sides(matrices, tokens, kinds)
+        except (ValueError, KeyError, TypeError, StopIteration) as error:
+            msg = (
+                f"{path} cannot be read as the matrices of an analysis, since its arrays and its "
+                "tokens do not fit together; analyze the model again, or name one array with --array."
+            )
+            raise InputError(msg) from error
+    return KeptMatrices(_ordered(matrices), tokens, frozenset(), kinds)
+
+
+def _known(name: str) -> Site:
+    return next(site for site in (*SITES, UNKNOWN_SITE) if site == name)
+
+
+def _by_sentence(text: str) -> dict[tuple[int, Site], tuple[Any, Any]]:
+    found = {}
+    for name, (queries, keys) in json.loads(text).items():
+        number, site = name.split(".")
+        found[int(number), _known(site)] = (queries, keys)
+    return found
+
+
+def _check_sides(
+    matrices: Mapping[Key, Tensor],
+    tokens: Mapping[tuple[int, Site], tuple[list[str], list[str]]],
+    kinds: Mapping[tuple[int, Site], tuple[str, str]],
+) -> None:
+    """Raises ValueError where a matrix has other sides than its tokens, or a layer other heads."""
+    heads: dict[tuple[Site, int], int] = {}
+    for (number, site, layer), matrix in matrices.items():
+        shape = (heads.setdefault((site, layer), len(matrix)), *map(len, tokens[number, site]))
+        marked = kinds.get((number, site), tokens[number, site])
+        if matrix.ndim != 3 or matrix.shape != shape or shape[1:] != (*map(len, marked),):
+            msg = f"{number}.{site}.{layer} is {tuple(matrix.shape)}, not {shape}"
+            raise ValueError(msg)
+
+
+class MatrixKeeper:
+    """Keeps the matrices of the first sentences; those that would go over the limit are dropped whole."""
+
+    def __init__(self, sentences: int, most_bytes: int, dtype: torch.dtype = torch.float32) -> None:
+        if dtype not in {torch.float16, torch.float32}:
+            msg = f"Matrices are kept as float32 or float16, not {dtype}."
+            raise InputError(msg)
+        self.sentences = sentences
+        self.most_bytes = most_bytes
+        self.dtype = dtype
+        self._matrices: dict[Key, Tensor] = {}
+        self._tokens: dict[tuple[int, Site], tuple[list[str], list[str]]] = {}
+        self._kinds: dict[tuple[int, Site], tuple[str, str]] = {}
+
+    def update(self, layer: LayerWeights) -> None:
+        """Cuts the wanted sentences out of the batch."""
+        for row, number in enumerate(layer.sentences):
+            if number >= self.sentences:
+                continue
+            queries = layer.queries.ids[row][layer.queries.real[row]].tolist()
+            keys = layer.keys.ids[row][layer.keys.real[row]].tolist()
+            matrix = layer.weights[row, :, : len(queries), : len(keys)]
+            # A clone, because a slice would hold the batch in memory.
+            self._matrices[number, layer.site, layer.layer] = matrix.to("cpu", self.dtype).clone()
+            self._tokens[number, layer.site] = (
+                layer.vocabularies[0].tokens(queries),
+                layer.vocabularies[1].tokens(keys),
+            )
+            self._kinds[number, layer.site] = (
+                _letters(layer.queries, row),
+                _letters(layer.keys, row),
+            )
+
+    def state(self) -> Plain:
+        """What other processes need to know of this one."""
+        return self._matrices, self._tokens, self._kinds
+
+    def absorb(self, states: Sequence[Plain]) -> None:
+        """Holds what all processes have kept, this one's own `state` among them."""
+        self._matrices, self._tokens, self._kinds = {}, {}, {}
+        for matrices, tokens, kinds in states:
+            self._matrices |= matrices
+            self._tokens |= tokens
+            self._kinds |= kinds
+
+    def kept(self) -> KeptMatrices:
+        """The first sentences in order, as many as fit the limit."""
+        used, left_out = 0, set()
+        for number in sorted({key[0] for key in self._matrices}):
+            size = sum(m.nbytes for key, m in self._matrices.items() if key[0] == number)
+            if used + size > self.most_bytes:
+                left_out.add(number)
+            else:
+                used += size
+        return KeptMatrices(
+            _ordered({k: m for k, m in self._matrices.items() if k[0] not in left_out}),
+            {k: v for k, v in self._tokens.items() if k[0] not in left_out},
+            frozenset(left_out),
+            {k: v for k, v in self._kinds.items() if k[0] not in left_out},
+        )
+
+
+def _letters(axis: Axis, row: int) -> str:
+    """What each real token of one sentence is."""
+    # The first that fits: an opening or closing token is special too, punctuation is content.
+    flags = [(letter, getattr(axis, KINDS[letter])[row].tolist()) for letter in "ocspw"]
+    places = range(int(axis.real[row].sum()))
+    return "".join(next(letter for letter, found in flags if found[place]) for place in places)

@@ -1,0 +1,135 @@
+"""Matrices of a file as a source of an analysis: heads without a model, and without tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.addresses import SITES, Site
+from attnlab.errors import InputError
+from attnlab.extraction.batches import Axis
+from attnlab.extraction.capture import Consumer, Passage
+from attnlab.extraction.matrix_files import load_matrices, prepared
+from attnlab.extraction.weights import LayerWeights
+from attnlab.representations import OneLine
+
+SUFFIXES = (".npz", ".npy", ".safetensors")
+AXES = ("layer", "sentence", "head", "query", "key")
+
+
+class Positions:
+    """Names tokens that are not known by their places, from 0."""
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The places as text."""
+        return [str(place) for place in ids]
+
+
+@dataclass(frozen=True, repr=False)
+class MatrixSource(OneLine):
+    """Attention matrices of a file.
+
+    Attributes:
+        path: the file.
+        matrices: in float64.
+        site: what they are, as far as it was said.
+        causal: whether no row of any matrix looks ahead.
+        warnings: what is wrong with them, in words.
+    """
+
+    path: Path
+    matrices: Float[Tensor, "layer sentence head query key"]
+    site: Site
+    causal: bool
+    warnings: tuple[str, ...]
+
+    def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Passage:
+        """Feeds every layer to `consumers`, with the first sentences only where `first` is given."""
+        layers, sentences, _, queries, keys = self.matrices[:, :first].shape
+        sides = [_places(sentences, length) for length in (queries, keys)]
+        for layer in range(layers):
+            seen = LayerWeights(
+                site=self.site,
+                layer=layer,
+                weights=self.matrices[layer, :first],
+                queries=sides[0],
+                keys=sides[1],
+                causal=self.causal,
+                sentences=tuple(range(sentences)),
+                vocabularies=(Positions(), Positions()),
+            )
+            for consumer in consumers:
+                consumer.update(seen)
+        return Passage(sentences, {}, {self.site: layers}, streamed=True)
+
+    def about(self) -> dict[str, str]:
+        """What the file holds, in words, by heading."""
+        axes = zip(self.matrices.shape, AXES, strict=True)
+        return {
+            "Source": str(self.path),
+            "Matrices": " x ".join(f"{size} {axis}" for size, axis in axes),
+            "Site": self.site,
+            "Causal": "yes: no weight above the diagonal" if self.causal else "no",
+            "Tokens": "not in the file; every row and column counts as an ordinary token",
+        }
+
+
+def is_matrix_file(source: object) -> bool:
+    """Whether `source` is the name of a file of matrices."""
+    return isinstance(source, str | Path) and Path(source).suffix in SUFFIXES
+
+
+def load_matrix_source(
+    path: str | Path,
+    *,
+    array: str | None = None,
+    normalize: str = "none",
+    sites: Sequence[str] | None = None,
+) -> MatrixSource:
+    """The matrices of a file, ready to be analyzed.
+
+    Args:
+        path: `.npz`, `.npy` or `.safetensors`; its array is `[query key]`, `[head query key]`,
+            `[sentence head query key]` or `[layer sentence head query key]`.
+        array: which array of a file that holds several.
+        normalize: `rows` divides each row by its sum, `none` does not.
+        sites: what the matrices are: one site, or None where that is not known.
+
+    Raises:
+        InputError: the file, the number of dimensions, an entry or the sites cannot be used.
+    """
+    path = Path(path)
+    if sites is not None and len(sites) != 1:
+        msg = "The matrices of a file are of one site; name one, such as --sites cross, or none."
+        raise InputError(msg)
+    found = load_matrices(path, array=array)
+    if found.ndim > len(AXES):
+        msg = (
+            f"{path} holds an array of {found.ndim} dimensions; "
+            f"the most that can be read are {len(AXES)}: {', '.join(AXES)}."
+        )
+        raise InputError(msg)
+    warnings: list[str] = []
+    matrices = prepared(found, normalize, warn=lambda text: warnings.append(_sentence(text)))
+    matrices = matrices[(None,) * (len(AXES) - found.ndim)]
+    site: Site = next((site for site in SITES if site in (sites or ())), "unknown")
+    causal = site != "cross" and _looks_back(matrices)
+    return MatrixSource(path, matrices, site, causal, tuple(warnings))
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _looks_back(matrices: Float[Tensor, "layer sentence head query key"]) -> bool:
+    queries, keys = matrices.shape[-2:]
+    return queries == keys > 1 and not bool(matrices.triu(1).any())
+
+
+def _places(sentences: int, length: int) -> Axis:
+    every = torch.ones(sentences, length, dtype=torch.bool)
+    places = torch.arange(length).expand(sentences, length)
+    return Axis(places, every, every, ~every, ~every, ~every, ~every)

@@ -1,0 +1,218 @@
+"""Queries, keys and values of a model's heads, handed on layer by layer while it reads sentences."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.addresses import SITES
+from attnlab.attention.bridge.installing import use
+from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
+from attnlab.attention.mechanism import Mechanism, Scoring
+from attnlab.attention.mechanisms.full import FullAttention
+from attnlab.attention.specification import Full
+from attnlab.attention.traits import Place
+from attnlab.errors import InputError
+from attnlab.extraction.batches import Axis, Encoding, Sentence, batches
+
+BATCH = 32
+# Of one layer at once, in float64: 32 MiB, of which a comparison holds a handful of copies.
+MOST_WEIGHTS = 2**22
+
+HandOn = Callable[[Tensor, Tensor, Tensor], None]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one layer attended with, for one batch, in float64.
+
+    Attributes:
+        site: encoder, decoder or cross.
+        layer: from 0.
+        query: queries of real and padding tokens alike.
+        key: keys.
+        value: values.
+        visible: True at keys that are real tokens.
+        real_queries: True at queries that are.
+        token_ids: ids of the keys.
+        weights: full attention, 0 in the rows of padding.
+        sentences: numbers of the sentences of the batch.
+    """
+
+    site: str
+    layer: int
+    query: Float[Tensor, "batch head query dim"]
+    key: Float[Tensor, "batch head key dim"]
+    value: Float[Tensor, "batch head key value_dim"]
+    visible: Bool[Tensor, "batch key"]
+    real_queries: Bool[Tensor, "batch query"]
+    token_ids: Int[Tensor, "batch key"]
+    weights: Float[Tensor, "batch head query key"]
+    sentences: tuple[int, ...]
+
+
+def sites_of(model: Any, encoding: Encoding, wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """The sites to look at: those `wanted`, or all that the model and its sentences have.
+
+    Raises:
+        InputError: a site that is wanted is lacking, or the model computes its attention itself.
+    """
+    there = {place.site for place in attention_modules(model)}
+    reason = "the model has no such site"
+    if model.config.is_encoder_decoder and encoding.sentences[0].target is None:
+        there &= {"encoder"}
+        reason = "the sentences have no translations"
+    for site in wanted or ():
+        if site not in there:
+            listed = ", ".join(site for site in SITES if site in there)
+            msg = f"Site '{site}' cannot be compared, since {reason}; choose from: {listed}."
+            raise InputError(msg)
+    return tuple(site for site in SITES if site in (there if wanted is None else wanted))
+
+
+def observe(
+    model: Any,
+    encoding: Encoding,
+    sites: Sequence[str],
+    receive: Callable[[Observed], None],
+    *,
+    batch_size: int = BATCH,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Hands every layer of `sites` to `receive` for every batch, as soon as it is computed.
+
+    The decoder reads the translations (teacher forcing). Nothing is kept: memory does not depend
+    on the number of sentences or layers.
+
+    Raises:
+        InputError: the model attends otherwise than by plain full attention.
+    """
+    plan = getattr(model, "attention_plan", None)
+    otherwise = plan is not None and any(entry != Full() for entry in plan.entries.values())
+    if otherwise or any(hasattr(place.module, NAME) for place in attention_modules(model)):
+        msg = "Mechanisms are compared with full attention: give a run or a model that has it."
+        raise InputError(msg)
+    training = model.training
+    watching: dict[str, Mechanism] = {site: _Observer(site) for site in sites}
+    try:
+        with use(model.eval(), watching) as installed, torch.no_grad():
+            watched = [(p, mechanism_of(p.module)) for p in installed.places if p.site in sites]
+            observers = [(place, part) for place, part in watched if isinstance(part, _Observer)]
+            cells = max(place.heads for place, _ in observers)
+            total, done = len(encoding.sentences), 0
+            for batch in batches(
+                encoding.sentences, size=batch_size, weights_a_cell=cells, most_weights=MOST_WEIGHTS
+            ):
+                axes = encoding.axes(batch, model.device)
+                for place, observer in observers:
+                    observer.hand_on = partial(_hand_on, receive, observer, place, batch, axes)
+                _read(model, axes, sites)
+                for place, observer in observers:
+                    if observer.hand_on is not None:
+                        msg = (
+                            f"The model did not use {place.site} layer {place.layer}; its heads cannot "
+                            "be compared."
+                        )
+                        raise InputError(msg)
+                done += len(batch)
+                if progress is not None:
+                    progress(done, total)
+    finally:
+        model.train(training)
+
+
+def _read(model: Any, axes: dict[str, Axis], sites: Sequence[str]) -> None:
+    """One forward pass, no further than the sites need."""
+    source = axes["source"]
+    given: dict[str, Any] = {"input_ids": source.ids, "attention_mask": source.real.long()}
+    if not model.config.is_encoder_decoder:
+        model.base_model(**given)
+    elif set(sites) == {"encoder"}:
+        model.get_encoder()(**given)
+    else:
+        target = axes["target"]
+        model.base_model(
+            **given,
+            decoder_input_ids=target.ids,
+            decoder_attention_mask=target.real.long(),
+            use_cache=False,
+        )
+
+
+def _hand_on(
+    receive: Callable[[Observed], None],
+    observer: "_Observer",
+    place: AttentionAt,
+    batch: Sequence[Sentence],
+    axes: dict[str, Axis],
+    *seen: Tensor,
+) -> None:
+    """The layer with the weights of full attention, to whoever wants it."""
+    source, target = axes["source"], axes.get("target", axes["source"])
+    queries, keys = {
+        "encoder": (source, source),
+        "decoder": (target, target),
+        "cross": (target, source),
+    }[place.site]
+    query, key, value = (part.double() for part in seen)
+    weights = observer.implied_matrix(query, key, keys.real) * queries.real[:, None, :, None]
+    receive(
+        Observed(
+            site=place.site,
+            layer=place.layer,
+            query=query,
+            key=key,
+            value=value,
+            visible=keys.real,
+            real_queries=queries.real,
+            token_ids=keys.ids,
+            weights=weights,
+            sentences=tuple(sentence.number for sentence in batch),
+        )
+    )
+
+
+class _Observer(FullAttention):
+    """Full attention that hands queries, keys and values on, once a batch."""
+
+    name: ClassVar[str] = "observer"
+
+    def __init__(self, site: str) -> None:
+        super().__init__(Full(), Place(causal=site == "decoder", cross=site == "cross"))
+        self.hand_on: HandOn | None = None
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        value: Float[Tensor, "batch head key value_dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        *,
+        first_query: int = 0,
+        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - known from the batch
+        bias: Float[Tensor, "#batch #head query key"] | None = None,
+        scoring: Scoring | None = None,
+    ) -> Float[Tensor, "batch head query value_dim"]:
+        """Values mixed by full attention."""
+        if bias is not None:
+            msg = (
+                "This model adds relative positions to its scores, which not every mechanism can; "
+                "its heads cannot be compared."
+            )
+            raise InputError(msg)
+        if scoring is not None:
+            msg = (
+                "This model's own attention hides more than padding and the future, caps its scores or "
+                "has sinks, which not every mechanism can; its heads cannot be compared."
+            )
+            raise InputError(msg)
+        if self.hand_on is None:
+            msg = "This model uses one attention layer several times over; its heads cannot be compared."
+            raise InputError(msg)
+        self.hand_on(query, key, value)
+        self.hand_on = None
+        return super().forward(query, key, value, visible, first_query=first_query)

@@ -1,0 +1,149 @@
+"""Several processes that share the sentences of one analysis, as torchrun or accelerate start them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed
+
+from attnlab.errors import AttnlabError, ToldElsewhereError
+from attnlab.extraction.parcels import Plain, unwrapped, wrapped
+from attnlab.launcher import launched
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that work together; on its own by default.
+
+    All of them take the same way through the program and meet at each `gather`. What they exchange
+    are tensors and JSON.
+
+    Attributes:
+        index: number of this process, from 0; the first one prints and writes.
+        count: how many there are.
+        local_index: number among the processes of this machine, which chooses the GPU.
+    """
+
+    index: int = 0
+    count: int = 1
+    local_index: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether this process prints and writes."""
+        return self.index == 0
+
+    def gather(self, value: Plain, types: Sequence[type] = ()) -> list[Plain]:
+        """What every process hands in here, in their order, the same list in each.
+
+        Args:
+            value: see `attnlab.extraction.parcels`.
+            types: dataclasses in it.
+
+        Raises:
+            AttnlabError: another process failed before it got here; the message is its own.
+        """
+        if self.count == 1:
+            return [value]
+        return [unwrapped(data, types) for data in self._exchanged(b"=" + wrapped(value))]
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Until the block ends no process waits for one that has failed.
+
+        One that fails says so at the next `gather` of the others, and all of them raise. Nobody
+        leaves before all are done.
+
+        Raises:
+            AttnlabError: another process failed; the first process raises it with the message.
+            ToldElsewhereError: the same in every other process, so that a user reads it once.
+        """
+        if self.count == 1:
+            yield
+            return
+        with _meeting(self):
+            try:
+                yield
+                self.gather(None)
+            except _FailedTogether as failure:
+                raise self._as_told(failure.message, failure.exit_status) from None
+            except Exception as error:
+                mine = (_sentence(error), getattr(error, "exit_status", 1))
+                told = self._told(mine)
+                if self.first and told == mine:
+                    raise
+                raise self._as_told(*told) from error
+
+    def _told(self, mine: tuple[str, int]) -> tuple[str, int]:
+        """Tells the others of a failure; what comes back is that of the first process that failed."""
+        try:
+            self._exchanged(b"!" + wrapped(mine))
+        except _FailedTogether as failure:
+            return mine if failure.lost else (failure.message, failure.exit_status)
+        return mine
+
+    def _as_told(self, message: str, status: int) -> AttnlabError:
+        kind = AttnlabError if self.first else ToldElsewhereError
+        error = kind(message)
+        error.exit_status = status
+        return error
+
+    def _exchanged(self, mine: bytes) -> list[bytes]:
+        """Everybody's bytes; a first byte of `!` says that its sender failed."""
+        try:
+            found = _all_gathered(mine, self.count)
+        except RuntimeError as error:
+            msg = "Another process of this analysis ended before it was done; see what it printed."
+            raise _FailedTogether(msg, 1, lost=True) from error
+        for data in found:
+            if data[:1] == b"!":
+                raise _FailedTogether(*unwrapped(data[1:]))
+        return [data[1:] for data in found]
+
+
+class _FailedTogether(Exception):  # noqa: N818 - says what happened, and never leaves this file
+    """Every process knows that one of them failed."""
+
+    def __init__(self, message: str, exit_status: int, *, lost: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_status = exit_status
+        self.lost = lost
+
+
+def launched_processes() -> Processes:
+    """This process as its launcher describes it in the environment; on its own without one."""
+    found = launched()
+    if found is None:
+        return Processes()
+    return Processes(found.index, found.count, found.local_index)
+
+
+@contextmanager
+def _meeting(processes: Processes) -> Iterator[None]:
+    """Connects the processes, unless the caller has already done so over a backend for the CPU."""
+    if distributed.is_initialized():
+        yield
+        return
+    distributed.init_process_group("gloo", rank=processes.index, world_size=processes.count)
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def _all_gathered(mine: bytes, count: int) -> list[bytes]:
+    """Lengths first, since all tensors of a gather must be of one size."""
+    length = torch.tensor([len(mine)])
+    lengths = [torch.zeros_like(length) for _ in range(count)]
+    distributed.all_gather(lengths, length)
+    longest = max(int(one) for one in lengths)
+    padded = torch.frombuffer(bytearray(mine.ljust(longest, b"\0")), dtype=torch.uint8)
+    found: list[Tensor] = [torch.zeros_like(padded) for _ in range(count)]
+    distributed.all_gather(found, padded)
+    return [one[: int(own)].numpy().tobytes() for one, own in zip(found, lengths, strict=True)]
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) if isinstance(error, AttnlabError) else f"{type(error).__name__}: {error}"

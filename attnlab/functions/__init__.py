@@ -1,0 +1,1 @@
+"""What heads do: one file a label, words and treebanks."""

@@ -1,0 +1,137 @@
+"""Agreement between what a head does and what its matrix looks like: Cohen's kappa."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from attnlab.functions.verdict import UNDECIDED, UNKNOWN
+
+ALL_SITES = "all"
+# The family of matrices (thesis, section 3.1) that each function should leave behind.
+STRUCTURE_OF_FUNCTION = {
+    "positional": "diagonal",
+    # It moves along with the query, but not at one offset.
+    "monotone": "band",
+    "syntactic": "band",
+    "alignment": "band",
+    "rare tokens": "rare_columns",
+    "sink": "sink",
+    "broad": "diffuse",
+}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Cohen's kappa between two labellings of the same heads.
+
+    Attributes:
+        kappa: 1 for full agreement, 0 for what chance gives, NaN when both use one label only.
+        low: lower end of the 95 % interval.
+        high: upper end.
+        observed: share of heads with equal labels.
+        expected: that share if the labels were independent.
+        heads: how many heads were compared.
+    """
+
+    kappa: float
+    low: float
+    high: float
+    observed: float
+    expected: float
+    heads: int
+
+
+def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> Agreement:
+    """Agreement beyond chance of two labellings.
+
+    ::
+
+        kappa = (observed - expected) / (1 - expected)
+
+    Source: Cohen 1960; variance after Fleiss, Cohen and Everitt 1969, from statsmodels.
+
+    Raises:
+        ValueError: the labellings are empty or of different lengths.
+
+    >>> print(f"{cohen_kappa(['a', 'a', 'b', 'b'], ['a', 'a', 'b', 'a']).kappa:.2f}")
+    0.50
+    """
+    from statsmodels.stats.inter_rater import cohens_kappa
+
+    if len(first) != len(second) or not first:
+        msg = f"Two labellings of the same heads are needed, not of {len(first)} and {len(second)}."
+        raise ValueError(msg)
+    names = sorted({*first, *second})
+    number = {name: index for index, name in enumerate(names)}
+    table = np.zeros((len(names), len(names)))
+    for one, other in zip(first, second, strict=True):
+        table[number[one], number[other]] += 1
+    observed = float(np.trace(table) / len(first))
+    expected = float((table.sum(0) * table.sum(1)).sum() / len(first) ** 2)
+    if expected == 1:
+        nothing = float("nan")
+        return Agreement(nothing, nothing, nothing, observed, expected, len(first))
+    # A table with a single row or column that fits has no spread; kappa itself is still defined.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = cohens_kappa(table)
+    return Agreement(
+        float(found.kappa),
+        float(found.kappa_low),
+        float(found.kappa_upp),
+        observed,
+        expected,
+        len(first),
+    )
+
+
+def agreement_with_structure(functions: Sequence[str], structures: Sequence[str]) -> Agreement:
+    """Kappa between functional labels and structural ones, each function read as its matrix family.
+
+    Functions that leave no shape (`unknown`) agree with no family and count against agreement.
+    """
+    return cohen_kappa([STRUCTURE_OF_FUNCTION.get(name, name) for name in functions], structures)
+
+
+def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
+    """Kappa in all heads, and by site where there are several: one row each.
+
+    Columns `site, heads, tied_heads, labelled_heads, observed_fraction, expected_fraction, kappa, low,
+    high`. Heads that two families describe equally well (`tied_heads`) have no structure to compare
+    and are left out of `heads` and of all figures; where there are only such heads the figures are missing.
+    A head of several functions is compared by the first of them, in the order of `LABELS`: one
+    label a head on either side. `labelled_heads` says how many do anything that has a name; the
+    others are `unknown` or `undecided` and agree with no family. Where no head has a label there
+    is no kappa.
+
+    Args:
+        labels: one row a head, with `site`, `label`, `structure` and `structure_tie`.
+    """
+    parts = [(ALL_SITES, labels)]
+    if labels["site"].nunique() > 1:
+        parts += [(str(site), rows) for site, rows in labels.groupby("site", sort=False)]
+    rows = []
+    for site, every in parts:
+        heads = every[~every["structure_tie"]]
+        found = (
+            Agreement(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
+            if heads.empty
+            else agreement_with_structure(list(heads["label"]), list(heads["structure"]))
+        )
+        labelled = int((~heads["label"].isin([UNKNOWN, UNDECIDED])).sum())
+        rows.append(
+            {
+                "site": site,
+                "heads": found.heads,
+                "tied_heads": len(every) - len(heads),
+                "labelled_heads": labelled,
+                "observed_fraction": found.observed,
+                "expected_fraction": found.expected,
+                "kappa": found.kappa if labelled else math.nan,
+                "low": found.low if labelled else math.nan,
+                "high": found.high if labelled else math.nan,
+            }
+        )
+    return pd.DataFrame(rows)

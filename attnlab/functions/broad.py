@@ -1,0 +1,49 @@
+"""Broad heads: mean entropy near the largest possible, ln n with n the keys a row may look at."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.functions.conditions import ratio_condition
+from attnlab.functions.counts import REPORTED, Counts, Scope, sum_by_group
+from attnlab.functions.intervals import RatioCounts, count_ratio
+from attnlab.functions.thresholds import BROAD, Rule
+from attnlab.functions.verdict import Verdict, verdicts_of
+
+
+@dataclass(frozen=True)
+class BroadCounts(Counts):
+    """Entropy of each head's rows, against the largest there could be.
+
+    Attributes:
+        entropy: summed entropy over summed ln n of the same rows, by sentence.
+        rows: how many rows that is.
+    """
+
+    entropy: RatioCounts
+    rows: Int[Tensor, "group head"]
+
+
+def count_broad(
+    entropies: Float[Tensor, "batch head query"],
+    scope: Scope,
+    counted: Bool[Tensor, "batch head query"] | None = None,
+) -> BroadCounts:
+    """Counts of a batch from the entropies in nats of rows; of the `counted` ones, None for all."""
+    rows = scope.rows[:, None].expand(entropies.shape)
+    rows = rows if counted is None else rows & counted
+    largest = scope.seen.sum(-1).clamp_min(1).double().log()[:, None] * rows
+    return BroadCounts(
+        count_ratio((entropies.double() * rows).sum(-1), largest.sum(-1), scope.groups),
+        sum_by_group(rows.sum(-1), scope.groups),
+    )
+
+
+def judge_broad(counts: BroadCounts, rule: Rule = BROAD, seed: int = 0) -> list[Verdict]:
+    """One verdict per head, on the mean entropy as a share of ln n."""
+    found = ratio_condition("mean_entropy_over_ln_n", counts.entropy, rule.threshold, seed=seed)
+    rows = counts.by_half().rows[REPORTED]
+    return verdicts_of(
+        "broad", rule, [""] * len(found.value), [found], denominator=rows, counted=rows
+    )

@@ -1,0 +1,227 @@
+"""What heads do, counted while a model runs: takes each layer's weights from capture, keeps none."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from attnlab.errors import InputError
+from attnlab.extraction.parcels import Plain
+from attnlab.extraction.views import ALL, View
+from attnlab.extraction.weights import LayerWeights
+from attnlab.functions.counting import (
+    Facts,
+    FunctionCounts,
+    GoldWords,
+    ViewFacts,
+    count_functions,
+    judge_functions,
+)
+from attnlab.functions.counts import Scope, groups_of
+from attnlab.functions.links import possible_links, tree_kinds, tree_links
+from attnlab.functions.rare import frequency_ranks, rare_places
+from attnlab.functions.syntactic import alignment_links
+from attnlab.functions.treebank import GoldSentence
+from attnlab.functions.word_attention import gather_units
+from attnlab.functions.words import Alignment
+
+SINKS = ("opening", "closing", "punctuation")
+CONTENT_SINKS = ("punctuation",)
+
+
+@dataclass(frozen=True)
+class TextSide:
+    """What is known beforehand of the source or the target texts of a corpus.
+
+    Sentences are numbered as in capture. The alignments are those of the texts as the tokenizer
+    gives them (`align_corpus`); how a decoder shifts them is seen to here.
+
+    Attributes:
+        type_counts: how often each type of the vocabulary stands in the training corpus.
+        trees: gold trees; none without a treebank.
+        alignments: with the tokenizer's tokens; None for a sentence that cannot be aligned.
+    """
+
+    type_counts: Int[Tensor, " type"]
+    trees: Sequence[GoldSentence] = ()
+    alignments: Sequence[Alignment | None] = ()
+
+
+class HeadFunctions:
+    """The counts behind every label, fed layer by layer; `merge` adds two, `verdicts` judges.
+
+    Args:
+        source: texts of the encoder, or of the only stack.
+        target: texts of the decoder; None for a model of one stack.
+        pairs: gold word alignments (target word, source word), counted from 0, by sentence.
+    """
+
+    def __init__(
+        self,
+        source: TextSide,
+        target: TextSide | None = None,
+        pairs: Sequence[Sequence[tuple[int, int]]] = (),
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.pairs = pairs
+        self.layers: dict[tuple[str, int], FunctionCounts] = {}
+        texts = (source,) if target is None else (source, target)
+        self._ranks = [frequency_ranks(text.type_counts) for text in texts]
+        self._kinds = [tree_kinds(text.trees) for text in texts]
+        self._facts: dict[str, tuple[tuple[int, ...], Facts]] = {}
+
+    def update(self, layer: LayerWeights) -> None:
+        """Adds one layer's weights for one batch."""
+        known = self._facts.get(layer.site)
+        # The layers of a batch follow each other: what their sentences are is worked out once.
+        if known is None or known[0] != layer.sentences:
+            known = (layer.sentences, self._facts_of(layer))
+            self._facts[layer.site] = known
+        self._add((layer.site, layer.layer), count_functions(layer, known[1]))
+
+    def merge(self, other: "HeadFunctions") -> "HeadFunctions":
+        """The counts of all sentences of both, which must be shares of one corpus."""
+        merged = HeadFunctions(self.source, self.target, self.pairs)
+        merged.absorb([self.layers, other.layers])
+        return merged
+
+    def state(self) -> Plain:
+        """What other processes need to know of this one."""
+        return self.layers
+
+    def absorb(self, states: Sequence[Plain]) -> None:
+        """Holds what all processes have counted, this one's own `state` among them."""
+        self.layers = {}
+        for layers in states:
+            for key, counts in layers.items():
+                self._add(key, counts)
+
+    def _add(self, key: tuple[str, int], counts: FunctionCounts) -> None:
+        self.layers[key] = self.layers[key] + counts if key in self.layers else counts
+
+    def verdicts(self, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
+        """One row a head and label in one view: `site, layer` and the columns of `Verdict`.
+
+        Labels that rest on words or on expected positions never look at special tokens, and are the
+        same in both views: `syntactic`, `alignment` and `monotone`.
+
+        Args:
+            keys: the view.
+            seed: of the bootstrap draws behind `stability`.
+        """
+        judged = self._judged(keys, seed)
+        tables = [table.assign(site=key[0], layer=key[1]) for key, table, _ in judged]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def relations(self, seed: int = 0) -> pd.DataFrame:
+        """One row a head and kind of gold link: `site, layer` and the columns of `relation_table`.
+
+        Args:
+            seed: of the bootstrap draws behind `stability`.
+        """
+        tables = [
+            table.assign(site=key[0], layer=key[1])
+            for key, _, table in self._judged(ALL, seed)
+            if table is not None
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def _judged(
+        self, keys: View, seed: int
+    ) -> Iterator[tuple[tuple[str, int], pd.DataFrame, pd.DataFrame | None]]:
+        for key, counts in self.layers.items():
+            yield key, *judge_functions(counts, keys, seed)
+
+    def _facts_of(self, layer: LayerWeights) -> Facts:
+        scope = scope_of_layer(layer)
+        ranks = self._ranks[-1 if layer.site == "decoder" else 0].to(layer.keys.ids.device)
+        every, content = (
+            ViewFacts(
+                view,
+                rare_places(view, ranks[layer.keys.ids]),
+                kinds,
+                torch.stack([getattr(layer.keys, kind) for kind in kinds], -1),
+            )
+            for view, kinds in ((scope, SINKS), (scope.of_content(), CONTENT_SINKS))
+        )
+        return Facts(every, content, self._gold(layer, scope))
+
+    def _gold(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
+        if layer.site == "cross":
+            return self._gold_alignments(layer, scope)
+        shifted = layer.site == "decoder" and self.target is not None
+        text = self.target if shifted and self.target is not None else self.source
+        if not text.trees:
+            return None
+        trees = [text.trees[number] for number in layer.sentences]
+        alignments = _chosen(text, layer.sentences)
+        links = tree_links(trees, alignments, self._kinds[-1 if shifted else 0])
+        if shifted:
+            alignments = _rows(alignments, layer, predicting=False)
+        units = gather_units(alignments, layer.queries.real)
+        possible = possible_links(
+            links, units.words, scope.groups, self_attention=True, causal=layer.causal
+        )
+        return GoldWords(units, units, possible)
+
+    def _gold_alignments(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
+        if not self.pairs or self.target is None:
+            return None
+        sources = _chosen(self.source, layer.sentences)
+        targets = _chosen(self.target, layer.sentences)
+        pairs = [self.pairs[number] for number in layer.sentences]
+        links = alignment_links(pairs, targets, sources)
+        rows = _rows(targets, layer, predicting=True)
+        queries, keys = (
+            gather_units(side, axis.real)
+            for side, axis in ((rows, layer.queries), (sources, layer.keys))
+        )
+        possible = possible_links(links, keys.words, scope.groups, self_attention=False)
+        return GoldWords(queries, keys, possible)
+
+
+def scope_of_layer(layer: LayerWeights) -> Scope:
+    """Which rows and columns of a captured batch are counted.
+
+    In cross-attention a row counts when the token it predicts is no special token: row t predicts
+    token t + 1 (heads.md, trap 5), so the row of the start token counts and that of the last does not.
+    """
+    queries = layer.queries.content
+    if layer.site == "cross":
+        queries = torch.cat([queries[:, 1:], torch.zeros_like(queries[:, :1])], 1)
+    numbers = torch.tensor(layer.sentences, device=queries.device)
+    return Scope(queries, layer.keys.content, layer.visible, groups_of(numbers))
+
+
+def _chosen(text: TextSide, numbers: Sequence[int]) -> list[Alignment | None]:
+    if len(text.alignments) <= max(numbers):
+        msg = (
+            f"Sentence {max(numbers)} has no alignment: {len(text.alignments)} were handed in; "
+            "give one for every sentence that is analyzed, None where there is none."
+        )
+        raise InputError(msg)
+    return [text.alignments[number] for number in numbers]
+
+
+def _rows(
+    alignments: Sequence[Alignment | None], layer: LayerWeights, *, predicting: bool
+) -> list[Alignment | None]:
+    """Alignments over a decoder's rows, which read the start token first and lack the last token.
+
+    A tokenizer may have put the start token there itself; the number of rows tells.
+    """
+    lengths = layer.queries.real.sum(1).tolist()
+    return [
+        None if one is None else replace(one, unit_of_token=_shifted(one, length, predicting))
+        for one, length in zip(alignments, lengths, strict=True)
+    ]
+
+
+def _shifted(alignment: Alignment, rows: int, predicting: bool) -> tuple[int | None, ...]:
+    text = alignment.unit_of_token
+    read = (None, *text) if len(text) == rows else text
+    return read[1 : rows + 1] if predicting else read[:rows]

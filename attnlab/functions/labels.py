@@ -1,0 +1,195 @@
+"""From verdicts to labels: what each head is, and `unknown` for heads that are none of it."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from attnlab.functions.intervals import difference_interval
+from attnlab.functions.thresholds import LINKS
+from attnlab.functions.verdict import (
+    BELOW,
+    BORDERLINE,
+    HOLDS,
+    LABELS,
+    STATUSES,
+    UNDECIDED,
+    UNKNOWN,
+    least_status,
+    status_of,
+)
+
+HEAD = ["site", "layer", "head"]
+SEPARATOR = "; "
+_FIGURES = ("value", "low", "high", "status")
+# What an untrained head's own status leaves of a label that a trained head carries.
+_BESIDE_UNTRAINED = {BELOW: HOLDS, BORDERLINE: BORDERLINE, UNDECIDED: UNDECIDED, HOLDS: BELOW}
+
+
+def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """One row a head: `site, layer, head, labels, label, borderline, undecided`.
+
+    `labels` names all that hold, joined by `; `; `label` is the first of them in the order of
+    `LABELS`, for counting and for comparing with one structural label a head. Where none holds both
+    are `unknown`: expect that for most heads. `borderline` and `undecided` name the labels of that
+    status; where every one of them is undecided, `labels` and `label` are `undecided` too.
+
+    Args:
+        verdicts: one row a head and label, with `site` and `layer` beside the columns of `Verdict`.
+    """
+    rows = []
+    for head, mine in verdicts.groupby(HEAD, sort=False):
+        names = {status: _named(mine[mine["status"] == status]["label"]) for status in STATUSES}
+        nothing = UNDECIDED if len(names[UNDECIDED]) == len(mine) else UNKNOWN
+        holding = names[HOLDS] or [nothing]
+        others = (SEPARATOR.join(names[status]) for status in (BORDERLINE, UNDECIDED))
+        rows.append((*_key(head), SEPARATOR.join(holding), holding[0], *others))
+    return pd.DataFrame(rows, columns=[*HEAD, "labels", "label", BORDERLINE, UNDECIDED])
+
+
+def _key(head: object) -> tuple[object, ...]:
+    return head if isinstance(head, tuple) else (head,)
+
+
+def _named(labels: pd.Series) -> list[str]:
+    return sorted(labels, key=LABELS.index)
+
+
+def compare_controls(
+    tables: Mapping[str, pd.DataFrame], relations: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Every verdict of the model beside those of its controls, one row a head and label.
+
+    For each control NAME the columns `NAME_value`, `NAME_low`, `NAME_high` and `NAME_status` say
+    what the same head got there. `stands_status` says whether the label stands: it holds, and the
+    untrained model's head lies below the threshold. Where either is borderline, so is that.
+    `stands` is True where it holds. On shuffled sentences a label may stay (one back is one back
+    whatever stands there): what changes shows what the head goes by.
+
+    A label that rests on a relation is held against the same relation of the controls, since a
+    control picks one of its own, which says little about this one; it stands when the relation does.
+
+    `strength` is how far from the untrained model's figure (0) to the threshold (1) the value is;
+    missing where the untrained figure is no lower than the threshold.
+
+    Args:
+        tables: verdicts by name, `model` and `untrained` among them, all with `site` and `layer`.
+        relations: from `compare_relations`, where there are gold links; with `shuffled` in `tables`.
+    """
+    keys = [*HEAD, "label"]
+    result = tables["model"]
+    result = result[[*keys, *(name for name in result if name not in keys)]]
+    for name, table in tables.items():
+        if name != "model":
+            other = table[[*keys, *_FIGURES]].rename(
+                columns={figure: f"{name}_{figure}" for figure in _FIGURES}
+            )
+            result = result.merge(other, on=keys, how="left", validate="one_to_one")
+    pairs = zip(result["status"], result["untrained_status"], strict=True)
+    stands = [least_status(one, _BESIDE_UNTRAINED[other]) for one, other in pairs]
+    result = result.assign(stands_status=stands)
+    if relations is not None and not relations.empty:
+        result = _with_relations(result, relations)
+    way = result["threshold"] - result["untrained_value"]
+    strength = (result["value"] - result["untrained_value"]) / way.where(way > 0)
+    return result.assign(stands=result["stands_status"] == HOLDS, strength=strength)
+
+
+def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
+    """The controls' figures of the relation that each label rests on, in place of their own."""
+    of_control = {
+        f"{name}_{theirs}": f"{name}_{mine}"
+        for name in ("untrained", "shuffled")
+        for theirs, mine in zip(("accuracy", *_FIGURES[1:]), _FIGURES, strict=True)
+    }
+    known = relations.assign(detail=relations["relation"] + " " + relations["direction"])
+    known = known.set_index([*HEAD, "detail"])
+    index = pd.MultiIndex.from_frame(controls[[*HEAD, "detail"]])
+    resting = index.isin(known.index)
+    found = known.reindex(index[resting])
+    result = controls.copy()
+    for theirs, mine in of_control.items():
+        result.loc[resting, mine] = found[theirs].to_numpy()
+    pairs = zip(result.loc[resting, "status"], found["stands_status"], strict=True)
+    result.loc[resting, "stands_status"] = [least_status(*pair) for pair in pairs]
+    return result
+
+
+def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
+    """One row a head: the label that most speaks for, with the figures that it rests on.
+
+    First comes what stands, then what is borderline, then the rest; among these the largest
+    `strength`. Columns `function` and those of `Verdict`, `strength`, `stands_status`.
+
+    Args:
+        controls: from `compare_controls`.
+    """
+    order = controls["stands_status"].map({HOLDS: 2, BORDERLINE: 1}).fillna(0)
+    ranked = controls.assign(order=order).sort_values(
+        ["order", "strength"], ascending=False, kind="stable", na_position="last"
+    )
+    best = ranked.drop_duplicates(HEAD).sort_index()
+    columns = ["detail", *_SHOWN, "strength", "stands_status"]
+    return best[[*HEAD, "label", *columns]].rename(columns={"label": "function"})
+
+
+_SHOWN = (
+    "statistic",
+    "value",
+    "low",
+    "high",
+    "threshold",
+    "second_statistic",
+    "second_value",
+    "second_low",
+    "second_high",
+    "second_threshold",
+    "unit",
+    "counted",
+    "needed",
+    "status",
+    "stability",
+)
+
+
+def compare_relations(
+    model: pd.DataFrame,
+    shuffled: pd.DataFrame,
+    untrained: pd.DataFrame,
+    margin: float = LINKS.threshold,
+) -> pd.DataFrame:
+    """Every relation of the model beside its controls, one row a head and kind of gold link.
+
+    The offset baseline says what position alone would give; on shuffled words it falls to almost
+    nothing and any preference for a kind of word exceeds it, so the rule itself says little there.
+    What counts is the head's own accuracy on shuffled words, which it owes to the words alone:
+    `stands_status` holds where the head follows the relation, the interval `gain_low` to
+    `gain_high` of what accuracy exceeds that one by (`gain_over_shuffled`) lies above `margin`, and
+    the untrained model's head does not follow the relation.
+
+    Args:
+        model: relations with `site` and `layer`, from `HeadFunctions.relations`.
+        shuffled: the same on sentences whose words are shuffled.
+        untrained: the same of the untrained model.
+        margin: how far accuracy must exceed the one on shuffled words.
+    """
+    keys = [*HEAD, "relation", "direction"]
+    figures = ("accuracy", "low", "high", "status")
+    result = model
+    for name, table in (("shuffled", shuffled), ("untrained", untrained)):
+        other = table[[*keys, *figures]].rename(
+            columns={figure: f"{name}_{figure}" for figure in figures}
+        )
+        result = result.merge(other, on=keys, how="left", validate="one_to_one")
+    both = (
+        (result["accuracy"], result["low"], result["high"]),
+        (result["shuffled_accuracy"], result["shuffled_low"], result["shuffled_high"]),
+    )
+    low, high = difference_interval(*both)
+    result = result.assign(gain_over_shuffled=both[0][0] - both[1][0], gain_low=low, gain_high=high)
+    beyond_words = [status_of(*ends, margin) for ends in zip(low, high, strict=True)]
+    columns = result["status"], beyond_words, result["untrained_status"]
+    stands = [
+        least_status(one, beyond, _BESIDE_UNTRAINED[other])
+        for one, beyond, other in zip(*columns, strict=True)
+    ]
+    return result.assign(stands_status=stands, stands=[one == HOLDS for one in stands])

@@ -1,0 +1,198 @@
+"""Gold pairs of words (dependency arcs, word alignments), and how often a head's arg-max follows them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.functions.counts import GROUPS, Counts, largest
+from attnlab.functions.treebank import GoldSentence
+from attnlab.functions.words import Alignment
+
+TO_HEAD, TO_DEPENDENT = "dependent>head", "head>dependent"
+ALL_RELATIONS = "all"
+MAX_OFFSET = 32
+
+
+class LinkKind(NamedTuple):
+    """A relation and which of its two words asks: `dependent>head` has the dependent as the query."""
+
+    relation: str
+    direction: str
+
+
+@dataclass(frozen=True)
+class Links:
+    """Gold pairs in a batch: in `sentence`, word unit `query` is linked with word unit `key`.
+
+    `kind` numbers `kinds`. The four vectors have one entry a link.
+    """
+
+    kinds: tuple[LinkKind, ...]
+    sentence: Int[Tensor, " link"]
+    query: Int[Tensor, " link"]
+    key: Int[Tensor, " link"]
+    kind: Int[Tensor, " link"]
+
+
+def make_links(kinds: tuple[LinkKind, ...], rows: Sequence[tuple[int, int, int, int]]) -> Links:
+    """Links from (sentence, query, key, kind) quadruples; the same link twice counts once."""
+    columns = torch.tensor(sorted(set(rows)), dtype=torch.long).reshape(-1, 4).T
+    return Links(kinds, *columns.unbind())
+
+
+def base_relation(relation: str) -> str:
+    """A relation without its subtype: `nsubj:pass` is `nsubj`."""
+    return relation.split(":", maxsplit=1)[0]
+
+
+def tree_kinds(sentences: Sequence[GoldSentence]) -> tuple[LinkKind, ...]:
+    """Every relation of a treebank in both directions, and `all` (any but punctuation) to the head."""
+    relations = sorted({base_relation(arc.relation) for one in sentences for arc in one.arcs})
+    both = [LinkKind(name, way) for name in relations for way in (TO_HEAD, TO_DEPENDENT)]
+    return (*both, LinkKind(ALL_RELATIONS, TO_HEAD))
+
+
+def tree_links(
+    sentences: Sequence[GoldSentence],
+    alignments: Sequence[Alignment | None],
+    kinds: tuple[LinkKind, ...],
+) -> Links:
+    """The arcs of a batch between units, in both directions; arcs within one unit are left out."""
+    number = {kind: index for index, kind in enumerate(kinds)}
+    rows: list[tuple[int, int, int, int]] = []
+    for index, (sentence, alignment) in enumerate(zip(sentences, alignments, strict=True)):
+        if alignment is None:
+            continue
+        for arc in sentence.arcs:
+            low = alignment.unit_of_word[arc.dependent]
+            high = alignment.unit_of_word[arc.head]
+            if low == high:
+                continue
+            relation = base_relation(arc.relation)
+            rows.append((index, low, high, number[LinkKind(relation, TO_HEAD)]))
+            rows.append((index, high, low, number[LinkKind(relation, TO_DEPENDENT)]))
+            if relation != "punct":
+                rows.append((index, low, high, number[LinkKind(ALL_RELATIONS, TO_HEAD)]))
+    return make_links(kinds, rows)
+
+
+@dataclass(frozen=True)
+class LinkCounts(Counts):
+    """How many links there are, how many each head's arg-max follows, and at which offsets they lie.
+
+    Attributes:
+        kinds: what the axis `kind` numbers.
+        links: links whose query may look at their key and at some other word.
+        chance: how many of them a head that picks at random would follow on average.
+        hits: those that the head's arg-max follows.
+        offsets: links by offset in word units, from -MAX_OFFSET to +MAX_OFFSET; longer ones are in
+            `links` only.
+    """
+
+    kinds: tuple[LinkKind, ...]
+    links: Int[Tensor, "group kind"]
+    chance: Float[Tensor, "group kind"]
+    hits: Int[Tensor, "group kind head"]
+    offsets: Int[Tensor, "group kind offset"]
+
+
+@dataclass(frozen=True)
+class PossibleLinks:
+    """The links of a batch that a head could follow, counted; the same in all layers.
+
+    Attributes:
+        links: those whose key is a candidate of their query.
+        cell: for each of them, group * number of kinds + kind.
+        counts: how many there are and at which offsets, with no head in `hits`.
+        self_attention: whether a query's own word is no candidate.
+    """
+
+    links: Links
+    cell: Int[Tensor, " link"]
+    counts: LinkCounts
+    self_attention: bool
+
+
+def possible_links(
+    links: Links,
+    words: Bool[Tensor, "batch key_word"],
+    groups: Int[Tensor, " batch"],
+    *,
+    self_attention: bool,
+    causal: bool = False,
+) -> PossibleLinks:
+    """The links that could be followed, where the query had two candidates or more.
+
+    Args:
+        links: gold pairs.
+        words: True for words of the sentence on the key side, counted from the left.
+        groups: of each sentence.
+        self_attention: a query's own word is no candidate.
+        causal: words behind the query are no candidates.
+    """
+    device = links.key.device
+    offset = links.key - links.query
+    candidates = links.query + 1 if causal else words.sum(1).to(device)[links.sentence]
+    possible = torch.ones_like(offset, dtype=torch.bool)
+    if self_attention:
+        candidates = candidates - 1
+        possible &= offset != 0
+    if causal:
+        possible &= offset <= 0
+    possible &= candidates >= 2
+    columns = (links.sentence, links.query, links.key, links.kind)
+    kept = Links(links.kinds, *(column[possible] for column in columns))
+    cell = groups.to(device)[kept.sentence] * len(links.kinds) + kept.kind
+    counts = _count_possible(kept, cell, candidates[possible])
+    return PossibleLinks(kept, cell, counts, self_attention)
+
+
+def _count_possible(
+    links: Links, cell: Int[Tensor, " link"], candidates: Int[Tensor, " link"]
+) -> LinkCounts:
+    kinds, wide = len(links.kinds), 2 * MAX_OFFSET + 1
+    offset = links.key - links.query
+    near = offset.abs() <= MAX_OFFSET
+    place = cell[near] * wide + offset[near] + MAX_OFFSET
+    chance = torch.zeros(GROUPS * kinds, dtype=torch.float64, device=cell.device)
+    return LinkCounts(
+        links.kinds,
+        torch.bincount(cell, minlength=GROUPS * kinds).view(GROUPS, kinds),
+        chance.index_add_(0, cell, 1 / candidates.double()).view(GROUPS, kinds),
+        torch.zeros(GROUPS, kinds, 0, dtype=torch.long, device=cell.device),
+        torch.bincount(place, minlength=GROUPS * kinds * wide).view(GROUPS, kinds, wide),
+    )
+
+
+def count_links(
+    attention: Float[Tensor, "batch head query_word key_word"], possible: PossibleLinks
+) -> LinkCounts:
+    """Counts of a batch; the arg-max is over the sentence's words, special tokens left out.
+
+    Args:
+        attention: word by word, 0 where a query may not look.
+        possible: the gold pairs that could be followed.
+    """
+    if possible.self_attention:
+        own = torch.eye(*attention.shape[2:], dtype=torch.bool, device=attention.device)
+        attention = attention.masked_fill(own, -1)
+    links, counts = possible.links, possible.counts
+    best = largest(attention)
+    # A row without weight on any word follows no link.
+    hits = best.key[links.sentence, :, links.query] == links.key[:, None]
+    hits = hits & best.found[links.sentence, :, links.query]
+    total = torch.zeros(
+        counts.links.numel(), attention.shape[1], dtype=torch.long, device=attention.device
+    )
+    total.index_add_(0, possible.cell, hits.long())
+    return LinkCounts(
+        counts.kinds,
+        counts.links,
+        counts.chance,
+        total.view(*counts.links.shape, -1),
+        counts.offsets,
+    )

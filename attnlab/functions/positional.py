@@ -1,0 +1,116 @@
+"""Positional heads: the row's largest weight stands at one fixed offset in nearly all rows.
+
+Arg-max rate, mass at the offset and confidence are three different things: this is the first.
+Source: Voita et al. 2019 (arXiv 1905.09418), section 4.1; heads.md says what the paper leaves open.
+"""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from attnlab.functions.conditions import share_condition
+from attnlab.functions.counts import (
+    CHOOSING,
+    GROUPS,
+    REPORTED,
+    Counts,
+    Largest,
+    Scope,
+    sum_by_group,
+    sum_of_halves,
+)
+from attnlab.functions.thresholds import POSITIONAL, Rule
+from attnlab.functions.verdict import Verdict, verdicts_of
+
+MAX_OFFSET = 8
+
+
+@dataclass(frozen=True)
+class PositionalCounts(Counts):
+    """How often each head looks at each offset from -max to +max.
+
+    Attributes:
+        hits: rows whose largest weight is at the offset; a row without weight on any key that is
+            looked at is a miss.
+        rows: rows that have an ordinary token at the offset.
+    """
+
+    hits: Int[Tensor, "group head offset"]
+    rows: Int[Tensor, "group offset"]
+
+
+def count_positional(best: Largest, scope: Scope, max_offset: int = MAX_OFFSET) -> PositionalCounts:
+    """Counts of a batch.
+
+    Args:
+        best: the key with the largest weight of every row.
+        scope: what is counted.
+        max_offset: the largest distance that is looked at.
+    """
+    heads, queries = best.key.shape[1:]
+    offsets = 2 * max_offset + 1
+    position = torch.arange(queries, device=best.key.device)
+    rows = [_rows_at(scope, offset) for offset in range(-max_offset, max_offset + 1)]
+    found = best.key - position + max_offset
+    ordinary = scope.keys.gather(1, best.key.flatten(1)).view_as(best.key) & best.found
+    counted = scope.rows[:, None] & ordinary & (found >= 0) & (found < offsets)
+    cell = (scope.groups[:, None] * heads + torch.arange(heads, device=best.key.device))[..., None]
+    cells = GROUPS * heads * offsets
+    place = torch.where(counted, cell * offsets + found, cells)
+    hits = torch.bincount(place.flatten(), minlength=cells + 1)[:-1]
+    at_offsets = sum_by_group(torch.stack(rows, 1), scope.groups)
+    return PositionalCounts(hits.view(GROUPS, heads, offsets), at_offsets)
+
+
+def _rows_at(scope: Scope, offset: int) -> Int[Tensor, " batch"]:
+    """How many counted rows of each sentence may look at an ordinary key at the offset."""
+    shape = scope.seen.shape[1:]
+    if not -shape[0] < offset < shape[1]:
+        return torch.zeros_like(scope.groups)
+    seen = scope.seen.diagonal(offset, dim1=1, dim2=2)
+    first, length = max(-offset, 0), seen.shape[1]
+    rows = scope.rows[:, first : first + length]
+    keys = scope.keys[:, first + offset : first + offset + length]
+    return (seen & rows & keys).sum(1)
+
+
+def judge_positional(
+    counts: PositionalCounts, rule: Rule = POSITIONAL, seed: int = 0
+) -> list[Verdict]:
+    """One verdict per head: at the offset with the highest arg-max rate in the choosing half.
+
+    Offsets with fewer than `rule.needed` rows in either half are no candidates, unless all are.
+    """
+    of_half = counts.by_half()
+    enough = (of_half.rows >= rule.needed).all(0)
+    candidates = enough if enough.any() else (of_half.rows > 0).all(0)
+    rate = of_half.hits[CHOOSING] / of_half.rows[CHOOSING].clamp_min(1)
+    chosen = rate.masked_fill(~candidates, -1).argmax(-1)
+    rows = counts.rows[:, chosen]
+    hits = counts.hits.gather(2, chosen.expand(len(rows), -1)[..., None])[..., 0]
+    of_head = sum_of_halves(rows)
+    return verdicts_of(
+        "positional",
+        rule,
+        [f"offset {column - counts.rows.shape[1] // 2:+d}" for column in chosen.tolist()],
+        [share_condition("argmax_rate", hits, rows, rule.threshold, seed=seed)],
+        denominator=of_head[REPORTED],
+        counted=of_head.amin(0),
+    )
+
+
+def positional_table(counts: PositionalCounts) -> pd.DataFrame:
+    """One row a head and offset: `head, offset, rows, argmax_rate`; both halves together."""
+    hits, rows = counts.hits.sum(0).cpu(), counts.rows.sum(0).cpu()
+    heads, offsets = hits.shape
+    return pd.DataFrame(
+        {
+            "head": torch.arange(heads).repeat_interleave(offsets).numpy(),
+            "offset": (torch.arange(offsets) - offsets // 2).repeat(heads).numpy(),
+            "rows": rows.repeat(heads).numpy(),
+            "argmax_rate": (hits / rows).flatten().numpy(),
+        }
+    )

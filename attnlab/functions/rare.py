@@ -1,0 +1,147 @@
+"""Rare-token heads: most rows have their largest weight on one of the sentence's two rarest tokens.
+
+Counted on sentences whose rarest token is outside the corpus's 500 most frequent types. A head that
+looks at uncommon words in general would often hit the rarest by chance, so the share is compared
+with that of a head that picks at random among the sentence's tokens outside those 500 types, on the
+rows where that is a difference. Source: Voita et al. 2019 (arXiv 1905.09418), section 4.3.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.functions.conditions import share_condition
+from attnlab.functions.counts import (
+    REPORTED,
+    Counts,
+    Largest,
+    Scope,
+    sum_by_group,
+    sum_of_halves,
+)
+from attnlab.functions.thresholds import RARE, Rule
+from attnlab.functions.verdict import Verdict, verdicts_of
+
+FREQUENT_TYPES = 500
+
+
+@dataclass(frozen=True)
+class RareCounts(Counts):
+    """How often each head's arg-max is the rarest, or one of the two rarest, tokens of a sentence.
+
+    Attributes:
+        rows: rows that may look at the two rarest tokens, in sentences that qualify.
+        rarest: of those, rows whose largest weight is on the rarest type.
+        two_rarest: the same for the two rarest types.
+        contested_rows: rows that may also look at some other uncommon token.
+        contested_two_rarest: of those, rows whose largest weight is on one of the two rarest.
+        contested_expected: how many that would be when picking at random among uncommon tokens.
+    """
+
+    rows: Int[Tensor, " group"]
+    rarest: Int[Tensor, "group head"]
+    two_rarest: Int[Tensor, "group head"]
+    contested_rows: Int[Tensor, " group"]
+    contested_two_rarest: Int[Tensor, "group head"]
+    contested_expected: Float[Tensor, " group"]
+
+
+def frequency_ranks(counts: Int[Tensor, " type"]) -> Int[Tensor, " type"]:
+    """The rank of every type, 0 for the most frequent; among equals the smaller number comes first.
+
+    >>> import torch
+    >>> frequency_ranks(torch.tensor([2, 9, 0, 2])).tolist()
+    [1, 0, 3, 2]
+    """
+    return counts.argsort(descending=True, stable=True).argsort()
+
+
+@dataclass(frozen=True)
+class RarePlaces:
+    """Where the rarest tokens of a batch stand and which rows count, the same in all layers.
+
+    Attributes:
+        place: for each key 2 if it is of the rarest type, 1 if of the second rarest, else 0.
+        rows: rows that count.
+        contested: of those, rows that may also look at some other uncommon token.
+        expected: what a row picking at random among uncommon tokens would hit on average.
+        groups: of each sentence.
+    """
+
+    place: Int[Tensor, "batch key"]
+    rows: Bool[Tensor, "batch query"]
+    contested: Bool[Tensor, "batch query"]
+    expected: Float[Tensor, "batch query"]
+    groups: Int[Tensor, " batch"]
+
+
+def rare_places(
+    scope: Scope, ranks: Int[Tensor, "batch key"], frequent_types: int = FREQUENT_TYPES
+) -> RarePlaces:
+    """Where the rarest tokens stand; special tokens are never among them.
+
+    Args:
+        scope: what is counted.
+        ranks: each key's frequency rank in the corpus, 0 for the most frequent type.
+        frequent_types: how many types are called frequent.
+    """
+    rank = ranks.masked_fill(~scope.keys, -1)
+    first = rank.amax(1, keepdim=True)
+    second = rank.masked_fill(rank == first, -1).amax(1, keepdim=True)
+    rarest = scope.keys & (rank == first)
+    two_rarest = rarest | (scope.keys & (rank == second))
+    rows = scope.rows & (first >= frequent_types)
+    rows = rows & (scope.seen | ~two_rarest[:, None]).all(-1)
+    uncommon = ((rank >= frequent_types)[:, None] & scope.seen).sum(-1)
+    size = two_rarest.sum(1, keepdim=True).expand_as(uncommon)
+    contested = rows & (uncommon > size)
+    expected = (size / uncommon.clamp_min(1)).double() * contested
+    return RarePlaces(two_rarest.long() + rarest.long(), rows, contested, expected, scope.groups)
+
+
+def count_rare(best: Largest, places: RarePlaces) -> RareCounts:
+    """Counts of a batch; `best` is the key with the largest weight of every row."""
+    found = places.place.gather(1, best.key.flatten(1)).view_as(best.key) * best.found
+
+    def total(hits: Tensor, counted: Bool[Tensor, "batch query"]) -> Tensor:
+        return sum_by_group((hits & counted[:, None]).sum(-1), places.groups)
+
+    return RareCounts(
+        rows=sum_by_group(places.rows.sum(1), places.groups),
+        rarest=total(found == 2, places.rows),
+        two_rarest=total(found > 0, places.rows),
+        contested_rows=sum_by_group(places.contested.sum(1), places.groups),
+        contested_two_rarest=total(found > 0, places.contested),
+        contested_expected=sum_by_group(places.expected.sum(1), places.groups),
+    )
+
+
+def judge_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Verdict]:
+    """One verdict per head: of all rows a share of `rule.threshold`, of contested ones more than chance.
+
+    The first figure is of all rows, the second of the contested ones, with what a head would hit
+    there that picks at random among uncommon tokens as its threshold. The rule counts contested rows.
+    """
+    heads = counts.two_rarest.shape[1]
+
+    def of_each_head(values: Tensor) -> Tensor:
+        return values[:, None].expand(-1, heads)
+
+    rows, contested = of_each_head(counts.rows), of_each_head(counts.contested_rows)
+    often = share_condition("argmax_rate", counts.two_rarest, rows, rule.threshold, seed=seed)
+    more_than_chance = share_condition(
+        "argmax_rate_contested",
+        counts.contested_two_rarest,
+        contested,
+        of_each_head(counts.contested_expected),
+        seed=seed,
+    )
+    return verdicts_of(
+        "rare tokens",
+        rule,
+        ["two rarest"] * heads,
+        [often, more_than_chance],
+        denominator=sum_of_halves(rows)[REPORTED],
+        counted=sum_of_halves(contested)[REPORTED],
+    )

@@ -1,0 +1,179 @@
+"""The structural label of every head, by description length, while a model runs."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnlab.addresses import Site
+from attnlab.extraction.parcels import Plain
+from attnlab.extraction.taps import place_of
+from attnlab.extraction.views import ALL, CONTENT, View
+from attnlab.extraction.weights import LayerWeights
+from attnlab.functions.consumer import scope_of_layer
+from attnlab.functions.thresholds import TIE_BITS_PER_ROW
+from attnlab.matrices.candidates import FAMILIES, Search
+from attnlab.matrices.label_sums import LabelSums, sum_labels
+from attnlab.matrices.labels import Labels
+
+
+class HeadStructure:
+    """Sums for the description length of the first sentences; `labels` and `families` judge.
+
+    The family of a head is the one that codes all those sentences together in the fewest bits: what
+    each sentence costs is added up, and a support that does not move is named once for all. It is
+    not the family that most sentences would choose alone. Decoder self-attention is coded as causal.
+    The rectangles of cross-attention are measured as they stand, the diagonal at equal positions.
+
+    Both views of `attnlab.extraction.views` are measured. With all keys whole matrices count, special
+    tokens among queries and keys, since a sink is most often one. Of content the rows and columns
+    of special tokens are taken out, so that offsets count content tokens only, and what is left of a
+    row is divided by its sum; rows without weight on any content key cost nothing and are counted
+    apart. Rows of cross-attention go by the token that they predict, see `scope_of_layer`.
+
+    Args:
+        sentences: how many of the first sentences are taken.
+    """
+
+    def __init__(self, sentences: int) -> None:
+        self.sentences = sentences
+        self.layers: dict[tuple[Site, int, View], LabelSums] = {}
+
+    def update(self, layer: LayerWeights) -> None:
+        """Adds the wanted sentences of one layer and batch."""
+        wanted = [row for row, number in enumerate(layer.sentences) if number < self.sentences]
+        if not wanted:
+            return
+        self._sum(layer, ALL, wanted, layer.queries.real, layer.keys.real)
+        rows = scope_of_layer(layer).queries
+        self._sum(layer, CONTENT, wanted, rows, layer.keys.content)
+
+    def _sum(
+        self,
+        layer: LayerWeights,
+        view: View,
+        wanted: list[int],
+        queries: Bool[Tensor, "batch query"],
+        keys: Bool[Tensor, "batch key"],
+    ) -> None:
+        """Adds the parts of the matrices that lie at these queries and keys."""
+        some = queries.any(-1) & keys.any(-1)
+        rows = [row for row in wanted if some[row]]
+        if not rows:
+            return
+        sides = queries[rows], keys[rows]
+        matrices = packed(layer.exact[rows], *sides)
+        if view == CONTENT:
+            sums = matrices.sum(-1, keepdim=True)
+            matrices = matrices / sums.masked_fill(sums == 0, 1.0)
+        sizes = torch.stack([side.sum(-1) for side in sides], -1)[:, None].to(matrices.device)
+        self._add(
+            (layer.site, layer.layer, view),
+            sum_labels(matrices, sizes, Search(causal=layer.causal)),
+        )
+
+    def state(self) -> Plain:
+        """What other processes need to know of this one."""
+        return self.layers
+
+    def absorb(self, states: Sequence[Plain]) -> None:
+        """Holds the sums of all processes, this one's own `state` among them."""
+        self.layers = {}
+        for layers in states:
+            for key, sums in layers.items():
+                self._add(key, sums)
+
+    def _add(self, key: tuple[Site, int, View], sums: LabelSums) -> None:
+        self.layers[key] = self.layers[key] + sums if key in self.layers else sums
+
+    def labels(self, keys: View = ALL) -> pd.DataFrame:
+        """One row a head: its `structure`, and what speaks for the next family.
+
+        Columns `site, layer, head`; `structure`, the family; `structure_runner_up`, the next one;
+        `structure_margin_bits_per_row`, how many bits per row more that one costs; and
+        `structure_tie`, whether they are fewer than `TIE_BITS_PER_ROW`.
+        """
+        tables = [
+            pd.DataFrame(
+                {
+                    **_heads(site, layer, found),
+                    "structure": [FAMILIES[index] for index in found.chosen.tolist()],
+                    "structure_runner_up": [FAMILIES[index] for index in found.runner_up.tolist()],
+                    "structure_margin_bits_per_row": found.margin.tolist(),
+                    "structure_tie": (found.margin < TIE_BITS_PER_ROW).tolist(),
+                }
+            )
+            for site, layer, _, found in self._judged(keys)
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def families(self, keys: View = ALL) -> pd.DataFrame:
+        """One row a head and family: what its best member costs, in the order of `FAMILIES`.
+
+        Columns `site, layer, head, family, bits_per_row, noise_fraction, member, chosen, sentences,
+        rows, rows_left_out`; `noise_fraction` is eta of math.md section 5, `member` the parameters of
+        the best code, `rows_left_out` how many rows had no weight on any of the keys.
+        """
+        tables = [
+            _families(site, layer, sums, found) for site, layer, sums, found in self._judged(keys)
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def _judged(self, keys: View) -> list[tuple[Site, int, LabelSums, Labels]]:
+        mine = [item for item in self.layers.items() if item[0][2] == keys]
+        ordered = sorted(mine, key=lambda item: (place_of(item[0][0]), item[0][1]))
+        return [(site, layer, sums, sums.labels()) for (site, layer, _), sums in ordered]
+
+
+def packed(
+    weights: Float[Tensor, "batch head query key"],
+    queries: Bool[Tensor, "batch query"],
+    keys: Bool[Tensor, "batch key"],
+) -> Float[Tensor, "batch head kept_query kept_key"]:
+    """The parts of the matrices at these queries and keys, moved to the front; 0 behind them."""
+    for axis, wanted in ((2, queries.to(weights.device)), (3, keys.to(weights.device))):
+        most = int(wanted.sum(-1).max())
+        order = wanted.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[:, :most]
+        kept = wanted.gather(-1, order)
+        shape = [len(weights), 1, 1, 1]
+        shape[axis] = most
+        order, kept = order.view(shape), kept.view(shape)
+        room = [*weights.shape]
+        room[axis] = most
+        weights = weights.gather(axis, order.expand(room)).masked_fill(~kept, 0.0)
+    return weights
+
+
+def _heads(site: Site, layer: int, found: Labels) -> dict[str, object]:
+    return {"site": site, "layer": layer, "head": range(len(found.chosen))}
+
+
+def _families(site: Site, layer: int, sums: LabelSums, found: Labels) -> pd.DataFrame:
+    tables = [
+        pd.DataFrame(
+            {
+                **_heads(site, layer, found),
+                "family": family,
+                "bits_per_row": found.bits_per_row[:, index].tolist(),
+                "noise_fraction": found.eta[:, index].tolist(),
+                "member": _members(found, family),
+                "chosen": (found.chosen == index).tolist(),
+                "sentences": sums.sentences,
+                "rows": (sums.rows - sums.empty_rows).tolist(),
+                "rows_left_out": sums.empty_rows.tolist(),
+            }
+        )
+        for index, family in enumerate(FAMILIES)
+    ]
+    return pd.concat(tables).sort_values("head", kind="stable")
+
+
+def _members(found: Labels, family: str) -> list[str]:
+    """Such as `offset -1`, or `left 2, right 0`, a head each."""
+    parameters = {name: values.tolist() for name, values in found.parameters[family].items()}
+    return [
+        ", ".join(f"{name} {values[head]}" for name, values in parameters.items())
+        for head in range(len(found.chosen))
+    ]

@@ -1,0 +1,191 @@
+"""The verdict on one head and one label, with the figures it rests on."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.functions.thresholds import Rule
+
+LABELS = ("positional", "syntactic", "rare tokens", "sink", "broad", "monotone", "alignment")
+UNKNOWN = "unknown"
+
+# How a figure lies to its threshold, from the least to the most that can be said for a label.
+BELOW, UNDECIDED, BORDERLINE, HOLDS = "below", "undecided", "borderline", "holds"
+STATUSES = (BELOW, UNDECIDED, BORDERLINE, HOLDS)
+
+
+def least_status(*statuses: str) -> str:
+    """What can be said of all conditions together: the least of what can be said of each.
+
+    >>> least_status("holds", "borderline"), least_status("undecided", "below")
+    ('borderline', 'below')
+    """
+    return min(statuses, key=STATUSES.index)
+
+
+def status_of(low: float, high: float, threshold: float) -> str:
+    """How an interval lies to a threshold: `holds` above, `below`, `borderline` across it.
+
+    Without an interval (NaN) it is `undecided`.
+
+    >>> status_of(0.91, 0.95, 0.9), status_of(0.88, 0.92, 0.9), status_of(0.1, 0.2, 0.9)
+    ('holds', 'borderline', 'below')
+    """
+    if math.isnan(low) or math.isnan(high) or math.isnan(threshold):
+        return UNDECIDED
+    if low >= threshold:
+        return HOLDS
+    return BELOW if high < threshold else BORDERLINE
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How far a head carries a label, measured on the reported half of the corpus.
+
+    Attributes:
+        label: one of `LABELS`.
+        head: number in its layer, from 0.
+        detail: what was picked on the choosing half: an offset, a relation, a token.
+        statistic: what `value` is.
+        value: the figure; NaN when nothing could be counted.
+        low: lower end of the 95 % interval of `value`.
+        high: upper end.
+        threshold: what `value` must reach.
+        control: what the figure would be without the function, where the label has such a control.
+        denominator: how many rows, links or sentences `value` rests on.
+        second_statistic: what else the rule asks for; empty where it asks for one figure.
+        second_value: that figure, with its interval and its threshold in the next three fields.
+        second_low: lower end of the interval of `second_value`.
+        second_high: upper end.
+        second_threshold: what `second_value` must reach.
+        unit: what is counted: `rows`, `links` or `sentences`.
+        counted: how many of them the rule can use.
+        needed: how many it asks for.
+        status: `undecided` where fewer than `needed` were counted; else `holds` where the intervals
+            of all figures lie above their thresholds, `below` where one lies below, and `borderline`.
+        stability: share of bootstrap draws of sentences in which every figure reaches its
+            threshold, with the pick (`detail`) as it is; NaN where undecided.
+    """
+
+    label: str
+    head: int
+    detail: str
+    statistic: str
+    value: float
+    low: float
+    high: float
+    threshold: float
+    control: float
+    denominator: int
+    second_statistic: str
+    second_value: float
+    second_low: float
+    second_high: float
+    second_threshold: float
+    unit: str
+    counted: int
+    needed: int
+    status: str
+    stability: float
+
+
+NO_CONTROL = math.nan
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A figure of every head beside what it must reach.
+
+    Attributes:
+        statistic: what the figure is.
+        value: of each head.
+        low: lower end of its interval.
+        high: upper end.
+        threshold: what it must reach.
+        reached: whether it reaches that in each bootstrap draw.
+    """
+
+    statistic: str
+    value: Float[Tensor, " head"]
+    low: Float[Tensor, " head"]
+    high: Float[Tensor, " head"]
+    threshold: Float[Tensor, " head"]
+    reached: Bool[Tensor, "draw head"]
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """One condition of one head; an interval of nothing is none."""
+
+    statistic: str = ""
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    threshold: float = math.nan
+
+    @property
+    def status(self) -> str:
+        return status_of(self.low, self.high, self.threshold)
+
+
+def verdicts_of(
+    label: str,
+    rule: Rule,
+    details: Sequence[str],
+    conditions: Sequence[Condition],
+    *,
+    denominator: Int[Tensor, " head"],
+    counted: Int[Tensor, " head"],
+    control: float = NO_CONTROL,
+) -> list[Verdict]:
+    """One verdict per head from the one or two figures that the rule asks for."""
+    stability = torch.stack([one.reached for one in conditions]).all(0).double().mean(0).tolist()
+    verdicts = []
+    for head, detail in enumerate(details):
+        figures = [_figure(one, head) for one in conditions]
+        enough = int(counted[head]) >= rule.needed
+        status = least_status(*(one.status for one in figures)) if enough else UNDECIDED
+        first, second = (*figures, _Figure())[:2]
+        verdicts.append(
+            Verdict(
+                label=label,
+                head=head,
+                detail=detail,
+                statistic=first.statistic,
+                value=first.value,
+                low=first.low,
+                high=first.high,
+                threshold=first.threshold,
+                control=control,
+                denominator=int(denominator[head]),
+                second_statistic=second.statistic,
+                second_value=second.value,
+                second_low=second.low,
+                second_high=second.high,
+                second_threshold=second.threshold,
+                unit=rule.unit,
+                counted=int(counted[head]),
+                needed=rule.needed,
+                status=status,
+                stability=math.nan if status == UNDECIDED else stability[head],
+            )
+        )
+    return verdicts
+
+
+def _figure(condition: Condition, head: int) -> _Figure:
+    value = float(condition.value[head])
+    low, high = float(condition.low[head]), float(condition.high[head])
+    if math.isnan(value):
+        low = high = math.nan
+    return _Figure(condition.statistic, value, low, high, float(condition.threshold[head]))
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """One row a verdict."""
+    return pd.DataFrame(verdicts, columns=list(Verdict.__dataclass_fields__))

@@ -1,0 +1,1 @@
+"""The embedded corpus: sentence pairs with gold trees and word alignments."""

@@ -1,0 +1,1 @@
+"""The embedded grammar in Italian."""

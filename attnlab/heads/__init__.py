@@ -1,5 +1,0 @@
-"""Capture of attention heads, what they do, how much they matter."""
-
-from attnlab.heads.capture import capture
-
-__all__ = ["capture"]

@@ -1,1 +1,0 @@
-"""What heads do: one file a label, each with counts that add up over batches and a verdict."""

@@ -1,0 +1,238 @@
+"""How far each head is from structured matrices, sentence by sentence, beside reference points."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.addresses import Site
+from attnlab.extraction.parcels import Plain
+from attnlab.extraction.taps import place_of
+from attnlab.extraction.weights import LayerWeights
+from attnlab.matrices.distances import l1_distance
+from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
+from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
+from attnlab.matrices.residual import fit_residual
+from attnlab.matrices.supports import band_dimension
+from attnlab.studies.approximation.equal_budget import fit_at_equal_budget
+
+WIDEST_WINDOW = 10
+HALVES = 2
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One approximation of all matrices of a layer: its l1 distance, and entries it may use."""
+
+    approximation: str
+    level: str
+    l1: Float[Tensor, "sentence head"]
+    window: int | None = None
+    budget: Int[Tensor, "sentence #head"] | None = None
+
+
+@dataclass
+class Profile:
+    """Mass and number of entries by offset, from offset `first` on."""
+
+    first: int
+    mass: Float[Tensor, "head offset"]
+    entries: Float[Tensor, "offset"]
+
+    def widened(self, first: int, last: int) -> "Profile":
+        """The same over offsets `first`..`last` at least."""
+        before = max(self.first - first, 0)
+        after = max(last - (self.first + len(self.entries) - 1), 0)
+        pads = (before, after)
+        return Profile(self.first - before, F.pad(self.mass, pads), F.pad(self.entries, pads))
+
+    def plus(self, other: "Profile") -> "Profile":
+        """Both added up, offset by offset."""
+        mine = self.widened(other.first, other.first + len(other.entries) - 1)
+        theirs = other.widened(mine.first, mine.first + len(mine.entries) - 1)
+        return Profile(mine.first, mine.mass + theirs.mass, mine.entries + theirs.entries)
+
+    def mean(self, first: int, last: int) -> Float[Tensor, "head offset"]:
+        """Mean weight at offsets `first`..`last`; 0 at an offset that was never seen."""
+        wide = self.widened(first, last)
+        part = slice(first - wide.first, last - wide.first + 1)
+        return wide.mass[:, part] / wide.entries[part].clamp(min=1)
+
+
+class OffsetProfiles:
+    """Mean weight by offset of every head, apart for the sentences of even and of odd number.
+
+    So each sentence can be compared with a mean over sentences that it is not part of.
+    """
+
+    def __init__(self) -> None:
+        self._profiles: dict[tuple[Site, int, int], Profile] = {}
+
+    def update(self, layer: LayerWeights) -> None:
+        """Adds one layer's weights for one batch."""
+        queries, keys = layer.exact.shape[-2:]
+        real = layer.sizes
+        numbers = torch.tensor(layer.sentences, device=real.device)
+        mass = mass_by_offset(layer.exact, real)
+        entries = entries_by_offset(real.squeeze(1), queries, keys)
+        for half in range(HALVES):
+            chosen = numbers % HALVES == half
+            profile = Profile(
+                1 - queries, mass[chosen].sum(0).cpu(), entries[chosen].sum(0).double().cpu()
+            )
+            self._add((layer.site, layer.layer, half), profile)
+
+    def state(self) -> Plain:
+        """What other processes need to know of this one."""
+        return self._profiles
+
+    def absorb(self, states: Sequence[Plain]) -> None:
+        """Holds the sums of all processes, this one's own `state` among them."""
+        self._profiles.clear()
+        for profiles in states:
+            for key, profile in profiles.items():
+                self._add(key, profile)
+
+    def _add(self, key: tuple[Site, int, int], profile: Profile) -> None:
+        known = self._profiles.get(key)
+        self._profiles[key] = profile if known is None else known.plus(profile)
+
+    def of_the_others(
+        self, layer: LayerWeights, sentence: int
+    ) -> Float[Tensor, "head query key"] | None:
+        """The matrix of mean weights over the half that `sentence` is not in; None if that is empty."""
+        other = (sentence + 1) % HALVES
+        profile = self._profiles.get((layer.site, layer.layer, other))
+        if profile is None or not bool(profile.entries.any()):
+            return None
+        queries, keys = layer.exact.shape[-2:]
+        return matrix_from_offsets(profile.mean(1 - queries, keys - 1), queries, keys)
+
+
+class HeadFits:
+    """Exact distances from bands of every width, from all families at one budget, and from references.
+
+    Whole band (`oracle`: the best band of this very matrix)::
+
+        l1(w) = sum of h_ij over |j - i| > w
+
+    Families at one budget (`oracle`), see `attnlab.studies.approximation.equal_budget`, and `top`,
+    the largest entries of that budget, which nothing of its size beats. Reference points: `zero` and
+    `uniform` use
+    no weights at all (level `none`), `mean_by_offset` is the mean over other sentences (`static`).
+    """
+
+    def __init__(self, profiles: OffsetProfiles, sentences: int) -> None:
+        self.sentences = sentences
+        self._profiles = profiles
+        self._tables: list[pd.DataFrame] = []
+
+    def update(self, layer: LayerWeights) -> None:
+        """Measures the wanted sentences of one batch."""
+        wanted = [row for row, n in enumerate(layer.sentences) if n < self.sentences]
+        if not wanted:
+            return
+        H, real = layer.exact[wanted], layer.sizes[wanted]
+        numbers = [layer.sentences[row] for row in wanted]
+        total = H.sum((-2, -1))
+        bands = mass_beyond_windows(H, WIDEST_WINDOW, real, causal=layer.causal)
+        measured = [
+            Measured(
+                "band", "oracle", bands[..., w], w, band_dimension(real, w, causal=layer.causal)
+            )
+            for w in range(WIDEST_WINDOW + 1)
+        ]
+        measured += _families(H, real, causal=layer.causal)
+        uniform = uniform_matrix(H, real, causal=layer.causal)
+        measured += [
+            Measured("zero", "none", total, budget=0 * real[..., 0]),
+            Measured("uniform", "none", l1_distance(H, uniform, real)),
+        ]
+        means = [self._profiles.of_the_others(layer, number) for number in numbers]
+        if all(mean is not None for mean in means):
+            mean = torch.stack([m for m in means if m is not None]).to(H.device)
+            measured.append(Measured("mean_by_offset", "static", l1_distance(H, mean, real)))
+        shape = _shape_columns(layer, numbers, real, total)
+        self._tables += [_table(shape, total, row) for row in measured]
+
+    def state(self) -> Plain:
+        """What other processes need to know of this one."""
+        return [table.to_dict("list") for table in self._tables]
+
+    def absorb(self, states: Sequence[Plain]) -> None:
+        """Holds what all processes have measured, this one's own `state` among them."""
+        self._tables = [pd.DataFrame(columns) for tables in states for columns in tables]
+
+    def fits(self) -> pd.DataFrame:
+        """One row a head, sentence and approximation, in that order."""
+        if not self._tables:
+            return pd.DataFrame()
+        table = pd.concat(self._tables, ignore_index=True)
+        table = table.astype({"window": "Int64", "budget": "Int64"})
+        keys = ["site", "layer", "head", "sentence"]
+        return table.sort_values(keys, key=_in_order, kind="stable", ignore_index=True)
+
+
+def _families(H: Tensor, real: Tensor, *, causal: bool) -> list[Measured]:
+    """The families at one budget, and the largest entries of that budget."""
+    fits = fit_at_equal_budget(H, real, causal=causal)
+    budget = torch.stack([fit.budget for fit in fits.values()]).amax(0)
+    top = fit_residual(H, torch.zeros_like(H), nonzeros=budget, sizes=real)
+    return [
+        *(Measured(name, "oracle", fit.l1, budget=fit.budget) for name, fit in fits.items()),
+        Measured("top", "oracle", l1_distance(H, top, real), budget=budget),
+    ]
+
+
+def _in_order(column: pd.Series) -> pd.Series:
+    return column.map(place_of) if column.name == "site" else column
+
+
+def _shape_columns(
+    layer: LayerWeights, numbers: list[int], real: Tensor, total: Tensor
+) -> dict[str, object]:
+    """What identifies a matrix: the same for every approximation of it."""
+    heads = total.shape[1]
+    queries, keys = real.expand(-1, heads, -1).flatten(0, 1).cpu().numpy().T
+    return {
+        "site": layer.site,
+        "layer": layer.layer,
+        "head": list(range(heads)) * len(numbers),
+        "sentence": [number for number in numbers for _ in range(heads)],
+        "queries": queries,
+        "keys": keys,
+    }
+
+
+def _table(shape: dict[str, object], total: Tensor, measured: Measured) -> pd.DataFrame:
+    l1 = measured.l1.flatten().cpu().numpy()
+    budget = measured.budget
+    table = pd.DataFrame(shape).assign(
+        approximation=measured.approximation,
+        window=measured.window,
+        level=measured.level,
+        budget=None if budget is None else budget.expand(total.shape).flatten().cpu().numpy(),
+        l1=l1,
+    )
+    table["mean_error"] = l1 / (table["queries"] * table["keys"])
+    table["relative"] = l1 / total.flatten().cpu().numpy()
+    return table
+
+
+def summarise(fits: pd.DataFrame) -> pd.DataFrame:
+    """One row a head: mean `relative` over sentences of every approximation.
+
+    Columns `band_0` to `band_10`, `diagonal`, `kept_band`, `rare_columns`, `additive`, `top`, `zero`,
+    `uniform`, and `mean_by_offset` where it was measured.
+    """
+    name = fits["approximation"].where(
+        fits["window"].isna(), fits["approximation"] + "_" + fits["window"].astype(str)
+    )
+    keys = ["site", "layer", "head"]
+    table = fits.assign(name=name).pivot_table(index=keys, columns="name", values="relative")
+    table.columns.name = None
+    return table.reset_index().sort_values(keys, key=_in_order, ignore_index=True)

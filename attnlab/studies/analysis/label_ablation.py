@@ -1,0 +1,74 @@
+"""What the loss loses with each head, to stand beside its label: attention alone explains nothing."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from attnlab.attribution.ablation import ablate_each
+from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.significance import Difference, loss_difference
+from attnlab.errors import AttnlabError
+from attnlab.studies.analysis.passes import Passes
+from attnlab.studies.evaluation import Judge, judge_of
+from attnlab.studies.scored_sentences import ABLATION_SENTENCES
+from attnlab.studies.sources import Subject
+
+
+def judge_for_labels(subject: Subject, batch_size: int) -> Judge | str:
+    """The model with the first of its texts to judge it on, or why it has no loss on them.
+
+    Which of them are too long is decided as for `importance`, so that both find the same changes.
+    """
+    try:
+        return judge_of(replace(subject, texts=subject.texts[:ABLATION_SENTENCES]), batch_size)
+    except AttnlabError as error:
+        return str(error)
+
+
+def ablate_for_labels(judge: Judge, passes: Passes, *, seed: int) -> pd.DataFrame:
+    """The loss without each head, one at a time, its output before the projection set to zero.
+
+    One row a head: `site, layer, head`, `ablation_loss_change` in nats per target token (loss
+    without the head minus loss with it) and its 95 % interval `ablation_low` to `ablation_high`,
+    a paired bootstrap over sentences. Several processes share the heads.
+
+    Args:
+        judge: from `judge_for_labels`.
+        passes: whose sites, progress and processes count.
+        seed: of the bootstrap.
+
+    Cost: a forward pass over the judge's sentences for each head.
+    """
+    wanted = [
+        head
+        for head in all_heads(judge.projections)
+        if passes.sites is None or head.site in passes.sites
+    ]
+    processes = passes.processes
+    mine = wanted[processes.index :: processes.count]
+    before = judge.losses()
+    done = 0
+
+    def evaluate() -> Difference:
+        nonlocal done
+        after = judge.losses()
+        done += 1
+        if passes.progress is not None:
+            passes.progress("Taking heads away", done, len(mine))
+        return loss_difference(before, after, judge.tokens, seed=seed)
+
+    found = ablate_each(judge.projections, mine, "zero", evaluate)
+    rows = [_row(head, difference) for head, difference in found.items()]
+    shares = processes.gather(rows)
+    # The heads were dealt out in turn.
+    dealt = [shares[place % len(shares)][place // len(shares)] for place in range(len(wanted))]
+    return pd.DataFrame(dealt)
+
+
+def _row(head: Head, difference: Difference) -> dict[str, str | int | float]:
+    return {
+        **head._asdict(),
+        "ablation_loss_change": difference.change,
+        "ablation_low": difference.low,
+        "ablation_high": difference.high,
+    }

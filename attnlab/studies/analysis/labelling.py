@@ -1,0 +1,233 @@
+"""What each head does, with its controls: an untrained twin and shuffled words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from attnlab.extraction.views import VIEWS, View, rows_of_view, stacked
+from attnlab.functions.agreement import agreement_table
+from attnlab.functions.consumer import HeadFunctions, TextSide
+from attnlab.functions.controls import untrained_twin
+from attnlab.functions.corpus_alignment import AlignedCorpus, align_corpus
+from attnlab.functions.gold import Gold, shuffled
+from attnlab.functions.labels import (
+    HEAD,
+    SEPARATOR,
+    compare_controls,
+    compare_relations,
+    label_table,
+    strongest_functions,
+)
+from attnlab.functions.structure import HeadStructure
+from attnlab.functions.treebank import GoldSentence
+from attnlab.functions.verdict import UNDECIDED, UNKNOWN
+from attnlab.representations import OneLine
+from attnlab.studies.analysis.label_notes import label_notes
+from attnlab.studies.analysis.passes import Passes, SharedConsumer
+
+
+@dataclass(frozen=True, repr=False)
+class Labelling(OneLine):
+    """What every head does, in both views of `attnlab.extraction.views`.
+
+    The column `keys` of every table but `relations` says in which view: with `all` keys, or with
+    those of `content` tokens alone. Relations never look at special tokens.
+
+    Attributes:
+        labels: one row a head: `labels` that hold, `label` the first of them, those that are
+            `borderline` and `undecided`, and `standing`, those that stand; the strongest `function`
+            with its figures, see `strongest_functions`; the columns of `HeadStructure.labels`, where
+            that was measured; and what the loss loses with the head, see `ablate_for_labels`,
+            where there is a loss.
+        controls: one row a head and label: figures, intervals, thresholds and status, and the same
+            figures on the untrained model and on shuffled words, see `compare_controls`.
+        relations: one row a head and kind of gold link; empty without gold trees.
+        structure: one row a head and family of matrices, see `HeadStructure.families`; empty where
+            that was not measured.
+        agreement: kappa between `label` and `structure`, see `agreement_table`; empty likewise.
+        warnings: what a reader must know.
+        views: the views in the order in which they are shown.
+    """
+
+    labels: pd.DataFrame
+    controls: pd.DataFrame
+    relations: pd.DataFrame
+    structure: pd.DataFrame
+    agreement: pd.DataFrame
+    warnings: tuple[str, ...]
+    views: tuple[View, ...] = VIEWS
+
+    def view(self, keys: View) -> "Labelling":
+        """The rows of one view."""
+        return replace(
+            self,
+            labels=rows_of_view(self.labels, keys),
+            controls=rows_of_view(self.controls, keys),
+            structure=rows_of_view(self.structure, keys),
+            agreement=rows_of_view(self.agreement, keys),
+            views=(keys,),
+        )
+
+
+class Labeller:
+    """Counts for the labels of one model over sentences of which something is known.
+
+    Args:
+        model: a transformers model.
+        tokenizer: its tokenizer, or an object with tokenizers `.source` and `.target`.
+        gold: the sentences.
+        type_counts: how often each type of the source and of the target stands in the training
+            corpus; None where that is not known, then it is counted in the sentences.
+        structure_sentences: over how many of the first sentences the structural label is taken.
+        views: in the order of their rows, see `attnlab.extraction.views`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        gold: Gold,
+        type_counts: Sequence[Int[Tensor, "_"]] | None,
+        structure_sentences: int,
+        *,
+        views: tuple[View, ...] = VIEWS,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.gold = gold
+        self.corpus_known = type_counts is not None
+        self.type_counts = list(type_counts or _counted(tokenizer, gold))
+        self.functions, self.unaligned = self._functions(gold)
+        self.structure = HeadStructure(structure_sentences)
+        self.views = views
+
+    @property
+    def consumers(self) -> list[SharedConsumer]:
+        """What must be fed in the pass over all sentences, before `judge`."""
+        return [self.functions, self.structure]
+
+    def _functions(self, gold: Gold) -> tuple[HeadFunctions, dict[str, str]]:
+        """A counter for these sentences, and why some of them cannot be aligned."""
+        source, reasons = self._side(gold.source, gold.trees, target=False)
+        if gold.target is None:
+            return HeadFunctions(source), reasons
+        target, more = self._side(gold.target, gold.trees, target=True)
+        return HeadFunctions(source, target, gold.pairs if gold.trees else ()), {**more, **reasons}
+
+    def _side(
+        self, sentences: Sequence[GoldSentence], trees: bool, *, target: bool
+    ) -> tuple[TextSide, dict[str, str]]:
+        counts = self.type_counts[-1 if target else 0]
+        if not trees:
+            return TextSide(counts), {}
+        tokenizer = getattr(self.tokenizer, "target" if target else "source", self.tokenizer)
+        aligned: AlignedCorpus = align_corpus(tokenizer, sentences, target=target)
+        return TextSide(counts, sentences, aligned.alignments), aligned.reasons
+
+    def judge(self, passes: Passes, *, seed: int, all_read: bool = False) -> Labelling:
+        """Labels from what `consumers` have counted, after the controls are run.
+
+        Args:
+            passes: how sentences go through models.
+            seed: of the untrained model's weights, of the order of shuffled words, and of the
+                bootstrap behind `stability`.
+            all_read: whether there are no more sentences where these came from.
+        """
+
+        def count(name: str, model: Any, gold: Gold) -> HeadFunctions:
+            functions, _ = self._functions(gold)
+            passes.run(f"Control: {name}", model, gold.texts, [functions])
+            return functions
+
+        untrained = count("untrained model", untrained_twin(self.model, seed), self.gold)
+        mixed = count("shuffled words", self.model, shuffled(self.gold, seed))
+        relations = self.functions.relations(seed)
+        if not relations.empty:
+            relations = compare_relations(
+                relations, mixed.relations(seed), untrained.relations(seed)
+            )
+            first = [*HEAD, "relation", "direction"]
+            relations = relations[[*first, *(n for n in relations if n not in first)]]
+        counted = {"model": self.functions, "untrained": untrained, "shuffled": mixed}
+        views = [self._view(keys, counted, relations, seed) for keys in self.views]
+        return Labelling(
+            labels=stacked([one.labels for one in views], self.views),
+            controls=stacked([one.controls for one in views], self.views),
+            relations=relations,
+            structure=stacked([one.structure for one in views], self.views),
+            agreement=stacked([one.agreement for one in views], self.views),
+            warnings=tuple(
+                label_notes(
+                    self.functions.verdicts(self.views[0]),
+                    sentences=len(self.gold.source),
+                    unaligned=self.unaligned,
+                    corpus_known=self.corpus_known,
+                    trees=self.gold.trees,
+                    all_read=all_read,
+                )
+            ),
+            views=self.views,
+        )
+
+    def _view(
+        self,
+        keys: View,
+        counted: Mapping[str, HeadFunctions],
+        relations: pd.DataFrame,
+        seed: int,
+    ) -> "_LabelledView":
+        tables = {name: functions.verdicts(keys, seed) for name, functions in counted.items()}
+        controls = compare_controls(tables, relations)
+        labels = _labels(tables["model"], controls, self.structure.labels(keys))
+        measured = "structure" in labels
+        return _LabelledView(
+            labels,
+            controls,
+            self.structure.families(keys),
+            agreement_table(labels) if measured else pd.DataFrame(),
+        )
+
+
+@dataclass(frozen=True)
+class _LabelledView:
+    """Tables of one view, as in `Labelling`."""
+
+    labels: pd.DataFrame
+    controls: pd.DataFrame
+    structure: pd.DataFrame
+    agreement: pd.DataFrame
+
+
+def _source_of(tokenizer: Any) -> Any:
+    return getattr(tokenizer, "source", tokenizer)
+
+
+def _counted(tokenizer: Any, gold: Gold) -> list[Int[Tensor, "_"]]:
+    """How often each type stands in the sentences themselves, source and target."""
+    source = _source_of(tokenizer)
+    counts = [_type_counts(source([one.text for one in gold.source])["input_ids"], len(source))]
+    if gold.target is not None:
+        target = getattr(tokenizer, "target", tokenizer)
+        ids = target(text_target=[one.text for one in gold.target])["input_ids"]
+        counts.append(_type_counts(ids, len(target)))
+    return counts
+
+
+def _type_counts(ids: Sequence[Sequence[int]], types: int) -> Int[Tensor, " type"]:
+    every = torch.tensor([token for sentence in ids for token in sentence])
+    return torch.bincount(every, minlength=types)
+
+
+def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:
+    table = label_table(verdicts)
+    standing = controls[controls["stands"]].groupby(HEAD)["label"].agg(SEPARATOR.join)
+    table = table.merge(standing.rename("standing").reset_index(), on=HEAD, how="left")
+    nothing = table["label"].where(table["label"] == UNDECIDED, UNKNOWN)
+    table = table.assign(standing=table["standing"].fillna(nothing))
+    table = table.merge(strongest_functions(controls), on=HEAD, validate="one_to_one")
+    return table if shapes.empty else table.merge(shapes, on=HEAD, how="left", validate="1:1")

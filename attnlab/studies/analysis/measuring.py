@@ -1,0 +1,102 @@
+"""Statistics, band distances and whole matrices of heads, whatever the heads come from."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from attnlab.extraction.capture import Passage
+from attnlab.extraction.keeping import KeptMatrices, MatrixKeeper
+from attnlab.extraction.statistics import HeadStatistics
+from attnlab.extraction.views import View, stacked
+from attnlab.functions.structure import HeadStructure
+from attnlab.studies.analysis.fits import HeadFits, OffsetProfiles
+from attnlab.studies.analysis.passes import SharedConsumer
+
+KEPT_BYTES = 64 * 2**20
+# Feeds every layer's weights over the first few sentences (None: all) to consumers; the text says
+# what is being done.
+Pass = Callable[[str, Sequence[SharedConsumer], int | None], Passage]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Tables of every head, see `attnlab.studies.analysis.analysis.Analysis`, and what they rest on."""
+
+    heads: pd.DataFrame
+    distances: pd.DataFrame
+    fits: pd.DataFrame
+    structure: pd.DataFrame
+    matrices: KeptMatrices
+    passage: Passage
+    warnings: tuple[str, ...]
+
+    @property
+    def sentences_kept(self) -> int:
+        """Of how many sentences the matrices were kept."""
+        return len({number for number, _ in self.matrices.tokens})
+
+
+def measure(
+    run: Pass,
+    *,
+    keep_matrices: int,
+    fit_sentences: int,
+    structure: HeadStructure,
+    views: Sequence[View],
+    also: Sequence[SharedConsumer] = (),
+) -> Measured:
+    """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
+
+    `structure` and `also` are fed in the pass over all sentences; `views` are those of the structure.
+    """
+    statistics, profiles = HeadStatistics(), OffsetProfiles()
+    keeper, fits = MatrixKeeper(keep_matrices, KEPT_BYTES), HeadFits(profiles, fit_sentences)
+    measured_twice = [profiles] if fit_sentences > 0 else []
+    consumers: list[SharedConsumer] = [statistics, *measured_twice, keeper, structure, *also]
+    passage = run("Capturing heads", consumers, None)
+    if fit_sentences > 0:
+        # A second pass, because the mean over the other sentences is known only after the first.
+        run("Fitting matrices", [fits], fit_sentences)
+    kept = keeper.kept()
+    heads = statistics.heads()
+    return Measured(
+        heads=heads,
+        distances=statistics.distances(),
+        fits=fits.fits(),
+        structure=stacked([structure.families(keys) for keys in views], views),
+        matrices=kept,
+        passage=passage,
+        warnings=tuple(_warnings(heads, passage, kept, keep_matrices)),
+    )
+
+
+def _warnings(heads: pd.DataFrame, passage: Passage, kept: KeptMatrices, wanted: int) -> list[str]:
+    total = passage.sentences + sum(passage.dropped.values())
+    found = [
+        f"{count} of {total} sentences {'was' if count == 1 else 'were'} left out: {reason}."
+        for reason, count in passage.dropped.items()
+    ]
+    if not passage.streamed:
+        found.append(
+            "This model's layers could not be read one at a time, so all layers of a batch were "
+            "held in memory at once."
+        )
+    empty = int(heads["empty_rows"].sum())
+    if empty:
+        rows = "1 row of attention saw" if empty == 1 else f"{empty} rows of attention saw"
+        found.append(f"{rows} no key at all; entropy 0 is counted there.")
+    if "mass_on_sink_logit" in heads:
+        share = heads["mass_on_sink_logit"].mean()
+        found.append(
+            f"A learned sink beside the keys takes {share:.0%} of a row on average, so rows sum to "
+            "less than 1; distances between heads are lower bounds."
+        )
+    if kept.left_out:
+        found.append(
+            f"{len(kept.left_out)} of the {wanted} sentences to keep were too large for 64 MiB."
+        )
+    if passage.sentences < 30:
+        what = "1 sentence" if passage.sentences == 1 else f"{passage.sentences} sentences"
+        found.append(f"Only {what}: means may be far from those of a corpus.")
+    return found

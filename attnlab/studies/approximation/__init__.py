@@ -1,0 +1,1 @@
+"""How near each family of structured matrices comes to given matrices."""

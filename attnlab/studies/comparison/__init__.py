@@ -1,0 +1,1 @@
+"""How well each mechanism stands in for full attention at equal budgets."""

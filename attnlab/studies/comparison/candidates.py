@@ -1,0 +1,277 @@
+"""The mechanisms that are compared at a budget of visible keys a row, made ready for one layer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from attnlab.attention.calibration import AttentionRecord, SigmaTables, Tally
+from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanisms.sigma import SigmaAttention
+from attnlab.attention.perhead import PerHead
+from attnlab.attention.registry import MECHANISMS, make
+from attnlab.attention.specification import SPECIFICATIONS
+from attnlab.extraction.observing import Observed
+from attnlab.matrices.supports import offsets
+
+COLUMNS = 2
+ONE_KEY_PATTERNS = ("self", "previous", "next")
+CAUSAL_PATTERNS = ("self", "previous")
+LEAST_BUDGET = 5
+LARGEST_SIZE = 128
+CALIBRATED = ("sigma frequency", "sigma salience", "sigma offsets")
+
+Apply = Callable[[Observed], Tensor]
+
+
+@dataclass(frozen=True)
+class Rival:
+    """One way of standing in for full attention.
+
+    Attributes:
+        name: its name in tables.
+        written: its specification, or what it is in words.
+        level: `oracle` (chosen from the very matrices it is measured on), `calibrated` (from
+            training sentences) or `static` (from positions and chance).
+        support: whether it sees some pairs and leaves the others out.
+        apply: its implied matrices `[batch, head, query, key]`.
+        multiply_adds: work of one head on a sentence of mean length; None: no form that saves work.
+    """
+
+    name: str
+    written: str
+    level: str
+    support: bool
+    apply: Apply
+    multiply_adds: int | None
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A site and the sentences on it, on which rivals meet.
+
+    Attributes:
+        site: encoder, decoder or cross.
+        counts: how often each token type of the keys occurs in training text.
+        queries: mean number of queries of a sentence, for the work.
+        keys: mean number of keys.
+        longest: most keys of a sentence.
+    """
+
+    site: str
+    counts: Int[Tensor, " type"]
+    queries: int
+    keys: int
+    longest: int
+
+    @property
+    def causal(self) -> bool:
+        """Whether no query sees a key behind it."""
+        return self.site == "decoder"
+
+    @property
+    def cross(self) -> bool:
+        """Whether queries and keys are different sentences."""
+        return self.site == "cross"
+
+
+def window_of(keys: int, *, causal: bool = False) -> tuple[int, int]:
+    """The window of that many keys; of an even number the left side has one more.
+
+    >>> window_of(5), window_of(4), window_of(4, causal=True)
+    ((2, 2), (2, 1), (3, 0))
+    """
+    return (keys - 1, 0) if causal else (keys // 2, (keys - 1) // 2)
+
+
+class LayerCalibration:
+    """What one layer did on training sentences, as running sums: all that rivals learn from.
+
+    Attributes:
+        heads: number of heads.
+        dim: size of a query.
+    """
+
+    def __init__(self, ground: Ground, budgets: Sequence[int]) -> None:
+        types, causal = len(ground.counts), ground.causal
+        self.heads, self.dim = 0, 0
+        self._tallies = {b: Tally(types, window_of(b - COLUMNS, causal=causal)) for b in budgets}
+        names = CAUSAL_PATTERNS if causal else ONE_KEY_PATTERNS
+        self._patterns = {
+            name: make(f"fixed(pattern='{name}')", causal=causal, cross=ground.cross)
+            for name in names
+        }
+        self._mass = torch.zeros(len(names), 1, dtype=torch.float64)
+
+    def add(self, seen: Observed) -> None:
+        """Counts one batch."""
+        self.heads, self.dim = seen.query.shape[1], seen.query.shape[-1]
+        record = AttentionRecord(seen.weights, seen.token_ids, seen.visible, seen.real_queries)
+        for tally in self._tallies.values():
+            tally.add(record)
+        masses = [
+            (seen.weights * _implied(part)(seen)).sum((0, 2, 3)) for part in self._patterns.values()
+        ]
+        self._mass = self._mass + torch.stack(masses).cpu()
+
+    def tables(self, budget: int) -> SigmaTables:
+        """Salience of tokens and best offsets outside the band that sigma has at this budget."""
+        return self._tallies[budget].tables(extra=COLUMNS)
+
+    def best_pattern(self) -> Mechanism:
+        """For each head the one-key pattern that holds most of its attention."""
+        best = self._mass.argmax(0).tolist()
+        groups = [
+            ([head for head, found in enumerate(best) if found == place], pattern)
+            for place, pattern in enumerate(self._patterns.values())
+        ]
+        return PerHead([(heads, pattern) for heads, pattern in groups if heads])
+
+    def pattern_names(self) -> tuple[str, ...]:
+        """The patterns there are to choose from."""
+        return tuple(self._patterns)
+
+
+def rivals(budget: int, ground: Ground, learned: LayerCalibration) -> list[Rival]:
+    """Every mechanism that the site allows at `budget` visible keys a row, for one layer.
+
+    Args:
+        budget: keys a row, 5 and up: BigBird's blocks need as many.
+        ground: the site.
+        learned: what the layer did on training sentences.
+    """
+    able = {
+        name: text
+        for name, text in _templates(budget, ground).items()
+        if _refusal(text, ground.site) is None
+    }
+    types, sizes = len(ground.counts), (ground.queries, ground.keys, learned.dim)
+    work = _made(able["band"], learned.heads, types, ground.site).cost(*sizes).multiply_adds
+    found = []
+    for name, template in able.items():
+        text = _nearest(template, work, sizes, ground.site) if "{}" in template else template
+        mechanism = _made(text, learned.heads, types, ground.site)
+        if isinstance(mechanism, SigmaAttention):
+            _teach(mechanism, budget, ground, learned)
+        level = "calibrated" if name in CALIBRATED else "oracle" if name == "top-k" else "static"
+        found.append(_rival((name, text, level), mechanism, sizes))
+    words = f"fixed: the best of {', '.join(learned.pattern_names())} for each head"
+    found.append(_rival(("fixed", words, "calibrated"), learned.best_pattern(), sizes))
+    narrow = window_of(budget - COLUMNS, causal=ground.causal)
+    words = f"window {narrow} and the {COLUMNS} columns that hold most of the rest"
+    if ground.causal:
+        words = f"window {narrow} and in each row the {COLUMNS} keys that hold most of the rest"
+    best = _oracle_columns(narrow, by_row=ground.causal)
+    found.append(Rival("sigma oracle", words, "oracle", True, best, None))
+    return found
+
+
+def left_out(site: str) -> dict[str, str]:
+    """The rivals that a site does not allow, by name, and why."""
+    ground = Ground(site, torch.ones(1, dtype=torch.long), 1, 1, 1)
+    refusals = {
+        name: _refusal(text, site) for name, text in _templates(LEAST_BUDGET, ground).items()
+    }
+    return {name: reason for name, reason in refusals.items() if reason is not None}
+
+
+def _templates(budget: int, ground: Ground) -> dict[str, str]:
+    """Specifications by name; `{}` stands for a size that the work decides."""
+    narrow = window_of(budget - COLUMNS, causal=ground.causal)
+    # Linformer's longest sentence is in its text only where the usual one is too short.
+    longest = f", max_length={ground.longest}" if ground.longest > 512 else ""
+    return {
+        "band": f"band(window={window_of(budget, causal=ground.causal)})",
+        "longformer": f"longformer(window={window_of(budget - 1, causal=ground.causal)})",
+        "bigbird": f"bigbird(block=1, global_blocks=2, random={budget - 5})",
+        "sigma first": f"sigma(window={narrow}, num_pos={COLUMNS}, columns='first')",
+        "sigma random": f"sigma(window={narrow}, num_pos={COLUMNS}, columns='random')",
+        "linear elu": "linear(feature='elu')",
+        "linear taylor": "linear(feature='taylor')",
+        "linear favor": "linear(feature='favor', features={})",
+        "linformer (not trained)": f"linformer(k={{}}{longest})",
+        "sigma frequency": f"sigma(window={narrow}, num_pos={COLUMNS}, columns='frequency')",
+        "sigma salience": f"sigma(window={narrow}, num_pos={COLUMNS})",
+        "sigma offsets": f"sigma(window={narrow}, num_pos=0, extra={COLUMNS}, entries='offsets')",
+        "top-k": f"topk(k={budget})",
+    }
+
+
+def _refusal(text: str, site: str) -> str | None:
+    """Why a mechanism cannot stand at a site, by its traits; None where it can."""
+    kind = MECHANISMS[SPECIFICATIONS[text.partition("(")[0]]]
+    if site == "decoder" and not kind.traits.causal:
+        return kind.refusals.get("causal", "it has no causal form")
+    if site == "cross" and not kind.traits.cross:
+        return kind.refusals.get("cross", "it has no form for two sentences")
+    return None
+
+
+def _made(text: str, heads: int, types: int, site: str) -> Mechanism:
+    # Linformer draws its projections from torch's generator: the caller's is left as it is.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        made = make(
+            text, causal=site == "decoder", cross=site == "cross", heads=heads, vocabulary=types
+        )
+    return made.double().eval()
+
+
+@lru_cache(maxsize=256)
+def _nearest(template: str, work: int, sizes: tuple[int, int, int], site: str) -> str:
+    """The text with the size whose work is nearest to `work`."""
+
+    def distance(size: int) -> int:
+        mechanism = _made(template.format(size), 1, 1, site)
+        return abs(mechanism.cost(*sizes).multiply_adds - work)
+
+    return template.format(min(range(1, LARGEST_SIZE), key=distance))
+
+
+def _rival(named: tuple[str, str, str], mechanism: Mechanism, sizes: tuple[int, int, int]) -> Rival:
+    work = mechanism.cost(*sizes).multiply_adds
+    return Rival(*named, mechanism.traits.support, _implied(mechanism), work)
+
+
+def _implied(mechanism: Mechanism) -> Apply:
+    def apply(seen: Observed) -> Tensor:
+        # A module that is there already is not moved.
+        return mechanism.to(seen.query.device).implied_matrix(
+            seen.query, seen.key, seen.visible, token_ids=seen.token_ids
+        )
+
+    return apply
+
+
+def _teach(
+    mechanism: SigmaAttention, budget: int, ground: Ground, learned: LayerCalibration
+) -> None:
+    if mechanism.spec.columns == "frequency":
+        mechanism.load_tables(-ground.counts.double().expand(learned.heads, -1))
+    elif mechanism.uses_tokens or mechanism.uses_offsets:
+        tables = learned.tables(budget)
+        mechanism.load_tables(tables.salience.double(), tables.offsets)
+
+
+def _oracle_columns(window: tuple[int, int], *, by_row: bool) -> Apply:
+    """Full attention kept in the band and in the best columns, rows summing to 1 again.
+
+    Causal rows choose among the keys up to their own, so each has its own columns there.
+    """
+
+    def apply(seen: Observed) -> Tensor:
+        weights = seen.weights
+        queries, keys = weights.shape[-2:]
+        offset = offsets(queries, keys, device=weights.device)
+        inside = (offset >= -window[0]) & (offset <= window[1])
+        rest = weights.masked_fill(inside, 0.0)
+        rest = rest if by_row else rest.sum(-2, keepdim=True)
+        columns = rest.topk(min(COLUMNS, keys), dim=-1).indices
+        chosen = torch.zeros_like(rest, dtype=torch.bool).scatter(-1, columns, True)
+        kept = weights * (inside | chosen)
+        return kept / kept.sum(-1, keepdim=True).clamp(min=torch.finfo(kept.dtype).tiny)
+
+    return apply

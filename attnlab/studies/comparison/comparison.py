@@ -1,0 +1,305 @@
+"""How well each attention mechanism stands in for full attention, head by head, at equal budgets."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from attnlab.errors import InputError
+from attnlab.extraction.batches import Encoding, Sentence, Text, encode
+from attnlab.extraction.devices import usable_device
+from attnlab.extraction.observing import BATCH, Observed, observe, sites_of
+from attnlab.representations import OneLine
+from attnlab.studies.analysis.passes import Progress
+from attnlab.studies.comparison.candidates import (
+    LEAST_BUDGET,
+    Ground,
+    LayerCalibration,
+    Rival,
+    left_out,
+    rivals,
+)
+from attnlab.studies.comparison.scores import Scores
+from attnlab.studies.sources import (
+    load_subject,
+    lowered,
+    read_texts,
+    refuse_unknown_sites,
+    type_counts_of,
+)
+from attnlab.translation.runs.folder import is_run
+from attnlab.translation.runs.run import Run
+
+SENTENCES, CALIBRATION = 200, 500
+
+Source = str | Path | tuple[Any, Any]
+
+
+HOW_TO_READ = (
+    "An oracle is the best of its own kind (top-k: of single keys, sigma oracle: of a window and two "
+    "columns), not of all; rows of global tokens see every key, so on short sentences Longformer and "
+    "BigBird see more than the budget (visible_keys in summary.csv)."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(OneLine):
+    """Tables of one comparison.
+
+    Attributes:
+        heads: one row a site, budget, mechanism and head: `mass_fraction`, the share of full
+            attention that stands on the pairs the mechanism sees (NaN where it has no support);
+            `output_error`, |X V - H V| / |H V| over a sentence (Frobenius norms); `visible_keys` a
+            row; all mean over sentences. `multiply_adds` of a head at mean length.
+        summary: the same by mechanism, mean over heads, with 95% intervals over sentences.
+        sentences: how many held-out sentences.
+        calibration: how many training sentences.
+        lengths: mean number of queries and of keys of the held-out sentences, by site.
+        notes: what was left out, in words.
+    """
+
+    heads: pd.DataFrame
+    summary: pd.DataFrame
+    sentences: int
+    calibration: int
+    lengths: dict[str, tuple[int, int]]
+    notes: tuple[str, ...]
+
+
+def compare(
+    source: Source,
+    budgets: Sequence[int],
+    *,
+    sites: Sequence[str] | None = None,
+    sentences: int | Sequence[Text] = SENTENCES,
+    calibration: int | Sequence[Text] = CALIBRATION,
+    text: str | Path | None = None,
+    calibration_text: str | Path | None = None,
+    seed: int = 0,
+    batch_size: int = BATCH,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Every mechanism against the model's full attention, on held-out sentences.
+
+    Queries, keys and values are the model's own; nothing is trained. Tables of sigma and the fixed
+    pattern of each head are learned on training sentences alone; those that are held out too are
+    left out. The model reads each set once; memory does not grow with the number of sentences.
+
+    Args:
+        source: a run folder, a transformers folder, the name of a model on the hub, or a pair
+            (model, tokenizer).
+        budgets: visible keys a row, each 5 or more.
+        sites: any of encoder, decoder, cross; None for all that the model and its sentences have.
+        sentences: how many held-out sentences at most, or the sentences themselves.
+        calibration: how many training sentences at most, or the sentences themselves.
+        text: a file of held-out sentences (for decoder and cross of an encoder-decoder: source,
+            tab, translation); a run brings its own.
+        calibration_text: a file of training sentences, likewise; a run brings its own.
+        seed: of the bootstrap.
+        batch_size: most sentences in one forward pass.
+        device: where the model runs, such as `cpu` or `cuda`; None: a GPU if there is one.
+        progress: called with (what is being done, sentences done, sentences in all).
+
+    Raises:
+        InputError: a budget below 5, no sentences, a site that is lacking, or a model that cannot
+            be compared.
+    """
+    _refuse(budgets, sites, (sentences, calibration), batch_size)
+    place = usable_device(device)
+    if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
+        _refuse_wordless(source)
+    subject = load_subject(source, sentences=sentences, text=text)
+    run, model = subject.run, subject.model.to(place)
+    before = _training(source, run, calibration, calibration_text, set(map(_source, subject.texts)))
+    held_out = encode(model, subject.tokenizer, _readable(model, subject.texts))
+    learning = encode(model, subject.tokenizer, _readable(model, before))
+    chosen = sites_of(model, held_out, sites)
+    chosen = sites_of(model, learning, chosen)
+    levels = list(dict.fromkeys(budgets))
+    fields = {site: _field(site, run, held_out, learning) for site in chosen}
+
+    def pass_over(what: str, texts: Encoding, receive: Callable[[Observed], None]) -> None:
+        tell = None if progress is None else (lambda done, total: progress(what, done, total))
+        observe(model, texts, chosen, receive, batch_size=batch_size, progress=tell)
+
+    learned = _Learned(fields, levels)
+    pass_over("calibrating", learning, learned.add)
+    measured = _Measured(fields, learned.rivals(), Scores([s.number for s in held_out.sentences]))
+    pass_over("measuring", held_out, measured.add)
+    return Comparison(
+        measured.scores.heads(),
+        measured.scores.summary(seed),
+        len(held_out.sentences),
+        len(learning.sentences),
+        {site: (field.ground.queries, field.ground.keys) for site, field in fields.items()},
+        _notes(chosen, held_out, learning),
+    )
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A site, and its token types numbered from 0: the few that occur stand for the vocabulary."""
+
+    ground: Ground
+    types: Int[Tensor, " type"]
+
+    def numbered(self, seen: Observed) -> Observed:
+        """What was seen, with the numbers of its token types; padding gets any."""
+        places = torch.searchsorted(self.types.to(seen.token_ids.device), seen.token_ids)
+        return replace(seen, token_ids=places.clamp(max=len(self.types) - 1))
+
+
+class _Learned:
+    """What every layer did on training sentences."""
+
+    def __init__(self, fields: dict[str, _Field], budgets: Sequence[int]) -> None:
+        self.fields, self.budgets = fields, budgets
+        self.layers: dict[tuple[str, int], LayerCalibration] = {}
+
+    def add(self, seen: Observed) -> None:
+        field, key = self.fields[seen.site], (seen.site, seen.layer)
+        if key not in self.layers:
+            self.layers[key] = LayerCalibration(field.ground, self.budgets)
+        self.layers[key].add(field.numbered(seen))
+
+    def rivals(self) -> dict[tuple[str, int], list[tuple[int, Rival]]]:
+        """Every budget's rivals, by site and layer."""
+        return {
+            (site, layer): [
+                (budget, rival)
+                for budget in self.budgets
+                for rival in rivals(budget, self.fields[site].ground, learned)
+            ]
+            for (site, layer), learned in self.layers.items()
+        }
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Measures each layer's rivals on what it did on held-out sentences."""
+
+    fields: dict[str, _Field]
+    rivals: dict[tuple[str, int], list[tuple[int, Rival]]]
+    scores: Scores
+
+    def add(self, seen: Observed) -> None:
+        numbered = self.fields[seen.site].numbered(seen)
+        for budget, rival in self.rivals[seen.site, seen.layer]:
+            self.scores.add(rival, budget, numbered)
+
+
+def _refuse(
+    budgets: Sequence[int],
+    sites: Sequence[str] | None,
+    counts: tuple[int | Sequence[Text], int | Sequence[Text]],
+    batch_size: int,
+) -> None:
+    """Refuses what can be refused before anything is loaded."""
+    for budget in budgets:
+        if budget < LEAST_BUDGET:
+            msg = f"A budget is {LEAST_BUDGET} visible keys a row or more, not {budget}."
+            raise InputError(msg)
+    refuse_unknown_sites(sites or ())
+    for which, count in zip(("held-out", "training"), counts, strict=True):
+        if isinstance(count, int) and count < 1:
+            msg = f"The number of {which} sentences must be at least 1, not {count}."
+            raise InputError(msg)
+    if batch_size < 1:
+        msg = f"The batch size must be at least 1, not {batch_size}."
+        raise InputError(msg)
+
+
+def _refuse_wordless(source: str | Path) -> None:
+    if not is_run(source):
+        msg = (
+            f"{source} is no run of attnlab and brings no sentences; "
+            "add --text FILE (a sentence on each line)."
+        )
+        raise InputError(msg)
+
+
+def _source(text: Text) -> str:
+    return text if isinstance(text, str) else text[0]
+
+
+def _readable(model: Any, texts: Sequence[Text]) -> Sequence[Text]:
+    """The texts, or their sources alone for a model that takes no pairs."""
+    return texts if model.config.is_encoder_decoder else [_source(text) for text in texts]
+
+
+def _training(
+    source: Source,
+    run: Run | None,
+    wanted: int | Sequence[Text],
+    path: str | Path | None,
+    held_out: set[str],
+) -> Sequence[Text]:
+    """The first training sentences that are not held out too."""
+    count, texts = (wanted, ()) if isinstance(wanted, int) else (len(wanted), tuple(wanted))
+    if not isinstance(wanted, int):
+        pass
+    elif path is not None:
+        read = read_texts(path)
+        lower = run is not None and run.settings.corpus.lowercase
+        texts = tuple(map(lowered, read)) if lower else read
+    elif run is not None:
+        rows = run.corpus().train
+        chosen = rows.select(range(min(2 * count, len(rows))))
+        texts = tuple(zip(chosen["source"], chosen["target"], strict=True))
+    else:
+        name = "A model without a folder" if isinstance(source, tuple) else source
+        msg = f"{name} brings no training sentences; add --calibration-text FILE."
+        raise InputError(msg)
+    found = [text for text in texts if _source(text) not in held_out][:count]
+    if not found:
+        msg = "There is no training sentence that is not held out too; give others."
+        raise InputError(msg)
+    return found
+
+
+def _field(site: str, run: Run | None, held_out: Encoding, learning: Encoding) -> _Field:
+    """The site with the types that occur in its keys, and how often each does in training text."""
+    held, before = ([_ids(site, s) for s in e.sentences] for e in (held_out, learning))
+    types = torch.tensor(sorted({token for _, ids in [*held, *before] for token in ids}))
+    if run is not None:
+        counts = type_counts_of(run)[site == "decoder"][types]
+    else:
+        seen = torch.tensor([token for _, ids in before for token in ids])
+        counts = torch.bincount(seen, minlength=int(types.max()) + 1)[types]
+    queries, keys = (
+        max(1, round(sum(len(side[part]) for side in held) / len(held))) for part in (0, 1)
+    )
+    longest = max(len(ids) for _, ids in [*held, *before])
+    return _Field(Ground(site, counts, queries, keys, longest), types)
+
+
+def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids of the queries and of the keys of one sentence."""
+    target = sentence.source if sentence.target is None else sentence.target
+    return {
+        "encoder": (sentence.source, sentence.source),
+        "decoder": (target, target),
+        "cross": (target, sentence.source),
+    }[site]
+
+
+def _notes(sites: Sequence[str], held_out: Encoding, learning: Encoding) -> tuple[str, ...]:
+    """How to read the rows, and what was left out: mechanisms by site, sentences by reason."""
+    notes = [HOW_TO_READ]
+    notes += [
+        f"{site}: {name} is left out, since {reason}."
+        for site in sites
+        for name, reason in left_out(site).items()
+    ]
+    for which, encoding in (("held-out", held_out), ("training", learning)):
+        notes += [
+            f"{count} {which} sentences were not used: {reason}."
+            for reason, count in encoding.dropped.items()
+        ]
+    return tuple(notes)

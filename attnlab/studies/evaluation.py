@@ -1,0 +1,315 @@
+"""A model judged by its loss and its translations on held-out sentences, whatever is done to its heads.
+
+All that stands under the hooks of `attnlab.attribution` counts: ablated heads, gates, watched outputs. Greedy
+decoding with a cache goes through the same projections as the loss under teacher forcing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.attribution.projections import Projections, projections_of
+from attnlab.corpora.corpus import ParallelCorpus
+from attnlab.errors import InputError
+from attnlab.extraction.batches import Text, most_positions
+from attnlab.extraction.devices import usable_device
+from attnlab.representations import OneLine
+from attnlab.studies.scored_sentences import (
+    Example,
+    ScoredBatch,
+    encode_examples,
+    scored_batches,
+)
+from attnlab.studies.sources import Subject, corpus_for, first_pairs, load_subject
+from attnlab.translation.configuration import IGNORED_LABEL
+from attnlab.translation.tokenizer import Tokenizers
+from attnlab.translation.translating import translate
+
+SENTENCES = 1000
+BATCH = 32
+MOST_TOKENS = 512
+
+
+@dataclass(frozen=True, repr=False)
+class Judge(OneLine):
+    """A model with the sentences that it is judged on, made by `load_judge`.
+
+    Attributes:
+        model: in eval mode; it scores next tokens.
+        tokenizer: its tokenizer, or an object with tokenizers `.source` and `.target`.
+        projections: where its heads are apart.
+        examples: the sentences, those left out that are empty or too long.
+        batches: the same in batches of like length, longest first.
+        origin: where the sentences come from, in words.
+        dropped: how many sentences were left out.
+        most_tokens: most tokens of a side of a pair, and of a translation.
+        batch_size: most sentences in one forward pass.
+        subject: the model's history, as `load_subject` gives it.
+        corpus: loads the corpus that other sentences can come from, if there is one.
+    """
+
+    model: Any
+    tokenizer: Any
+    projections: Projections
+    examples: tuple[Example, ...]
+    batches: tuple[ScoredBatch, ...]
+    origin: str
+    dropped: int
+    most_tokens: int
+    batch_size: int
+    subject: Subject
+    corpus: Callable[[], ParallelCorpus] | None
+
+    @property
+    def translates(self) -> bool:
+        """Whether the model is an encoder-decoder, so that it can be judged by BLEU too."""
+        return bool(self.model.config.is_encoder_decoder)
+
+    @property
+    def references(self) -> list[str]:
+        """The translations that were handed in; none for a model of one stack."""
+        pairs = [one.text for one in self.examples if isinstance(one.text, tuple)]
+        return [target for _, target in pairs] if self.translates else []
+
+    @property
+    def tokens(self) -> Float[Tensor, " sentence"]:
+        """How many tokens each sentence's loss sums over."""
+        return torch.tensor([len(one.target) - 1.0 for one in self.examples], dtype=torch.float64)
+
+    def run(self, batch: ScoredBatch) -> Any:
+        """The model's outputs under teacher forcing."""
+        return self.model(**batch.inputs, use_cache=False, return_dict=True)
+
+    def real(self, batch: ScoredBatch, site: str) -> Bool[Tensor, "batch query"]:
+        """True where a query of `site` is a real token."""
+        if site == "encoder":
+            return batch.inputs["attention_mask"].bool()
+        return batch.labels != IGNORED_LABEL
+
+    def example_losses(self, batch: ScoredBatch) -> Float[Tensor, " example"]:
+        """Each sentence's summed cross-entropy without label smoothing, in nats; differentiable."""
+        logits = self.run(batch).logits
+        exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        found = F.cross_entropy(
+            exact.flatten(0, 1),
+            batch.labels.flatten(),
+            ignore_index=IGNORED_LABEL,
+            reduction="none",
+        )
+        return found.view(batch.labels.shape).double().sum(1)
+
+    @torch.inference_mode()
+    def losses(self) -> Float[Tensor, " sentence"]:
+        """Each sentence's summed cross-entropy without label smoothing, in nats, in order."""
+        found = torch.zeros(len(self.examples), dtype=torch.float64)
+        for batch in self.batches:
+            found[list(batch.numbers)] = self.example_losses(batch).cpu()
+        return found
+
+    def translations(self) -> list[str]:
+        """Greedy translations in order, as `attnlab score --beams 1` writes them.
+
+        Raises:
+            InputError: the model is no encoder-decoder.
+        """
+        if not self.translates:
+            msg = (
+                f"{type(self.model).__name__} has one stack and translates nothing; judge it by "
+                "its loss alone."
+            )
+            raise InputError(msg)
+        if isinstance(self.tokenizer, Tokenizers):
+            sources = [str(one.text[0]) for one in self.examples]
+            limit = self.most_tokens
+            return translate(self.model, self.tokenizer, sources, beams=1, max_tokens=limit)
+        return self._generated()
+
+    @torch.inference_mode()
+    def _generated(self) -> list[str]:
+        decode = getattr(self.tokenizer, "target", self.tokenizer).batch_decode
+        texts = [""] * len(self.examples)
+        for batch in self.batches:
+            written = self.model.generate(
+                batch.inputs["input_ids"],
+                attention_mask=batch.inputs["attention_mask"],
+                num_beams=1,
+                do_sample=False,
+                max_length=self.most_tokens,
+            )
+            found = decode(written, skip_special_tokens=True)
+            for number, text in zip(batch.numbers, found, strict=True):
+                texts[number] = text
+        return texts
+
+    def reading_once(self) -> "Judge":
+        """The same judge with what the encoder makes of the sources kept, for `losses` alone.
+
+        It spares half the work where heads of the encoder are left as they are; a change of theirs
+        would go unseen.
+        """
+        if not self.translates:
+            return self
+        read = []
+        for batch in self.batches:
+            with torch.inference_mode():
+                encoded = self.model.get_encoder()(
+                    input_ids=batch.inputs["input_ids"],
+                    attention_mask=batch.inputs["attention_mask"],
+                )
+            inputs = {name: given for name, given in batch.inputs.items() if name != "input_ids"}
+            read.append(replace(batch, inputs={**inputs, "encoder_outputs": encoded}))
+        return replace(self, batches=tuple(read))
+
+    def on(self, texts: Sequence[Text], origin: str = "sentences handed in") -> "Judge":
+        """The same model judged on other sentences.
+
+        Raises:
+            InputError: no sentence that the model can take.
+        """
+        examples, dropped = encode_examples(self.model, self.tokenizer, texts, self.most_tokens)
+        batches = tuple(scored_batches(examples, self.batch_size, self.tokenizer, self.model))
+        return replace(self, examples=examples, batches=batches, origin=origin, dropped=dropped)
+
+    def on_split(self, split: str, sentences: int) -> "Judge":
+        """The same model judged on the first pairs of another part of its corpus.
+
+        Pairs whose source this judge has are left out, so that what is fitted on the one can be
+        judged on the other.
+
+        Raises:
+            InputError: there is no corpus, no such part, or nothing is left of it.
+            AttnlabError: a run's own corpus is no longer the one of its training.
+        """
+        if self.corpus is None:
+            msg = (
+                f"There is no corpus whose {split} part could be used; give a run of attnlab, or "
+                "--corpus NAME."
+            )
+            raise InputError(msg)
+        corpus = self.corpus()
+        held_out = {text if isinstance(text := one.text, str) else text[0] for one in self.examples}
+        texts = first_pairs(corpus, split, sentences, without=held_out)
+        return self.on(texts, f"the {split} part of {corpus.name}")
+
+
+def load_judge(
+    source: str | Path | tuple[Any, Any],
+    *,
+    sentences: int | Sequence[Text] = SENTENCES,
+    text: str | Path | None = None,
+    corpus: str | None = None,
+    pair: str | None = None,
+    split: str = "test",
+    batch_size: int = BATCH,
+    device: str | None = None,
+) -> Judge:
+    """The model at `source` with held-out sentences to judge it on.
+
+    Args:
+        source: a run folder, a folder or hub name of a transformers encoder-decoder or of a language
+            model that reads from left to right, or a pair (model, tokenizer). The model is put in
+            eval mode and on `device`.
+        sentences: how many sentences at most, or the sentences themselves: pairs (source, target)
+            for an encoder-decoder.
+        text: a file of sentences (encoder-decoder: source, tab, translation).
+        corpus: a corpus as for `attnlab train`; a run brings its own.
+        pair: languages of `corpus`; None: those of the run, or `en-it`.
+        split: which part of the corpus: train, validation or test.
+        batch_size: most sentences in one forward pass.
+        device: where the model runs; None: a GPU if there is one.
+
+    Raises:
+        InputError: the source or the sentences cannot be used, or the model predicts no tokens.
+    """
+    if batch_size < 1:
+        msg = f"--batch-size must be a positive number, not {batch_size}."
+        raise InputError(msg)
+    place = usable_device(device)
+    subject = load_subject(
+        source, sentences=sentences, text=text, corpus=corpus, pair=pair, split=split, scores=True
+    )
+    subject.model.to(place)
+    run = subject.run
+    own = None if run is None and corpus is None else lambda: corpus_for(run, corpus, pair)
+    return judge_of(subject, batch_size, corpus=own)
+
+
+def judge_of(
+    subject: Subject, batch_size: int = BATCH, corpus: Callable[[], ParallelCorpus] | None = None
+) -> Judge:
+    """A loaded model with its own texts to judge it on, where it stands; put in eval mode.
+
+    A run is judged on pairs no longer than those it was trained on, any other model on what it can
+    read up to `MOST_TOKENS`; longer texts and empty ones are left out.
+
+    Args:
+        subject: from `load_subject`.
+        batch_size: most sentences in one forward pass.
+        corpus: loads the corpus that other sentences can come from, if there is one.
+
+    Raises:
+        InputError: none of the texts can be used, or the model predicts no tokens.
+    """
+    model, run = subject.model.eval(), subject.run
+    longest = MOST_TOKENS if run is None else run.settings.corpus.max_tokens
+    most = min(most_positions(model.config), longest)
+    examples, dropped = encode_examples(model, subject.tokenizer, subject.texts, most)
+    return Judge(
+        model=model,
+        tokenizer=subject.tokenizer,
+        projections=_projections(model, examples[0]),
+        examples=examples,
+        batches=tuple(scored_batches(examples, batch_size, subject.tokenizer, model)),
+        origin=subject.origin,
+        dropped=dropped,
+        most_tokens=most,
+        batch_size=batch_size,
+        subject=subject,
+        corpus=corpus,
+    )
+
+
+def _projections(model: Any, first: Example) -> Projections:
+    """Found on a few tokens; source and target differ in length to tell the sites apart.
+
+    Raises:
+        InputError: the model predicts no next tokens, so that there is no loss.
+    """
+    device = model.device
+    target = torch.tensor([(first.target * 5)[:5]], device=device)
+    if model.config.is_encoder_decoder:
+        given = {
+            "input_ids": torch.tensor([(first.source * 3)[:3]], device=device),
+            "decoder_input_ids": target,
+        }
+    else:
+        given = {"input_ids": target}
+        if not _predicts(model, target):
+            msg = (
+                f"{type(model).__name__} does not predict the next token, so there is no loss to "
+                "judge its heads by; give an encoder-decoder or a language model that reads from "
+                "left to right."
+            )
+            raise InputError(msg)
+    return projections_of(
+        model, lambda: model(**given, use_cache=False, output_attentions=True, return_dict=True)
+    )
+
+
+@torch.inference_mode()
+def _predicts(model: Any, ids: Int[Tensor, "1 token"]) -> bool:
+    """Whether the model scores tokens, and no score depends on a later token."""
+    before = getattr(model(input_ids=ids), "logits", None)
+    if before is None:
+        return False
+    other = ids.clone()
+    other[0, -1] = (ids[0, -1] + 1) % model.config.vocab_size
+    after = model(input_ids=other).logits
+    change = (after - before)[:, :-1].abs().max()
+    return before.ndim == 3 and bool(change <= 1e-5 * before.abs().max())

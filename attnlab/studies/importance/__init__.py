@@ -1,0 +1,1 @@
+"""How much a model's heads matter."""

@@ -1,0 +1,144 @@
+"""Every head of a judged model replaced alone: which replacements are possible, and what each changes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+from statsmodels.stats.multitest import multipletests
+from torch import Tensor
+
+from attnlab.attribution.ablation import Means, Replacement, ablate_each, ablated, mean_outputs
+from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.significance import Difference, bleu_differences
+from attnlab.errors import AttnlabError, InputError
+from attnlab.studies.analysis.passes import Progress
+from attnlab.studies.evaluation import Judge
+from attnlab.studies.steps import Steps
+
+LEVEL = 0.05
+FEW_SENTENCES = 100
+REPLACEMENTS: tuple[Replacement, ...] = get_args(Replacement)
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One way to replace heads: those that it can replace, and what it needs."""
+
+    replacement: Replacement
+    heads: tuple[Head, ...]
+    means: Means | None
+
+
+def possible_ablations(
+    judge: Judge, replacements: Sequence[str], training: int
+) -> tuple[list[Ablation], list[str]]:
+    """The replacements with what they need; heads and means that cannot be had are left out."""
+    heads = all_heads(judge.projections)
+    warnings: list[str] = []
+    if len(judge.examples) < FEW_SENTENCES:
+        warnings.append(
+            f"Only {len(judge.examples)} sentences: intervals are wide, and few heads can be told "
+            "from chance."
+        )
+    found = []
+    for name in REPLACEMENTS:
+        means, able = None, heads
+        if name not in replacements:
+            continue
+        if name == "mean":
+            try:
+                means = _means(judge, training)
+            except AttnlabError as error:
+                warnings.append(f"Heads are not replaced by their mean: {error}")
+                continue
+        if name == "uniform":
+            able = [head for head in heads if _can_be_uniform(judge, head)]
+            if len(able) < len(heads):
+                layers = dict.fromkeys(f"{h.site}.{h.layer}" for h in heads if h not in able)
+                warnings.append(
+                    f"Heads of {', '.join(layers)} cannot be made uniform, since their scores do "
+                    "not come from the query alone; they are left out there."
+                )
+        found.append(Ablation(name, tuple(able), means))
+    if not any(len(ablation.heads) == len(heads) for ablation in found):
+        msg = "No replacement that was named can be done for every head here; add zero."
+        raise InputError(msg)
+    return found, warnings
+
+
+def _means(judge: Judge, training: int) -> Means:
+    learning = judge.on_split("train", training)
+    return mean_outputs(judge.projections, learning.batches, learning.run, learning.real)
+
+
+def _can_be_uniform(judge: Judge, head: Head) -> bool:
+    try:
+        with ablated(judge.projections, [head], "uniform"):
+            return True
+    except InputError:
+        return False
+
+
+def ablated_losses(
+    judge: Judge, ablations: Sequence[Ablation], progress: Progress | None
+) -> dict[Replacement, dict[Head, Tensor]]:
+    """Losses of all sentences with each head replaced alone."""
+    steps = Steps("Ablating heads", sum(len(one.heads) for one in ablations), progress)
+    behind = judge.reading_once()
+    found: dict[Replacement, dict[Head, Tensor]] = {}
+    for one in ablations:
+        by_reader = [
+            (judge, [head for head in one.heads if head.site == "encoder"]),
+            (behind, [head for head in one.heads if head.site != "encoder"]),
+        ]
+        found[one.replacement] = {}
+        for reader, heads in by_reader:
+            found[one.replacement] |= ablate_each(
+                judge.projections, heads, one.replacement, steps.of(reader.losses), one.means
+            )
+    return found
+
+
+def bleu_changes(
+    judge: Judge,
+    ablations: Sequence[Ablation],
+    bleu: Sequence[str],
+    bootstrap: tuple[int, int],
+    progress: Progress | None,
+) -> list[tuple[Ablation, dict[Head, Difference]]]:
+    """Changes of BLEU with each head replaced alone, for the replacements that were asked for."""
+    chosen = [one for one in ablations if one.replacement in bleu]
+    if not chosen:
+        return []
+    steps = Steps("Translating without", sum(len(one.heads) for one in chosen), progress)
+    before, gold, (seed, draws) = judge.translations(), judge.references, bootstrap
+    found = []
+    for one in chosen:
+        written = ablate_each(
+            judge.projections, one.heads, one.replacement, steps.of(judge.translations), one.means
+        )
+        changes = bleu_differences(before, list(written.values()), gold, seed=seed, draws=draws)
+        found.append((one, dict(zip(written, changes, strict=True))))
+    return found
+
+
+def add_changes(
+    table: pd.DataFrame, name: str, found: Mapping[Head, Difference], *, unit: str
+) -> None:
+    """Columns of the changes by head; significance after Holm's correction over these heads."""
+    rows = zip(table["site"], table["layer"], table["head"], strict=True)
+    changes = [found.get(Head(*row)) for row in rows]
+    for column, attribute in (
+        (f"{name}_change{unit}", "change"),
+        (f"{name}_low", "low"),
+        (f"{name}_high", "high"),
+        (f"{name}_p_value", "p_value"),
+    ):
+        table[column] = [np.nan if one is None else getattr(one, attribute) for one in changes]
+    known = table[f"{name}_p_value"].notna()
+    table[f"{name}_significant"] = False
+    if known.any():
+        p_values = table.loc[known, f"{name}_p_value"].to_numpy()
+        table.loc[known, f"{name}_significant"] = multipletests(p_values, LEVEL, "holm")[0]

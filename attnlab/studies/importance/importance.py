@@ -1,0 +1,307 @@
+"""How much a model's heads matter: gradients, heads ablated alone, heads removed one after another."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from torch import Tensor
+
+from attnlab.attribution.ablation import Replacement
+from attnlab.attribution.gradients import GradientImportance, gradient_importance
+from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.significance import DRAWS, loss_differences
+from attnlab.errors import InputError
+from attnlab.extraction.batches import Text
+from attnlab.representations import OneLine
+from attnlab.studies.analysis.analysis import versions
+from attnlab.studies.analysis.passes import Progress
+from attnlab.studies.evaluation import BATCH, Judge, load_judge
+from attnlab.studies.importance.ablations import (
+    LEVEL,
+    REPLACEMENTS,
+    Ablation,
+    ablated_losses,
+    add_changes,
+    bleu_changes,
+    possible_ablations,
+)
+from attnlab.studies.importance.removal import (
+    count_translations,
+    orders_of,
+    rank_agreement,
+    removal_curves,
+)
+from attnlab.studies.scored_sentences import ABLATION_SENTENCES, ScoredBatch
+from attnlab.studies.sources import refuse_unknown_sites
+from attnlab.studies.steps import Steps
+
+SENTENCES, TRAINING, POINTS = ABLATION_SENTENCES, 500, 10
+FEWEST_SENTENCES = 4
+
+
+@dataclass(frozen=True, repr=False)
+class Importance(OneLine):
+    """Tables of one study.
+
+    Attributes:
+        heads: one row a head. `gradient_importance` (nats a sentence, E abs(dL/dgate)) with its
+            standard error, and `gradient_in_layer`, divided by the layer's Euclidean norm. For every
+            replacement, such as `zero`: `zero_loss_change_nats` a token, above 0 where the head is
+            needed, its 95% paired bootstrap interval `zero_loss_low` to `zero_loss_high`, its
+            `zero_loss_p_value` uncorrected, and `zero_loss_significant`, at 5% after Holm's
+            correction for the number of heads. The same of BLEU where it was asked for:
+            `zero_bleu_change`, below 0 where the head is needed. NaN where a head cannot be replaced.
+        cumulative: see `attnlab.studies.importance.removal.removal_curves`; `chosen_on` and `reported_on` are
+            different halves of the sentences.
+        agreement: see `attnlab.studies.importance.removal.rank_agreement`.
+        about: what was measured, in words, in the order to print it.
+        warnings: what a reader must know before trusting a number.
+    """
+
+    heads: pd.DataFrame
+    cumulative: pd.DataFrame
+    agreement: pd.DataFrame
+    about: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+def importance(
+    source: str | Path | tuple[Any, Any],
+    *,
+    sentences: int | Sequence[Text] = SENTENCES,
+    replacements: Sequence[str] = REPLACEMENTS,
+    bleu: Sequence[str] | None = None,
+    points: int = POINTS,
+    training: int = TRAINING,
+    text: str | Path | None = None,
+    corpus: str | None = None,
+    pair: str | None = None,
+    sites: Sequence[str] | None = None,
+    batch_size: int = BATCH,
+    device: str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Importance:
+    """What every head of a model is worth, by its gradient and by ablation.
+
+    The orders in which heads are removed are chosen on every other held-out sentence, the curves
+    are measured on the rest; mean outputs come from training sentences.
+
+    Args:
+        source: a run folder, a transformers encoder-decoder or language model, or a pair (model,
+            tokenizer), see `attnlab.studies.evaluation.load_judge`.
+        sentences: how many held-out sentences at most, or the sentences themselves.
+        replacements: any of zero, mean, uniform. Heads are removed by the first that all heads take.
+        bleu: for which replacements each head's change of BLEU is measured, a translation of all
+            sentences each; () for none; None for the first replacement where the model translates.
+        points: at how many numbers of removed heads BLEU is measured.
+        training: how many training sentences the mean outputs are taken over.
+        text: a file of sentences (encoder-decoder: source, tab, translation).
+        corpus: a corpus by name or path, instead of the run's own.
+        pair: languages of `corpus`; None: those of the run, or `en-it`.
+        sites: any of encoder, decoder, cross; None for all there are.
+        batch_size: most sentences in one forward pass.
+        device: where the model runs; None: a GPU if there is one.
+        seed: of the bootstrap and of the random order.
+        progress: called with (what is being done, done, in all).
+
+    Raises:
+        InputError: the source, the sentences or an option cannot be used.
+
+    Cost: for every head and replacement one pass over the sentences (decoder and cross heads spare
+    the encoder), for each of three orders as many over half of them, and the translations.
+    """
+    numbers = {"points": (points, 2), "training": (training, 1), "seed": (seed, 0)}
+    _refuse(sites, replacements, bleu, numbers, sentences)
+    judge = load_judge(
+        source, sentences=sentences, text=text, corpus=corpus, pair=pair, batch_size=batch_size,
+        device=device,
+    )  # fmt: skip
+    judge = _at_sites(judge, sites)
+    if bleu is None:
+        bleu = replacements[:1] if judge.translates else ()
+    if bleu and not judge.translates:
+        msg = f"{type(judge.model).__name__} translates nothing; leave BLEU out (--bleu none)."
+        raise InputError(msg)
+    ablations, warnings = possible_ablations(judge, replacements, training)
+    halves = [
+        judge.on([one.text for one in judge.examples[first::2]], judge.origin) for first in (0, 1)
+    ]
+    slopes = _gradients(halves, progress)
+    losses = ablated_losses(judge, ablations, progress)
+    draws = max(DRAWS, 2 * round(len(all_heads(judge.projections)) / LEVEL))
+    table = (slopes[0] + slopes[1]).table()
+    table = table.rename(
+        columns={
+            "importance": "gradient_importance",
+            "standard_error": "gradient_standard_error",
+            "importance_in_layer": "gradient_in_layer",
+        }
+    )
+    before = judge.losses()
+    for ablation in ablations:
+        after = losses[ablation.replacement]
+        changes = loss_differences(
+            before, list(after.values()), judge.tokens, seed=seed, draws=draws
+        )
+        found = dict(zip(after, changes, strict=True))
+        add_changes(table, f"{ablation.replacement}_loss", found, unit="_nats")
+    for ablation, found in bleu_changes(judge, ablations, bleu, (seed, draws), progress):
+        add_changes(table, f"{ablation.replacement}_bleu", found, unit="")
+    cumulative = _cumulative(
+        halves, slopes[0], losses, before, ablations,
+        bleu=bool(bleu), points=points, seed=seed, progress=progress,
+    )  # fmt: skip
+    return Importance(
+        heads=table,
+        cumulative=cumulative,
+        agreement=rank_agreement(_measures(table)),
+        about=_about(source, judge, float(before.sum() / judge.tokens.sum()), draws, seed),
+        warnings=tuple(warnings),
+    )
+
+
+def _refuse(
+    sites: Sequence[str] | None,
+    replacements: Sequence[str],
+    bleu: Sequence[str] | None,
+    numbers: Mapping[str, tuple[int, int]],
+    sentences: int | Sequence[Text],
+) -> None:
+    refuse_unknown_sites(sites or ())
+    unknown = [name for name in (*replacements, *(bleu or ())) if name not in REPLACEMENTS]
+    if unknown or not replacements:
+        named = f"There is no replacement '{unknown[0]}'" if unknown else "No replacement is named"
+        msg = f"{named}; choose from: {', '.join(REPLACEMENTS)}."
+        raise InputError(msg)
+    for name in bleu or ():
+        if name not in replacements:
+            msg = f"--bleu {name} needs {name} among --replacements."
+            raise InputError(msg)
+    for name, (number, least) in numbers.items():
+        if number < least:
+            msg = f"--{name} must be at least {least}, not {number}."
+            raise InputError(msg)
+    count = sentences if isinstance(sentences, int) else len(sentences)
+    if count < FEWEST_SENTENCES:
+        msg = f"Importance needs at least {FEWEST_SENTENCES} sentences, not {count}."
+        raise InputError(msg)
+
+
+def _at_sites(judge: Judge, sites: Sequence[str] | None) -> Judge:
+    """The judge with the heads of the wanted sites alone."""
+    if len(judge.examples) < FEWEST_SENTENCES:
+        msg = (
+            f"Only {len(judge.examples)} sentences can be used; importance needs at least "
+            f"{FEWEST_SENTENCES}."
+        )
+        raise InputError(msg)
+    if sites is None:
+        return judge
+    there = {site for site, _ in judge.projections}
+    missing = [site for site in sites if site not in there]
+    if missing:
+        msg = f"The model has no {missing[0]} attention; it has: {', '.join(sorted(there))}."
+        raise InputError(msg)
+    kept = {layer: part for layer, part in judge.projections.items() if layer[0] in sites}
+    return replace(judge, projections=kept)
+
+
+def _gradients(halves: Sequence[Judge], progress: Progress | None) -> list[GradientImportance]:
+    """Of both halves."""
+    steps = Steps("Gradients", sum(len(half.batches) for half in halves), progress)
+    found = []
+    for half in halves:
+
+        def measure(batch: ScoredBatch, half: Judge = half) -> GradientImportance:
+            return gradient_importance(half.projections, batch, half.example_losses)
+
+        first, *rest = [steps.of(partial(measure, batch))() for batch in half.batches]
+        found.append(sum(rest, start=first))
+    return found
+
+
+def _cumulative(
+    halves: Sequence[Judge],
+    slopes: GradientImportance,
+    losses: Mapping[Replacement, Mapping[Head, Tensor]],
+    before: Tensor,
+    ablations: Sequence[Ablation],
+    *,
+    bleu: bool,
+    points: int,
+    seed: int,
+    progress: Progress | None,
+) -> pd.DataFrame:
+    """Curves on the second half, orders from the first."""
+    choosing, reporting = halves
+    heads = all_heads(reporting.projections)
+    one = next(found for found in ablations if len(found.heads) == len(heads))
+    table = slopes.table()
+    by_head = dict(
+        zip(
+            map(Head, table["site"], table["layer"], table["head"]),
+            table["importance"],
+            strict=True,
+        )
+    )
+    measures = pd.DataFrame(
+        {
+            "gradient": [by_head[head] for head in heads],
+            "loss": [float((losses[one.replacement][h] - before)[::2].sum()) for h in heads],
+        }
+    )
+    orders = orders_of(heads, measures, seed=seed)
+    passes = len(orders) * (len(heads) + 1)
+    curves = removal_curves(
+        reporting,
+        orders,
+        one.replacement,
+        one.means,
+        points=points,
+        bleu=bleu,
+        seed=seed,
+        losses=Steps("Removing heads", passes, progress),
+        translations=Steps("Translating", count_translations(orders, points), progress),
+    )
+    number = len(choosing.examples)
+    return curves.assign(
+        chosen_on=f"{number} sentences: 1st, 3rd, ...",
+        reported_on=f"{len(reporting.examples)} sentences: 2nd, 4th, ...",
+    )
+
+
+def _measures(table: pd.DataFrame) -> pd.DataFrame:
+    """Every measure by its size where a head is needed: what helps the model counts as large."""
+    columns = {
+        "gradient": table["gradient_importance"],
+        "gradient in layer": table["gradient_in_layer"],
+    }
+    for name in REPLACEMENTS:
+        if f"{name}_loss_change_nats" in table:
+            columns[f"{name}: loss"] = table[f"{name}_loss_change_nats"]
+        if f"{name}_bleu_change" in table:
+            columns[f"{name}: BLEU"] = -table[f"{name}_bleu_change"]
+    return pd.DataFrame(columns)
+
+
+def _about(
+    source: str | Path | tuple[Any, Any], judge: Judge, loss: float, draws: int, seed: int
+) -> dict[str, str]:
+    model = judge.model
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    left_out = f", {judge.dropped} left out (empty or too long)" if judge.dropped else ""
+    return {
+        "Source": type(model).__name__ if isinstance(source, tuple) else str(source),
+        "Model": f"{type(model).__name__}, {parameters:,} parameters",
+        **judge.subject.details,
+        "Sentences": f"{len(judge.examples)} from {judge.origin}{left_out}",
+        "Loss of the whole model": f"{loss:.4f} nats a token, without label smoothing",
+        "Bootstrap": f"{draws} draws of sentences, seed {seed}; 95% intervals",
+        "Significant": "at 5% after Holm's correction for the number of heads",
+        "Device": str(model.device),
+        **versions(),
+    }

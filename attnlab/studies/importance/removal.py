@@ -1,0 +1,131 @@
+"""What is left of a model when its heads are removed one after another, and how measures rank them."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnlab.attribution.ablation import Means, Replacement, ablate_cumulatively, ablated
+from attnlab.attribution.projections import Head
+from attnlab.attribution.significance import Difference, loss_differences
+from attnlab.studies.evaluation import Judge
+from attnlab.studies.steps import Steps
+from attnlab.translation.scoring import score
+
+
+def removal_curves(
+    judge: Judge,
+    orders: Mapping[str, Sequence[Head]],
+    replacement: Replacement,
+    means: Means | None,
+    *,
+    points: int,
+    bleu: bool,
+    seed: int,
+    losses: Steps,
+    translations: Steps,
+) -> pd.DataFrame:
+    """Loss, and BLEU at a few points, with none, one, two, ... and all heads of an order removed.
+
+    Args:
+        judge: on sentences that the orders were not chosen on.
+        orders: heads by the name of the order, the first to be removed first.
+        replacement: what stands in for a removed head.
+        means: mean outputs, for `mean`.
+        points: at how many numbers of heads BLEU is measured, none and all among them.
+        bleu: whether it is measured at all.
+        seed: of the bootstrap.
+        losses: told of every number of heads.
+        translations: told of every point.
+
+    Returns:
+        One row an order and number of heads: `order`, `heads_removed`, `removed` (the head that
+        went last), `replacement`, `loss_nats` a token, its change from the whole model with a 95%
+        bootstrap interval (a step at a time, uncorrected), `bleu` (NaN between the points).
+    """
+    tables = []
+    for name, order in orders.items():
+        steps = ablate_cumulatively(
+            judge.projections, order, replacement, losses.of(judge.losses), means
+        )
+        found = loss_differences(steps[0], steps, judge.tokens, seed=seed)
+        tables.append(_curve(name, order, found).assign(replacement=replacement))
+    table = pd.concat(tables, ignore_index=True)
+    table["bleu"] = np.nan
+    if bleu:
+        known: dict[frozenset[Head], float] = {}
+        for name, order in orders.items():
+            for count in bleu_points(len(order), points):
+                removed = frozenset(order[:count])
+                if removed not in known:
+                    with ablated(judge.projections, sorted(removed), replacement, means):
+                        written = translations.of(judge.translations)()
+                    known[removed] = score(written, judge.references).bleu
+                row = (table["order"] == name) & (table["heads_removed"] == count)
+                table.loc[row, "bleu"] = known[removed]
+    return table
+
+
+def _curve(name: str, order: Sequence[Head], found: Sequence[Difference]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "order": name,
+            "heads_removed": range(len(found)),
+            "removed": ["", *map(str, order)],
+            "loss_nats": [step.after for step in found],
+            "loss_change_nats": [step.change for step in found],
+            "loss_change_low": [step.low for step in found],
+            "loss_change_high": [step.high for step in found],
+        }
+    )
+
+
+def bleu_points(heads: int, points: int) -> list[int]:
+    """Numbers of heads, evenly from none to all.
+
+    >>> bleu_points(24, 5)
+    [0, 6, 12, 18, 24]
+    >>> bleu_points(2, 10)
+    [0, 1, 2]
+    """
+    return sorted({round(place) for place in np.linspace(0, heads, min(points, heads + 1))})
+
+
+def count_translations(orders: Mapping[str, Sequence[Head]], points: int) -> int:
+    """How many different models the points of all orders translate with."""
+    return len(
+        {
+            frozenset(order[:count])
+            for order in orders.values()
+            for count in bleu_points(len(order), points)
+        }
+    )
+
+
+def orders_of(heads: Sequence[Head], measures: pd.DataFrame, *, seed: int) -> dict[str, list[Head]]:
+    """The heads in rising order of every column of `measures` (a row a head), and at random."""
+    orders = {
+        str(name): [heads[place] for place in column.argsort(kind="stable")]
+        for name, column in measures.items()
+    }
+    shuffled = list(heads)
+    random.Random(seed).shuffle(shuffled)
+    return {**orders, "random": shuffled}
+
+
+def rank_agreement(measures: pd.DataFrame) -> pd.DataFrame:
+    """Spearman's rank correlation over heads of each pair of columns, heads without a value left out.
+
+    NaN where a column does not vary. One row a pair: `measure`, `other`, `spearman`, `heads`.
+    """
+    rows: list[dict[str, Any]] = []
+    names = list(measures)
+    for place, one in enumerate(names):
+        for other in names[place + 1 :]:
+            both = measures[[one, other]].dropna().rank()
+            varies = len(both) > 1 and (both.nunique() > 1).all()
+            found = both[one].corr(both[other]) if varies else np.nan
+            rows.append({"measure": one, "other": other, "spearman": found, "heads": len(both)})
+    return pd.DataFrame(rows, columns=["measure", "other", "spearman", "heads"])

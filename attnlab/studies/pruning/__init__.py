@@ -1,0 +1,1 @@
+"""How many heads a trained model can do without."""

@@ -1,0 +1,286 @@
+"""How many heads a trained model can do without: gates learned at several penalties, and baselines."""
+
+import math
+import random as randomness
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnlab.attribution.closing import close_heads
+from attnlab.attribution.gates import GateStep, HeadGates
+from attnlab.attribution.projections import Head, all_heads
+from attnlab.errors import InputError
+from attnlab.representations import OneLine
+from attnlab.studies.analysis.passes import Progress
+from attnlab.studies.pruning.curve import Curve
+from attnlab.studies.pruning.fine_tuning import TrainingPairs
+from attnlab.studies.pruning.penalties import PENALTIES
+from attnlab.studies.pruning.training import PruningCourse, State, load_course
+from attnlab.studies.sources import refuse_unknown_sites
+from attnlab.translation.runs.run import Run
+
+STEPS = 300
+SENTENCES = 1000
+SETTLED = 0.9
+UNSETTLED_SHARE = 0.1
+
+
+@dataclass(frozen=True, repr=False)
+class Pruning(OneLine):
+    """What pruning at several penalties gave.
+
+    Attributes:
+        curve: one row a model and split, see `attnlab.studies.pruning.curve.Curve.rows`.
+        gates: one row a penalty and head: `p_zero`, `p_one` (probabilities that the gate is exactly
+            0 or 1) and `open`.
+        training: one row a penalty and step: `loss_nats`, without the penalty, and `expected_open`.
+        models: by penalty, the parameters of the pruned model; empty unless they were asked for.
+        run: the run, its model as it was trained.
+        about: how it was made, ready for JSON.
+        warnings: what the reader must know, a sentence each.
+    """
+
+    curve: pd.DataFrame
+    gates: pd.DataFrame
+    training: pd.DataFrame
+    models: Mapping[float, State]
+    run: Run
+    about: Mapping[str, Any]
+    warnings: tuple[str, ...]
+
+    def closed(self, penalty: float) -> list[str]:
+        """The heads that were closed for good at a penalty, such as `encoder.0.3`."""
+        own = self.gates[(self.gates["penalty"] == penalty) & ~self.gates["open"]]
+        keys = zip(own["site"], own["layer"], own["head"], strict=True)
+        return [str(Head(*key)) for key in keys]
+
+
+def prune(
+    source: str | Path,
+    penalties: Sequence[float] = PENALTIES,
+    *,
+    sites: Sequence[str] | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    seed: int = 0,
+    train_model: bool = True,
+    random: bool = True,
+    sentences: int = SENTENCES,
+    batch_tokens: int | None = None,
+    device: str | None = None,
+    keep_models: bool = False,
+    progress: Progress | None = None,
+) -> Pruning:
+    """The pruning curve of a run: heads left against loss and greedy BLEU, a model a penalty.
+
+    For each penalty, from the run as it was trained, minimised over gates and parameters together::
+
+        mean loss a target token (nats) + penalty * expected number of heads that are not closed
+
+    so that a head stays where it is worth `penalty` nats a token. Then heads whose gate is likelier
+    0 than 1 are closed for good, and the model is measured with all others whole. The loss is that
+    of the run's training, on its training pairs, with its dropout and label smoothing; the loss that
+    is measured has neither.
+
+    Beside the pruned models stand the unpruned run; the run fine-tuned equally long with every head;
+    and for each penalty as many random heads of each site closed (one draw) and the rest fine-tuned
+    equally long. Where the parameters are not trained along, these baselines are not tuned either.
+
+    Args:
+        source: a run directory; it is read only.
+        penalties: each from 0 up, in nats a token and head.
+        sites: where heads may be closed, any of encoder, decoder, cross; None: everywhere.
+        steps: batches of training at each penalty; None: 300.
+        epochs: passes over the training pairs at each penalty, instead of `steps`.
+        seed: of batches, gates, dropout, random heads and bootstrap.
+        train_model: whether the model's parameters are trained along, as Voita et al. do.
+        random: whether random heads are closed for comparison, which doubles the time.
+        sentences: how many sentences at most are measured and translated, of validation and of test.
+        batch_tokens: tokens a batch and side; None: as in the run's training.
+        device: such as `cpu` or `cuda`; None: a GPU if there is one.
+        keep_models: whether the pruned parameters are kept, to be written as runs.
+        progress: called with (what is being done, steps done, steps in all).
+
+    Cost: `steps` training steps and two rounds of translation a model; two models a penalty.
+
+    Source: Voita et al. 2019 (arXiv 1905.09418), section 5; Louizos et al. 2018 (1712.01312).
+
+    Raises:
+        InputError: the source is no run, or a number or site cannot be used.
+        AttnlabError: the corpus changed since the training, or the loss became no number.
+    """
+    _refuse_sites_and_penalties(sites, penalties)
+    _refuse_numbers(steps=steps, epochs=epochs, sentences=sentences, batch_tokens=batch_tokens)
+    course = load_course(
+        source, sites=sites, sentences=sentences, batch_tokens=batch_tokens, device=device,
+        seed=seed, train_model=train_model, progress=progress,
+    )  # fmt: skip
+    steps = _steps(course.pairs, steps, epochs)
+    before = course.measured("The run")
+    curve = Curve(tuple(all_heads(course.projections)), before, seed)
+    rows = _baseline_rows(course, curve, steps)
+    found = []
+    for penalty in sorted(set(penalties)):
+        found.append(_pruned(course, curve, penalty, steps, keep=keep_models))
+        rows += found[-1].curve
+        if random:
+            rows += _random_rows(course, curve, penalty, steps, found[-1].closed)
+    course.start_again()
+    return Pruning(
+        curve=pd.DataFrame(rows).astype({"unsettled": "Int64"}),
+        gates=pd.DataFrame([row for part in found for row in part.gates]),
+        training=pd.DataFrame([row for part in found for row in part.training]),
+        models={part.penalty: part.state for part in found if part.state is not None},
+        run=course.run,
+        about={
+            "run": str(course.run.folder),
+            "steps": steps,
+            "seed": seed,
+            "sites": list(course.sites),
+            "parameters_trained": train_model,
+            "batch_tokens": course.pairs.batch_tokens,
+        },
+        warnings=tuple(warning for part in found for warning in part.warnings),
+    )
+
+
+@dataclass(frozen=True)
+class _Pruned:
+    """What one penalty gave: rows of the three tables, and the model."""
+
+    penalty: float
+    closed: list[Head]
+    curve: list[dict[str, Any]]
+    gates: list[dict[str, Any]]
+    training: list[dict[str, Any]]
+    state: State | None
+    warnings: list[str]
+
+
+def _pruned(
+    course: PruningCourse, curve: Curve, penalty: float, steps: int, *, keep: bool
+) -> _Pruned:
+    gates, history = course.learn(penalty, steps)
+    closed = gates.closed()
+    close_heads(course.projections, closed)
+    rows = _gate_rows(gates, penalty)
+    unsettled = sum(max(row["p_zero"], row["p_one"]) < SETTLED for row in rows)
+    state = course.run.model.state_dict() if keep else {}
+    return _Pruned(
+        penalty,
+        closed,
+        curve.rows(
+            "pruned", course.measured(f"Penalty {penalty:g}"),
+            closed=closed, penalty=penalty, unsettled=unsettled, steps=steps,
+        ),
+        rows,
+        _training_rows(history, penalty),
+        {name: tensor.cpu().clone() for name, tensor in state.items()} if keep else None,
+        _warnings(penalty, len(rows), len(closed), unsettled),
+    )  # fmt: skip
+
+
+def _baseline_rows(course: PruningCourse, curve: Curve, steps: int) -> list[dict[str, Any]]:
+    """The run as it is, and the run trained further with every head."""
+    rows = curve.rows("unpruned", curve.before)
+    if course.train_model:
+        course.tune("Every head", steps)
+        rows += curve.rows("fine-tuned", course.measured("Every head"), steps=steps)
+    return rows
+
+
+def _random_rows(
+    course: PruningCourse, curve: Curve, penalty: float, steps: int, closed: Sequence[Head]
+) -> list[dict[str, Any]]:
+    """As many heads of each site closed, but random ones; nothing where they are the same."""
+    drawn = draw_heads(all_heads(course.gated), closed, course.seed)
+    if set(drawn) == set(closed):
+        return []
+    what = f"Random heads for {penalty:g}"
+    if course.train_model:
+        course.tune(what, steps, drawn)
+    else:
+        course.start_again()
+    close_heads(course.projections, drawn)
+    trained = steps if course.train_model else 0
+    return curve.rows("random", course.measured(what), closed=drawn, penalty=penalty, steps=trained)
+
+
+def draw_heads(heads: Sequence[Head], closed: Sequence[Head], seed: int) -> list[Head]:
+    """Random ones of `heads`, as many of each site as are in `closed`.
+
+    One order of each site's heads is drawn from the seed, so that a larger draw holds a smaller.
+    """
+    drawn = []
+    for site in dict.fromkeys(head.site for head in heads):
+        order = [head for head in heads if head.site == site]
+        randomness.Random(f"{seed} {site}").shuffle(order)
+        drawn += order[: sum(head.site == site for head in closed)]
+    return drawn
+
+
+def _gate_rows(gates: HeadGates, penalty: float) -> list[dict[str, Any]]:
+    closed = set(gates.closed())
+    return [
+        {"penalty": penalty, **head._asdict(), "p_zero": p, "p_one": q, "open": head not in closed}
+        for head, (p, q) in gates.probabilities().items()
+    ]
+
+
+def _training_rows(history: Sequence[GateStep], penalty: float) -> list[dict[str, Any]]:
+    return [
+        {"penalty": penalty, "step": number, "loss_nats": step.loss,
+         "expected_open": step.expected_open}
+        for number, step in enumerate(history, 1)
+    ]  # fmt: skip
+
+
+def _warnings(penalty: float, heads: int, closed: int, unsettled: int) -> list[str]:
+    found = []
+    if unsettled > UNSETTLED_SHARE * heads:
+        found.append(
+            f"At penalty {penalty:g}, {unsettled} of {heads} gates have not settled (neither 0 nor "
+            f"1 with probability {SETTLED}); train longer with --steps."
+        )
+    if closed == heads:
+        found.append(f"At penalty {penalty:g} all {heads} heads are closed; try a smaller one.")
+    if not closed and penalty:
+        found.append(f"At penalty {penalty:g} no head is closed; try a larger one.")
+    return found
+
+
+def _steps(pairs: TrainingPairs, steps: int | None, epochs: float | None) -> int:
+    if epochs is not None:
+        return max(1, round(epochs * pairs.steps_in_epoch))
+    return STEPS if steps is None else steps
+
+
+def _refuse_sites_and_penalties(sites: Sequence[str] | None, penalties: Sequence[float]) -> None:
+    refuse_unknown_sites(sites or ())
+    if not penalties:
+        msg = "There is no penalty; give at least one, such as --penalty 0.03."
+        raise InputError(msg)
+    for penalty in penalties:
+        if not 0 <= penalty < math.inf:
+            msg = f"A penalty is a number from 0 up, in nats a token and head, not {penalty}."
+            raise InputError(msg)
+    if len({f"{penalty:g}" for penalty in penalties}) < len(set(penalties)):
+        msg = (
+            f"Of the penalties {', '.join(map(str, penalties))} two are the same in six digits, and "
+            "files name them so; leave one out."
+        )
+        raise InputError(msg)
+
+
+def _refuse_numbers(**numbers: int | float | None) -> None:
+    """Refuses numbers of options that are 0, negative or no number, and both measures of length."""
+    for name, number in numbers.items():
+        if number is not None and not 0 < number < math.inf:
+            msg = f"--{name.replace('_', '-')} must be a positive number, not {number}."
+            raise InputError(msg)
+    if numbers["steps"] is not None and numbers["epochs"] is not None:
+        msg = "Give either --steps or --epochs, not both."
+        raise InputError(msg)

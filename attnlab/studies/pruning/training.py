@@ -1,0 +1,198 @@
+"""A run that is pruned again and again: gates learned, parameters tuned, all put back to the start."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from attnlab.addresses import SITES
+from attnlab.attribution.gates import GateStep, HeadGates, train_gates
+from attnlab.attribution.projections import Head, Projections
+from attnlab.errors import AttnlabError, InputError
+from attnlab.studies.analysis.passes import Progress
+from attnlab.studies.evaluation import Judge, load_judge
+from attnlab.studies.pruning.curve import Measured
+from attnlab.studies.pruning.fine_tuning import (
+    PARAMETER_LEARNING_RATE,
+    Batch,
+    TrainingPairs,
+    fine_tune,
+    in_training,
+    linear_decay,
+    training_loss,
+    training_pairs,
+)
+from attnlab.translation.runs.folder import is_run, read_record
+from attnlab.translation.runs.run import Run
+
+GATE_LEARNING_RATE = 0.1
+
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class PruningCourse:
+    """A run, its training pairs, and the sentences that its pruned models are measured on.
+
+    Attributes:
+        run: its model is changed in place; the folder is read only.
+        judges: by split, the model with sentences of that split.
+        projections: where the heads are apart.
+        sites: where heads may be closed.
+        pairs: what is trained on.
+        start: the parameters as the run has them.
+        seed: of batches, gates and dropout.
+        train_model: whether parameters are trained along with gates.
+        progress: called with (what is being done, steps done, steps in all).
+    """
+
+    run: Run
+    judges: Mapping[str, Judge]
+    projections: Projections
+    sites: tuple[str, ...]
+    pairs: TrainingPairs
+    start: State
+    seed: int
+    train_model: bool
+    progress: Progress | None
+
+    @property
+    def gated(self) -> Projections:
+        """The layers whose heads may be closed."""
+        return {layer: p for layer, p in self.projections.items() if layer[0] in self.sites}
+
+    def start_again(self) -> None:
+        """Puts the model back to where the run's training ended."""
+        self.run.model.load_state_dict(self.start)
+
+    def learn(self, penalty: float, steps: int) -> tuple[HeadGates, list[GateStep]]:
+        """Gates trained from the start, the model's parameters along with them if they are to be.
+
+        Raises:
+            AttnlabError: the loss is no longer a number.
+        """
+        self.start_again()
+        model = self.run.model
+        gates = HeadGates(self.gated).to(model.device)
+        with in_training(model, self.seed):
+            history = train_gates(
+                gates,
+                self._batches(f"Penalty {penalty:g}: learning gates", steps),
+                training_loss(self.run),
+                penalty=penalty,
+                seed=self.seed,
+                learning_rate=GATE_LEARNING_RATE,
+                parameters=list(model.parameters()) if self.train_model else [],
+                parameter_learning_rate=PARAMETER_LEARNING_RATE,
+                schedule=linear_decay(steps),
+            )
+        self._refuse_no_number([step.loss for step in history])
+        return gates, history
+
+    def tune(self, what: str, steps: int, closed: Sequence[Head] = ()) -> None:
+        """Trains the model's parameters from the start, with some heads closed.
+
+        Raises:
+            AttnlabError: the loss is no longer a number.
+        """
+        self.start_again()
+        with in_training(self.run.model, self.seed):
+            losses = fine_tune(
+                self.run.model,
+                self._batches(f"{what}: fine-tuning", steps),
+                training_loss(self.run),
+                projections=self.projections,
+                closed=closed,
+                schedule=linear_decay(steps),
+            )
+        self._refuse_no_number(losses)
+
+    def measured(self, what: str) -> dict[str, Measured]:
+        """What the model does as it stands, by split."""
+        found = {}
+        for done, (split, judge) in enumerate(self.judges.items()):
+            self._tell(f"{what}: measuring", done, len(self.judges))
+            found[split] = Measured(
+                judge.losses(),
+                judge.tokens,
+                tuple(judge.translations()),
+                tuple(judge.references),
+            )
+        self._tell(f"{what}: measuring", len(self.judges), len(self.judges))
+        return found
+
+    def _batches(self, what: str, steps: int) -> Iterator[Batch]:
+        for done, batch in enumerate(self.pairs.batches(steps)):
+            self._tell(what, done, steps)
+            yield batch
+        self._tell(what, steps, steps)
+
+    def _tell(self, what: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(what, done, total)
+
+    def _refuse_no_number(self, losses: Sequence[float]) -> None:
+        if not all(map(math.isfinite, losses)):
+            msg = (
+                f"The loss on the training pairs of {self.run.folder} became no number while it was "
+                "trained further; see whether the run's own training ended well."
+            )
+            raise AttnlabError(msg)
+
+
+def load_course(
+    source: str | Path,
+    *,
+    sites: Sequence[str] | None,
+    sentences: int,
+    batch_tokens: int | None,
+    device: str | None,
+    seed: int,
+    train_model: bool,
+    progress: Progress | None,
+) -> PruningCourse:
+    """The run at `source`, ready to be pruned; arguments as in `attnlab.studies.pruning.pruning.prune`.
+
+    Raises:
+        InputError: the source is no run, or one that was pruned before.
+        AttnlabError: the corpus is no longer the one of the training.
+    """
+    if not is_run(source):
+        raise _no_run(source)
+    _refuse_pruned(Path(source))
+    test = load_judge(source, sentences=sentences, split="test", device=device)
+    run = test.subject.run
+    if run is None:
+        raise _no_run(source)
+    return PruningCourse(
+        run=run,
+        judges={"validation": test.on_split("validation", sentences), "test": test},
+        projections=test.projections,
+        sites=tuple(site for site in SITES if sites is None or site in sites),
+        pairs=training_pairs(run, batch_tokens=batch_tokens, seed=seed),
+        start={name: tensor.clone() for name, tensor in run.model.state_dict().items()},
+        seed=seed,
+        train_model=train_model,
+        progress=progress,
+    )
+
+
+def _refuse_pruned(folder: Path) -> None:
+    # Closed heads are columns of zeros, which training would fill and the curve would count as open.
+    record = read_record(folder)
+    if "pruned" in record:
+        msg = (
+            f"{folder} was pruned before, and its closed heads would open again; prune the run that it "
+            f"came from: {record['pruned']['run']}."
+        )
+        raise InputError(msg)
+
+
+def _no_run(source: str | Path) -> InputError:
+    msg = (
+        f"{source} is no run directory of attnlab, and only a run brings the training pairs that "
+        "gates are learned on; make one with: attnlab train DIR."
+    )
+    return InputError(msg)

@@ -1,0 +1,71 @@
+"""The files of a run directory by name: which are there, how they are deleted; nothing heavy is imported."""
+
+import os
+import shutil
+from pathlib import Path
+
+from attnlab.errors import AttnlabError
+from attnlab.translation.runs.folder import SETTINGS
+
+CHECKPOINTS = "checkpoints"
+# The settings come first: a folder without them is no run, so that half a run is never one.
+RUN_FILES = (
+    SETTINGS, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
+    "tokenizer.json", "tokenizer_config.json", "token_counts.json", CHECKPOINTS,
+    "source_tokenizer", "target_tokenizer", "analysis",
+)  # fmt: skip
+STATE = "trainer_state.json"
+# The Trainer begins with a new optimizer where either of the last two is missing.
+COMPLETE = ("model.safetensors", "optimizer.pt", "scheduler.pt")
+
+
+def run_paths(folder: Path) -> list[Path]:
+    """What training wrote into `folder`, its settings first, and the folder `analysis`.
+
+    Among them are the temporary files of a process that was killed while it wrote one of these.
+    """
+    paths = [folder / name for name in RUN_FILES if os.path.lexists(folder / name)]
+    patterns = (".model-*", *(f".{name}.*" for name in RUN_FILES))
+    return paths + [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+
+
+def delete(path: Path) -> None:
+    """Deletes a file, a link or a folder with all that is in it; nothing is deleted through a link.
+
+    Raises:
+        OSError: it cannot be deleted; part of a folder may be gone.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def remove_run(folder: Path) -> None:
+    """Deletes what training wrote into `folder`, and the folder `analysis`; all else stays.
+
+    Raises:
+        AttnlabError: something cannot be deleted; the folder is no run any more then.
+    """
+    for path in run_paths(folder):
+        try:
+            delete(path)
+        except OSError as error:
+            msg = f"Could not delete {path}: {error.strerror or error}; delete it by hand."
+            raise AttnlabError(msg) from error
+
+
+def last_complete_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written to its end."""
+    complete = [
+        path.parent
+        for path in (folder / CHECKPOINTS).glob(f"checkpoint-*/{STATE}")
+        if all((path.parent / name).exists() for name in COMPLETE)
+    ]
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def is_trained(folder: Path) -> bool:
+    """Whether something of the run in `folder` is trained: there is a model or a complete checkpoint."""
+    model = os.path.lexists(folder / "model.safetensors")
+    return model or last_complete_checkpoint(folder) is not None

@@ -1,0 +1,179 @@
+"""A run directory: what training leaves behind, and what everything else starts from."""
+
+import platform
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from attnlab import __version__
+from attnlab.corpora.corpus import (
+    LOOKS_LIKE_A_PATH,
+    ParallelCorpus,
+    load_corpus,
+    local_place,
+)
+from attnlab.errors import AttnlabError, InputError
+from attnlab.translation.callbacks import read_metrics
+from attnlab.translation.configuration import TranslationConfig
+from attnlab.translation.loading import UNREADABLE, DamagedModelError, load_whole, reason
+from attnlab.translation.model import TranslationModel
+from attnlab.translation.runs.folder import read_record
+from attnlab.translation.settings import FORMAT, ModelSettings, RunSettings, settings_from
+from attnlab.translation.tokenizer import Tokenizers, load_tokenizers
+
+ARCHITECTURE = (
+    "dim", "heads", "encoder_layers", "decoder_layers", "feed_forward", "norm", "positions",
+    "tie_word_embeddings", "global_projections",
+)  # fmt: skip
+LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "sacrebleu", "numpy")
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """A trained model with its tokenizers and everything that is needed to repeat it."""
+
+    folder: Path
+    model: TranslationModel
+    tokenizers: Tokenizers
+    settings: RunSettings
+    record: dict[str, Any]
+
+    def __repr__(self) -> str:
+        shape = self.settings.model
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return (
+            f"Run({str(self.folder)!r}, {self.settings.corpus.pair}, {shape.encoder_layers} encoder and "
+            f"{shape.decoder_layers} decoder layers, {shape.heads} heads, dim {shape.dim}, "
+            f"{parameters:,} parameters)"
+        )
+
+    def corpus(self) -> ParallelCorpus:
+        """The corpus that the run was trained on, loaded again.
+
+        Raises:
+            InputError: the corpus is no longer where it was.
+            AttnlabError: the text is no longer the same as in training.
+        """
+        corpus = recorded_corpus(self.folder, self.settings, self.record)
+        if corpus.checksum != self.record["corpus"]["checksum"]:
+            msg = (
+                f"The corpus '{corpus.name}' is not the one that {self.folder} was trained on "
+                "(its checksum differs); put the old files back or train again."
+            )
+            raise AttnlabError(msg)
+        return corpus
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """What each evaluation during training gave, oldest first."""
+        return read_metrics(self.folder)
+
+
+def load(folder: str | Path) -> Run:
+    """The run in `folder`, its model in eval mode.
+
+    Raises:
+        InputError: there is no run, a newer attnlab wrote it, or its model is not whole: tensors are
+            missing or not finite, or `config.json` disagrees with the rest.
+        AttnlabError: the run holds no trained model yet.
+    """
+    folder = Path(folder)
+    record = read_record(folder)
+    if not (folder / "model.safetensors").exists():
+        msg = (
+            f"{folder} holds no trained model yet; finish it with: attnlab train {folder} --resume"
+        )
+        raise AttnlabError(msg)
+    settings, tokenizers = settings_from(record["settings"]), load_tokenizers(folder)
+    try:
+        model = load_whole(TranslationModel, folder)
+        refuse_disagreement(model.config, settings.model, tokenizers)
+    except UNREADABLE as error:
+        msg = (
+            f"The model in {folder} is damaged ({reason(error)}); put its files back or train the "
+            "run again."
+        )
+        raise InputError(msg) from error
+    return Run(folder, model, tokenizers, settings, record)
+
+
+def refuse_disagreement(
+    config: TranslationConfig, settings: ModelSettings, tokenizers: Tokenizers
+) -> None:
+    """Raises DamagedModelError where `config.json` is not of the run's settings and tokenizers.
+
+    Attention may differ: mechanisms can be put into a trained model and saved with it.
+    """
+    source = config.source_vocab_size or config.vocab_size
+    pairs = [(name, getattr(config, name), getattr(settings, name)) for name in ARCHITECTURE]
+    pairs += [
+        ("vocab_size", config.vocab_size, len(tokenizers.target)),
+        ("vocab_size of the source", source, len(tokenizers.source)),
+    ]
+    for name, told, wanted in pairs:
+        if told != wanted:
+            msg = f"{name} is {told} in config.json and {wanted} in the rest of the run"
+            raise DamagedModelError(msg)
+
+
+def corpus_of(settings: RunSettings) -> ParallelCorpus:
+    """The corpus that `settings` name."""
+    chosen = settings.corpus
+    return load_corpus(
+        chosen.name,
+        pair=chosen.pair,
+        document=chosen.document,
+        limit=chosen.limit,
+        seed=settings.optimizer.seed,
+        size=chosen.size,
+        lowercase=chosen.lowercase,
+    )
+
+
+def recorded_corpus(folder: Path, settings: RunSettings, record: dict[str, Any]) -> ParallelCorpus:
+    """The corpus of the run in `folder`: where it lay in training, or where its name leads from here.
+
+    It keeps the name that was typed.
+
+    Raises:
+        InputError: it was a file or folder, and is in neither place.
+    """
+    name = settings.corpus.name
+    written = record["corpus"].get("path")
+    for place in filter(None, (written, name)):
+        found = local_place(place)
+        if found is not None:
+            moved = replace(settings, corpus=replace(settings.corpus, name=str(found)))
+            return replace(corpus_of(moved), name=name)
+    # Runs of the first versions hold the name alone.
+    if written is not None or LOOKS_LIKE_A_PATH.search(name):
+        where = written or name
+        msg = (
+            f"The corpus of {folder} is not at {where} any more; put it back there, or give the command "
+            f"in a folder from which {name} leads to it."
+        )
+        raise InputError(msg)
+    return corpus_of(settings)
+
+
+def new_record(
+    settings: RunSettings, corpus: ParallelCorpus, dropped: dict[str, int], command: str
+) -> dict[str, Any]:
+    """What `settings.json` says of a new run: settings, corpus with checksum, versions, command."""
+    splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
+    place = local_place(settings.corpus.name)
+    return {
+        "format": FORMAT,
+        "attnlab": __version__,
+        "command": command,
+        "settings": settings.as_dict(),
+        "corpus": {
+            "name": corpus.name,
+            "path": None if place is None else str(place),
+            "checksum": corpus.checksum,
+            "pairs": {name: len(split) for name, split in splits.items()},
+            "dropped_over_max_tokens": dropped,
+        },
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in LIBRARIES},
+    }

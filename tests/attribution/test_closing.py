@@ -1,0 +1,32 @@
+"""Heads closed for good give what ablation gives, with nothing attached to the model."""
+
+import pytest
+import torch
+from zoo.architectures import CASES
+
+from attnlab.attribution.ablation import ablated
+from attnlab.attribution.closing import close_heads
+from attnlab.attribution.projections import Head
+from attnlab.errors import AttnlabError
+
+HEADS = [Head("encoder", 0, 2), Head("decoder", 1, 0), Head("cross", 0, 1), Head("cross", 0, 2)]
+
+
+def test_a_closed_head_is_an_ablated_one() -> None:
+    case = CASES["attnlab"]()
+    projections = case.projections()
+    whole = case.result()
+    with ablated(projections, HEADS, "zero"):
+        expected = case.result()
+    close_heads(projections, HEADS)
+    found = case.result()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert (found - whole).abs().max() > 1e-3
+
+
+def test_what_stores_its_weight_otherwise_is_refused() -> None:
+    case = CASES["gpt2"]()
+    with pytest.raises(
+        AttnlabError, match=r"decoder layer 0: heads can be closed .* not in Conv1D"
+    ):
+        close_heads(case.projections(), [Head("decoder", 0, 0)])

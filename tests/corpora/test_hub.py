@@ -1,0 +1,74 @@
+"""A name on the hub is not waited for where there is no network, and a path never goes there."""
+
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError
+
+from attnlab.corpora import hub
+from attnlab.errors import InputError
+from attnlab.studies.sources import load_subject
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Questions to a hub that does not answer, and to a cache without models."""
+    questions: list[str] = []
+
+    def unanswered() -> bool:
+        questions.append("hub")
+        return False
+
+    def absent(name: str, *, local_files_only: bool) -> str:
+        assert local_files_only
+        questions.append(name)
+        msg = "not there"
+        raise LocalEntryNotFoundError(msg)
+
+    monkeypatch.setattr(hub, "hub_answers", unanswered)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", absent)
+    return questions
+
+
+def test_a_folder_is_itself(tmp_path: Path, asked: list[str]) -> None:
+    assert hub.model_source(tmp_path) == hub.model_source(str(tmp_path)) == str(tmp_path)
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["./absent", "/absent/folder", "../absent", "a/b/c", "~/absent", "absent/", "two words", "",
+     ".hidden", "-x/y", r"C:\models"],
+)  # fmt: skip
+def test_a_path_that_does_not_exist_is_not_asked_for(name: str, asked: list[str]) -> None:
+    with pytest.raises(InputError, match="is no name of a model on the hub; give a folder"):
+        load_subject(name, sentences=["the cat runs ."])
+    assert asked == []
+
+
+def test_a_file_is_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    for name in ("file", tmp_path / "file"):
+        with pytest.raises(InputError, match="is a file and is no name of a model"):
+            hub.model_source(name)
+    assert asked == []
+
+
+@pytest.mark.parametrize("name", ["gpt2", "google-t5/t5-small", "owner/model_v1.5", "x"])
+def test_a_name_is_refused_at_once_without_a_network(name: str, asked: list[str]) -> None:
+    with pytest.raises(InputError, match="cannot be reached .*; check the path, or the network"):
+        load_subject(name, sentences=["the cat runs ."])
+    assert asked == ["hub", name]
+
+
+def test_what_was_downloaded_is_used_without_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: str(tmp_path))
+    assert hub.model_source("owner/model") == str(tmp_path)
+    monkeypatch.setattr(hub, "hub_answers", lambda: True)
+    assert hub.model_source("owner/model") == "owner/model"

@@ -1,0 +1,230 @@
+"""The view of content tokens: what a head does where a special token takes most of its attention."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from oracles import content_view as oracle
+from planted_layers import KINDS, layer, stochastic
+
+from attnlab.extraction.statistics import HeadStatistics
+from attnlab.extraction.views import ALL, CONTENT
+from attnlab.functions.consumer import HeadFunctions, TextSide
+from attnlab.functions.labels import label_table
+from attnlab.functions.rare import FREQUENT_TYPES
+from attnlab.functions.structure import HeadStructure
+from attnlab.matrices.labels import label_heads
+
+SHORT = ["start", "word", "point", "word", "word", "end"]
+LONG = ["start", "word", "word", "point", "word", "end", "word", "word", "point", "end"]
+MIDDLE = ["start", "word", "word", "word", "word", "word", "point"]
+PADDED = [(site, left) for site in ("encoder", "decoder", "cross") for left in (False, True)]
+TYPES = 900
+
+
+def counts_of_types() -> torch.Tensor:
+    """Types by falling frequency, so that the rank of a type is its number."""
+    return torch.arange(TYPES, 0, -1)
+
+
+def functions(site: str) -> HeadFunctions:
+    text = TextSide(counts_of_types())
+    return HeadFunctions(text, None if site == "encoder" else text)
+
+
+def specials(words: list[str]) -> list[bool]:
+    return ["special" in KINDS[kind] for kind in words]
+
+
+def counted_rows(words: list[str], site: str) -> list[bool]:
+    """In cross-attention the row of a token counts by the token that it predicts, the next one."""
+    ordinary = [not special for special in specials(words)]
+    return [*ordinary[1:], False] if site == "cross" else ordinary
+
+
+def planted(site: str, seed: int):
+    """Matrices, query and key words of three sentences; head 1 looks at special tokens alone at times."""
+    queries = [SHORT, LONG, MIDDLE]
+    keys = [LONG, MIDDLE, SHORT] if site == "cross" else queries
+    matrices = []
+    for number, (one, other) in enumerate(zip(queries, keys, strict=True)):
+        matrix = stochastic(3, len(one), len(other), causal=site == "decoder", seed=seed + number)
+        matrix[1, ::3] = 0.0
+        matrix[1, ::3, 0] = 1.0
+        matrices.append(matrix)
+    return matrices, queries, keys
+
+
+def given(site: str, left: bool, seed: int):
+    """A batch whose padding holds NaN, and the ranks of the key tokens of every sentence."""
+    matrices, queries, keys = planted(site, seed)
+    batch = layer(matrices, queries, keys, site=site, left=left, padding=math.nan)
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, TYPES, batch.keys.ids.shape, generator=generator)
+    batch = replace(batch, keys=replace(batch.keys, ids=ids))
+    ranks = [ids[n][batch.keys.real[n]].tolist() for n in range(3)]
+    return batch, matrices, queries, keys, ranks
+
+
+@pytest.mark.parametrize(("site", "left"), PADDED)
+def test_every_count_equals_loops(site: str, left: bool) -> None:
+    found = functions(site)
+    sentences = {0: [], 1: [], 2: []}
+    for seed in range(0, 30, 3):
+        batch, matrices, queries, keys, ranks = given(site, left, seed)
+        # The parity decides the half; every sentence of a batch has a number of its own.
+        batch = replace(batch, sentences=(seed, seed + 1, seed + 2))
+        parts = [batch]
+        if site == "cross" and left:
+            # Padding on the left moves rows and columns of a rectangle by different steps.
+            parts = []
+            for n in range(3):
+                one = layer([matrices[n]], [queries[n]], [keys[n]], site=site, first=seed + n)
+                ids = torch.tensor([ranks[n]])
+                parts.append(replace(one, keys=replace(one.keys, ids=ids)))
+        for part in parts:
+            found.update(part)
+        for head in range(3):
+            sentences[head] += [
+                (
+                    matrices[n][head].tolist(),
+                    counted_rows(queries[n], site),
+                    specials(keys[n]),
+                    ["punctuation" in KINDS[kind] for kind in keys[n]],
+                    ranks[n],
+                    site == "decoder",
+                )
+                for n in range(3)
+            ]
+    counts = found.layers[site, 0].content
+    for head, mine in sentences.items():
+        if site == "cross":
+            assert counts.positional is None
+        else:
+            middle = counts.positional.rows.shape[1] // 2
+            for offset in (-3, -1, 0, 1, 2):
+                expected = oracle.positional(mine, offset)
+                column = middle + offset
+                hits = counts.positional.hits.sum(0)[head, column].item()
+                assert (hits, counts.positional.rows.sum(0)[column].item()) == expected, offset
+        rows, hits = oracle.rare(mine, FREQUENT_TYPES)
+        assert rows > 0
+        assert counts.rare.rows.sum().item() == rows
+        assert counts.rare.two_rarest.sum(0)[head].item() == hits
+        share, rows = oracle.punctuation(mine)
+        sink = counts.sink.mass
+        assert counts.sink.kinds == ("punctuation",)
+        assert sink.denominator.sum(0)[head, 0].item() == rows
+        assert (sink.numerator.sum(0) / rows)[head, 0].item() == pytest.approx(share, rel=1e-12)
+        entropy = counts.broad.entropy
+        value = (entropy.numerator.sum(0) / entropy.denominator.sum(0))[head].item()
+        assert value == pytest.approx(oracle.broad(mine), rel=1e-12)
+        assert counts.broad.rows.sum(0)[head].item() == rows
+
+
+@pytest.mark.parametrize(("site", "left"), PADDED)
+def test_structure_is_that_of_the_matrices_without_special_tokens(site: str, left: bool) -> None:
+    found = HeadStructure(99)
+    batch, matrices, queries, keys, _ = given(site, left, 0)
+    found.update(batch)
+    families = found.families(CONTENT)
+    for head in range(3):
+        parts, empty = [], 0
+        for matrix, rows, columns in zip(matrices, queries, keys, strict=True):
+            part, without = oracle.content_matrix(
+                matrix[head].tolist(), counted_rows(rows, site), specials(columns)
+            )
+            parts.append(torch.tensor(part, dtype=torch.float64))
+            empty += without
+        sizes = torch.tensor([part.shape for part in parts])
+        wide = torch.zeros(1, 3, *sizes.amax(0).tolist(), dtype=torch.float64)
+        for number, part in enumerate(parts):
+            wide[0, number, : part.shape[0], : part.shape[1]] = part
+        expected = label_heads(wide, sizes=sizes[None], causal=site == "decoder")
+        mine = families[families["head"] == head]
+        bits = torch.tensor(mine["bits_per_row"].to_list(), dtype=torch.float64)
+        torch.testing.assert_close(bits, expected.bits_per_row[0])
+        assert set(mine["rows_left_out"]) == {empty}
+        assert set(mine["rows"]) == {int(sizes[:, 0].sum()) - empty}
+    assert (families["rows_left_out"] > 0).any(), "a head that looks at special tokens alone"
+
+
+def sink_beside_a_diagonal(length: int, offset: int = -1, sink: float = 0.7) -> torch.Tensor:
+    """0.7 on the first token, the rest on the token at the offset, one head."""
+    matrix = torch.zeros(1, length, length, dtype=torch.float64)
+    matrix[0, :, 0] = sink
+    for i in range(length):
+        matrix[0, i, min(max(i + offset, 0), length - 1)] += 1 - sink
+    return matrix
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+def test_a_sink_hides_no_diagonal(site: str, left: bool) -> None:
+    found, structure, statistics = functions(site), HeadStructure(99), HeadStatistics()
+    for first in range(0, 400, 4):
+        words = [["start", *["word"] * (14 + n), "end"] for n in range(4)]
+        matrices = [sink_beside_a_diagonal(len(row)) for row in words]
+        batch = layer(matrices, words, site=site, first=first, left=left, padding=math.nan)
+        for consumer in (found, structure, statistics):
+            consumer.update(batch)
+    assert label_table(found.verdicts(ALL)).labels.tolist() == ["sink"]
+    assert structure.labels(ALL).structure.tolist() == ["sink"]
+    assert label_table(found.verdicts(CONTENT)).labels.tolist() == ["positional"]
+    verdicts = found.verdicts(CONTENT).set_index("label")
+    assert (verdicts.detail["positional"], verdicts.value["positional"]) == ("offset -1", 1)
+    assert structure.labels(CONTENT).structure.tolist() == ["diagonal"]
+    families = structure.families(CONTENT)
+    assert families[families.chosen].member.tolist() == ["offset -1"]
+    row = statistics.heads().iloc[0]
+    # Of 15.5 words on average the first looks at the start token alone, all others at the word before too.
+    assert row["mass_on_special"] == pytest.approx(0.7 + 0.3 / 15.5, abs=1e-3)
+    assert row["content_mass_at_offset_-1"] == pytest.approx(1.0)
+    assert row["content_confidence"] == pytest.approx(1.0)
+    assert row["rows_without_content_mass"] == 400, "the first word of every sentence"
+
+
+def test_without_special_tokens_the_views_are_one() -> None:
+    found, structure = functions("encoder"), HeadStructure(99)
+    words = [["word", "point", *["word"] * 9]] * 4
+    batch = layer([stochastic(3, 11, 11, seed=n) for n in range(4)], words)
+    found.update(batch)
+    structure.update(batch)
+    counts = found.layers["encoder", 0]
+    assert torch.equal(counts.every.positional.hits, counts.content.positional.hits)
+    assert torch.equal(counts.every.rare.two_rarest, counts.content.rare.two_rarest)
+    torch.testing.assert_close(
+        counts.every.broad.entropy.numerator, counts.content.broad.entropy.numerator
+    )
+    one, other = structure.families(ALL), structure.families(CONTENT)
+    assert one.bits_per_row.tolist() == pytest.approx(other.bits_per_row.tolist(), rel=1e-12)
+
+
+def test_half_precision_and_tiny_weights_on_content_stay_finite() -> None:
+    words = [["start", *["word"] * 3, "point", "end"]]
+    matrix = torch.zeros(1, 6, 6)
+    matrix[0, :, 0] = 1.0
+    matrix[0, 2, 1], matrix[0, 3, 2] = 1e-40, 1e-30
+    for weights in (matrix, matrix.half()):
+        batch = layer([weights], words)
+        assert torch.isfinite(batch.content_entropies).all()
+        row_of = HeadStatistics()
+        row_of.update(batch)
+        assert math.isfinite(row_of.heads()["content_entropy_nats"].fillna(0).iloc[0])
+        found = functions("encoder")
+        found.update(batch)
+        assert torch.isfinite(found.layers["encoder", 0].content.sink.mass.numerator).all()
+
+
+def test_a_row_without_weight_on_content_looks_at_no_content_token() -> None:
+    # The first token is a word here: the first of equals, where all of them have nothing.
+    words = [["word", "word", "word", "end"]]
+    matrix = torch.zeros(1, 4, 4, dtype=torch.float64)
+    matrix[..., 3] = 1.0
+    found = functions("encoder")
+    found.update(layer([matrix], words))
+    counts = found.layers["encoder", 0].content
+    assert counts.positional.rows.sum() > 0
+    assert counts.positional.hits.sum() == 0
+    assert counts.rare.two_rarest.sum() == 0

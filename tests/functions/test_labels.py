@@ -1,0 +1,257 @@
+"""Labels from verdicts, controls beside them, and agreement with structural labels."""
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+from functions.planting import (
+    at_offset,
+    attend,
+    facts_of,
+    layer_of,
+    make_batch,
+    random_attention,
+)
+
+from attnlab.functions.agreement import (
+    STRUCTURE_OF_FUNCTION,
+    agreement_table,
+    agreement_with_structure,
+    cohen_kappa,
+)
+from attnlab.functions.counting import FunctionCounts, count_functions, judge_functions
+from attnlab.functions.labels import compare_controls, compare_relations, label_table
+from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, LABELS, UNDECIDED
+from attnlab.matrices.candidates import FAMILIES
+
+
+def judged(weights, batch, ranks) -> pd.DataFrame:
+    verdicts, relations = judge_functions(
+        count_functions(layer_of(weights, batch), facts_of(batch, ranks))
+    )
+    assert relations is None
+    return verdicts.assign(site="encoder", layer=0)
+
+
+def test_heads_get_all_labels_that_hold_and_unknown_otherwise() -> None:
+    batch = make_batch()
+    generator = torch.Generator().manual_seed(0)
+    ranks = torch.randint(400, 2000, batch.visible.shape, generator=generator)
+    uniform = batch.scope.seen / batch.scope.seen.sum(-1, keepdim=True).clamp_min(1)
+    rare = ranks.masked_fill(~batch.ordinary, -1).argmax(1, keepdim=True).expand_as(ranks)
+    back = attend(at_offset(batch, -1), batch.scope.seen, 0.8)
+    heads = [
+        back,
+        attend(rare, batch.scope.seen, 0.8),
+        uniform,
+        random_attention(batch, heads=1)[:, 0],
+        attend(torch.zeros_like(rare), batch.scope.seen, 0.8),
+    ]
+    table = label_table(judged(torch.stack(heads, 1), batch, ranks))
+    assert table["head"].tolist() == [0, 1, 2, 3, 4]
+    assert table.labels.tolist() == ["positional", "rare tokens", "broad", "unknown", "sink"]
+
+
+def verdicts_of(**statuses: list[str]) -> pd.DataFrame:
+    rows = [
+        ("encoder", 1, head, label, status)
+        for label, heads in statuses.items()
+        for head, status in enumerate(heads)
+    ]
+    table = pd.DataFrame(rows, columns=["site", "layer", "head", "label", "status"])
+    return table.assign(detail="", value=0.5, low=0.45, high=0.55, threshold=0.4)
+
+
+def test_first_label_is_the_first_of_the_list() -> None:
+    table = label_table(
+        verdicts_of(sink=[HOLDS, HOLDS, BELOW], positional=[HOLDS, BORDERLINE, BORDERLINE])
+    )
+    assert table.labels.tolist() == ["positional; sink", "sink", "unknown"]
+    assert table.label.tolist() == ["positional", "sink", "unknown"]
+    assert table.borderline.tolist() == ["", "positional", "positional"]
+
+
+def test_labels_are_undecided_one_by_one_and_a_head_where_all_of_them_are() -> None:
+    table = label_table(
+        verdicts_of(sink=[UNDECIDED, UNDECIDED, HOLDS], positional=[UNDECIDED, BELOW, UNDECIDED])
+    )
+    assert table.labels.tolist() == ["undecided", "unknown", "sink"]
+    assert table.undecided.tolist() == ["positional; sink", "sink", "positional"]
+    undecided = pd.DataFrame(
+        {
+            "site": ["encoder"] * 2,
+            "label": ["undecided", "unknown"],
+            "structure": ["band", "sink"],
+            "structure_tie": False,
+        }
+    )
+    found = agreement_table(undecided).iloc[0]
+    assert (found["labelled_heads"], math.isnan(found["kappa"])) == (0, True)
+
+
+def test_label_that_an_untrained_model_has_too_does_not_stand() -> None:
+    compared = compare_controls(
+        {
+            "model": verdicts_of(sink=[HOLDS, HOLDS, BELOW, HOLDS, BORDERLINE, HOLDS, UNDECIDED]),
+            "untrained": verdicts_of(
+                sink=[HOLDS, BELOW, HOLDS, BORDERLINE, BELOW, UNDECIDED, UNDECIDED]
+            ),
+            "shuffled": verdicts_of(sink=[HOLDS] * 7).assign(value=0.1),
+        }
+    )
+    assert compared.stands_status.tolist() == [
+        BELOW,
+        HOLDS,
+        BELOW,
+        BORDERLINE,
+        BORDERLINE,
+        UNDECIDED,
+        UNDECIDED,
+    ]
+    assert compared.stands.tolist() == [False, True, False, False, False, False, False]
+    assert compared.shuffled_value.tolist() == [0.1] * 7
+    assert compared.shuffled_status.tolist() == [HOLDS] * 7
+
+
+def relations_of(
+    accuracy: list[float], statuses: list[str], *, width: float = 0.04
+) -> pd.DataFrame:
+    rows = [("encoder", 2, head, "obj", "dependent>head") for head in range(len(accuracy))]
+    table = pd.DataFrame(rows, columns=["site", "layer", "head", "relation", "direction"])
+    table = table.assign(accuracy=accuracy, status=statuses, baseline=0.4)
+    return table.assign(low=table["accuracy"] - width, high=table["accuracy"] + width)
+
+
+def test_relation_that_the_words_alone_explain_does_not_stand() -> None:
+    # Head 1 does as well on shuffled words, head 2 almost; head 3 follows when untrained too.
+    compared = compare_relations(
+        relations_of([0.7, 0.7, 0.7, 0.7, 0.45], [HOLDS, HOLDS, HOLDS, HOLDS, BELOW]),
+        relations_of([0.2, 0.7, 0.61, 0.2, 0.1], [HOLDS, HOLDS, HOLDS, HOLDS, BELOW]),
+        relations_of([0.1, 0.1, 0.1, 0.6, 0.1], [BELOW, BELOW, BELOW, HOLDS, BELOW]),
+    )
+    assert compared.stands_status.tolist() == [HOLDS, BELOW, BORDERLINE, BELOW, BELOW]
+    assert compared.stands.tolist() == [True, False, False, False, False]
+    # Newcombe: 0.7 - 0.2 and the root of twice 0.04 squared to either side.
+    assert compared.gain_low[0] == pytest.approx(0.5 - 0.04 * math.sqrt(2))
+    assert compared.gain_high[0] == pytest.approx(0.5 + 0.04 * math.sqrt(2))
+
+
+def test_label_is_held_against_the_relation_it_rests_on() -> None:
+    def verdicts(details: list[str], values: list[float], status: list[str]) -> pd.DataFrame:
+        rows = [("encoder", 2, head, "syntactic") for head in range(len(details))]
+        table = pd.DataFrame(rows, columns=["site", "layer", "head", "label"])
+        table = table.assign(detail=details, value=values, threshold=0.5, status=status)
+        return table.assign(low=table["value"], high=table["value"])
+
+    obj, det = "obj dependent>head", "det dependent>head"
+    # The controls' best relation is another one; head 2 rests on no relation that was counted.
+    tables = {
+        "model": verdicts([obj, obj, det, obj], [0.7, 0.7, 0.6, 0.4], [HOLDS, HOLDS, HOLDS, BELOW]),
+        "untrained": verdicts([det] * 4, [0.9] * 4, [HOLDS, HOLDS, BELOW, BELOW]),
+        "shuffled": verdicts([det] * 4, [0.8] * 4, [HOLDS] * 4),
+    }
+    relations = relations_of([0.7, 0.7, 0.2, 0.4], [HOLDS, HOLDS, BELOW, BELOW]).assign(
+        untrained_accuracy=[0.1, 0.2, 0.3, 0.4],
+        shuffled_accuracy=[0.5, 0.6, 0.7, 0.8],
+        stands_status=[HOLDS, BELOW, BELOW, HOLDS],
+        **{
+            f"{name}_{what}": BELOW if what == "status" else 0.1
+            for name in ("untrained", "shuffled")
+            for what in ("low", "high", "status")
+        },
+    )
+    compared = compare_controls(tables, relations)
+    assert compared.untrained_value.tolist() == [0.1, 0.2, 0.9, 0.4]
+    assert compared.shuffled_value.tolist() == [0.5, 0.6, 0.8, 0.8]
+    assert compared.stands.tolist() == [True, False, True, False], "the last does not hold"
+    assert compared.untrained_low.tolist() == [0.1, 0.1, 0.9, 0.1]
+    # (0.7 - 0.1) of 0.4 to the threshold; above it in the untrained head there is no way to go.
+    assert compared.strength.tolist() == pytest.approx([1.5, 5 / 3, math.nan, 0], nan_ok=True)
+    plain = compare_controls(tables)
+    assert plain.stands.tolist() == [False, False, True, False]
+
+
+def test_counts_of_a_layer_add_up_with_and_without_links() -> None:
+    batch = make_batch()
+    weights = random_attention(batch)
+    ranks = torch.zeros_like(batch.visible).long()
+    counts = count_functions(layer_of(weights, batch), facts_of(batch, ranks))
+    total = counts + counts
+    assert isinstance(total, FunctionCounts)
+    assert total.links is None
+    for one, other in ((counts.every, total.every), (counts.content, total.content)):
+        assert torch.equal(other.positional.hits, 2 * one.positional.hits)
+        assert torch.equal(other.broad.entropy.ratio, one.broad.entropy.ratio)
+
+
+def test_kappa_by_hand() -> None:
+    # 2 x 2 table 20 5 / 10 15: observed 0.7, expected 0.5, kappa 0.4
+    first = ["a"] * 25 + ["b"] * 25
+    second = ["a"] * 20 + ["b"] * 5 + ["a"] * 10 + ["b"] * 15
+    found = cohen_kappa(first, second)
+    assert (found.observed, found.expected, found.heads) == (0.7, 0.5, 50)
+    assert found.kappa == pytest.approx(0.4)
+    assert found.low < 0.4 < found.high
+
+
+def test_kappa_of_equal_constant_and_independent_labels() -> None:
+    labels = ["a", "b", "c", "a", "b"]
+    assert cohen_kappa(labels, labels).kappa == pytest.approx(1)
+    assert math.isnan(cohen_kappa(["a"] * 5, ["a"] * 5).kappa)
+    assert cohen_kappa(["a", "a", "b", "b"], ["a", "b", "a", "b"]).kappa == pytest.approx(0)
+
+
+def test_kappa_wants_the_same_heads() -> None:
+    with pytest.raises(ValueError, match="not of 1 and 2"):
+        cohen_kappa(["a"], ["a", "b"])
+
+
+def test_functions_are_compared_by_the_shape_they_leave() -> None:
+    functions = ["positional", "syntactic", "broad", "unknown"]
+    assert agreement_with_structure(functions[:3], ["diagonal", "band", "diffuse"]).kappa == 1
+    assert (
+        agreement_with_structure(functions, ["diagonal", "band", "diffuse", "band"]).observed
+        == 0.75
+    )
+
+
+def test_every_label_leaves_a_family_of_matrices() -> None:
+    assert set(STRUCTURE_OF_FUNCTION) == set(LABELS)
+    assert set(STRUCTURE_OF_FUNCTION.values()) == set(FAMILIES)
+
+
+def test_agreement_in_all_and_by_site() -> None:
+    labels = pd.DataFrame(
+        [
+            ("encoder", "positional", "diagonal"),
+            ("encoder", "unknown", "band"),
+            ("encoder", "sink", "sink"),
+            ("cross", "unknown", "diffuse"),
+            ("cross", "broad", "diffuse"),
+        ],
+        columns=["site", "label", "structure"],
+    ).assign(structure_tie=False)
+    tied = labels.assign(structure_tie=True)
+    nothing = agreement_table(tied)
+    assert (nothing.heads.tolist(), nothing.tied_heads.tolist()) == ([0] * 3, [5, 3, 2])
+    assert nothing.kappa.isna().all()
+    found = agreement_table(pd.concat([labels, tied[:2]])).set_index("site")
+    assert found.tied_heads.tolist() == [2, 2, 0]
+    assert found.index.tolist() == ["all", "encoder", "cross"]
+    assert found.heads.tolist() == [5, 3, 2]
+    assert found.labelled_heads.tolist() == [3, 2, 1]
+    assert found.observed_fraction.tolist() == pytest.approx([3 / 5, 2 / 3, 1 / 2])
+    # all: chance agrees on diagonal 1/25, sink 1/25, diffuse 2/25
+    assert found.loc["all", "kappa"] == pytest.approx((3 / 5 - 4 / 25) / (1 - 4 / 25))
+    assert agreement_table(labels[:3]).site.tolist() == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("functions", "structures", "kappa"),
+    [(["unknown"], ["band"], 0), (["sink"] * 3, ["sink"] * 3, math.nan)],
+)
+def test_agreement_of_heads_that_are_all_alike(functions, structures, kappa) -> None:
+    assert agreement_with_structure(functions, structures).kappa == pytest.approx(
+        kappa, nan_ok=True
+    )

@@ -1,0 +1,133 @@
+"""Rare-token heads: two rarest tokens, sentences that qualify, and the frequency control."""
+
+import pytest
+import torch
+from functions.planting import Batch, attend, make_batch, random_attention
+from oracles.functions import rare_by_loops
+from torch import Tensor
+
+from attnlab.functions.counts import REPORTED, largest
+from attnlab.functions.rare import count_rare, frequency_ranks, judge_rare, rare_places
+from attnlab.functions.verdict import BORDERLINE, HOLDS, UNDECIDED
+
+
+def draw_ranks(batch: Batch, low: int = 300, high: int = 2000, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(low, high, batch.visible.shape, generator=generator)
+
+
+def nth_rarest(batch: Batch, ranks: Tensor, number: int) -> Tensor:
+    order = ranks.masked_fill(~batch.ordinary, -1).argsort(1, descending=True)
+    return order[:, number : number + 1].expand_as(ranks)
+
+
+def uncommon_at_random(batch: Batch, ranks: Tensor, seed: int = 5) -> Tensor:
+    """For every row some token outside the 500 most frequent types."""
+    generator = torch.Generator().manual_seed(seed)
+    uncommon = (batch.ordinary & (ranks >= 500)).double()
+    rows = uncommon.masked_fill(uncommon.sum(1, keepdim=True) == 0, 1)
+    return torch.multinomial(rows, ranks.shape[1], replacement=True, generator=generator)
+
+
+@pytest.mark.parametrize(("number", "rarest_share"), [(0, 1.0), (1, 0.0)])
+def test_head_on_the_rarest_or_second_rarest_token(number: int, rarest_share: float) -> None:
+    batch = make_batch()
+    ranks = draw_ranks(batch)
+    weights = attend(nth_rarest(batch, ranks, number), batch.scope.seen)[:, None]
+    counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
+    verdict = judge_rare(counts)[0]
+    assert (verdict.status, verdict.value) == (HOLDS, 1.0)
+    counts = counts.by_half()
+    share = counts.rarest[REPORTED] / counts.rows[REPORTED]
+    assert share.item() == pytest.approx(rarest_share, abs=0.01)
+
+
+def test_sentences_of_frequent_words_do_not_count() -> None:
+    batch = make_batch()
+    ranks = draw_ranks(batch)
+    ranks[::4] = draw_ranks(batch, 0, 499)[::4]
+    weights = attend(nth_rarest(batch, ranks, 0), batch.scope.seen)[:, None]
+    counts = count_rare(largest(weights), rare_places(batch.scope, ranks)).by_half()
+    rows = batch.ordinary.sum(1)
+    qualifies = ranks.masked_fill(~batch.ordinary, 0).amax(1) >= 500
+    assert counts.rows.sum() == rows[qualifies].sum()
+    assert not qualifies[::4].any()
+    assert counts.rows[0] < counts.rows[1]
+
+
+def test_the_five_hundredth_type_is_frequent_and_the_next_is_not() -> None:
+    batch = make_batch(sentences=10)
+    best = largest(random_attention(batch))
+    for rank, counts in ((499, False), (500, True)):
+        places = rare_places(batch.scope, torch.full(batch.visible.shape, rank))
+        assert bool(count_rare(best, places).rows.sum() > 0) is counts
+
+
+def test_head_on_any_uncommon_word_is_no_rare_token_head() -> None:
+    # Half of the tokens are uncommon; in short sentences a random one is often among two.
+    batch = make_batch(sentences=1201, longest=9)
+    ranks = draw_ranks(batch)
+    ranks = torch.where(draw_ranks(batch, 0, 100, seed=9) < 55, ranks % 500, ranks)
+    weights = attend(uncommon_at_random(batch, ranks), batch.scope.seen)[:, None]
+    verdict = judge_rare(count_rare(largest(weights), rare_places(batch.scope, ranks)))[0]
+    assert verdict.value > 0.5
+    assert verdict.low > verdict.threshold
+    assert verdict.second_low < verdict.second_threshold < verdict.second_high
+    assert verdict.status == BORDERLINE
+
+
+def test_without_a_third_uncommon_token_there_is_no_label() -> None:
+    batch = make_batch()
+    ranks = torch.zeros_like(draw_ranks(batch))
+    ranks[:, 1:3] = 900 + torch.arange(2)
+    weights = attend(nth_rarest(batch, ranks, 0), batch.scope.seen)[:, None]
+    verdict = judge_rare(count_rare(largest(weights), rare_places(batch.scope, ranks)))[0]
+    assert (verdict.status, verdict.value) == (UNDECIDED, 1.0)
+    assert (verdict.counted, verdict.needed) == (0, 1000)
+    assert verdict.denominator > 1000
+
+
+def test_special_tokens_are_never_the_rarest_but_may_win() -> None:
+    batch = make_batch()
+    ranks = draw_ranks(batch).masked_fill(batch.special, 10**6)
+    sep = batch.visible.sum(1, keepdim=True) - 1
+    weights = attend(sep.expand_as(ranks), batch.scope.seen)[:, None]
+    counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
+    assert counts.rows.sum() > 1000
+    assert counts.two_rarest.sum() == 0
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_equals_loops(causal: bool, left: bool) -> None:
+    batch = make_batch(sentences=31, left=left, causal=causal)
+    ranks = draw_ranks(batch, 490, 510)  # many equal types
+    weights = random_attention(batch)
+    counts = count_rare(largest(weights), rare_places(batch.scope, ranks)).by_half()
+    for head in range(3):
+        for half in (0, 1):
+            sums = [0.0] * 6
+            for sentence in range(half, 31, 2):
+                places = batch.visible[sentence].nonzero().flatten()
+                found = rare_by_loops(
+                    weights[sentence, head][places][:, places].tolist(),
+                    batch.special[sentence][places].tolist(),
+                    ranks[sentence][places].tolist(),
+                    500,
+                    causal,
+                )
+                sums = [a + b for a, b in zip(sums, found, strict=True)]
+            mine = (
+                counts.rows[half],
+                counts.rarest[half, head],
+                counts.two_rarest[half, head],
+                counts.contested_rows[half],
+                counts.contested_two_rarest[half, head],
+                counts.contested_expected[half],
+            )
+            assert [float(value) for value in mine] == pytest.approx(sums)
+
+
+def test_ranks_are_a_permutation() -> None:
+    counts = torch.tensor([5, 0, 7, 7, 1])
+    assert frequency_ranks(counts).tolist() == [2, 4, 0, 1, 3]
