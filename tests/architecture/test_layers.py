@@ -19,6 +19,7 @@ FOUNDATION = {
     "attnlab.errors",
     "attnlab.files",
     "attnlab.launcher",
+    "attnlab.plugins",
     "attnlab.representations",
 }
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
