@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnlab.addresses import SITES, Head, layer_name
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.perhead import PerHead
 from attnlab.attention.registry import make
@@ -16,7 +17,6 @@ from attnlab.errors import InputError
 from attnlab.files import write_json
 from attnlab.texts import read_text
 
-SITES = ("encoder", "decoder", "cross")
 FORMAT = "attnlab attention plan 1"
 
 Entry = Specification | Mechanism
@@ -37,7 +37,7 @@ class AttentionPlan:
 
     def at(self, site: str, layer: int, head: int) -> Entry:
         """What stands at one head."""
-        for address in (f"{site}.{layer}.{head}", f"{site}.{layer}", site):
+        for address in (str(Head(site, layer, head)), layer_name(site, layer), site):
             if address in self.entries:
                 return self.entries[address]
         return Full()

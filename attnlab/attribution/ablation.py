@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from attnlab.addresses import Head, layer_name
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.mechanisms.topk import TopKAttention
@@ -26,7 +27,6 @@ from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.perhead import PerHead
 from attnlab.attribution.projections import (
     Change,
-    Head,
     Layer,
     Projection,
     Projections,
@@ -94,7 +94,9 @@ def _by_layer(projections: Projections, heads: Iterable[Head]) -> dict[Layer, li
 
 
 def _names(projections: Projections) -> list[str]:
-    return [f"{site}.{layer} ({p.heads} heads)" for (site, layer), p in projections.items()]
+    return [
+        f"{layer_name(site, layer)} ({p.heads} heads)" for (site, layer), p in projections.items()
+    ]
 
 
 def _replaced(heads: list[int], mean: Float[Tensor, "head dim"] | None) -> Change:

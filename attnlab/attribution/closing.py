@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from attnlab.attribution.projections import Head, Projections
+from attnlab.addresses import Head
+from attnlab.attribution.projections import Projections
 from attnlab.errors import AttnlabError
 
 

@@ -24,7 +24,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.attribution.projections import Change, Head, Layer, Projections, changed_heads
+from attnlab.addresses import Head
+from attnlab.attribution.projections import Change, Layer, Projections, changed_heads
 
 TEMPERATURE = 0.33
 LEFT, RIGHT = -0.1, 1.1

@@ -9,31 +9,17 @@ or else the one that reads what the attention module returns (BERT).
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from attnlab.addresses import Head
 from attnlab.errors import AttnlabError
 from attnlab.extraction.taps import find, ready_to_show
 
 Layer = tuple[str, int]
-
-
-class Head(NamedTuple):
-    """One head by site, layer and number, the last two from 0.
-
-    >>> print(Head("encoder", 0, 3))
-    encoder.0.3
-    """
-
-    site: str
-    layer: int
-    head: int
-
-    def __str__(self) -> str:
-        return f"{self.site}.{self.layer}.{self.head}"
 
 
 @dataclass(frozen=True)

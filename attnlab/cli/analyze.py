@@ -111,10 +111,10 @@ def analyze(
 
     from rich.console import Console
 
+    from attnlab.addresses import sites_named
     from attnlab.extraction.processes import launched_processes
     from attnlab.reporting.analysis_folder import write_analysis
     from attnlab.studies.analysis.analysis import analyze as analyze_source
-    from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
     processes = launched_processes()
@@ -132,7 +132,7 @@ def analyze(
                 structure_sentences=structure_sentences,
                 ignore_special=ignore_special,
                 ablation=ablation,
-                sites=parse_sites(sites),
+                sites=sites_named(sites),
                 array=array,
                 normalize=normalize,
                 keep_matrices=keep_matrices,

@@ -71,9 +71,9 @@ def compare(
 
     from rich.console import Console
 
+    from attnlab.addresses import sites_named
     from attnlab.reporting.comparison import write_comparison
     from attnlab.studies.comparison import comparison
-    from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
     console = Console()
@@ -81,7 +81,7 @@ def compare(
         found = comparison.compare(
             source,
             budget,
-            sites=parse_sites(sites),
+            sites=sites_named(sites),
             sentences=sentences,
             calibration=calibration,
             text=text,

@@ -72,10 +72,10 @@ def importance(
 
     from rich.console import Console
 
+    from attnlab.addresses import sites_named
     from attnlab.cli.progress import progress_bars
     from attnlab.reporting.importance_folder import write_importance
     from attnlab.studies.importance import importance as study
-    from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
     with quiet(), progress_bars() as tell:
@@ -89,7 +89,7 @@ def importance(
             text=text,
             corpus=corpus,
             pair=pair,
-            sites=parse_sites(sites),
+            sites=sites_named(sites),
             batch_size=batch_size,
             device=device,
             seed=seed,
@@ -111,6 +111,8 @@ def _names(text: str) -> list[str]:
 def _heads(found: "Importance") -> "Table":
     """Change of loss and BLEU by head; a model of many heads shows the first ones only."""
     from rich.table import Table
+
+    from attnlab.addresses import Head
 
     heads = found.heads
     more = len(heads) - _MOST_ROWS
@@ -137,7 +139,7 @@ def _heads(found: "Importance") -> "Table":
             + ("*" if row[f"{name}_significant"] else " ")
             for name, unit, digits in shown
         ]
-        head = f"{row['site']}.{row['layer']}.{row['head']}"
+        head = str(Head(row["site"], row["layer"], row["head"]))
         table.add_row(head, f"{row['gradient_importance']:.3f}", *cells)
     return table
 

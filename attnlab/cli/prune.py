@@ -85,16 +85,16 @@ def prune(
 
     from rich.console import Console
 
+    from attnlab.addresses import sites_named
     from attnlab.reporting.pruning_folder import write_pruning
     from attnlab.studies.pruning import pruning
-    from attnlab.studies.sources import parse_sites
     from attnlab.translation.quiet import quiet
 
     with quiet(), progress_bars() as tell:
         found = pruning.prune(
             run,
             penalties,
-            sites=parse_sites(sites),
+            sites=sites_named(sites),
             steps=steps,
             epochs=epochs,
             seed=seed,

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from attnlab.addresses import Side
 from attnlab.errors import InputError
 
 Text = str | tuple[str, str]
@@ -119,9 +120,9 @@ class Encoding:
     source: Vocabulary
     target: Vocabulary
 
-    def axes(self, batch: Sequence[Sentence], device: torch.device) -> dict[str, Axis]:
+    def axes(self, batch: Sequence[Sentence], device: torch.device) -> dict[Side, Axis]:
         """A batch ready for the model: `source`, and `target` where there are translations."""
-        axes = {"source": self.source.axis([s.source for s in batch], device)}
+        axes: dict[Side, Axis] = {"source": self.source.axis([s.source for s in batch], device)}
         if batch[0].target is not None:
             axes["target"] = self.target.axis([s.target or () for s in batch], device)
         return axes

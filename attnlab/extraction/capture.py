@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from attnlab.addresses import SITES, Site
+from attnlab.addresses import SITES, Side, Site, sides_of
 from attnlab.attention.bridge.installing import mechanisms_in
 from attnlab.attention.mechanism import Mechanism
 from attnlab.errors import InputError
@@ -159,7 +159,7 @@ def stream(
     return Passage(total, encoding.dropped, layers, bool(plumbing.taps))
 
 
-def _call(model: Any, axes: dict[str, Axis]) -> Any:
+def _call(model: Any, axes: dict[Side, Axis]) -> Any:
     """The model's outputs with weights; the part that scores a vocabulary is left out."""
     source = axes["source"]
     given: dict[str, Any] = {
@@ -242,12 +242,13 @@ def _refuse_weights_that_read_padding(model: Any, encoding: Encoding, plumbing: 
         outputs = _call(model, encoding.axes(sentences, model.device))
         return attentions_of(outputs, causal="decoder" in plumbing.layers)
 
-    beside = weights([short, long])
+    beside, again = weights([short, long]), weights([short])
     for site, layers in weights([short]).items():
-        for alone, padded in zip(layers, beside[site], strict=True):
+        for alone, padded, repeated in zip(layers, beside[site], again[site], strict=True):
             queries, keys = alone.shape[2:]
             change = (padded[:1, :, :queries, :keys] - alone).abs().amax().item()
-            if not change <= TOLERANCES.get(alone.dtype, 1e-4):
+            # Weights that change by themselves, as with dropout that is active, are refused later on.
+            if change > TOLERANCES.get(alone.dtype, 1e-4) and torch.equal(alone, repeated):
                 msg = (
                     f"The attention weights of {type(model).__name__} depend on the padding of the "
                     f"batch (by up to {change:.2g} in the {site}), so its heads cannot be analyzed."
@@ -285,22 +286,13 @@ class _Course:
     def _hand_on(
         self,
         batch: tuple[Sentence, ...],
-        axes: dict[str, Axis],
+        axes: dict[Side, Axis],
         site: Site,
         layer: int,
         weights: Tensor,
     ) -> None:
-        encoder = axes["source"]
-        decoder = axes.get("target", encoder)
-        queries, keys = {
-            "encoder": (encoder, encoder),
-            "decoder": (decoder, decoder),
-            "cross": (decoder, encoder),
-        }[site]
-        vocabularies = self.encoding.source, self.encoding.target
-        sides = {"encoder": (0, 0), "decoder": (1, 1), "cross": (1, 0)}[site]
-        if "target" not in axes:
-            sides = (0, 0)
+        queries, keys = sides_of(site, axes)
+        vocabularies = {side: getattr(self.encoding, side) for side in axes}
         seen = checked(
             LayerWeights(
                 site=site,
@@ -310,7 +302,7 @@ class _Course:
                 keys=keys,
                 causal=site in self.plumbing.causal,
                 sentences=tuple(sentence.number for sentence in batch),
-                vocabularies=(vocabularies[sides[0]], vocabularies[sides[1]]),
+                vocabularies=sides_of(site, vocabularies),
                 has_sink=self.plumbing.has_sink(site, layer),
             )
         )

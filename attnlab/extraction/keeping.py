@@ -11,17 +11,15 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from attnlab.addresses import SITES, Site
+from attnlab.addresses import SITES, UNKNOWN_SITE, Site, layer_name, site_order
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis
 from attnlab.extraction.parcels import Plain
-from attnlab.extraction.taps import place_of
 from attnlab.extraction.weights import LayerWeights
 from attnlab.files import write_tensors
 from attnlab.representations import OneLine
 
 Key = tuple[int, Site, int]
-UNKNOWN_SITE: Site = "unknown"
 FORMAT = "attnlab matrices 1"
 # One letter a token: word, punctuation, and special tokens: at the start, at the end, any other.
 KINDS = {"w": "content", "p": "punctuation", "o": "opening", "c": "closing", "s": "special"}
@@ -58,7 +56,10 @@ class KeptMatrices(OneLine):
         tokens = {f"{number}.{site}": sides for (number, site), sides in self.tokens.items()}
         write_tensors(
             path,
-            {f"{n}.{site}.{layer}": matrix for (n, site, layer), matrix in self.matrices.items()},
+            {
+                f"{n}.{layer_name(site, layer)}": matrix
+                for (n, site, layer), matrix in self.matrices.items()
+            },
             {
                 "tokens": json.dumps(tokens, ensure_ascii=False),
                 "kinds": json.dumps(
@@ -71,7 +72,7 @@ class KeptMatrices(OneLine):
 
 def _ordered(matrices: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
     """By sentence, site and layer, sites in the order that data flows."""
-    return dict(sorted(matrices.items(), key=lambda m: (m[0][0], place_of(m[0][1]), m[0][2])))
+    return dict(sorted(matrices.items(), key=lambda m: (m[0][0], site_order(m[0][1]), m[0][2])))
 
 
 def holds_kept_matrices(path: str | Path) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnlab.addresses import layer_name
 from attnlab.errors import InputError
 from attnlab.extraction.keeping import holds_kept_matrices
 from attnlab.extraction.keeping import load_matrices as load_kept
@@ -53,7 +54,10 @@ def load_arrays(path: str | Path, *, array: str | None = None) -> dict[str, Tens
     if array is not None or not holds_kept_matrices(path):
         return {"": load_matrices(path, array=array)}
     found = load_kept(path).matrices
-    return {f"{n}.{site}.{layer}": matrix.double() for (n, site, layer), matrix in found.items()}
+    return {
+        f"{n}.{layer_name(site, layer)}": matrix.double()
+        for (n, site, layer), matrix in found.items()
+    }
 
 
 def _read_numpy(path: Path) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.addresses import SITES, Site
+from attnlab.addresses import SITES, UNKNOWN_SITE, Site
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis
 from attnlab.extraction.capture import Consumer, Passage
@@ -115,7 +115,7 @@ def load_matrix_source(
     warnings: list[str] = []
     matrices = prepared(found, normalize, warn=lambda text: warnings.append(_sentence(text)))
     matrices = matrices[(None,) * (len(AXES) - found.ndim)]
-    site: Site = next((site for site in SITES if site in (sites or ())), "unknown")
+    site: Site = next((site for site in SITES if site in (sites or ())), UNKNOWN_SITE)
     causal = site != "cross" and _looks_back(matrices)
     return MatrixSource(path, matrices, site, causal, tuple(warnings))
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.addresses import SITES
+from attnlab.addresses import SITES, Side, sides_of
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
 from attnlab.attention.mechanism import Mechanism, Scoring
@@ -125,7 +125,7 @@ def observe(
         model.train(training)
 
 
-def _read(model: Any, axes: dict[str, Axis], sites: Sequence[str]) -> None:
+def _read(model: Any, axes: dict[Side, Axis], sites: Sequence[str]) -> None:
     """One forward pass, no further than the sites need."""
     source = axes["source"]
     given: dict[str, Any] = {"input_ids": source.ids, "attention_mask": source.real.long()}
@@ -148,16 +148,11 @@ def _hand_on(
     observer: "_Observer",
     place: AttentionAt,
     batch: Sequence[Sentence],
-    axes: dict[str, Axis],
+    axes: dict[Side, Axis],
     *seen: Tensor,
 ) -> None:
     """The layer with the weights of full attention, to whoever wants it."""
-    source, target = axes["source"], axes.get("target", axes["source"])
-    queries, keys = {
-        "encoder": (source, source),
-        "decoder": (target, target),
-        "cross": (target, source),
-    }[place.site]
+    queries, keys = sides_of(place.site, axes)
     query, key, value = (part.double() for part in seen)
     weights = observer.implied_matrix(query, key, keys.real) * queries.real[:, None, :, None]
     receive(

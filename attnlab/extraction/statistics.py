@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.addresses import Site
+from attnlab.addresses import Site, site_order
 from attnlab.errors import InputError
 from attnlab.extraction.parcels import Plain
-from attnlab.extraction.taps import place_of
 from attnlab.extraction.weights import LayerWeights
 
 OFFSETS = range(-5, 6)
@@ -101,7 +100,9 @@ class HeadStatistics:
         self.layers[key] = sums if known is None else _added(known, sums)
 
     def _ordered(self) -> Iterator[tuple[tuple[Site, int], Sums]]:
-        yield from sorted(self.layers.items(), key=lambda item: (place_of(item[0][0]), item[0][1]))
+        yield from sorted(
+            self.layers.items(), key=lambda item: (site_order(item[0][0]), item[0][1])
+        )
 
 
 def _added(one: Sums, other: Sums) -> Sums:

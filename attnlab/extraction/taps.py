@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from attnlab.addresses import SITES, Site
+from attnlab.addresses import Site
 from attnlab.attention.bridge.calls import always_returning_weights
 from attnlab.attention.bridge.installing import mechanisms_in
 from attnlab.errors import AttnlabError, InputError
@@ -21,11 +21,6 @@ Receiver = Callable[[Site, int, Tensor], None]
 FUSED_KERNELS = {
     "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3", "flash_attention_4"
 }  # fmt: skip
-
-
-def place_of(site: Site) -> int:
-    """Where a site stands in tables: in the order that data flows."""
-    return (*SITES, "unknown").index(site)
 
 
 @dataclass(frozen=True)

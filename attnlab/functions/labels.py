@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from attnlab.addresses import HEAD_COLUMNS
 from attnlab.functions.intervals import difference_interval
 from attnlab.functions.thresholds import LINKS
 from attnlab.functions.verdict import (
@@ -18,7 +19,7 @@ from attnlab.functions.verdict import (
     status_of,
 )
 
-HEAD = ["site", "layer", "head"]
+HEAD = list(HEAD_COLUMNS)
 SEPARATOR = "; "
 _FIGURES = ("value", "low", "high", "status")
 # What an untrained head's own status leaves of a label that a trained head carries.

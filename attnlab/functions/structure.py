@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.addresses import Site
+from attnlab.addresses import Site, site_order
 from attnlab.extraction.parcels import Plain
-from attnlab.extraction.taps import place_of
 from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.extraction.weights import LayerWeights
 from attnlab.functions.consumer import scope_of_layer
@@ -123,7 +122,7 @@ class HeadStructure:
 
     def _judged(self, keys: View) -> list[tuple[Site, int, LabelSums, Labels]]:
         mine = [item for item in self.layers.items() if item[0][2] == keys]
-        ordered = sorted(mine, key=lambda item: (place_of(item[0][0]), item[0][1]))
+        ordered = sorted(mine, key=lambda item: (site_order(item[0][0]), item[0][1]))
         return [(site, layer, sums, sums.labels()) for (site, layer, _), sums in ordered]
 
 

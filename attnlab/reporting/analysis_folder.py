@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.addresses import Site
+from attnlab.addresses import Head, Site
 from attnlab.extraction.keeping import KeptMatrices
 from attnlab.extraction.views import ALL, CONTENT
 from attnlab.files import write_table, write_text
@@ -194,7 +194,7 @@ def _matrices_section(
                 queries,
                 keys,
                 title=f"Sentence {number}, {site} layer {layer}",
-                names=[f"{site}.{layer}.{head}" for head in range(len(weights))],
+                names=[str(Head(site, layer, head)) for head in range(len(weights))],
             )
             caption = f"Sentence {number}, {_SITES[site]}, layer {layer}."
             drawn.append(PageFigure(name, write_figure(figure, figures, name), caption))

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from attnlab.addresses import HEAD_COLUMNS, Head
 from attnlab.extraction.views import ALL, CONTENT, View
 
 # How the views of `attnlab.extraction.views` are called on pages and terminals.
@@ -10,5 +11,5 @@ VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left ou
 
 def head_names(table: pd.DataFrame) -> list[str]:
     """Names such as `encoder.0.3`, a row each."""
-    rows = zip(table["site"], table["layer"], table["head"], strict=True)
-    return [f"{site}.{layer}.{head}" for site, layer, head in rows]
+    rows = zip(*(table[column] for column in HEAD_COLUMNS), strict=True)
+    return [str(Head(*row)) for row in rows]

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.addresses import SITES, Site
 from attnlab.corpora.corpus import EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.corpora.hub import model_source
 from attnlab.corpora.splits import SPLITS
@@ -298,28 +297,3 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
         msg = f"{source} was saved with mechanisms in it; download it and give its folder."
         raise InputError(msg)
     return model, tokenizer
-
-
-def parse_sites(text: str | None) -> tuple[Site, ...] | None:
-    """Sites from a list with commas; None, for all, when there is no list.
-
-    Raises:
-        InputError: a name that is no site.
-    """
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",")]
-    refuse_unknown_sites(names)
-    return tuple(site for site in SITES if site in names)
-
-
-def refuse_unknown_sites(names: Sequence[str]) -> None:
-    """Raises when a name is none of encoder, decoder and cross.
-
-    Raises:
-        InputError: see above.
-    """
-    unknown = [name for name in names if name not in SITES]
-    if unknown:
-        msg = f"There is no site '{unknown[0]}'; choose from: {', '.join(SITES)}."
-        raise InputError(msg)

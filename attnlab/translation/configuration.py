@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from transformers import PretrainedConfig
 
+from attnlab.addresses import SITES
 from attnlab.attention.plan import AttentionPlan, plan_of
 from attnlab.attention.specification import Longformer
 from attnlab.errors import InputError
 
-SITES = ("encoder", "decoder", "cross")
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 IGNORED_LABEL = -100
 WHOLE = ("vocab_size", "dim", "encoder_layers", "decoder_layers", "feed_forward", "max_positions")

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
+from attnlab.addresses import SITES
 from attnlab.attention.mechanisms.linformer import share_projections
 from attnlab.translation.caching import first_uncached
-from attnlab.translation.configuration import IGNORED_LABEL, PAD, SITES, TranslationConfig, plan_in
+from attnlab.translation.configuration import IGNORED_LABEL, PAD, TranslationConfig, plan_in
 from attnlab.translation.layers import DecoderLayer, EncoderLayer
 from attnlab.translation.loss import chunked_cross_entropy
 from attnlab.translation.positions import LearnedPositions, SinusoidalPositions

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.ragged import ragged
 
+from attnlab.addresses import SITES
 from attnlab.attention.multihead import MultiHeadAttention
-from attnlab.attention.plan import SITES, load_plan, plan_from_words, plan_of, write_plan
+from attnlab.attention.plan import load_plan, plan_from_words, plan_of, write_plan
 from attnlab.attention.registry import make
 from attnlab.attention.specification import parse
 from attnlab.errors import InputError

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from zoo.architectures import CASES, SOURCE, TARGET, Case, columns, own
 
+from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablate_cumulatively, ablate_each, ablated, mean_outputs
 from attnlab.attribution.projections import (
-    Head,
     all_heads,
     find_projections,
     projections_of,

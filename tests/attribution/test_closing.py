@@ -4,9 +4,9 @@ import pytest
 import torch
 from zoo.architectures import CASES
 
+from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablated
 from attnlab.attribution.closing import close_heads
-from attnlab.attribution.projections import Head
 from attnlab.errors import AttnlabError
 
 HEADS = [Head("encoder", 0, 2), Head("decoder", 1, 0), Head("cross", 0, 1), Head("cross", 0, 2)]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from zoo.architectures import CASES
 
+from attnlab.addresses import Head
 from attnlab.attribution.gates import (
     HeadGates,
     draw_gates,
@@ -14,7 +15,7 @@ from attnlab.attribution.gates import (
     probability_of_zero,
     train_gates,
 )
-from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.projections import all_heads
 
 
 @pytest.mark.parametrize("location", [-3.0, -0.5, 0.0, 0.7, 2.0])

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 from zoo.architectures import CASES, SOURCE, TARGET, Case
 
+from attnlab.addresses import Head
 from attnlab.attribution.gradients import gradient_importance
-from attnlab.attribution.projections import Head, all_heads, changed_heads
+from attnlab.attribution.projections import all_heads, changed_heads
 
 
 def losses_of(case: Case):

@@ -10,13 +10,14 @@ from torch import Tensor
 from zoo import random_models
 from zoo.random_models import ALL, ONE_STACK, PAIRS, SENTENCES, tokenizer
 
+from attnlab.addresses import Head
 from attnlab.attention.bridge.installing import install, installed_plan, mechanism_of, use
 from attnlab.attention.bridge.sites import attention_modules
 from attnlab.attention.calibration import load_frequencies
 from attnlab.attention.registry import MECHANISMS
 from attnlab.attention.specification import SPECIFICATIONS
 from attnlab.attribution.ablation import ablated
-from attnlab.attribution.projections import Head, projections_of
+from attnlab.attribution.projections import projections_of
 from attnlab.errors import AttnlabError, InputError
 from attnlab.extraction.capture import capture
 from attnlab.functions.controls import untrained_twin

@@ -8,8 +8,9 @@ from zoo import random_models
 from zoo.analyzed import ANALYZED, REFUSED
 from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 
+from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablated
-from attnlab.attribution.projections import Head, projections_of
+from attnlab.attribution.projections import projections_of
 from attnlab.errors import AttnlabError
 from attnlab.extraction.capture import capture
 from attnlab.studies.analysis.analysis import analyze

@@ -9,9 +9,10 @@ from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 import attnlab
+from attnlab.addresses import sites_named
 from attnlab.errors import InputError
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.sources import load_subject, parse_sites, read_texts
+from attnlab.studies.sources import load_subject, read_texts
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +122,10 @@ def test_files_of_sentences(tmp_path: Path) -> None:
 
 
 def test_sites_from_text() -> None:
-    assert parse_sites(None) is None
-    assert parse_sites("cross, encoder") == ("encoder", "cross")
+    assert sites_named(None) is None
+    assert sites_named("cross, encoder") == ("encoder", "cross")
     with pytest.raises(InputError, match="no site 'middle'"):
-        parse_sites("encoder,middle")
+        sites_named("encoder,middle")
 
 
 def test_a_model_in_half_precision_is_checked_by_its_own_tolerance() -> None:

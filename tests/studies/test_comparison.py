@@ -12,6 +12,7 @@ from zoo import random_models
 from zoo.architectures import CASES
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
+from attnlab.addresses import SITES
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.registry import make
 from attnlab.errors import InputError
@@ -31,7 +32,6 @@ from attnlab.translation.runs.run import load
 
 # Sentences of 11 and 7 tokens, their translations of 8 and 5.
 LENGTHS, TARGETS = (11, 7), (8, 5)
-SITES = ("encoder", "decoder", "cross")
 
 
 def observed(seed: int = 0, site: str = "encoder") -> Observed:

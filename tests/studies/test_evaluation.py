@@ -10,9 +10,10 @@ from zoo import random_models
 from zoo.architectures import columns
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
+from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablate_cumulatively, ablated, mean_outputs
 from attnlab.attribution.gradients import gradient_importance
-from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.projections import all_heads
 from attnlab.errors import InputError
 from attnlab.studies.evaluation import Judge, load_judge
 from attnlab.translation.runs.run import load

@@ -13,8 +13,9 @@ from zoo.architectures import columns
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 import attnlab
+from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablated, mean_outputs
-from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import Difference
 from attnlab.errors import InputError
 from attnlab.studies.evaluation import load_judge

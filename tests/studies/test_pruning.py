@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 import torch
 
+from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablated
 from attnlab.attribution.closing import close_heads
-from attnlab.attribution.projections import Head, Projections, all_heads
+from attnlab.attribution.projections import Projections, all_heads
 from attnlab.errors import AttnlabError, InputError
 from attnlab.studies.evaluation import load_judge
 from attnlab.studies.pruning import training as pruning_course

@@ -10,13 +10,14 @@ from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
+from attnlab.addresses import SITES, layer_name
 from attnlab.attention.bridge.calls import forget_calls, record_calls
 from attnlab.attention.bridge.replacement import attention_function
 from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.linformer import share_projections
 from attnlab.attention.multihead import MultiHeadAttention
-from attnlab.attention.plan import SITES, AttentionPlan, plan_of, write_plan
+from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
 from attnlab.attention.specification import Specification
 from attnlab.errors import InputError
 from attnlab.files import write_tensors
@@ -171,7 +172,7 @@ def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]
 
 def _plan(planned: Planned, places: list[AttentionAt]) -> AttentionPlan:
     heads = {place.site: place.heads for place in places}
-    layers = {
+    layers: dict[str, int] = {
         site: sum(len(place.layers) for place in places if place.site == site)
         for site in SITES
         if site in heads
@@ -198,6 +199,8 @@ def _made(plan: AttentionPlan, place: AttentionAt, model: PreTrainedModel) -> Me
         vocabulary=getattr(config, special, None) or config.vocab_size,
     )
     if isinstance(place.module, MultiHeadAttention) and place.module.global_rows is not None:
-        place.module.global_rows.refuse_without_globals(mechanism, f"{place.site}.{place.layer}")
+        place.module.global_rows.refuse_without_globals(
+            mechanism, layer_name(place.site, place.layer)
+        )
     like = next(place.module.parameters())
     return mechanism.to(device=like.device, dtype=like.dtype).train(place.module.training)

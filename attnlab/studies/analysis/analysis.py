@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from attnlab.addresses import refuse_unknown_sites
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Text
 from attnlab.extraction.capture import Passage
@@ -25,7 +26,7 @@ from attnlab.studies.analysis.labelling import Labeller, Labelling
 from attnlab.studies.analysis.measuring import measure
 from attnlab.studies.analysis.passes import Passes, Progress, SharedConsumer
 from attnlab.studies.evaluation import Judge
-from attnlab.studies.sources import Subject, load_subject, refuse_unknown_sites
+from attnlab.studies.sources import Subject, load_subject
 
 SENTENCES = 200
 LABELLED_SENTENCES = 1000
@@ -344,7 +345,7 @@ def versions() -> dict[str, str]:
 
     from attnlab import __version__
 
-    return {
-        "Versions": f"attnlab {__version__}, torch {torch.__version__}, "
-        f"transformers {transformers.__version__}",
-    }
+    told = (
+        f"attnlab {__version__}, torch {torch.__version__}, transformers {transformers.__version__}"
+    )
+    return {"Versions": told}

@@ -9,9 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.addresses import Site
+from attnlab.addresses import Site, site_order
 from attnlab.extraction.parcels import Plain
-from attnlab.extraction.taps import place_of
 from attnlab.extraction.weights import LayerWeights
 from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
@@ -189,7 +188,7 @@ def _families(H: Tensor, real: Tensor, *, causal: bool) -> list[Measured]:
 
 
 def _in_order(column: pd.Series) -> pd.Series:
-    return column.map(place_of) if column.name == "site" else column
+    return column.map(site_order) if column.name == "site" else column
 
 
 def _shape_columns(

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pandas as pd
 
+from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablate_each
-from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import Difference, loss_difference
 from attnlab.errors import AttnlabError
 from attnlab.studies.analysis.passes import Passes

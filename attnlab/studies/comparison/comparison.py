@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from attnlab.addresses import Side, refuse_unknown_sites, sides_of
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Encoding, Sentence, Text, encode
 from attnlab.extraction.devices import usable_device
@@ -29,7 +30,6 @@ from attnlab.studies.sources import (
     load_subject,
     lowered,
     read_texts,
-    refuse_unknown_sites,
     type_counts_of,
 )
 from attnlab.translation.runs.folder import is_run
@@ -281,12 +281,10 @@ def _field(site: str, run: Run | None, held_out: Encoding, learning: Encoding) -
 
 def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Ids of the queries and of the keys of one sentence."""
-    target = sentence.source if sentence.target is None else sentence.target
-    return {
-        "encoder": (sentence.source, sentence.source),
-        "decoder": (target, target),
-        "cross": (target, sentence.source),
-    }[site]
+    pair: dict[Side, tuple[int, ...]] = {"source": sentence.source}
+    if sentence.target is not None:
+        pair["target"] = sentence.target
+    return sides_of(site, pair)
 
 
 def _notes(sites: Sequence[str], held_out: Encoding, learning: Encoding) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ import pandas as pd
 from statsmodels.stats.multitest import multipletests
 from torch import Tensor
 
+from attnlab.addresses import Head, layer_name
 from attnlab.attribution.ablation import Means, Replacement, ablate_each, ablated, mean_outputs
-from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import Difference, bleu_differences
 from attnlab.errors import AttnlabError, InputError
 from attnlab.studies.analysis.passes import Progress
@@ -56,7 +57,7 @@ def possible_ablations(
         if name == "uniform":
             able = [head for head in heads if _can_be_uniform(judge, head)]
             if len(able) < len(heads):
-                layers = dict.fromkeys(f"{h.site}.{h.layer}" for h in heads if h not in able)
+                layers = dict.fromkeys(layer_name(h.site, h.layer) for h in heads if h not in able)
                 warnings.append(
                     f"Heads of {', '.join(layers)} cannot be made uniform, since their scores do "
                     "not come from the query alone; they are left out there."

@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 from torch import Tensor
 
+from attnlab.addresses import Head, refuse_unknown_sites
 from attnlab.attribution.ablation import Replacement
 from attnlab.attribution.gradients import GradientImportance, gradient_importance
-from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import DRAWS, loss_differences
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Text
@@ -35,7 +36,6 @@ from attnlab.studies.importance.removal import (
     removal_curves,
 )
 from attnlab.studies.scored_sentences import ABLATION_SENTENCES, ScoredBatch
-from attnlab.studies.sources import refuse_unknown_sites
 from attnlab.studies.steps import Steps
 
 SENTENCES, TRAINING, POINTS = ABLATION_SENTENCES, 500, 10

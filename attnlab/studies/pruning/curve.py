@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.attribution.projections import Head
+from attnlab.addresses import Head
 from attnlab.attribution.significance import bleu_difference, loss_difference
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablated
-from attnlab.attribution.projections import Head, Projections
+from attnlab.attribution.projections import Projections
 from attnlab.errors import InputError
 from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs
 from attnlab.translation.encoding import encode_rows

@@ -9,9 +9,10 @@ from typing import Any
 
 import pandas as pd
 
+from attnlab.addresses import Head, refuse_unknown_sites
 from attnlab.attribution.closing import close_heads
 from attnlab.attribution.gates import GateStep, HeadGates
-from attnlab.attribution.projections import Head, all_heads
+from attnlab.attribution.projections import all_heads
 from attnlab.errors import InputError
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.passes import Progress
@@ -19,7 +20,6 @@ from attnlab.studies.pruning.curve import Curve
 from attnlab.studies.pruning.fine_tuning import TrainingPairs
 from attnlab.studies.pruning.penalties import PENALTIES
 from attnlab.studies.pruning.training import PruningCourse, State, load_course
-from attnlab.studies.sources import refuse_unknown_sites
 from attnlab.translation.runs.run import Run
 
 STEPS = 300

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from attnlab.addresses import SITES
+from attnlab.addresses import SITES, Head
 from attnlab.attribution.gates import GateStep, HeadGates, train_gates
-from attnlab.attribution.projections import Head, Projections
+from attnlab.attribution.projections import Projections
 from attnlab.errors import AttnlabError, InputError
 from attnlab.studies.analysis.passes import Progress
 from attnlab.studies.evaluation import Judge, load_judge
