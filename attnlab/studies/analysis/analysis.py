@@ -345,7 +345,6 @@ def versions() -> dict[str, str]:
 
     from attnlab import __version__
 
-    told = (
-        f"attnlab {__version__}, torch {torch.__version__}, transformers {transformers.__version__}"
-    )
-    return {"Versions": told}
+    parts = {"attnlab": __version__, "torch": torch.__version__}
+    parts["transformers"] = transformers.__version__
+    return {"Versions": ", ".join(f"{name} {version}" for name, version in parts.items())}
