@@ -23,15 +23,14 @@ from transformers import (
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_text
 from attnlab.translation.log_history import (
-    checkpoint_step,
     choose_again,
     longest_training_seconds,
     mean_training_loss,
 )
+from attnlab.translation.runs.files import checkpoint_path
 from attnlab.translation.trainer import CHOICE
 
 METRICS = "metrics.jsonl"
-CHECKPOINTS = "checkpoints"
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -77,12 +76,11 @@ class Metrics(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Forgets lines after the checkpoint from which training goes on; finds the best one again."""
-        if state.best_model_checkpoint is not None:
-            # The run may have been moved since: the Trainer keeps the whole path.
-            name = Path(state.best_model_checkpoint).name
-            state.best_model_checkpoint = str(self.folder / CHECKPOINTS / name)
+        if state.best_global_step is not None:
+            # The run may have been moved since, and the Trainer keeps the whole path.
+            state.best_model_checkpoint = str(checkpoint_path(self.folder, state.best_global_step))
             if args.metric_for_best_model == CHOICE:
-                choose_again(state, checkpoint_step(name))
+                choose_again(state, state.best_global_step)
         self.rows = [row for row in read_metrics(self.folder) if row["step"] <= state.global_step]
         self.clock = Clock(longest_training_seconds([*self.rows, *state.log_history]))
         self.clock.start()

@@ -103,6 +103,10 @@ class TranslationConfig(PretrainedConfig):
             "eos_token_id": END,
             "decoder_start_token_id": START,
         }
+        for name, value in (fixed | {"model_type": self.model_type}).items():
+            if kwargs.get(name, value) != value:
+                msg = f"{name} must be {value!r}, not {kwargs[name]!r}."
+                raise InputError(msg)
         super().__init__(tie_word_embeddings=tie_word_embeddings, **(kwargs | fixed))
 
 

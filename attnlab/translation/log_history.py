@@ -1,7 +1,6 @@
 """What the Trainer's log, which every checkpoint holds, says about a training so far."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from transformers import TrainerState
@@ -35,11 +34,6 @@ def mean_training_loss(log_history: Sequence[LogRow], step: int) -> float | None
 def longest_training_seconds(rows: Iterable[LogRow]) -> float:
     """The largest training time of the rows; those of the Trainer's own that tell none are left out."""
     return max((row["training_seconds"] for row in rows if "training_seconds" in row), default=0.0)
-
-
-def checkpoint_step(path: str) -> int:
-    """The step that a checkpoint's folder is named after."""
-    return int(Path(path).name.rpartition("-")[2])
 
 
 def choose_again(state: TrainerState, kept_step: int) -> None:

@@ -13,6 +13,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from attnlab.errors import AttnlabError
 from attnlab.translation.batches import LengthGroupedBatches, TokenPairs
 from attnlab.translation.configuration import IGNORED_LABEL
+from attnlab.translation.runs.files import CHECKPOINTS, checkpoint_path, delete_older_checkpoints
 from attnlab.translation.settings import OptimizerSettings
 
 # The Trainer compares one number: BLEU, of which a billionth of the loss decides ties.
@@ -100,16 +101,18 @@ class TranslationTrainer(Seq2SeqTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # Not public, but the only place that knows which folder a failed write leaves half full.
+        folder = Path(self.args.output_dir).parent
         try:
             super()._save_checkpoint(model, trial)
         except (OSError, RuntimeError, SafetensorError) as error:
-            folder = Path(self.args.output_dir)
-            shutil.rmtree(folder / f"checkpoint-{self.state.global_step}", ignore_errors=True)
+            shutil.rmtree(checkpoint_path(folder, self.state.global_step), ignore_errors=True)
             msg = (
-                f"Could not write a checkpoint to {folder}: {error}; earlier checkpoints are "
+                f"Could not write a checkpoint to {folder / CHECKPOINTS}: {error}; earlier checkpoints are "
                 "unchanged: make room and go on with --resume."
             )
             raise AttnlabError(msg) from error
+        if self.args.should_save:
+            delete_older_checkpoints(folder, self.state.best_global_step)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Weights as safetensors and the configuration; no pickled training arguments beside them."""
@@ -152,7 +155,7 @@ def training_arguments(
     share = 1 / (settings.evaluations_per_epoch * settings.epochs)
     strategy = "epoch" if settings.evaluations_per_epoch == 1 else "steps"
     return Seq2SeqTrainingArguments(
-        output_dir=str(folder / "checkpoints"),
+        output_dir=str(folder / CHECKPOINTS),
         num_train_epochs=settings.epochs,
         learning_rate=settings.learning_rate,
         lr_scheduler_type=settings.schedule,
@@ -169,7 +172,6 @@ def training_arguments(
         eval_steps=share,
         save_strategy=strategy,
         save_steps=share,
-        save_total_limit=2,
         load_best_model_at_end=True,
         metric_for_best_model=CHOICE if settings.best == "bleu" else "loss",
         greater_is_better=settings.best == "bleu",

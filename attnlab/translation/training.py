@@ -24,16 +24,19 @@ from attnlab.translation.callbacks import (
 )
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.encoding import EncodedCorpus, encode_corpus
-from attnlab.translation.log_history import checkpoint_step
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
 from attnlab.translation.runs.checkpoints import (
-    BestCheckpoint,
     refuse_damaged_checkpoints,
+    refuse_fewer_epochs,
     refuse_lost_checkpoints,
     save_model,
 )
-from attnlab.translation.runs.files import is_trained, last_complete_checkpoint
+from attnlab.translation.runs.files import (
+    checkpoint_step,
+    is_trained,
+    last_complete_checkpoint,
+)
 from attnlab.translation.runs.folder import (
     SETTINGS,
     is_run,
@@ -135,8 +138,8 @@ def resume(
     A run that was never trained to a checkpoint begins again.
 
     Raises:
-        InputError: there is no run in `folder`, it is a pruned one, its corpus is gone, or the newest
-            or the best checkpoint is not whole; nothing is written then.
+        InputError: there is no run in `folder`, it is a pruned one, its corpus is gone, it is trained for
+            more than `epochs`, or the newest or the best checkpoint is not whole; nothing is written then.
         AttnlabError: the corpus is no longer the same, or see `train`.
     """
     folder = Path(folder)
@@ -153,6 +156,7 @@ def resume(
     settings = settings_from(record["settings"])
     refuse_impossible_optimizer(settings.optimizer)
     refuse_lost_checkpoints(folder)
+    refuse_fewer_epochs(folder, settings.optimizer.epochs)
     tokenizers = _written_tokenizers(folder)
     if tokenizers is not None:
         refuse_damaged_checkpoints(folder, settings.model, tokenizers)
@@ -289,7 +293,6 @@ def _fit(
             eval_dataset=prepared.held_out,
             compute_metrics=scorer(tokenizers, prepared.references),
             callbacks=[
-                BestCheckpoint(folder),
                 metrics,
                 interruption,
                 Patience(optimizer.patience, warmup=prepared.steps.warmup),

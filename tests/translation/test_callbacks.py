@@ -52,7 +52,8 @@ def test_runs_that_were_begun_with_bleu_alone_go_on_by_bleu_and_loss(
     )
     logged = [{"eval_bleu": b, "eval_loss": x, "step": n} for n, (b, x) in enumerate(rows)]
     state = TrainerState(log_history=[{"loss": 9.0, "step": 0}, *logged])
-    state.best_metric, state.best_model_checkpoint = rows[kept][0], f"elsewhere/checkpoint-{kept}"
+    state.best_metric, state.best_global_step = rows[kept][0], kept
+    state.best_model_checkpoint = f"elsewhere/checkpoint-{kept}"
     Metrics(tmp_path, 1).on_train_begin(arguments, state, TrainerControl())
     assert state.best_metric == choice(*rows[kept])
     assert state.best_model_checkpoint == str(tmp_path / "checkpoints" / f"checkpoint-{kept}")

@@ -134,6 +134,39 @@ def test_a_configuration_that_disagrees_is_refused(copied: Path, key: str, value
     told(copied)
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("config.json", "model_type", "marian"),
+        *(
+            (name, key, value)
+            for name in ("config.json", "generation_config.json")
+            for key, value in (
+                ("pad_token_id", 4),
+                ("eos_token_id", 2),
+                ("decoder_start_token_id", 0),
+            )
+        ),
+    ],
+)
+def test_other_special_tokens_or_another_kind_of_model_are_refused(
+    copied: Path, name: str, key: str, value: Any
+) -> None:
+    path = copied / name
+    config = json.loads(path.read_text())
+    assert config[key] != value
+    path.write_text(json.dumps(config | {key: value}))
+    message = told(copied)
+    assert f"{key} " in message
+    assert name in message
+
+
+def test_tokenizers_with_another_end_token_are_refused(copied: Path) -> None:
+    path = next(copied.glob("**/tokenizer_config.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"eos_token": "<s>"}))
+    assert "eos_token_id is 3 in config.json and 2 in the rest of the run" in told(copied)
+
+
 def truncated(content: bytes) -> bytes:
     return content[: len(content) // 2]
 

@@ -185,6 +185,28 @@ def test_resume_can_add_epochs(copied_run: Path) -> None:
     assert read_record(copied_run)["settings"]["optimizer"]["epochs"] == 3
 
 
+def test_resume_refuses_fewer_epochs_than_were_trained(copied_run: Path) -> None:
+    before = snapshot(copied_run)
+    message = r"is trained for 2 epochs already; epochs must be 2 or more, not 1"
+    with pytest.raises(InputError, match=message):
+        resume(copied_run, epochs=1)
+    assert snapshot(copied_run) == before
+    resume(copied_run, epochs=2)
+
+
+def test_copies_of_checkpoints_are_left_alone(copied_run: Path) -> None:
+    newest = last_complete_checkpoint(copied_run)
+    copies = [newest.with_name(name) for name in (f"{newest.name}-backup", "checkpoint-best")]
+    for copy in copies:
+        shutil.copytree(newest, copy)
+    went_on = resume(copied_run, epochs=5)
+    assert [row["epoch"] for row in went_on.metrics][-1] == 5.0
+    kept = {path.name for path in newest.parent.iterdir()}
+    assert {copy.name for copy in copies} < kept
+    assert len(kept) == 2 + len(copies)
+    train(copied_run, small_settings(optimizer={"epochs": 1}), overwrite=True)
+
+
 def test_a_disk_that_fills_up_damages_nothing(
     copied_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +264,28 @@ def test_damaged_settings_are_named(copied_run: Path, text: str) -> None:
     (copied_run / "settings.json").write_text(text)
     with pytest.raises(InputError, match="settings.json is damaged"):
         load(copied_run)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"settings": []}, r"settings must be a table, not \[\]"),
+        ({"corpus": []}, r"corpus must be a table, not \[\]"),
+        ({"corpus": {"name": "embedded"}}, r"corpus\.checksum is missing"),
+        ({"settings": {"model": []}}, "section 'model' holds keys and values"),
+        ({"settings": {"model": {"heads": "x"}}}, r"setting 'model\.heads' is a whole number"),
+    ],
+)
+def test_a_field_of_the_settings_that_cannot_be_used_is_named(
+    copied_run: Path, change: dict[str, object], message: str
+) -> None:
+    record = json.loads((copied_run / "settings.json").read_text())
+    (copied_run / "settings.json").write_text(json.dumps(record | change))
+    before = snapshot(copied_run)
+    for use in (load, resume, read_record):
+        with pytest.raises(InputError, match=rf"settings\.json is damaged \(.*{message}"):
+            use(copied_run)
+    assert snapshot(copied_run) == before
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:

@@ -1,18 +1,24 @@
 """The checkpoints of a run and the model that comes of them: which is the best, which can be used."""
 
 import json
+import math
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from transformers import TrainerCallback, TrainerState, TrainingArguments
 
 from attnlab.errors import AttnlabError, InputError
-from attnlab.translation.loading import UNREADABLE, load_whole, reason
+from attnlab.translation.loading import UNREADABLE, reason
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.runs.files import CHECKPOINTS, STATE, is_trained, last_complete_checkpoint
-from attnlab.translation.runs.run import refuse_disagreement
+from attnlab.translation.runs.files import (
+    CHECKPOINTS,
+    STATE,
+    checkpoint_path,
+    is_trained,
+    last_complete_checkpoint,
+)
+from attnlab.translation.runs.run import load_model
 from attnlab.translation.settings import ModelSettings
 from attnlab.translation.tokenizer import Tokenizers
 
@@ -48,8 +54,7 @@ def refuse_damaged_checkpoints(
         return
     for path in sorted({newest, best_checkpoint(newest) or newest}):
         try:
-            model = load_whole(TranslationModel, path)
-            refuse_disagreement(model.config, settings, tokenizers)
+            load_model(path, settings, tokenizers)
         except UNREADABLE as error:
             msg = (
                 f"The checkpoint {path} is damaged ({reason(error)}); put its files back, or train anew "
@@ -64,34 +69,44 @@ def best_checkpoint(checkpoint: Path) -> Path | None:
     Raises:
         InputError: `trainer_state.json` cannot be read.
     """
+    step = _state(checkpoint, "best_global_step")
+    return checkpoint_path(checkpoint.parents[1], step) if step else None
+
+
+def refuse_fewer_epochs(folder: Path, epochs: int) -> None:
+    """Raises where the run is trained for more than `epochs`, which its settings would then deny.
+
+    Raises:
+        InputError: see above, or the newest checkpoint's `trainer_state.json` cannot be read.
+    """
+    newest = last_complete_checkpoint(folder)
+    trained = 0.0 if newest is None else float(_state(newest, "epoch"))
+    if epochs < trained:
+        msg = (
+            f"{folder} is trained for {trained:.4g} epochs already; epochs must be {math.ceil(trained)} or "
+            f"more, not {epochs}."
+        )
+        raise InputError(msg)
+
+
+def _state(checkpoint: Path, name: str) -> Any:
+    """A value of the Trainer's state in a checkpoint.
+
+    Raises:
+        InputError: `trainer_state.json` cannot be read, or lacks it.
+    """
     path = checkpoint / STATE
     try:
-        step = json.loads(path.read_text(encoding="utf-8"))["best_global_step"]
+        return json.loads(path.read_text(encoding="utf-8"))[name]
     except (OSError, ValueError, LookupError, TypeError) as error:
         msg = (
             f"{path} is damaged ({error}); delete {checkpoint} to go on from an earlier checkpoint."
         )
         raise InputError(msg) from error
-    return checkpoint.with_name(f"checkpoint-{step}") if step else None
 
 
 def _leads_nowhere(path: Path) -> bool:
     return path.is_symlink() and not path.exists()
-
-
-class BestCheckpoint(TrainerCallback):
-    """Finds the best checkpoint again in a run that was moved: the Trainer forgets it otherwise."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def on_train_begin(
-        self, _: TrainingArguments, state: TrainerState, *_rest: Any, **_more: Any
-    ) -> None:
-        """Names it by where the run is now."""
-        if state.best_global_step:
-            name = f"checkpoint-{state.best_global_step}"
-            state.best_model_checkpoint = str(self.folder / CHECKPOINTS / name)
 
 
 def save_model(model: TranslationModel, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The files of a run directory by name: which are there, how they are deleted; nothing heavy is imported."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,7 @@ RUN_FILES = (
 STATE = "trainer_state.json"
 # The Trainer begins with a new optimizer where either of the last two is missing.
 COMPLETE = ("model.safetensors", "optimizer.pt", "scheduler.pt")
+_CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
 
 
 def run_paths(folder: Path) -> list[Path]:
@@ -55,14 +57,44 @@ def remove_run(folder: Path) -> None:
             raise AttnlabError(msg) from error
 
 
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Where the run in `folder` keeps its checkpoint of this optimizer step."""
+    return folder / CHECKPOINTS / f"checkpoint-{step}"
+
+
+def checkpoint_step(path: str | Path) -> int | None:
+    """The optimizer step that a checkpoint is named after; None for a name that is no checkpoint's.
+
+    >>> checkpoint_step("run/checkpoints/checkpoint-34"), checkpoint_step("checkpoint-34-backup")
+    (34, None)
+    """
+    found = _CHECKPOINT.fullmatch(Path(path).name)
+    return None if found is None else int(found[1])
+
+
+def checkpoints_by_step(folder: Path) -> dict[int, Path]:
+    """The checkpoints of the run in `folder`, the oldest first, whether complete or not."""
+    steps = {path: checkpoint_step(path) for path in (folder / CHECKPOINTS).glob("checkpoint-*")}
+    return dict(sorted((step, path) for path, step in steps.items() if step is not None))
+
+
 def last_complete_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint that was written to its end."""
-    complete = [
-        path.parent
-        for path in (folder / CHECKPOINTS).glob(f"checkpoint-*/{STATE}")
-        if all((path.parent / name).exists() for name in COMPLETE)
-    ]
-    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    for path in reversed(checkpoints_by_step(folder).values()):
+        if all((path / name).exists() for name in (STATE, *COMPLETE)):
+            return path
+    return None
+
+
+def delete_older_checkpoints(folder: Path, best_step: int | None) -> None:
+    """Deletes the oldest checkpoints until two are left, never the newest or that of `best_step`.
+
+    The Trainer's own limit also deletes copies such as `checkpoint-34-backup`.
+    """
+    found = checkpoints_by_step(folder)
+    spare = [step for step in list(found)[:-1] if step != best_step]
+    for step in spare[: max(0, len(found) - 2)]:
+        shutil.rmtree(found[step], ignore_errors=True)
 
 
 def is_trained(folder: Path) -> bool:

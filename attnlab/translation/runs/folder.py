@@ -6,9 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.errors import InputError
-from attnlab.translation.settings import FORMAT
+from attnlab.translation.settings import FORMAT, settings_from
 
 SETTINGS = "settings.json"
+# What every reader of a run relies on, by kind.
+RECORD = {
+    "settings": dict,
+    "corpus": {
+        "name": str,
+        "checksum": str,
+        "pairs": {"train": int, "validation": int, "test": int},
+    },
+}
+KINDS = {dict: "a table", str: "a text", int: "a whole number"}
 # What takes hours to make; it is never deleted along with the model that it is of.
 STUDIES = ("importance", "pruning")
 # Where an older run stays while another takes its place; `replacing` says in which order.
@@ -36,7 +46,7 @@ def read_record(folder: str | Path) -> dict[str, Any]:
     """What `settings.json` says.
 
     Raises:
-        InputError: it is missing, damaged, or of a newer format.
+        InputError: it is missing, of a newer format, or damaged, where the field is named.
     """
     folder = Path(folder)
     path = folder / SETTINGS
@@ -50,20 +60,38 @@ def read_record(folder: str | Path) -> dict[str, Any]:
         raise InputError(msg)
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        written = int(record["format"])
-        missing = {"settings", "corpus"} - set(record) if written <= FORMAT else set()
-        if missing:
-            raise KeyError(*missing)
-    except (ValueError, KeyError, TypeError) as error:
-        msg = f"{path} is damaged ({error}); restore it or train again into another folder."
+        _refuse_other_kinds(record, {"format": int})
+        if record["format"] <= FORMAT:
+            _refuse_other_kinds(record, RECORD)
+            settings_from(record["settings"])
+    except (ValueError, InputError) as error:
+        reason = str(error).removesuffix(".")
+        msg = f"{path} is damaged ({reason}); restore it or train again into another folder."
         raise InputError(msg) from error
-    if written > FORMAT:
+    if record["format"] > FORMAT:
         msg = (
-            f"{folder} was written by a newer attnlab (format {written}, this one reads up to "
+            f"{folder} was written by a newer attnlab (format {record['format']}, this one reads up to "
             f"{FORMAT}); update attnlab to read it."
         )
         raise InputError(msg)
     return record
+
+
+def _refuse_other_kinds(found: Any, wanted: Any, path: str = "") -> None:
+    """Raises InputError where a value read from JSON is not of the wanted kind, or lacks a key.
+
+    `wanted` is a type, or a table of such by key.
+    """
+    kind = dict if isinstance(wanted, dict) else wanted
+    if not isinstance(found, kind) or isinstance(found, bool):
+        msg = f"{path or 'it'} must be {KINDS[kind]}, not {found!r}"
+        raise InputError(msg)
+    for key, inner in wanted.items() if isinstance(wanted, dict) else ():
+        where = f"{path}.{key}" if path else key
+        if key not in found:
+            msg = f"{where} is missing"
+            raise InputError(msg)
+        _refuse_other_kinds(found[key], inner, where)
 
 
 def refuse_existing(folder: str | Path, *, overwrite: bool) -> None:

@@ -86,8 +86,7 @@ def load(folder: str | Path) -> Run:
         raise AttnlabError(msg)
     settings, tokenizers = settings_from(record["settings"]), load_tokenizers(folder)
     try:
-        model = load_whole(TranslationModel, folder)
-        refuse_disagreement(model.config, settings.model, tokenizers)
+        model = load_model(folder, settings.model, tokenizers)
     except UNREADABLE as error:
         msg = (
             f"The model in {folder} is damaged ({reason(error)}); put its files back or train the "
@@ -97,22 +96,42 @@ def load(folder: str | Path) -> Run:
     return Run(folder, model, tokenizers, settings, record)
 
 
-def refuse_disagreement(
-    config: TranslationConfig, settings: ModelSettings, tokenizers: Tokenizers
-) -> None:
-    """Raises DamagedModelError where `config.json` is not of the run's settings and tokenizers.
+def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) -> TranslationModel:
+    """The model whose files are in `folder`, in eval mode.
 
-    Attention may differ: mechanisms can be put into a trained model and saved with it.
+    Attention may differ from the settings: mechanisms can be put into a trained model and saved with it.
+
+    Raises:
+        DamagedModelError: it is not whole, or not of these settings and tokenizers.
+        Exception: one of `UNREADABLE`, where transformers cannot read the files.
     """
-    source = config.source_vocab_size or config.vocab_size
-    pairs = [(name, getattr(config, name), getattr(settings, name)) for name in ARCHITECTURE]
-    pairs += [
-        ("vocab_size", config.vocab_size, len(tokenizers.target)),
-        ("vocab_size of the source", source, len(tokenizers.source)),
-    ]
-    for name, told, wanted in pairs:
-        if told != wanted:
-            msg = f"{name} is {told} in config.json and {wanted} in the rest of the run"
+    try:
+        TranslationConfig.from_pretrained(folder)
+    except InputError as error:
+        msg = f"config.json: {reason(error)}"
+        raise DamagedModelError(msg) from error
+    model: TranslationModel = load_whole(TranslationModel, folder)
+    wanted = {name: getattr(settings, name) for name in ARCHITECTURE} | {
+        "vocab_size": len(tokenizers.target),
+        "source_vocab_size": None if tokenizers.shared else len(tokenizers.source),
+    }
+    _refuse_disagreement("config.json", model.config, wanted)
+    for tokenizer in (tokenizers.source, tokenizers.target):
+        special = {
+            "pad_token_id": tokenizer.pad_token_id,
+            "bos_token_id": tokenizer.bos_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "decoder_start_token_id": tokenizer.bos_token_id,
+        }
+        _refuse_disagreement("config.json", model.config, special)
+        _refuse_disagreement("generation_config.json", model.generation_config, special)
+    return model
+
+
+def _refuse_disagreement(name: str, found: Any, wanted: dict[str, Any]) -> None:
+    for field, value in wanted.items():
+        if getattr(found, field) != value:
+            msg = f"{field} is {getattr(found, field)} in {name} and {value} in the rest of the run"
             raise DamagedModelError(msg)
 
 
