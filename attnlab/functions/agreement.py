@@ -98,13 +98,13 @@ def agreement_with_structure(functions: Sequence[str], structures: Sequence[str]
 def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
     """Kappa in all heads, and by site where there are several: one row each.
 
-    Columns `site, heads, tied_heads, labelled_heads, observed_fraction, expected_fraction, kappa, low,
-    high`. Heads that two families describe equally well (`tied_heads`) have no structure to compare
-    and are left out of `heads` and of all figures; where there are only such heads the figures are missing.
+    Columns `site, heads, tied_heads, undecided_heads, labelled_heads, observed_fraction,
+    expected_fraction, kappa, low, high`. Heads that two families describe equally well (`tied_heads`)
+    have no structure to compare, and for `undecided_heads` too little was counted: both are left
+    out of `heads` and of all figures; where there are only such heads the figures are missing.
     A head of several functions is compared by the first of them, in the order of `LABELS`: one
     label a head on either side. `labelled_heads` says how many do anything that has a name; the
-    others are `unknown` or `undecided` and agree with no family. Where no head has a label there
-    is no kappa.
+    others are `unknown` and agree with no family. Where no head has a label there is no kappa.
 
     Args:
         labels: one row a head, with `site`, `label`, `structure` and `structure_tie`.
@@ -114,18 +114,20 @@ def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
         parts += [(str(site), rows) for site, rows in labels.groupby("site", sort=False)]
     rows = []
     for site, every in parts:
-        heads = every[~every["structure_tie"]]
+        decided = every[every["label"] != UNDECIDED]
+        heads = decided[~decided["structure_tie"]]
         found = (
             Agreement(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
             if heads.empty
             else agreement_with_structure(list(heads["label"]), list(heads["structure"]))
         )
-        labelled = int((~heads["label"].isin([UNKNOWN, UNDECIDED])).sum())
+        labelled = int((heads["label"] != UNKNOWN).sum())
         rows.append(
             {
                 "site": site,
                 "heads": found.heads,
-                "tied_heads": len(every) - len(heads),
+                "tied_heads": len(decided) - len(heads),
+                "undecided_heads": len(every) - len(decided),
                 "labelled_heads": labelled,
                 "observed_fraction": found.observed,
                 "expected_fraction": found.expected,

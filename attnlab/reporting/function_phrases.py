@@ -1,5 +1,6 @@
 """Phrases for how far a head carries a label, from the figures of its verdict."""
 
+import math
 from typing import Any
 
 from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED, status_of
@@ -31,7 +32,9 @@ def function_phrase(found: Any) -> str:
     """
     name = f"{found.function}, {found.detail}" if found.detail else found.function
     if found.status == UNDECIDED:
-        return f"{name}: {found.counted:,} of {found.needed:,} {found.unit} counted"
+        few = f"only {found.counted:,} {found.unit}, {found.needed:,} needed"
+        figures = few if math.isnan(found.value) else f"{_figure(found, '', UNDECIDED)}; {few}"
+        return f"{name}: {figures}"
     own = status_of(found.low, found.high, found.threshold)
     phrase = f"{name}: {_figure(found, '', own)}"
     if own == found.status:

@@ -30,6 +30,9 @@ LABEL_COLUMNS = {
     ),
     "heads": Column("heads", "How many heads were compared."),
     "tied_heads": Column("tied", "Heads left out since two families describe them equally well."),
+    "undecided_heads": Column(
+        "undecided", "Heads left out since too little was counted for a label."
+    ),
     "labelled_heads": Column(
         "with a label", "How many of them carry a label; the others agree with no family."
     ),

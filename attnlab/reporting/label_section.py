@@ -123,13 +123,32 @@ def _evidence_table(view: Labelling, caption: str) -> list[PageTable]:
 
 
 def describe_labels(labelling: Labelling) -> str:
-    """How many heads carry each label, and for how many it stands, two sentences per view."""
-    return " ".join(
-        f"With {VIEW_NAMES[keys]}, labels that hold: {count_labels(holding)}. "
-        f"Labels that stand: {count_labels(holding.assign(labels=holding['standing']))}."
-        for keys in labelling.views
-        for holding in [labelling.view(keys).labels]
+    """How many heads carry each label, and for how many it stands, a sentence per view."""
+    said = {keys: _labels_said(labelling.view(keys).labels) for keys in labelling.views}
+    if len(said) > 1 and len(set(said.values())) == 1:
+        return f"In both views of the keys, {next(iter(said.values()))}."
+    return " ".join(f"With {VIEW_NAMES[keys]}, {what}." for keys, what in said.items())
+
+
+def _labels_said(labels: pd.DataFrame) -> str:
+    """Labels that hold, labels that stand, and heads without any, as a clause."""
+    without = labels["label"].value_counts()
+    rest = [f"{without[name]} {name}" for name in sorted(NO_LABEL) if name in without]
+    several = "; a head may carry several" if labels["labels"].str.contains("; ").any() else ""
+    heads = f"{len(labels) - without.reindex(sorted(NO_LABEL)).fillna(0).sum():.0f}"
+    return (
+        f"{heads} of {len(labels)} heads have labels that hold ({_named(labels['labels'])}{several}), "
+        f"labels that stand: {_named(labels['standing'])}"
+        + (f"; the others are {' and '.join(rest)}" if rest else "")
     )
+
+
+def _named(labels: "pd.Series[str]") -> str:
+    """How many heads carry each label that has a name."""
+    counts = labels.str.split("; ").explode().value_counts()
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    named = [f"{count} {label}" for label, count in ordered if label not in NO_LABEL]
+    return ", ".join(named) or "none"
 
 
 def describe_agreement(agreement: pd.DataFrame) -> str:
@@ -138,7 +157,7 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
     heads = f"{found['labelled_heads']} of {found['heads']} heads carry a label"
     if pd.isna(found["kappa"]):
         why = "all heads are alike" if found["labelled_heads"] else "no head carries a label"
-        why = why if found["heads"] else "two families describe every head equally well"
+        why = why if found["heads"] else "every head is a tie of two families or undecided"
         return f"Function and structure cannot be compared by kappa, since {why} ({heads})."
     kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "low", "high"))
     interval = f", 95 % interval {low} to {high}" if low and high else ""
@@ -155,8 +174,8 @@ def _agreement_section(labelling: Labelling) -> list[Section]:
             "Does what a head does show in what it looks like?",
             f"{describe_agreement(agreement)} A positional head should leave a diagonal, a "
             "syntactic, aligning or monotone one a band, one for rare tokens columns of them, a sink one "
-            "column, a broad one nothing. Of several labels the first counts; heads without a label "
-            "agree with no family. The structure is decided by the bits of all sampled sentences "
+            "column, a broad one nothing. Of several labels the first counts; heads that do nothing "
+            "with a name agree with no family. The structure is decided by the bits of all sampled sentences "
             "together; what each family costs is in structure.csv. Intervals are asymptotic and "
             "rough for few heads.",
             tuple(

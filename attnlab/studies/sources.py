@@ -23,7 +23,7 @@ from attnlab.translation.loading import (
     reason,
     refuse_larger_vocabulary,
 )
-from attnlab.translation.runs.folder import is_run
+from attnlab.translation.runs.folder import is_run, refuse_without_sentences
 from attnlab.translation.runs.run import Run, load
 
 DEFAULT_PAIR = "en-it"
@@ -94,13 +94,10 @@ def load_subject(
         raise InputError(msg)
     run = load(source) if isinstance(source, str | Path) and is_run(source) else None
     if run is None and isinstance(sentences, int) and not (text or corpus or treebank):
-        msg = (
-            "A model without a folder brings no sentences; hand them in as sentences=[...]."
-            if isinstance(source, tuple)
-            else f"{source} is no run of attnlab and brings no sentences; "
-            "add --text FILE (a sentence on each line), --corpus NAME or --treebank FILE."
-        )
-        raise InputError(msg)
+        if isinstance(source, tuple):
+            msg = "A model without a folder brings no sentences; hand them in as sentences=[...]."
+            raise InputError(msg)
+        refuse_without_sentences(source, "--text FILE (a sentence on each line) or --corpus NAME")
     subject = _model(source, run, scores=scores)
     pair = pair or (DEFAULT_PAIR if run is None else run.settings.corpus.pair)
     lowercase = run is not None and run.settings.corpus.lowercase

@@ -247,6 +247,20 @@ def test_agreement_in_all_and_by_site() -> None:
     assert agreement_table(labels[:3]).site.tolist() == ["all"]
 
 
+def test_heads_of_which_too_little_was_counted_take_no_part_in_kappa() -> None:
+    decided = pd.DataFrame(
+        [("positional", "diagonal"), ("sink", "sink"), ("unknown", "band")],
+        columns=["label", "structure"],
+    ).assign(site="encoder", structure_tie=False)
+    undecided = decided.assign(label="undecided", structure_tie=[True, False, False])
+    alone, beside = (agreement_table(rows) for rows in (decided, pd.concat([decided, undecided])))
+    assert (alone.undecided_heads.item(), beside.undecided_heads.item()) == (0, 3)
+    assert beside.tied_heads.item() == 0
+    pd.testing.assert_frame_equal(
+        alone.drop(columns="undecided_heads"), beside.drop(columns="undecided_heads")
+    )
+
+
 @pytest.mark.parametrize(
     ("functions", "structures", "kappa"),
     [(["unknown"], ["band"], 0), (["sink"] * 3, ["sink"] * 3, math.nan)],

@@ -1,5 +1,6 @@
 """The report page and its figures: whole, self-contained, explained, bounded."""
 
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -276,7 +277,7 @@ def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
         keys = many[["site", "layer", "head"]]
         none = {
             "labels": "unknown", "standing": "unknown", "function": "positional",
-            "detail": "offset +0", "status": "undecided", "counted": 9, "needed": 1000,
+            "detail": "offset +0", "status": "undecided", "value": math.nan, "counted": 9, "needed": 1000,
             "unit": "rows",
         }  # fmt: skip
         labels = pd.concat([keys.assign(keys=view, **none) for view in VIEWS])

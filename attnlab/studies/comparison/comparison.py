@@ -32,7 +32,7 @@ from attnlab.studies.sources import (
     read_texts,
     type_counts_of,
 )
-from attnlab.translation.runs.folder import is_run
+from attnlab.translation.runs.folder import refuse_without_sentences
 from attnlab.translation.runs.run import Run
 
 SENTENCES, CALIBRATION = 200, 500
@@ -113,7 +113,7 @@ def compare(
     _refuse(budgets, sites, (sentences, calibration), batch_size)
     place = usable_device(device)
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
-        _refuse_wordless(source)
+        refuse_without_sentences(source, "--text FILE (a sentence on each line)")
     subject = load_subject(source, sentences=sentences, text=text)
     run, model = subject.run, subject.model.to(place)
     before = _training(source, run, calibration, calibration_text, set(map(_source, subject.texts)))
@@ -212,15 +212,6 @@ def _refuse(
             raise InputError(msg)
     if batch_size < 1:
         msg = f"The batch size must be at least 1, not {batch_size}."
-        raise InputError(msg)
-
-
-def _refuse_wordless(source: str | Path) -> None:
-    if not is_run(source):
-        msg = (
-            f"{source} is no run of attnlab and brings no sentences; "
-            "add --text FILE (a sentence on each line)."
-        )
         raise InputError(msg)
 
 

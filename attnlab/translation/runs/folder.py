@@ -42,6 +42,31 @@ def is_run(folder: str | Path) -> bool:
     return isinstance(record, dict) and {"format", "settings", "corpus"} <= set(record)
 
 
+def refuse_without_sentences(source: str | Path, options: str) -> None:
+    """Raises where `source` is no run, the one kind of model that brings sentences of its own.
+
+    Args:
+        source: a folder, or the name of a model on the hub.
+        options: how the caller can be given sentences, in words.
+
+    Raises:
+        InputError: see above; the message tells files, folders and what is not there apart.
+    """
+    path = Path(source)
+    if is_run(path):
+        return
+    if path.is_file():
+        msg = f"{source} is a file; give the folder of a run or of a model."
+    elif not path.exists():
+        msg = (
+            f"There is no folder {source}; give a run, or for a model of that name on the hub add "
+            f"{options}."
+        )
+    else:
+        msg = f"{source} is no run of attnlab and brings no sentences; add {options}."
+    raise InputError(msg)
+
+
 def read_record(folder: str | Path) -> dict[str, Any]:
     """What `settings.json` says.
 
