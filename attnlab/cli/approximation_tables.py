@@ -20,8 +20,8 @@ _HEADINGS = {"mean_by_offset": "by offset"}
 _BUDGET = (
     "zero, uniform: no weights at all; by offset: the mean of each diagonal. "
     "One budget for all: so many entries per row, and those of E beside them; additive splits it "
-    "between whole diagonals around offset 0, whole columns and E as is best. top: the largest entries, as many as the largest "
-    "fit may use; nothing of that size is nearer. The band holds the diagonals and the blocks in its "
+    "between whole diagonals around offset 0, whole columns and E as is best. top: the largest "
+    "entries, as many as the largest fit may use; nothing of that size is nearer. The band holds the diagonals and the blocks in its "
     "reach, so it is never farther away: bits per row decide."
 )
 _NON_ZEROS = (
