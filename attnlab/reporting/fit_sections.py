@@ -20,8 +20,9 @@ BITS = ("bits_diffuse", "bits_diagonal", "bits_band", "bits_rare_columns", "bits
 BUDGET = (
     "At equal budget every family has at most two entries per row on average, one for the structure "
     "and one for the sparse error E; additive splits the same number between whole diagonals around "
-    "offset 0, whole columns and E as is best, so that one shifted diagonal can be nearer. The band holds the "
-    "diagonals and the blocks in its reach, so it is never farther away: distance does not say which family a head belongs to, bits per row do."
+    "offset 0, whole columns and E as is best, so that one shifted diagonal can be nearer. The band "
+    "holds the diagonals and the blocks in its reach, so it is never farther away: distance does not "
+    "say which family a head belongs to, bits per row do."
 )
 
 
