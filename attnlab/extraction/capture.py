@@ -30,13 +30,13 @@ class Consumer(Protocol):
 
 
 @dataclass(frozen=True)
-class Passage:
-    """What went through a model.
+class Coverage:
+    """What a pass through a model covered; shares of the same sentences add up.
 
     Attributes:
-        sentences: how many sentences were seen.
+        sentences: how many sentences were read.
         dropped: how many were not, by reason.
-        layers: layers seen, by site.
+        layers: number of layers, by site.
         streamed: False when all layers of a batch had to be held at once.
     """
 
@@ -45,9 +45,8 @@ class Passage:
     layers: dict[Site, int]
     streamed: bool
 
-    def merge(self, other: "Passage") -> "Passage":
-        """Both shares of the same sentences together."""
-        return Passage(
+    def __add__(self, other: "Coverage") -> "Coverage":
+        return Coverage(
             self.sentences + other.sentences,
             self.dropped,
             self.layers,
@@ -57,18 +56,20 @@ class Passage:
 
 @dataclass(frozen=True, repr=False)
 class Capture(OneLine):
-    """Statistics of every head over the sentences, and the matrices that were kept."""
+    """Statistics of every head over the sentences, and the matrices that were kept.
 
-    passage: Passage
+    Captures of shares of the same sentences add up to the capture of all of them.
+    """
+
+    coverage: Coverage
     statistics: HeadStatistics
     kept: KeptMatrices = field(default_factory=KeptMatrices)
 
-    def merge(self, other: "Capture") -> "Capture":
-        """What one capture over the sentences of both would hold."""
+    def __add__(self, other: "Capture") -> "Capture":
         return Capture(
-            self.passage.merge(other.passage),
-            self.statistics.merge(other.statistics),
-            self.kept.merge(other.kept),
+            self.coverage + other.coverage,
+            self.statistics + other.statistics,
+            self.kept + other.kept,
         )
 
 
@@ -94,7 +95,7 @@ def capture(
         sites: which attention to look at; None for all that the sentences allow.
         batch_size: most sentences in one forward pass.
         share: (index, count): this call takes every count-th batch, so that several processes
-            split the work and `merge` gives what one would have found.
+            split the work and the sum of their captures is what one would have found.
         keep_matrices: how many of the first sentences to keep whole, within `keep_bytes`.
         keep_bytes: most bytes of kept matrices; sentences that would go over it are not kept.
         keep_dtype: `torch.float32`, or `torch.float16`, which keeps the arg-max but not row sums.
@@ -106,7 +107,7 @@ def capture(
     """
     statistics = HeadStatistics()
     keeper = MatrixKeeper(keep_matrices, keep_bytes, keep_dtype)
-    passage = stream(
+    coverage = stream(
         model,
         tokenizer,
         sentences,
@@ -116,7 +117,7 @@ def capture(
         share=share,
         progress=progress,
     )
-    return Capture(passage, statistics, keeper.kept())
+    return Capture(coverage, statistics, keeper.kept())
 
 
 def stream(
@@ -129,7 +130,7 @@ def stream(
     batch_size: int = 32,
     share: tuple[int, int] = (0, 1),
     progress: Progress | None = None,
-) -> Passage:
+) -> Coverage:
     """Feeds every layer's weights over `sentences` to `consumers`; arguments as in `capture`.
 
     Each layer's weights are checked, handed to every consumer, and let go before the next layer
@@ -156,7 +157,7 @@ def stream(
             if progress is not None:
                 progress(done, total)
     layers = {site: plumbing.layers[site] for site in wanted}
-    return Passage(total, encoding.dropped, layers, bool(plumbing.taps))
+    return Coverage(total, encoding.dropped, layers, bool(plumbing.taps))
 
 
 def _call(model: Any, axes: dict[Side, Axis]) -> Any:

@@ -1,7 +1,7 @@
 """Whole matrices of a few sentences, within a limit of bytes, and their file."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor
 from attnlab.addresses import SITES, UNKNOWN_SITE, Site, layer_name, site_order
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis
-from attnlab.extraction.parcels import Plain
+from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.weights import LayerWeights
 from attnlab.files import write_tensors
 from attnlab.representations import OneLine
@@ -41,8 +41,7 @@ class KeptMatrices(OneLine):
     left_out: frozenset[int] = frozenset()
     kinds: Mapping[tuple[int, Site], tuple[str, str]] = field(default_factory=dict)
 
-    def merge(self, other: "KeptMatrices") -> "KeptMatrices":
-        """The matrices of both, in order of sentence."""
+    def __add__(self, other: "KeptMatrices") -> "KeptMatrices":
         return KeptMatrices(
             _ordered({**self.matrices, **other.matrices}),
             {**self.tokens, **other.tokens},
@@ -143,65 +142,62 @@ def _check_sides(
             raise ValueError(msg)
 
 
-class MatrixKeeper:
+@dataclass(frozen=True)
+class KeptLayer:
+    """Matrices of one layer and sentence, with tokens and letters of `KINDS` of both sides."""
+
+    matrices: Float[Tensor, "head query key"]
+    tokens: tuple[list[str], list[str]]
+    kinds: tuple[str, str]
+
+
+class MatrixKeeper(PerLayer[Key, KeptLayer]):
     """Keeps the matrices of the first sentences; those that would go over the limit are dropped whole."""
 
     def __init__(self, sentences: int, most_bytes: int, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
         if dtype not in {torch.float16, torch.float32}:
             msg = f"Matrices are kept as float32 or float16, not {dtype}."
             raise InputError(msg)
         self.sentences = sentences
         self.most_bytes = most_bytes
         self.dtype = dtype
-        self._matrices: dict[Key, Tensor] = {}
-        self._tokens: dict[tuple[int, Site], tuple[list[str], list[str]]] = {}
-        self._kinds: dict[tuple[int, Site], tuple[str, str]] = {}
 
-    def update(self, layer: LayerWeights) -> None:
-        """Cuts the wanted sentences out of the batch."""
-        for row, number in enumerate(layer.sentences):
-            if number >= self.sentences:
-                continue
-            queries = layer.queries.ids[row][layer.queries.real[row]].tolist()
-            keys = layer.keys.ids[row][layer.keys.real[row]].tolist()
-            matrix = layer.weights[row, :, : len(queries), : len(keys)]
-            # A clone, because a slice would hold the batch in memory.
-            self._matrices[number, layer.site, layer.layer] = matrix.to("cpu", self.dtype).clone()
-            self._tokens[number, layer.site] = (
-                layer.vocabularies[0].tokens(queries),
-                layer.vocabularies[1].tokens(keys),
-            )
-            self._kinds[number, layer.site] = (
-                _letters(layer.queries, row),
-                _letters(layer.keys, row),
-            )
+    def values_of(self, layer: LayerWeights) -> dict[Key, KeptLayer]:
+        """The wanted sentences, cut out of the batch."""
+        return {
+            (number, layer.site, layer.layer): self._cut_out(layer, row)
+            for row, number in enumerate(layer.sentences)
+            if number < self.sentences
+        }
 
-    def state(self) -> Plain:
-        """What other processes need to know of this one."""
-        return self._matrices, self._tokens, self._kinds
-
-    def absorb(self, states: Sequence[Plain]) -> None:
-        """Holds what all processes have kept, this one's own `state` among them."""
-        self._matrices, self._tokens, self._kinds = {}, {}, {}
-        for matrices, tokens, kinds in states:
-            self._matrices |= matrices
-            self._tokens |= tokens
-            self._kinds |= kinds
+    def _cut_out(self, layer: LayerWeights, row: int) -> KeptLayer:
+        axes = layer.queries, layer.keys
+        ids = [axis.ids[row][axis.real[row]].tolist() for axis in axes]
+        matrices = layer.weights[row, :, : len(ids[0]), : len(ids[1])]
+        queries, keys = (names.tokens(i) for names, i in zip(layer.vocabularies, ids, strict=True))
+        # A clone, because a slice would hold the batch in memory.
+        return KeptLayer(
+            matrices.to("cpu", self.dtype).clone(),
+            (queries, keys),
+            (_letters(layer.queries, row), _letters(layer.keys, row)),
+        )
 
     def kept(self) -> KeptMatrices:
         """The first sentences in order, as many as fit the limit."""
         used, left_out = 0, set()
-        for number in sorted({key[0] for key in self._matrices}):
-            size = sum(m.nbytes for key, m in self._matrices.items() if key[0] == number)
+        for number in sorted({key[0] for key in self.sums}):
+            size = sum(one.matrices.nbytes for key, one in self.sums.items() if key[0] == number)
             if used + size > self.most_bytes:
                 left_out.add(number)
             else:
                 used += size
+        found = {key: one for key, one in self.sums.items() if key[0] not in left_out}
         return KeptMatrices(
-            _ordered({k: m for k, m in self._matrices.items() if k[0] not in left_out}),
-            {k: v for k, v in self._tokens.items() if k[0] not in left_out},
+            _ordered({key: one.matrices for key, one in found.items()}),
+            {key[:2]: one.tokens for key, one in found.items()},
             frozenset(left_out),
-            {k: v for k, v in self._kinds.items() if k[0] not in left_out},
+            {key[:2]: one.kinds for key, one in found.items()},
         )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from attnlab.addresses import SITES, Site
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis
-from attnlab.extraction.capture import Consumer, Passage
+from attnlab.extraction.capture import Consumer, Coverage
 from attnlab.extraction.keeping import KeptMatrices, Key, holds_kept_matrices, load_matrices
 from attnlab.extraction.matrix_files import prepared
 from attnlab.extraction.weights import LayerWeights
@@ -42,7 +42,7 @@ class KeptSource(OneLine):
     kept: KeptMatrices
     warnings: tuple[str, ...]
 
-    def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Passage:
+    def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Coverage:
         """Feeds every matrix to `consumers`, of the first sentences only where `first` is given."""
         numbers = sorted({number for number, _, _ in self.kept.matrices})[:first]
         layers: dict[Site, set[int]] = {}
@@ -54,7 +54,7 @@ class KeptSource(OneLine):
             for consumer in consumers:
                 consumer.update(seen)
         depths = {site: len(found) for site, found in layers.items()}
-        return Passage(len(numbers), {}, depths, streamed=True)
+        return Coverage(len(numbers), {}, depths, streamed=True)
 
     def _layer(self, key: Key, matrix: Tensor) -> LayerWeights:
         number, site, layer = key

@@ -11,7 +11,7 @@ from torch import Tensor
 from attnlab.addresses import SITES, UNKNOWN_SITE, Site
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis
-from attnlab.extraction.capture import Consumer, Passage
+from attnlab.extraction.capture import Consumer, Coverage
 from attnlab.extraction.matrix_files import load_matrices, prepared
 from attnlab.extraction.weights import LayerWeights
 from attnlab.representations import OneLine
@@ -46,7 +46,7 @@ class MatrixSource(OneLine):
     causal: bool
     warnings: tuple[str, ...]
 
-    def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Passage:
+    def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Coverage:
         """Feeds every layer to `consumers`, with the first sentences only where `first` is given."""
         layers, sentences, _, queries, keys = self.matrices[:, :first].shape
         sides = [_places(sentences, length) for length in (queries, keys)]
@@ -63,7 +63,7 @@ class MatrixSource(OneLine):
             )
             for consumer in consumers:
                 consumer.update(seen)
-        return Passage(sentences, {}, {self.site: layers}, streamed=True)
+        return Coverage(sentences, {}, {self.site: layers}, streamed=True)
 
     def about(self) -> dict[str, str]:
         """What the file holds, in words, by heading."""

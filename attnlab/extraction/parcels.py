@@ -2,15 +2,19 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import sys
 from typing import Any
 
 from safetensors.torch import load, save
 from torch import Tensor
 
-# What a parcel may hold: None, bool, int, float, str, tensors, dataclasses that are named when it
-# is opened, and tuples, lists, sets and dictionaries of these.
+from attnlab.extraction.sums import Sums
+
+# What a parcel may hold: None, bool, int, float, str, tensors, dataclasses, and tuples, lists, sets,
+# dictionaries and `Sums` of these.
 Plain = Any
+CONTAINERS = {one.__name__: one for one in (tuple, list, frozenset, set)}
+MAPPINGS = {one.__name__: one for one in (dict, Sums)}
 _PLAIN = "plain"
 
 
@@ -25,17 +29,16 @@ def wrapped(value: Plain) -> bytes:
     return save(tensors, {_PLAIN: text})
 
 
-def unwrapped(data: bytes, types: Sequence[type] = ()) -> Plain:
+def unwrapped(data: bytes) -> Plain:
     """The value that `wrapped` was given.
 
-    Args:
-        data: from `wrapped`.
-        types: the dataclasses that may stand in it.
+    Raises:
+        TypeError: it holds a dataclass that this process has not imported.
     """
     # safetensors puts a length of 8 bytes and a JSON header in front, where the metadata stands.
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     described = json.loads(header["__metadata__"][_PLAIN])
-    return _restored(described, load(data), {one.__name__: one for one in types})
+    return _restored(described, load(data))
 
 
 def _described(value: Plain, tensors: dict[str, Tensor]) -> Any:
@@ -47,34 +50,41 @@ def _described(value: Plain, tensors: dict[str, Tensor]) -> Any:
         # A clone, since safetensors refuses tensors that share memory.
         tensors[name] = value.detach().cpu().contiguous().clone()
         return ["tensor", name]
-    if isinstance(value, dict):
+    if type(value) in MAPPINGS.values():
         pairs = [[_described(part, tensors) for part in pair] for pair in value.items()]
-        return ["dict", pairs]
-    if isinstance(value, tuple | list | frozenset | set):
+        return [type(value).__name__, pairs]
+    if type(value) in CONTAINERS.values():
         return [type(value).__name__, [_described(part, tensors) for part in value]]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {
             field.name: _described(getattr(value, field.name), tensors)
             for field in dataclasses.fields(value)
         }
-        return ["dataclass", [type(value).__name__, fields]]
+        return ["dataclass", [type(value).__module__, type(value).__name__, fields]]
     msg = f"A {type(value).__name__} cannot be sent between processes."
     raise TypeError(msg)
 
 
-def _restored(described: Any, tensors: dict[str, Tensor], types: dict[str, type]) -> Plain:
+def _restored(described: Any, tensors: dict[str, Tensor]) -> Plain:
     if not isinstance(described, list):
         return described
     kind, content = described
     if kind == "tensor":
         return tensors[content]
     if kind == "dataclass":
-        name, fields = content
-        return types[name](
-            **{field: _restored(part, tensors, types) for field, part in fields.items()}
+        module, name, fields = content
+        return _dataclass(module, name)(
+            **{field: _restored(part, tensors) for field, part in fields.items()}
         )
-    if kind == "dict":
-        pairs = [[_restored(part, tensors, types) for part in pair] for pair in content]
-        return dict(pairs)
-    kinds = {"tuple": tuple, "list": list, "frozenset": frozenset, "set": set}
-    return kinds[kind](_restored(part, tensors, types) for part in content)
+    if kind in MAPPINGS:
+        return MAPPINGS[kind]([_restored(part, tensors) for part in pair] for pair in content)
+    return CONTAINERS[kind](_restored(part, tensors) for part in content)
+
+
+def _dataclass(module: str, name: str) -> type:
+    # Nothing is imported and nothing but a dataclass is called: what is sent is data, no program.
+    found = getattr(sys.modules.get(module), name, None)
+    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
+        msg = f"{module}.{name} cannot be received from another process."
+        raise TypeError(msg)
+    return found

@@ -1,8 +1,10 @@
 """Several processes that share the sentences of one analysis, as torchrun or accelerate start them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Tensor, distributed
@@ -34,19 +36,26 @@ class Processes:
         """Whether this process prints and writes."""
         return self.index == 0
 
-    def gather(self, value: Plain, types: Sequence[type] = ()) -> list[Plain]:
+    def gather(self, value: Plain) -> list[Plain]:
         """What every process hands in here, in their order, the same list in each.
 
         Args:
             value: see `attnlab.extraction.parcels`.
-            types: dataclasses in it.
 
         Raises:
             AttnlabError: another process failed before it got here; the message is its own.
         """
         if self.count == 1:
             return [value]
-        return [unwrapped(data, types) for data in self._exchanged(b"=" + wrapped(value))]
+        return [unwrapped(data) for data in self._exchanged(b"=" + wrapped(value))]
+
+    def sum(self, value: Plain) -> Plain:
+        """What every process hands in here added up in their order, the same in each.
+
+        Raises:
+            AttnlabError: as `gather` does.
+        """
+        return reduce(add, self.gather(value))
 
     @contextmanager
     def together(self) -> Iterator[None]:

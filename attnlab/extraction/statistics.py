@@ -1,7 +1,7 @@
 """What is counted of every head: sums that add up over batches, shares and processes."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import pandas as pd
 import torch
@@ -9,17 +9,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.addresses import Site, site_order
-from attnlab.errors import InputError
-from attnlab.extraction.parcels import Plain
+from attnlab.extraction.sums import PerLayer, Sums
 from attnlab.extraction.weights import LayerWeights
 
 OFFSETS = range(-5, 6)
 _TARGETS = ("special", "punctuation", "opening", "closing")
-Sums = dict[str, Tensor]
+Figures = Sums[str, Tensor]
 
 
-class HeadStatistics:
-    """Sums over rows for every head, in float64; `merge` adds two, `heads` divides.
+class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
+    """Sums over rows for every head, in float64; `heads` divides.
 
     What is counted follows heads.md: a row counts when its query is a content token (no special
     token, no padding). Entropy and Jensen-Shannon distance are of whole rows. Confidence and
@@ -32,39 +31,11 @@ class HeadStatistics:
     the weights on content keys divided by their sum. A row without weight on any content key is
     left out of them and counted in `rows_without_content_mass`. Jensen-Shannon distance, by far the
     dearest, is taken of whole rows only.
-
-    Attributes:
-        layers: the sums of every layer seen, by (site, layer).
     """
 
-    def __init__(self, layers: Mapping[tuple[Site, int], Sums] | None = None) -> None:
-        self.layers = dict(layers or {})
-
-    def update(self, layer: LayerWeights) -> None:
-        """Adds one layer's weights for one batch."""
-        self._add((layer.site, layer.layer), _sums(layer))
-
-    def merge(self, other: "HeadStatistics") -> "HeadStatistics":
-        """The statistics of all sentences of both; associative and commutative up to rounding.
-
-        Raises:
-            InputError: the two were taken on models of different shape.
-        """
-        merged = HeadStatistics(self.layers)
-        for key, sums in other.layers.items():
-            merged._add(key, sums)
-        return merged
-
-    def state(self) -> Plain:
-        """What other processes need to know of this one."""
-        return self.layers
-
-    def absorb(self, states: Sequence[Plain]) -> None:
-        """Holds what all processes have counted, this one's own `state` among them."""
-        self.layers = {}
-        for layers in states:
-            for key, sums in layers.items():
-                self._add(key, sums)
+    def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int], Figures]:
+        """Every sum of one layer and batch."""
+        return {(layer.site, layer.layer): _sums(layer)}
 
     def heads(self) -> pd.DataFrame:
         """One row a head, columns as in `attnlab.reporting.columns`; missing where nothing counted."""
@@ -95,24 +66,11 @@ class HeadStatistics:
             ]
         return pd.DataFrame(rows, columns=["site", "layer", "head", "other_head", "js_distance"])
 
-    def _add(self, key: tuple[Site, int], sums: Sums) -> None:
-        known = self.layers.get(key)
-        self.layers[key] = sums if known is None else _added(known, sums)
-
-    def _ordered(self) -> Iterator[tuple[tuple[Site, int], Sums]]:
-        yield from sorted(
-            self.layers.items(), key=lambda item: (site_order(item[0][0]), item[0][1])
-        )
+    def _ordered(self) -> Iterator[tuple[tuple[Site, int], Figures]]:
+        yield from sorted(self.sums.items(), key=lambda item: (site_order(item[0][0]), item[0][1]))
 
 
-def _added(one: Sums, other: Sums) -> Sums:
-    if any(one[name].shape != other[name].shape for name in one):
-        msg = "Statistics of models with different numbers of heads cannot be merged."
-        raise InputError(msg)
-    return {name: one[name] + other[name] for name in one}
-
-
-def _sums(layer: LayerWeights) -> Sums:
+def _sums(layer: LayerWeights) -> Figures:
     """Every sum of one layer and batch, on the CPU; rows in the weights' precision, sums in float64."""
     rows = layer.queries.content.double()
     empty = (layer.wide.sum(-1) == 0) * rows[:, None]
@@ -129,10 +87,10 @@ def _sums(layer: LayerWeights) -> Sums:
     if layer.has_sink:
         rest = (1 - layer.wide.sum(-1, dtype=torch.float64)).clamp(min=0)
         sums["sink_mass"] = (rest * rows[:, None]).sum((0, 2))
-    return {name: value.double().cpu() for name, value in sums.items()}
+    return Sums({name: value.double().cpu() for name, value in sums.items()})
 
 
-def _entropy_sums(layer: LayerWeights, rows: Tensor) -> Sums:
+def _entropy_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     """Entropies, also as a share of the largest possible one, and the row maxima."""
     keys = layer.visible.sum(-1)
     choice = rows * (keys > 1)
@@ -146,7 +104,7 @@ def _entropy_sums(layer: LayerWeights, rows: Tensor) -> Sums:
     }
 
 
-def _offset_sums(layer: LayerWeights) -> Sums:
+def _offset_sums(layer: LayerWeights) -> dict[str, Tensor]:
     """Mass between content tokens by offset, and how many rows have a content token there."""
     content = layer.queries.content[:, :, None] & layer.keys.content[:, None, :] & layer.visible
     mass = (layer.wide * content[:, None]).sum(0).flatten(1).double()
@@ -161,7 +119,7 @@ def _offset_sums(layer: LayerWeights) -> Sums:
     }
 
 
-def _target_sums(layer: LayerWeights, rows: Tensor) -> Sums:
+def _target_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     """Mass on special tokens, punctuation, and the ends of the sentence."""
     flags = torch.stack([getattr(layer.keys, name) for name in _TARGETS], -1)
     flags = flags.to(layer.wide.dtype)
@@ -174,7 +132,7 @@ def _target_sums(layer: LayerWeights, rows: Tensor) -> Sums:
     }
 
 
-def _content_sums(layer: LayerWeights, rows: Tensor) -> Sums:
+def _content_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     """The same among content keys alone, each row divided by its weight on them."""
     keys = layer.keys.content[:, None, :] & layer.visible
     mass = layer.content_mass.double()
@@ -244,7 +202,7 @@ def _information(weights: Float[Tensor, "head entry"]) -> Float[Tensor, " head"]
     return weights.log().mul_(weights).sum(-1).double()
 
 
-def _js_distance(sums: Sums) -> Tensor:
+def _js_distance(sums: Figures) -> Tensor:
     return (sums["js_divergence"] / sums["rows"]).clamp(min=0).sqrt()
 
 
@@ -253,7 +211,7 @@ def _mean_to_others(distance: Tensor) -> list[float]:
     return (distance.sum(-1) / others).tolist() if others else [math.nan] * len(distance)
 
 
-def _heads_of(site: Site, layer: int, sums: Sums) -> pd.DataFrame:
+def _heads_of(site: Site, layer: int, sums: Figures) -> pd.DataFrame:
     """Means of one layer's heads; 0 / 0 is NaN, which a table shows as missing."""
     rows, heads = sums["rows"], len(sums["entropy_nats"])
     table = {
@@ -280,7 +238,7 @@ def _heads_of(site: Site, layer: int, sums: Sums) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def _content_means(sums: Sums) -> dict[str, Tensor]:
+def _content_means(sums: Figures) -> dict[str, Tensor]:
     rows = sums["content_rows"]
     by_offset = sums["content_mass_at_offset"] / sums["content_rows_at_offset"]
     return {

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.extraction.parcels import Plain
+from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import ALL, View
 from attnlab.extraction.weights import LayerWeights
 from attnlab.functions.counting import (
@@ -50,8 +50,8 @@ class TextSide:
     alignments: Sequence[Alignment | None] = ()
 
 
-class HeadFunctions:
-    """The counts behind every label, fed layer by layer; `merge` adds two, `verdicts` judges.
+class HeadFunctions(PerLayer[tuple[str, int], FunctionCounts]):
+    """The counts behind every label, fed layer by layer; `verdicts` judges them.
 
     Args:
         source: texts of the encoder, or of the only stack.
@@ -65,43 +65,23 @@ class HeadFunctions:
         target: TextSide | None = None,
         pairs: Sequence[Sequence[tuple[int, int]]] = (),
     ) -> None:
+        super().__init__()
         self.source = source
         self.target = target
         self.pairs = pairs
-        self.layers: dict[tuple[str, int], FunctionCounts] = {}
         texts = (source,) if target is None else (source, target)
         self._ranks = [frequency_ranks(text.type_counts) for text in texts]
         self._kinds = [tree_kinds(text.trees) for text in texts]
         self._facts: dict[str, tuple[tuple[int, ...], Facts]] = {}
 
-    def update(self, layer: LayerWeights) -> None:
-        """Adds one layer's weights for one batch."""
+    def values_of(self, layer: LayerWeights) -> dict[tuple[str, int], FunctionCounts]:
+        """The counts of one layer and batch."""
         known = self._facts.get(layer.site)
         # The layers of a batch follow each other: what their sentences are is worked out once.
         if known is None or known[0] != layer.sentences:
             known = (layer.sentences, self._facts_of(layer))
             self._facts[layer.site] = known
-        self._add((layer.site, layer.layer), count_functions(layer, known[1]))
-
-    def merge(self, other: "HeadFunctions") -> "HeadFunctions":
-        """The counts of all sentences of both, which must be shares of one corpus."""
-        merged = HeadFunctions(self.source, self.target, self.pairs)
-        merged.absorb([self.layers, other.layers])
-        return merged
-
-    def state(self) -> Plain:
-        """What other processes need to know of this one."""
-        return self.layers
-
-    def absorb(self, states: Sequence[Plain]) -> None:
-        """Holds what all processes have counted, this one's own `state` among them."""
-        self.layers = {}
-        for layers in states:
-            for key, counts in layers.items():
-                self._add(key, counts)
-
-    def _add(self, key: tuple[str, int], counts: FunctionCounts) -> None:
-        self.layers[key] = self.layers[key] + counts if key in self.layers else counts
+        return {(layer.site, layer.layer): count_functions(layer, known[1])}
 
     def verdicts(self, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
         """One row a head and label in one view: `site, layer` and the columns of `Verdict`.
@@ -133,7 +113,7 @@ class HeadFunctions:
     def _judged(
         self, keys: View, seed: int
     ) -> Iterator[tuple[tuple[str, int], pd.DataFrame, pd.DataFrame | None]]:
-        for key, counts in self.layers.items():
+        for key, counts in self.sums.items():
             yield key, *judge_functions(counts, keys, seed)
 
     def _facts_of(self, layer: LayerWeights) -> Facts:

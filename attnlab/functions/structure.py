@@ -1,14 +1,12 @@
 """The structural label of every head, by description length, while a model runs."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.addresses import Site, site_order
-from attnlab.extraction.parcels import Plain
+from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.extraction.weights import LayerWeights
 from attnlab.functions.consumer import scope_of_layer
@@ -18,7 +16,7 @@ from attnlab.matrices.label_sums import LabelSums, sum_labels
 from attnlab.matrices.labels import Labels
 
 
-class HeadStructure:
+class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
     """Sums for the description length of the first sentences; `labels` and `families` judge.
 
     The family of a head is the one that codes all those sentences together in the fewest bits: what
@@ -37,55 +35,24 @@ class HeadStructure:
     """
 
     def __init__(self, sentences: int) -> None:
+        super().__init__()
         self.sentences = sentences
-        self.layers: dict[tuple[Site, int, View], LabelSums] = {}
 
-    def update(self, layer: LayerWeights) -> None:
-        """Adds the wanted sentences of one layer and batch."""
+    def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int, View], LabelSums]:
+        """Sums of the wanted sentences of one layer and batch in both views."""
         wanted = [row for row, number in enumerate(layer.sentences) if number < self.sentences]
         if not wanted:
-            return
-        self._sum(layer, ALL, wanted, layer.queries.real, layer.keys.real)
-        rows = scope_of_layer(layer).queries
-        self._sum(layer, CONTENT, wanted, rows, layer.keys.content)
-
-    def _sum(
-        self,
-        layer: LayerWeights,
-        view: View,
-        wanted: list[int],
-        queries: Bool[Tensor, "batch query"],
-        keys: Bool[Tensor, "batch key"],
-    ) -> None:
-        """Adds the parts of the matrices that lie at these queries and keys."""
-        some = queries.any(-1) & keys.any(-1)
-        rows = [row for row in wanted if some[row]]
-        if not rows:
-            return
-        sides = queries[rows], keys[rows]
-        matrices = packed(layer.exact[rows], *sides)
-        if view == CONTENT:
-            sums = matrices.sum(-1, keepdim=True)
-            matrices = matrices / sums.masked_fill(sums == 0, 1.0)
-        sizes = torch.stack([side.sum(-1) for side in sides], -1)[:, None].to(matrices.device)
-        self._add(
-            (layer.site, layer.layer, view),
-            sum_labels(matrices, sizes, Search(causal=layer.causal)),
-        )
-
-    def state(self) -> Plain:
-        """What other processes need to know of this one."""
-        return self.layers
-
-    def absorb(self, states: Sequence[Plain]) -> None:
-        """Holds the sums of all processes, this one's own `state` among them."""
-        self.layers = {}
-        for layers in states:
-            for key, sums in layers.items():
-                self._add(key, sums)
-
-    def _add(self, key: tuple[Site, int, View], sums: LabelSums) -> None:
-        self.layers[key] = self.layers[key] + sums if key in self.layers else sums
+            return {}
+        sides = {
+            ALL: (layer.queries.real, layer.keys.real),
+            CONTENT: (scope_of_layer(layer).queries, layer.keys.content),
+        }
+        found = {view: _sums(layer, view, wanted, *both) for view, both in sides.items()}
+        return {
+            (layer.site, layer.layer, view): sums
+            for view, sums in found.items()
+            if sums is not None
+        }
 
     def labels(self, keys: View = ALL) -> pd.DataFrame:
         """One row a head: its `structure`, and what speaks for the next family.
@@ -121,9 +88,30 @@ class HeadStructure:
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def _judged(self, keys: View) -> list[tuple[Site, int, LabelSums, Labels]]:
-        mine = [item for item in self.layers.items() if item[0][2] == keys]
+        mine = [item for item in self.sums.items() if item[0][2] == keys]
         ordered = sorted(mine, key=lambda item: (site_order(item[0][0]), item[0][1]))
         return [(site, layer, sums, sums.labels()) for (site, layer, _), sums in ordered]
+
+
+def _sums(
+    layer: LayerWeights,
+    view: View,
+    wanted: list[int],
+    queries: Bool[Tensor, "batch query"],
+    keys: Bool[Tensor, "batch key"],
+) -> LabelSums | None:
+    """Sums of the parts of the matrices that lie at these queries and keys; None where there are none."""
+    some = queries.any(-1) & keys.any(-1)
+    rows = [row for row in wanted if some[row]]
+    if not rows:
+        return None
+    sides = queries[rows], keys[rows]
+    matrices = packed(layer.exact[rows], *sides)
+    if view == CONTENT:
+        sums = matrices.sum(-1, keepdim=True)
+        matrices = matrices / sums.masked_fill(sums == 0, 1.0)
+    sizes = torch.stack([side.sum(-1) for side in sides], -1)[:, None].to(matrices.device)
+    return sum_labels(matrices, sizes, Search(causal=layer.causal))
 
 
 def packed(

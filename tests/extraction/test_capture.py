@@ -50,7 +50,7 @@ def own_attentions(model, text):
 def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: None) -> None:
     model = ALL[name]()
     found = capture(model, TOKENIZER, texts(name), batch_size=3, keep_matrices=99)
-    assert found.passage.streamed
+    assert found.coverage.streamed
     seen = 0
     for number, text in enumerate(texts(name)):
         for (site, depth), expected in own_attentions(model, text).items():
@@ -70,8 +70,8 @@ def test_shares_of_the_work_add_up_to_the_whole(name: str) -> None:
                        keep_matrices=3)  # fmt: skip
 
     whole = share(0, 1)
-    merged = share(2, 3).merge(share(0, 3)).merge(share(1, 3))
-    assert merged.passage.sentences == len(texts(name))
+    merged = share(2, 3) + share(0, 3) + share(1, 3)
+    assert merged.coverage.sentences == len(texts(name))
     pd.testing.assert_frame_equal(
         merged.statistics.heads(), whole.statistics.heads(), rtol=1e-9, atol=1e-12
     )
@@ -128,8 +128,8 @@ def test_without_taps_the_outputs_serve(monkeypatch: pytest.MonkeyPatch) -> None
     tapped = capture(model, TOKENIZER, PAIRS, batch_size=3)
     monkeypatch.setattr(taps, "_matched", lambda *_: ())
     whole = capture(model, TOKENIZER, PAIRS, batch_size=3)
-    assert tapped.passage.streamed
-    assert not whole.passage.streamed
+    assert tapped.coverage.streamed
+    assert not whole.coverage.streamed
     pd.testing.assert_frame_equal(tapped.statistics.heads(), whole.statistics.heads(), rtol=1e-12)
 
 
@@ -185,8 +185,8 @@ def test_unknown_words_are_content_and_special_tokens_are_not() -> None:
 
 def test_sentences_that_do_not_fit_are_counted() -> None:
     found = capture(random_models.bert(), TOKENIZER, ["a dog", "cat " * 40, " ", "red"])
-    assert found.passage.sentences == 2
-    assert found.passage.dropped == {"empty": 1, "longer than 37 tokens": 1}
+    assert found.coverage.sentences == 2
+    assert found.coverage.dropped == {"empty": 1, "longer than 37 tokens": 1}
 
 
 def test_batches_put_like_lengths_together_and_heed_the_limit_of_weights() -> None:
@@ -209,7 +209,7 @@ def test_sites_that_are_not_there_are_refused(name: str) -> None:
 
 def test_source_sentences_alone_give_the_encoder_alone() -> None:
     found = capture(random_models.marian(), TOKENIZER, SENTENCES)
-    assert found.passage.layers == {"encoder": 2}
+    assert found.coverage.layers == {"encoder": 2}
 
 
 def test_one_site_of_several() -> None:

@@ -30,8 +30,8 @@ def tokenizers() -> SimpleNamespace:
 def test_matrices_are_the_models_own_at_every_site() -> None:
     own, both = model(), tokenizers()
     found = capture(own, both, PAIRS, batch_size=3, keep_matrices=99)
-    assert found.passage.streamed
-    assert found.passage.layers == {"encoder": 2, "decoder": 3, "cross": 3}
+    assert found.coverage.streamed
+    assert found.coverage.layers == {"encoder": 2, "decoder": 3, "cross": 3}
     assert own.training
     own.eval()
     for number, (source, target) in enumerate(PAIRS):
@@ -54,7 +54,7 @@ def test_two_processes_find_what_one_finds() -> None:
     shares = [capture(own, both, PAIRS, batch_size=2, share=(n, 2)) for n in range(2)]
     whole = capture(own, both, PAIRS, batch_size=2)
     pd.testing.assert_frame_equal(
-        shares[1].merge(shares[0]).statistics.heads(), whole.statistics.heads(), rtol=1e-9
+        (shares[1] + shares[0]).statistics.heads(), whole.statistics.heads(), rtol=1e-9
     )
 
 
@@ -72,5 +72,5 @@ def test_learned_positions_limit_the_length() -> None:
     short = model(positions="learned", max_positions=8)
     found = capture(short, tokenizers(), PAIRS)
     lengths = [len(source.split()) + 2 for source, _ in PAIRS]
-    assert found.passage.sentences == sum(length <= 8 for length in lengths)
-    assert sum(found.passage.dropped.values()) == sum(length > 8 for length in lengths)
+    assert found.coverage.sentences == sum(length <= 8 for length in lengths)
+    assert sum(found.coverage.dropped.values()) == sum(length > 8 for length in lengths)

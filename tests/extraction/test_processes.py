@@ -57,7 +57,7 @@ def test_a_parcel_comes_back_as_it_was() -> None:
         "rest": (1, 0.1, True, None, float("inf"), {"a", "b"}, frozenset({3}), torch.zeros(0, 3)),
         "exact": (torch.tensor(1 / 3, dtype=torch.float64), torch.tensor([True, False])),
     }
-    back = unwrapped(wrapped(value), [Point])
+    back = unwrapped(wrapped(value))
     assert list(back) == list(value)
     assert [point.name for point in back["encoder", 2]] == [None, "x"]
     torch.testing.assert_close(back["encoder", 2][1].place, shared[2:], rtol=0, atol=0)
@@ -71,8 +71,13 @@ def test_a_parcel_comes_back_as_it_was() -> None:
 def test_what_no_parcel_holds_is_refused() -> None:
     with pytest.raises(TypeError, match="Path cannot be sent"):
         wrapped([Path()])
-    with pytest.raises(KeyError, match="Point"):
-        unwrapped(wrapped(Point(torch.zeros(1), None)))
+
+    @dataclass(frozen=True)
+    class Local:
+        place: int
+
+    with pytest.raises(TypeError, match="Local cannot be received"):
+        unwrapped(wrapped(Local(1)))
 
 
 def test_one_process_alone_meets_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def test_merging_is_associative_and_equals_one_pass() -> None:
     ]
     a, b, c = (statistics(one) for one in layers)
     whole = statistics(*layers)
-    for merged in (a.merge(b).merge(c), a.merge(b.merge(c)), c.merge(a).merge(b)):
+    for merged in (a + b + c, a + (b + c), c + a + b):
         pd.testing.assert_frame_equal(merged.heads(), whole.heads(), rtol=1e-12)
         pd.testing.assert_frame_equal(merged.distances(), whole.distances(), rtol=1e-9)
     assert a.heads()["sentences"].tolist() == [2, 2, 2], "merging left its parts as they were"
@@ -147,7 +147,7 @@ def test_merging_is_associative_and_equals_one_pass() -> None:
 def test_layers_that_only_one_share_saw_are_kept() -> None:
     one = statistics(layer([stochastic(2, 3, 3)], [PLAIN], number=1))
     other = statistics(layer([stochastic(2, 3, 3)], [PLAIN], site="cross"))
-    merged = other.merge(one).heads()
+    merged = (other + one).heads()
     assert list(zip(merged["site"], merged["layer"], strict=True))[::2] == [
         ("encoder", 1),
         ("cross", 0),
@@ -157,8 +157,8 @@ def test_layers_that_only_one_share_saw_are_kept() -> None:
 def test_statistics_of_different_models_do_not_merge() -> None:
     one = statistics(layer([stochastic(2, 3, 3)], [PLAIN]))
     other = statistics(layer([stochastic(3, 3, 3)], [PLAIN]))
-    with pytest.raises(InputError, match="different numbers of heads"):
-        one.merge(other)
+    with pytest.raises(InputError, match="different models do not add up"):
+        _ = one + other
 
 
 def test_nothing_seen_is_an_empty_table() -> None:

@@ -307,7 +307,7 @@ def test_shares_add_up_to_the_whole(setting: Setting) -> None:
     stream(setting.model, setting.tokenizers, texts, [whole], batch_size=7)
     for index, part in enumerate(parts):
         stream(setting.model, setting.tokenizers, texts, [part], batch_size=7, share=(index, 3))
-    merged = parts[2].merge(parts[0]).merge(parts[1])
+    merged = parts[2] + parts[0] + parts[1]
     assert_same(whole.verdicts(), merged.verdicts(), ["label"])
     assert_same(whole.relations(), merged.relations(), ["relation", "direction"])
 

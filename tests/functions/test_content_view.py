@@ -97,7 +97,7 @@ def test_every_count_equals_loops(site: str, left: bool) -> None:
                 )
                 for n in range(3)
             ]
-    counts = found.layers[site, 0].content
+    counts = found.sums[site, 0].content
     for head, mine in sentences.items():
         if site == "cross":
             assert counts.positional is None
@@ -191,7 +191,7 @@ def test_without_special_tokens_the_views_are_one() -> None:
     batch = layer([stochastic(3, 11, 11, seed=n) for n in range(4)], words)
     found.update(batch)
     structure.update(batch)
-    counts = found.layers["encoder", 0]
+    counts = found.sums["encoder", 0]
     assert torch.equal(counts.every.positional.hits, counts.content.positional.hits)
     assert torch.equal(counts.every.rare.two_rarest, counts.content.rare.two_rarest)
     torch.testing.assert_close(
@@ -214,7 +214,7 @@ def test_half_precision_and_tiny_weights_on_content_stay_finite() -> None:
         assert math.isfinite(row_of.heads()["content_entropy_nats"].fillna(0).iloc[0])
         found = functions("encoder")
         found.update(batch)
-        assert torch.isfinite(found.layers["encoder", 0].content.sink.mass.numerator).all()
+        assert torch.isfinite(found.sums["encoder", 0].content.sink.mass.numerator).all()
 
 
 def test_a_row_without_weight_on_content_looks_at_no_content_token() -> None:
@@ -224,7 +224,7 @@ def test_a_row_without_weight_on_content_looks_at_no_content_token() -> None:
     matrix[..., 3] = 1.0
     found = functions("encoder")
     found.update(layer([matrix], words))
-    counts = found.layers["encoder", 0].content
+    counts = found.sums["encoder", 0].content
     assert counts.positional.rows.sum() > 0
     assert counts.positional.hits.sum() == 0
     assert counts.rare.two_rarest.sum() == 0

@@ -7,8 +7,7 @@ from planted_layers import layer, stochastic
 
 from attnlab.extraction.parcels import unwrapped, wrapped
 from attnlab.functions.structure import HeadStructure
-from attnlab.matrices.candidates import FAMILIES, Search
-from attnlab.matrices.label_sums import LabelSums
+from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.synthetic import draw_corpus
 
@@ -106,9 +105,8 @@ def test_cross_attention_is_a_rectangle() -> None:
 def test_shares_of_several_processes_give_the_whole() -> None:
     matrices = planted()
     shares = [fed(matrices, range(2)), fed(matrices, range(2, 5)), fed(matrices)]
-    states = [unwrapped(wrapped(one.state()), [LabelSums, Search]) for one in shares]
     merged = HeadStructure(99)
-    merged.absorb(states)
+    merged.sums = sum((unwrapped(wrapped(one.sums)) for one in shares), merged.sums)
     whole = fed(matrices, range(5))
     pd.testing.assert_frame_equal(merged.families(), whole.families(), rtol=1e-12)
 

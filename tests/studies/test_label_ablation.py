@@ -89,7 +89,7 @@ def test_processes_deal_out_the_heads() -> None:
     class Two(Processes):
         """The second of two, which meets what the first would have sent."""
 
-        def gather(self, value, types=()):
+        def gather(self, value):
             return [alone.iloc[0::2].to_dict("records"), value]
 
     shared = ablate_for_labels(judge, Passes(tokenizer(), processes=Two(1, 2)), seed=1)

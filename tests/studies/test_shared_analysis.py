@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,10 +46,10 @@ class Thread(Processes):
 
     table: Table | None = None
 
-    def gather(self, value: object, types: Sequence[type] = ()) -> list[object]:
+    def gather(self, value: object) -> list[object]:
         self.table.places[self.index] = wrapped(value)
         self.table.meet()
-        found = [unwrapped(self.table.places[i], types) for i in range(self.count)]
+        found = [unwrapped(self.table.places[i]) for i in range(self.count)]
         self.table.meet()
         return found
 

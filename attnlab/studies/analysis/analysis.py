@@ -11,12 +11,13 @@ import torch
 from attnlab.addresses import refuse_unknown_sites
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Text
-from attnlab.extraction.capture import Passage
+from attnlab.extraction.capture import Coverage
 from attnlab.extraction.devices import own_device, usable_device
 from attnlab.extraction.keeping import KeptMatrices
 from attnlab.extraction.kept_source import KeptSource, load_kept_source
 from attnlab.extraction.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
 from attnlab.extraction.processes import Processes
+from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import ALL, CONTENT, VIEWS, View
 from attnlab.functions.labels import HEAD
 from attnlab.functions.structure import HeadStructure
@@ -24,7 +25,7 @@ from attnlab.representations import OneLine
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, judge_for_labels
 from attnlab.studies.analysis.labelling import Labeller, Labelling
 from attnlab.studies.analysis.measuring import measure
-from attnlab.studies.analysis.passes import Passes, Progress, SharedConsumer
+from attnlab.studies.analysis.passes import Passes, Progress
 from attnlab.studies.evaluation import Judge
 from attnlab.studies.sources import Subject, load_subject
 
@@ -186,7 +187,7 @@ def analyze(
         judge = _judge(subject, batch_size, ablation)
     passes = Passes(subject.tokenizer, sites, batch_size, progress, processes)
 
-    def run(what: str, consumers: Sequence[SharedConsumer], first: int | None) -> Passage:
+    def run(what: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
         return passes.run(what, subject.model, subject.texts[:first], consumers)
 
     found = measure(
@@ -211,7 +212,7 @@ def analyze(
         fits=found.fits,
         structure=found.structure,
         matrices=found.matrices,
-        about=_about(source, subject, found.passage, found.sentences_kept),
+        about=_about(source, subject, found.coverage, found.sentences_kept),
         warnings=(
             *found.warnings,
             *(_fewer(subject, sentences) if all_read and sentences is not None else ()),
@@ -283,7 +284,7 @@ def _analyze_file(
     *,
     views: tuple[View, ...],
 ) -> Analysis:
-    def run(_: str, consumers: Sequence[SharedConsumer], first: int | None) -> Passage:
+    def run(_: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
         return matrices.send(consumers, first)
 
     found = measure(
@@ -318,20 +319,20 @@ def _refuse(sites: Sequence[str] | None, **numbers: int) -> None:
 
 
 def _about(
-    source: str | Path | tuple[Any, Any], subject: Subject, passage: Passage, kept: int
+    source: str | Path | tuple[Any, Any], subject: Subject, coverage: Coverage, kept: int
 ) -> dict[str, str]:
     model = subject.model
-    layers = ", ".join(f"{site}: {count}" for site, count in passage.layers.items())
+    layers = ", ".join(f"{site}: {count}" for site, count in coverage.layers.items())
     parameters = sum(parameter.numel() for parameter in model.parameters())
     described = {
         "Source": type(model).__name__ if isinstance(source, tuple) else str(source),
         "Model": f"{type(model).__name__}, {parameters:,} parameters",
         **subject.details,
         "Layers": layers,
-        "Sentences": f"{passage.sentences} from {subject.origin}",
+        "Sentences": f"{coverage.sentences} from {subject.origin}",
         "Matrices kept": f"{kept} sentences",
         "Decoder input": "the reference translation (teacher forcing)"
-        if "decoder" in passage.layers and model.config.is_encoder_decoder
+        if "decoder" in coverage.layers and model.config.is_encoder_decoder
         else "",
         "Device": str(model.device),
         **versions(),

@@ -1,7 +1,7 @@
 """How far each head is from structured matrices, sentence by sentence, beside reference points."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.addresses import Site, site_order
-from attnlab.extraction.parcels import Plain
+from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.weights import LayerWeights
 from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
@@ -21,6 +21,7 @@ from attnlab.studies.approximation.equal_budget import fit_at_equal_budget
 
 WIDEST_WINDOW = 10
 HALVES = 2
+Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Measured:
     budget: Int[Tensor, "sentence #head"] | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Profile:
     """Mass and number of entries by offset, from offset `first` on."""
 
@@ -49,8 +50,7 @@ class Profile:
         pads = (before, after)
         return Profile(self.first - before, F.pad(self.mass, pads), F.pad(self.entries, pads))
 
-    def plus(self, other: "Profile") -> "Profile":
-        """Both added up, offset by offset."""
+    def __add__(self, other: "Profile") -> "Profile":
         mine = self.widened(other.first, other.first + len(other.entries) - 1)
         theirs = other.widened(mine.first, mine.first + len(mine.entries) - 1)
         return Profile(mine.first, mine.mass + theirs.mass, mine.entries + theirs.entries)
@@ -62,57 +62,40 @@ class Profile:
         return wide.mass[:, part] / wide.entries[part].clamp(min=1)
 
 
-class OffsetProfiles:
+class OffsetProfiles(PerLayer[tuple[Site, int, int], Profile]):
     """Mean weight by offset of every head, apart for the sentences of even and of odd number.
 
     So each sentence can be compared with a mean over sentences that it is not part of.
     """
 
-    def __init__(self) -> None:
-        self._profiles: dict[tuple[Site, int, int], Profile] = {}
-
-    def update(self, layer: LayerWeights) -> None:
-        """Adds one layer's weights for one batch."""
+    def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int, int], Profile]:
+        """The profiles of one layer and batch, of either half."""
         queries, keys = layer.exact.shape[-2:]
         real = layer.sizes
         numbers = torch.tensor(layer.sentences, device=real.device)
         mass = mass_by_offset(layer.exact, real)
         entries = entries_by_offset(real.squeeze(1), queries, keys)
-        for half in range(HALVES):
-            chosen = numbers % HALVES == half
-            profile = Profile(
+        halves = {half: numbers % HALVES == half for half in range(HALVES)}
+        return {
+            (layer.site, layer.layer, half): Profile(
                 1 - queries, mass[chosen].sum(0).cpu(), entries[chosen].sum(0).double().cpu()
             )
-            self._add((layer.site, layer.layer, half), profile)
-
-    def state(self) -> Plain:
-        """What other processes need to know of this one."""
-        return self._profiles
-
-    def absorb(self, states: Sequence[Plain]) -> None:
-        """Holds the sums of all processes, this one's own `state` among them."""
-        self._profiles.clear()
-        for profiles in states:
-            for key, profile in profiles.items():
-                self._add(key, profile)
-
-    def _add(self, key: tuple[Site, int, int], profile: Profile) -> None:
-        known = self._profiles.get(key)
-        self._profiles[key] = profile if known is None else known.plus(profile)
+            for half, chosen in halves.items()
+        }
 
     def of_the_others(
         self, layer: LayerWeights, sentence: int
     ) -> Float[Tensor, "head query key"] | None:
         """The matrix of mean weights over the half that `sentence` is not in; None if that is empty."""
         other = (sentence + 1) % HALVES
-        profile = self._profiles.get((layer.site, layer.layer, other))
+        profile = self.sums.get((layer.site, layer.layer, other))
         if profile is None or not bool(profile.entries.any()):
             return None
         queries, keys = layer.exact.shape[-2:]
         return matrix_from_offsets(profile.mean(1 - queries, keys - 1), queries, keys)
 
 
-class HeadFits:
+class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
     """Exact distances from bands of every width, from all families at one budget, and from references.
 
     Whole band (`oracle`: the best band of this very matrix)::
@@ -126,15 +109,15 @@ class HeadFits:
     """
 
     def __init__(self, profiles: OffsetProfiles, sentences: int) -> None:
+        super().__init__()
         self.sentences = sentences
         self._profiles = profiles
-        self._tables: list[pd.DataFrame] = []
 
-    def update(self, layer: LayerWeights) -> None:
-        """Measures the wanted sentences of one batch."""
+    def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int], list[Columns]]:
+        """Figures of the wanted sentences of one layer and batch, a table per approximation."""
         wanted = [row for row, n in enumerate(layer.sentences) if n < self.sentences]
         if not wanted:
-            return
+            return {}
         H, real = layer.exact[wanted], layer.sizes[wanted]
         numbers = [layer.sentences[row] for row in wanted]
         total = H.sum((-2, -1))
@@ -156,21 +139,14 @@ class HeadFits:
             mean = torch.stack([m for m in means if m is not None]).to(H.device)
             measured.append(Measured("mean_by_offset", "static", l1_distance(H, mean, real)))
         shape = _shape_columns(layer, numbers, real, total)
-        self._tables += [_table(shape, total, row) for row in measured]
-
-    def state(self) -> Plain:
-        """What other processes need to know of this one."""
-        return [table.to_dict("list") for table in self._tables]
-
-    def absorb(self, states: Sequence[Plain]) -> None:
-        """Holds what all processes have measured, this one's own `state` among them."""
-        self._tables = [pd.DataFrame(columns) for tables in states for columns in tables]
+        return {(layer.site, layer.layer): [_columns(shape, total, row) for row in measured]}
 
     def fits(self) -> pd.DataFrame:
         """One row a head, sentence and approximation, in that order."""
-        if not self._tables:
+        if not self.sums:
             return pd.DataFrame()
-        table = pd.concat(self._tables, ignore_index=True)
+        tables = [pd.DataFrame(columns) for measured in self.sums.values() for columns in measured]
+        table = pd.concat(tables, ignore_index=True)
         table = table.astype({"window": "Int64", "budget": "Int64"})
         keys = ["site", "layer", "head", "sentence"]
         return table.sort_values(keys, key=_in_order, kind="stable", ignore_index=True)
@@ -207,7 +183,7 @@ def _shape_columns(
     }
 
 
-def _table(shape: dict[str, object], total: Tensor, measured: Measured) -> pd.DataFrame:
+def _columns(shape: dict[str, object], total: Tensor, measured: Measured) -> Columns:
     l1 = measured.l1.flatten().cpu().numpy()
     budget = measured.budget
     table = pd.DataFrame(shape).assign(
@@ -219,7 +195,7 @@ def _table(shape: dict[str, object], total: Tensor, measured: Measured) -> pd.Da
     )
     table["mean_error"] = l1 / (table["queries"] * table["keys"])
     table["relative"] = l1 / total.flatten().cpu().numpy()
-    return table
+    return {str(name): values.tolist() for name, values in table.items()}
 
 
 def summarise(fits: pd.DataFrame) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import VIEWS, View, rows_of_view, stacked
 from attnlab.functions.agreement import agreement_table
 from attnlab.functions.consumer import HeadFunctions, TextSide
@@ -28,7 +29,7 @@ from attnlab.functions.treebank import GoldSentence
 from attnlab.functions.verdict import UNDECIDED, UNKNOWN
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.label_notes import label_notes
-from attnlab.studies.analysis.passes import Passes, SharedConsumer
+from attnlab.studies.analysis.passes import Passes
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,7 +108,7 @@ class Labeller:
         self.views = views
 
     @property
-    def consumers(self) -> list[SharedConsumer]:
+    def consumers(self) -> list[PerLayer[Any, Any]]:
         """What must be fed in the pass over all sentences, before `judge`."""
         return [self.functions, self.structure]
 

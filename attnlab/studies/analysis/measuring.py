@@ -2,21 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
-from attnlab.extraction.capture import Passage
+from attnlab.extraction.capture import Coverage
 from attnlab.extraction.keeping import KeptMatrices, MatrixKeeper
 from attnlab.extraction.statistics import HeadStatistics
+from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import View, stacked
 from attnlab.functions.structure import HeadStructure
 from attnlab.studies.analysis.fits import HeadFits, OffsetProfiles
-from attnlab.studies.analysis.passes import SharedConsumer
 
 KEPT_BYTES = 64 * 2**20
 # Feeds every layer's weights over the first few sentences (None: all) to consumers; the text says
 # what is being done.
-Pass = Callable[[str, Sequence[SharedConsumer], int | None], Passage]
+Pass = Callable[[str, Sequence[PerLayer[Any, Any]], int | None], Coverage]
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Measured:
     fits: pd.DataFrame
     structure: pd.DataFrame
     matrices: KeptMatrices
-    passage: Passage
+    coverage: Coverage
     warnings: tuple[str, ...]
 
     @property
@@ -44,7 +45,7 @@ def measure(
     fit_sentences: int,
     structure: HeadStructure,
     views: Sequence[View],
-    also: Sequence[SharedConsumer] = (),
+    also: Sequence[PerLayer[Any, Any]] = (),
 ) -> Measured:
     """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
 
@@ -53,8 +54,8 @@ def measure(
     statistics, profiles = HeadStatistics(), OffsetProfiles()
     keeper, fits = MatrixKeeper(keep_matrices, KEPT_BYTES), HeadFits(profiles, fit_sentences)
     measured_twice = [profiles] if fit_sentences > 0 else []
-    consumers: list[SharedConsumer] = [statistics, *measured_twice, keeper, structure, *also]
-    passage = run("Capturing heads", consumers, None)
+    consumers: list[PerLayer[Any, Any]] = [statistics, *measured_twice, keeper, structure, *also]
+    coverage = run("Capturing heads", consumers, None)
     if fit_sentences > 0:
         # A second pass, because the mean over the other sentences is known only after the first.
         run("Fitting matrices", [fits], fit_sentences)
@@ -66,18 +67,20 @@ def measure(
         fits=fits.fits(),
         structure=stacked([structure.families(keys) for keys in views], views),
         matrices=kept,
-        passage=passage,
-        warnings=tuple(_warnings(heads, passage, kept, keep_matrices)),
+        coverage=coverage,
+        warnings=tuple(_warnings(heads, coverage, kept, keep_matrices)),
     )
 
 
-def _warnings(heads: pd.DataFrame, passage: Passage, kept: KeptMatrices, wanted: int) -> list[str]:
-    total = passage.sentences + sum(passage.dropped.values())
+def _warnings(
+    heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: int
+) -> list[str]:
+    total = coverage.sentences + sum(coverage.dropped.values())
     found = [
         f"{count} of {total} sentences {'was' if count == 1 else 'were'} left out: {reason}."
-        for reason, count in passage.dropped.items()
+        for reason, count in coverage.dropped.items()
     ]
-    if not passage.streamed:
+    if not coverage.streamed:
         found.append(
             "This model's layers could not be read one at a time, so all layers of a batch were "
             "held in memory at once."
@@ -96,7 +99,7 @@ def _warnings(heads: pd.DataFrame, passage: Passage, kept: KeptMatrices, wanted:
         found.append(
             f"{len(kept.left_out)} of the {wanted} sentences to keep were too large for 64 MiB."
         )
-    if passage.sentences < 30:
-        what = "1 sentence" if passage.sentences == 1 else f"{passage.sentences} sentences"
+    if coverage.sentences < 30:
+        what = "1 sentence" if coverage.sentences == 1 else f"{coverage.sentences} sentences"
         found.append(f"Only {what}: means may be far from those of a corpus.")
     return found

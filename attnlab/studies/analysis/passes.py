@@ -1,35 +1,15 @@
 """How one analysis takes sentences through models: with which options, shared by which processes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any
 
 from attnlab.extraction.batches import Text
-from attnlab.extraction.capture import Passage, stream
-from attnlab.extraction.parcels import Plain
+from attnlab.extraction.capture import Coverage, stream
 from attnlab.extraction.processes import Processes
-from attnlab.extraction.weights import LayerWeights
-from attnlab.functions.counting import FunctionCounts
-from attnlab.functions.counts import Counts
-from attnlab.matrices.candidates import Search
-from attnlab.matrices.label_sums import LabelSums
-from attnlab.studies.analysis.fits import Profile
+from attnlab.extraction.sums import PerLayer, Sums
 
 Progress = Callable[[str, int, int], None]
-
-
-@runtime_checkable
-class SharedConsumer(Protocol):
-    """A consumer of weights that can be told what those of other processes have found."""
-
-    def update(self, layer: LayerWeights) -> None:
-        """Takes one layer's weights for one batch."""
-
-    def state(self) -> Plain:
-        """What other processes need to know of this one."""
-
-    def absorb(self, states: Sequence[Plain]) -> None:
-        """Holds what all processes have found, this one's own `state` among them."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +31,8 @@ class Passes:
     processes: Processes = field(default_factory=Processes)
 
     def run(
-        self, what: str, model: Any, texts: Sequence[Text], consumers: Sequence[SharedConsumer]
-    ) -> Passage:
+        self, what: str, model: Any, texts: Sequence[Text], consumers: Sequence[PerLayer[Any, Any]]
+    ) -> Coverage:
         """Feeds `consumers` the weights of all sentences; `what` says what for.
 
         Raises:
@@ -60,7 +40,7 @@ class Passes:
             AttnlabError: as `stream` does, here or in another process.
         """
         processes, tell = self.processes, self.progress
-        passage = stream(
+        coverage = stream(
             model,
             self.tokenizer,
             texts,
@@ -70,21 +50,8 @@ class Passes:
             share=(processes.index, processes.count),
             progress=None if tell is None else lambda done, total: tell(what, done, total),
         )
-        if processes.count == 1:
-            return passage
-        mine = (passage.sentences, [consumer.state() for consumer in consumers])
-        everyone = processes.gather(mine, _sent())
+        mine = Sums({"coverage": coverage} | {n: one.sums for n, one in enumerate(consumers)})
+        found = processes.sum(mine)
         for number, consumer in enumerate(consumers):
-            consumer.absorb([states[number] for _, states in everyone])
-        return replace(passage, sentences=sum(count for count, _ in everyone))
-
-
-def _sent() -> list[type]:
-    """The dataclasses that stand in states: all counts, and what sums are made of."""
-    found: list[type] = [FunctionCounts, LabelSums, Search, Profile]
-    waiting: list[type] = [Counts]
-    while waiting:
-        one = waiting.pop()
-        found.append(one)
-        waiting += one.__subclasses__()
-    return found
+            consumer.sums = found[number]
+        return found["coverage"]

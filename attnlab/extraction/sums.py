@@ -1,0 +1,62 @@
+"""Values of layers that add up: over batches, over shares of the sentences, in any order."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from copy import copy
+from operator import add
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
+
+from attnlab.errors import InputError
+from attnlab.extraction.weights import LayerWeights
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Same = TypeVar("Same", bound="PerLayer[Any, Any]")
+
+
+class Sums(dict[Key, Value]):
+    """Values by key; `+` adds the values of a key that both sides have and keeps the others."""
+
+    def __add__(self, other: Mapping[Key, Value]) -> "Sums[Key, Value]":
+        result = Sums(self)
+        for key, value in other.items():
+            result[key] = _added(self[key], value) if key in self else value
+        return result
+
+
+def _added(one: Any, other: Any) -> Any:
+    if isinstance(one, Tensor) and one.shape != other.shape:
+        msg = (
+            f"Sums of different models do not add up: one has shape {tuple(one.shape)}, the "
+            f"other {tuple(other.shape)}."
+        )
+        raise InputError(msg)
+    return add(one, other)
+
+
+class PerLayer(ABC, Generic[Key, Value]):
+    """Reduces each layer's weights to values that add up, fed one layer and batch at a time.
+
+    Two that were fed different sentences give with `+` what one fed all of them holds.
+
+    Attributes:
+        sums: the values of all that was fed, by site, layer and what else a subclass tells apart.
+    """
+
+    def __init__(self) -> None:
+        self.sums: Sums[Key, Value] = Sums()
+
+    @abstractmethod
+    def values_of(self, layer: LayerWeights) -> Mapping[Key, Value]:
+        """The values of one layer and batch."""
+
+    def update(self, layer: LayerWeights) -> None:
+        """Adds one layer's weights for one batch."""
+        self.sums = self.sums + self.values_of(layer)
+
+    def __add__(self: Same, other: Same) -> Same:
+        both = copy(self)
+        both.sums = self.sums + other.sums
+        return both
