@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from attnlab.translation.batches import LengthGroupedBatches, TokenPairs
 from attnlab.translation.settings import OptimizerSettings
 
-# Measured on 1,000 to 10,000 pairs of tatoeba (experiments/small_corpora.py).
+# Measured on 1,000 to 10,000 pairs of tatoeba (experiments/small_corpora/run.py).
 STEPS_WANTED = 1500
 BATCHES = (4096, 3072, 2048, 1536, 1024, 768, 512, 384, 256)
 WARMUP_SHARE = 0.1

@@ -1,17 +1,41 @@
-"""The scripts behind results/ fit the package as it is now."""
+"""The scripts behind results/ fit the package as it is now, and the READMEs there are what they write."""
 
 import importlib
-import sys
 from pathlib import Path
 
 import pytest
 
-EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
-SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py"))
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "experiments").rglob("*.py")
+)
+FOLDERS = sorted(path.name for path in (ROOT / "results").iterdir() if path.is_dir())
+OLDER_TABLES = pytest.mark.xfail(
+    raises=KeyError,
+    strict=True,
+    reason="its tables are older than the statuses of labels: run again",
+)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_everything_a_script_imports_is_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(EXPERIMENTS)
-    importlib.import_module(name)
-    assert Path(sys.modules[name].__file__ or "").parent == EXPERIMENTS
+def test_everything_a_script_imports_is_there(name: str) -> None:
+    module = importlib.import_module(name)
+    assert Path(module.__file__ or "").is_relative_to(ROOT / "experiments")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=OLDER_TABLES if n == "heads_of_small_models" else ()) for n in FOLDERS],
+)
+def test_a_readme_comes_out_again_from_the_tables_of_its_folder(name: str) -> None:
+    readme = importlib.import_module("experiments.shared.readme")
+    folder = ROOT / "results" / name
+    script = importlib.import_module(f"experiments.{readme.read_facts(folder)['experiment']}.run")
+    assert script.readme(folder) == (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_experiment_has_its_template() -> None:
+    scripts = [path.parent for path in (ROOT / "experiments").glob("*/run.py")]
+    assert scripts
+    assert all((folder / "README.md.jinja").exists() for folder in scripts)

@@ -14,7 +14,7 @@ from attnlab.attention.traits import Cost, Form, Place
 from attnlab.errors import AttnlabError, InputError
 
 # Below this many queries torch's fused dense attention is quicker than any of the sparse forms
-# (two cores, 8 heads of 64; experiments/scaling.py measures it).
+# (two cores, 8 heads of 64; experiments/scaling/run.py measures it).
 FAST_FROM = 512
 # The keys must be this many times those that a row sees before leaving the others out pays.
 FAST_GAIN = 4

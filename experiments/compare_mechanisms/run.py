@@ -1,0 +1,116 @@
+"""Compare mechanisms at equal budgets at every site of a trained run, and write what came out.
+
+    python experiments/compare_mechanisms/run.py multi30k runs/multi30k
+    python experiments/compare_mechanisms/run.py tatoeba runs/tatoeba
+
+writes results/compare_NAME/.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnlab.reporting.comparison import write_comparison
+from attnlab.reporting.result_folder import comparison_figure
+from attnlab.studies.comparison.candidates import left_out
+from attnlab.studies.comparison.comparison import Comparison, compare
+from attnlab.translation.quiet import quiet
+from attnlab.translation.runs.run import Run, load
+from experiments.shared.readme import (
+    RESULTS,
+    read_facts,
+    read_table,
+    render,
+    write_facts,
+    write_readme,
+)
+
+BUDGETS = (5, 9, 13)
+SENTENCES, CALIBRATION = 200, 500
+SEED = 0
+
+
+def main() -> None:
+    """Compares and writes tables, figure and README."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", help="the results go to results/compare_NAME")
+    parser.add_argument("run", type=Path, help="a run directory")
+    chosen = parser.parse_args()
+    out = RESULTS / f"compare_{chosen.name}"
+    begin = time.process_time()
+    with quiet():
+        found = compare(
+            chosen.run, BUDGETS, sentences=SENTENCES, calibration=CALIBRATION, seed=SEED
+        )
+        run = load(chosen.run)
+    seconds = time.process_time() - begin
+    write_comparison(found, out)
+    corpus = run.record["corpus"]
+    write_facts(
+        out, __file__, "torch", "transformers",
+        name=chosen.name, pair=run.settings.corpus.pair, sentences=found.sentences,
+        calibration=found.calibration, checksum=corpus["checksum"],
+        processor_seconds=round(seconds),
+        sites={site: about_site(site, run, found) for site in found.lengths},
+    )  # fmt: skip
+    write_readme(out, readme(out))
+    print(found.summary.to_string(index=False))
+
+
+def with_interval(table: pd.DataFrame, name: str) -> pd.Series:
+    """Mean and interval as text; a dash where there is none."""
+    return table.apply(
+        lambda row: (
+            f"{row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
+            if pd.notna(row[name])
+            else "-"
+        ),
+        axis=1,
+    )
+
+
+def table_of(summary: pd.DataFrame) -> pd.DataFrame:
+    """The summary of one site as a table with intervals."""
+    return summary[["budget", "mechanism", "level"]].assign(
+        **{
+            "attention captured": with_interval(summary, "mass_fraction"),
+            "output error": with_interval(summary, "output_error"),
+            "keys a row": summary["visible_keys"].map(
+                lambda keys: f"{keys:.2f}" if pd.notna(keys) else "-"
+            ),
+            "multiply-adds": summary["multiply_adds"].map(
+                lambda work: f"{work:,.0f}" if pd.notna(work) else "-"
+            ),
+        }
+    )
+
+
+def about_site(site: str, run: Run, found: Comparison) -> dict[str, Any]:
+    """Size of the model and of its matrices at one site, and which mechanisms it does not allow."""
+    model = run.settings.model
+    queries, keys = found.lengths[site]
+    return {
+        "layers": model.encoder_layers if site == "encoder" else model.decoder_layers,
+        "heads": model.heads,
+        "queries": queries,
+        "keys": keys,
+        "left_out": left_out(site),
+    }
+
+
+def readme(folder: Path) -> str:
+    """The README of the result, from its tables and facts."""
+    facts, summary = read_facts(folder), read_table(folder, "summary")
+    sites = list(facts["sites"])
+    return render(
+        __file__, facts, seed=SEED, budgets=BUDGETS,
+        figures={site: comparison_figure(site) for site in sites},
+        tables={site: table_of(summary[summary["site"] == site]) for site in sites},
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

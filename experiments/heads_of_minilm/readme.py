@@ -1,0 +1,89 @@
+"""What the README of heads_of_minilm is filled with, from the tables and facts of its folder."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnlab.functions.agreement import agreement_table
+from attnlab.functions.thresholds import POSITIONAL, TIE_BITS_PER_ROW
+from attnlab.functions.verdict import BORDERLINE, HOLDS
+from attnlab.reporting.label_section import count_labels, describe_agreement
+from experiments.heads_of_minilm.by_layer import DRAWS
+from experiments.heads_of_minilm.tables import (
+    band_table,
+    claim_table,
+    label_table,
+    published_table,
+    relation_table,
+    strongest_table,
+    trend_table,
+    verdict_on,
+)
+from experiments.shared.readme import read_facts, read_table, render
+
+
+def readme(folder: Path) -> str:
+    """The README of the result, from its tables and facts."""
+    labels, controls, relations, layers, trends, bands, claims = (
+        read_table(folder, name)
+        for name in ("labels", "controls", "relations", "layers", "trends", "bands", "claims")
+    )
+    of_words = relations[~relations["relation"].isin(["punct", "all"])]
+    among = labels[labels["positional_rate_of_words"] >= POSITIONAL.threshold]
+    rare = controls[controls["label"] == "rare tokens"]
+    return render(
+        __file__, read_facts(folder), labels=labels, relations=relations, trends=trends,
+        of_words=of_words, tie_bits=TIE_BITS_PER_ROW, draws=DRAWS,
+        counts=label_counts(labels, controls),
+        gains=of_words[of_words["stands"]].nlargest(3, "gain").to_dict("records"),
+        claims=claims.assign(figures=[verdict_on(row) for row in claims.itertuples()]).to_dict("records"),
+        structures=labels["structure"].str.replace("_", " ").value_counts().to_dict(),
+        agreement=describe_agreement(agreement_table(labels)),
+        positional_among_words=[f"{row.layer}.{row.head}" for row in among.itertuples()],
+        marks=marks(controls), kept_on_shuffled=kept_on_shuffled(controls),
+        untrained_broad=((controls["untrained_status"] == HOLDS) & (controls["label"] == "broad")).sum(),
+        rarest=rare.nlargest(1, "value").iloc[0],
+        borderline=controls[controls["status"] == BORDERLINE].to_dict("records"),
+        by_layer=standing_by_layer(controls),
+        label_table=label_table(controls), strongest_table=strongest_table(labels),
+        relation_table=relation_table(relations), published_table=published_table(relations),
+        band_table=band_table(bands), claim_table=claim_table(claims),
+        trend_table=trend_table(trends, layers),
+    )  # fmt: skip
+
+
+def label_counts(labels: pd.DataFrame, controls: pd.DataFrame) -> dict[str, str]:
+    """How many heads carry each label: those that hold, those that stand, those on the border."""
+    borderline = controls[controls["status"] == BORDERLINE]["label"].value_counts()
+    return {
+        "holding": count_labels(labels),
+        "standing": count_labels(labels.assign(labels=labels["standing"])),
+        "borderline": ", ".join(f"{n} {label}" for label, n in borderline.items()) or "none",
+    }
+
+
+def marks(controls: pd.DataFrame) -> list[dict[Any, Any]]:
+    """Heads that are called syntactic for their attention to or from punctuation."""
+    syntactic = controls[(controls["status"] == HOLDS) & (controls["label"] == "syntactic")]
+    return syntactic[syntactic["detail"].str.startswith("punct")].to_dict("records")
+
+
+def kept_on_shuffled(controls: pd.DataFrame) -> list[dict[Any, Any]]:
+    """Of the labels that rest on no relation, how many hold on shuffled words too."""
+    by_itself = controls["label"].isin(["positional", "sink", "broad"])
+    own = controls[(controls["status"] == HOLDS) & by_itself]
+    kept = own.assign(kept=own["shuffled_status"] == HOLDS).groupby("label", sort=False)["kept"]
+    return kept.agg(kept="sum", heads="count").reset_index().to_dict("records")
+
+
+def standing_by_layer(controls: pd.DataFrame) -> dict[str, list[int]]:
+    """How many heads of each layer are positional, syntactic or a sink, against the controls."""
+    standing = controls[controls["stands"]]
+    layers = sorted(controls["layer"].unique())
+    return {
+        label: [
+            int(((standing["label"] == label) & (standing["layer"] == n)).sum()) for n in layers
+        ]
+        for label in ("positional", "syntactic", "sink")
+    }

@@ -1,0 +1,81 @@
+"""The README of a result: the template beside a script, filled from the tables and facts of its folder.
+
+`facts.json` holds what no table holds: the experiment, the date, versions, seconds, the machine.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from attnlab.files import write_json, write_text
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+Facts = Mapping[str, Any]
+
+
+def write_facts(folder: Path, script: str, *packages: str, **facts: Any) -> None:
+    """Writes `facts.json`: which script ran when with which versions, and facts of its own."""
+    versions = {"Python": python_version(), "attnlab": version("attnlab")}
+    versions |= {name: version(name) for name in packages}
+    made = {
+        "experiment": Path(script).parent.name,
+        "date": str(datetime.now(tz=UTC).date()),
+        "versions": versions,
+    }
+    write_json(folder / "facts.json", made | facts)
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What `write_facts` wrote."""
+    facts: dict[str, Any] = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+    return facts
+
+
+def read_table(folder: Path, name: str) -> pd.DataFrame:
+    """A table of the folder, every number as it was written."""
+    return pd.read_csv(folder / f"{name}.csv", float_precision="round_trip")
+
+
+def write_readme(folder: Path, text: str) -> None:
+    """Writes the README of a folder."""
+    write_text(folder / "README.md", text)
+
+
+def render(script: str, facts: Facts, **values: Any) -> str:
+    """The template beside `script`, filled; a name that is in no value is an error.
+
+    Filters: `markdown` for tables, `form` for numbers (`{{ share | form(".2f") }}`).
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(script).parent),
+        autoescape=False,  # noqa: S701 - Markdown, no page
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"markdown": markdown, "form": format}
+    template = environment.get_template("README.md.jinja")
+    return template.render(facts=facts, provenance=provenance(facts), **values)
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A frame as a Markdown table, numbers to four digits."""
+    lines = ["| " + " | ".join(map(str, table.columns)) + " |", "|---" * len(table.columns) + "|"]
+    for row in table.itertuples(index=False):
+        cells = [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def provenance(facts: Facts) -> str:
+    """Date and versions as one sentence."""
+    versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
+    return f"Made on {facts['date']} with {versions}."

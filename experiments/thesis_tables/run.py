@@ -1,0 +1,173 @@
+"""The thesis's four published tables beside exact fits, the zero matrix and its own search run again.
+
+    python experiments/thesis_tables/run.py ../shared/data/thesis
+
+writes results/thesis_tables/. The path of heads.npz will do too: the published tables are looked for
+beside it. With --keep-search the search is not run again: what it found is taken from the table that is
+there.
+"""
+
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from attnlab.extraction.matrix_files import load_matrices
+from attnlab.files import write_table
+from attnlab.matrices.distances import l1_distance
+from attnlab.matrices.random_search import random_search
+from attnlab.matrices.references import zero_matrix
+from attnlab.matrices.sigma import fit_sigma
+from attnlab.matrices.values import Values
+from experiments.shared.published_search import seconds_per_head
+from experiments.shared.readme import (
+    RESULTS,
+    read_facts,
+    read_table,
+    render,
+    write_facts,
+    write_readme,
+)
+
+OUT = RESULTS / "thesis_tables"
+SEEDS = range(5)
+BOUNDS = (0.05, 0.1, 0.5)
+# Combinations of coefficients on which the plain form is timed, of 1,331.
+SAMPLE = 6
+REPEATS = 20
+WITH_ERROR: tuple[Values, ...] = ("free", "stochastic")
+SEARCHED = ["search_again", "search_again_lowest", "search_again_highest"]
+MEANS = [
+    "published", "search_again", "zero_matrix", "exact_free", "exact_stochastic", "exact_binary",
+    "exact_free_equal_budget", "exact_stochastic_equal_budget", *(f"exact_free_error_{b}" for b in BOUNDS),
+    *(f"exact_stochastic_error_{b}" for b in BOUNDS),
+]  # fmt: skip
+
+
+def main(source: Path, *, keep_search: bool) -> None:
+    """Compares, times and writes the tables; `source` is the folder of the data or its heads.npz."""
+    torch.set_num_threads(1)
+    folder = source.parent if source.is_file() else source
+    H = load_matrices(folder / "heads.npz")
+    published = pd.read_csv(folder / "thesis_tables.csv")
+    known = pd.read_csv(OUT / "table.csv") if keep_search else None
+    tables, timings = [], []
+    for window, num_pos in published[["w", "num_pos"]].drop_duplicates().to_numpy().tolist():
+        print(f"w={window} num_pos={num_pos}", flush=True)
+        options = {"window": window, "num_pos": num_pos}
+        rows = of_table(published, **options)
+        searches = search_again(H, **options) if known is None else of_table(known, **options)
+        tables.append(compare(H, rows, searches[SEARCHED].reset_index(drop=True), **options))
+        timings.append(measure_times(H, **options))
+    table, timing = pd.concat(tables, ignore_index=True), pd.DataFrame(timings)
+    write_table(OUT / "table.csv", table)
+    write_table(OUT / "timing.csv", timing)
+    write_facts(OUT, __file__, "torch", "numpy", "scipy", search_kept=keep_search)
+    write_readme(OUT, readme(OUT))
+
+
+def of_table(table: pd.DataFrame, window: int, num_pos: int) -> pd.DataFrame:
+    """The rows of one published table."""
+    return table[(table["w"] == window) & (table["num_pos"] == num_pos)]
+
+
+def search_again(H: torch.Tensor, window: int, num_pos: int) -> pd.DataFrame:
+    """The thesis's search with each seed: mean, lowest and highest distance of each head."""
+    found = torch.stack(
+        [
+            random_search(
+                H.float(),
+                window=window,
+                num_pos=num_pos,
+                generator=torch.Generator().manual_seed(seed),
+            ).l1
+            for seed in SEEDS
+        ]
+    )
+    every = (found.mean(0), found.min(0).values, found.max(0).values)
+    return pd.DataFrame(dict(zip(SEARCHED, (one.tolist() for one in every), strict=True)))
+
+
+def compare(
+    H: torch.Tensor, published: pd.DataFrame, searches: pd.DataFrame, window: int, num_pos: int
+) -> pd.DataFrame:
+    """One row a head: published distance, the search again, zero, and exact fits without and with E."""
+    n = H.shape[-1]
+    fit = partial(fit_sigma, H, window=window, num_pos=num_pos)
+    columns = {
+        "head": published["head"].tolist(),
+        "w": window,
+        "num_pos": num_pos,
+        "published": published["min_distance"].tolist(),
+        **searches.to_dict("list"),
+        "zero_matrix": l1_distance(H, zero_matrix(H)).tolist(),
+    }
+    for values in ("free", "stochastic", "binary"):
+        columns[f"exact_{values}"] = fit(values=values).l1.tolist()
+    for values in WITH_ERROR:
+        columns[f"exact_{values}_equal_budget"] = fit(values=values, equal_budget=True).l1.tolist()
+        for bound in BOUNDS:
+            with_error = fit(values=values, error_nnz=n, error_bound=bound)
+            columns[f"exact_{values}_error_{bound}"] = with_error.l1.tolist()
+            columns[f"proven_{values}_error_{bound}"] = with_error.exact.tolist()
+    table = pd.DataFrame(columns)
+    table["published_relative"] = table["published"] / H.sum((-2, -1)).numpy()
+    return table
+
+
+def measure_times(H: torch.Tensor, window: int, num_pos: int) -> dict[str, float]:
+    """Seconds per head: the plain search (from a sample), the batched search, the exact union with E."""
+    head = H[0].numpy()
+    plain = seconds_per_head(head, window, num_pos, SAMPLE, np.random.default_rng(SEEDS[0]))
+    start = time.process_time()
+    random_search(H[:1].float(), window=window, num_pos=num_pos, generator=torch.Generator())
+    batched = time.process_time() - start
+    exact = []
+    for _ in range(REPEATS):
+        start = time.process_time()
+        fit_sigma(H, window=window, num_pos=num_pos, error_nnz=H.shape[-1], error_bound=0.5)
+        exact.append((time.process_time() - start) / len(H))
+    return {
+        "w": window,
+        "num_pos": num_pos,
+        "plain_search_seconds_per_head": plain,
+        "batched_search_seconds_per_head": batched,
+        "exact_seconds_per_head": min(exact),
+        "plain_over_exact": plain / min(exact),
+    }
+
+
+def means(table: pd.DataFrame) -> pd.DataFrame:
+    """Mean distances of each published table, one column a table."""
+    grouped = table.groupby(["w", "num_pos"], sort=False)[MEANS].mean().T
+    grouped.columns = grouped.columns.map("w={0[0]}, num_pos={0[1]}".format)
+    return grouped.reset_index(names="mean l1 over 8 heads")
+
+
+def readme(folder: Path) -> str:
+    """The README: what was compared, what it means, how it was made."""
+    table = read_table(folder, "table")
+    within = table["published"].between(
+        table["search_again_lowest"] - 1, table["search_again_highest"] + 1
+    )
+    proofs = table.filter(like="proven_")
+    return render(
+        __file__, read_facts(folder), table=table, means=means(table),
+        timing=read_table(folder, "timing"), within=within.sum(),
+        worse=(table["published"] >= table["zero_matrix"]).sum(),
+        difference=(table["search_again"] - table["published"]).mean(),
+        proofs=proofs.size, unproven=(~proofs).sum().sum(),
+        seeds=SEEDS, sample=SAMPLE, repeats=REPEATS,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    paths = [argument for argument in sys.argv[1:] if argument != "--keep-search"]
+    main(
+        Path(paths[0] if paths else "../shared/data/thesis"),
+        keep_search="--keep-search" in sys.argv,
+    )
