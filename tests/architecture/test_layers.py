@@ -1,4 +1,4 @@
-"""The rules of the code base that a machine can hold (design.md, style.md)."""
+"""The rules of the code base that a machine can hold."""
 
 import ast
 import subprocess

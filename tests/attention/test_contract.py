@@ -1,4 +1,4 @@
-"""The seven rules of every mechanism (reference/attention.md), on ragged batches in float64."""
+"""The seven rules of every mechanism (attention.md section 3), on ragged batches in float64."""
 
 import pytest
 import torch
