@@ -29,13 +29,13 @@ class Arrangement:
         self, tokens: Float[Tensor, "batch head key dim"]
     ) -> Float[Tensor, "batch head key dim"]:
         """Keys or values in the new order."""
-        return _rows_in_order(tokens, self.keys)
+        return rows_in_order(tokens, self.keys)
 
     def of_queries(
         self, tokens: Float[Tensor, "batch head query dim"]
     ) -> Float[Tensor, "batch head query dim"]:
         """Queries in the new order."""
-        return _rows_in_order(tokens, self.keys) if self.rows else tokens
+        return rows_in_order(tokens, self.keys) if self.rows else tokens
 
     def of_context(self, context: Context) -> Context:
         """What the mechanism is told, about keys in the new order."""
@@ -52,15 +52,15 @@ class Arrangement:
         self, mixed: Float[Tensor, "batch head query dim"]
     ) -> Float[Tensor, "batch head query dim"]:
         """An output with its rows where they stood before."""
-        return _rows_in_order(mixed, self.keys.argsort(-1)) if self.rows else mixed
+        return rows_in_order(mixed, self.keys.argsort(-1)) if self.rows else mixed
 
     def matrix_back(
         self, matrix: Float[Tensor, "batch head query key"] | Bool[Tensor, "batch head query key"]
     ) -> Float[Tensor, "batch head query key"] | Bool[Tensor, "batch head query key"]:
         """A matrix with its rows and columns where they stood before."""
         back = self.keys.argsort(-1)
-        matrix = _rows_in_order(matrix, back) if self.rows else matrix
-        return _columns_in_order(matrix, back)
+        matrix = rows_in_order(matrix, back) if self.rows else matrix
+        return columns_in_order(matrix, back)
 
     def _of_scoring(self, scoring: Scoring) -> Scoring:
         return replace(scoring, allowed=self._of_pairs(scoring.allowed))
@@ -69,8 +69,8 @@ class Arrangement:
         if pairs is None:
             return None
         pairs = pairs.expand(len(self.keys), -1, -1, -1)
-        pairs = _rows_in_order(pairs, self.keys) if self.rows else pairs
-        return _columns_in_order(pairs, self.keys)
+        pairs = rows_in_order(pairs, self.keys) if self.rows else pairs
+        return columns_in_order(pairs, self.keys)
 
 
 def padding_behind(visible: Bool[Tensor, "batch key"] | None, *, rows: bool) -> Arrangement | None:
@@ -95,9 +95,11 @@ def real_first(visible: Bool[Tensor, "batch key"]) -> Int[Tensor, "batch key"]:
     return visible.byte().argsort(dim=-1, descending=True, stable=True)
 
 
-def _rows_in_order(tokens: Tensor, order: Tensor) -> Tensor:
+def rows_in_order(tokens: Tensor, order: Tensor) -> Tensor:
+    """Rows of queries or keys of each sentence, `[batch, head, row, x]`, in the order `[batch, row]`."""
     return tokens.gather(2, order[:, None, :, None].expand_as(tokens))
 
 
-def _columns_in_order(pairs: Tensor, order: Tensor) -> Tensor:
+def columns_in_order(pairs: Tensor, order: Tensor) -> Tensor:
+    """Columns of a matrix of each sentence, `[batch, head, query, key]`, in the order `[batch, key]`."""
     return pairs.gather(3, order[:, None, None, :].expand_as(pairs))

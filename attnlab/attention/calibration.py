@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.mechanism import Scoring, visible_or_all
+from attnlab.attention.arranging import Positions, real_first, rows_in_order
+from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.mechanisms.full import FullAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.specification import Full
@@ -160,15 +161,12 @@ def calibrate(
         msg = "There is no sigma mechanism to calibrate; put one into the model first."
         raise InputError(msg)
     watchers = {name: _Watcher(part) for name, part in found.items()}
-    training = model.training
-    with _in_place(model, watchers), torch.no_grad():
-        model.eval()
+    with _in_place(model, watchers), _in_eval_mode(model), torch.no_grad():
         for batch in batches:
             target = _real_targets(batch)
             for watcher in watchers.values():
                 watcher.real_queries = target if watcher.cross else None
             model(**batch)
-    model.train(training)
     learned = {}
     for name, part in found.items():
         tables = watchers[name].tally.tables(extra=part.spec.extra, smoothing=smoothing)
@@ -193,6 +191,7 @@ class _Watcher(FullAttention):
     """Full attention in the place of a sigma mechanism, counting what passes."""
 
     name: ClassVar[str] = "watcher"
+    positions: ClassVar[Positions] = SigmaAttention.positions
 
     def __init__(self, sigma: SigmaAttention) -> None:
         super().__init__(Full(), Place(causal=sigma.causal, cross=sigma.cross))
@@ -201,30 +200,15 @@ class _Watcher(FullAttention):
         self.tally = Tally(vocabulary, sigma.window)
         self.real_queries: Tensor | None = None
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        value: Float[Tensor, "batch head key value_dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
-        scoring: Scoring | None = None,
-    ) -> Float[Tensor, "batch head query value_dim"]:
-        """Values mixed by full attention."""
-        weights = self.implied_matrix(
-            query,
-            key,
-            visible,
-            first_query=first_query,
-            token_ids=token_ids,
-            bias=bias,
-            scoring=scoring,
-        )
-        ids = token_ids if self.uses_tokens else None
-        self.tally.add(AttentionRecord(weights, ids, visible, self.real_queries))
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Values mixed by full attention; keys come in the order in which sigma counts them."""
+        weights = self.matrix(query, key, context)
+        ids = context.token_ids if self.uses_tokens else None
+        counted, real = weights, self.real_queries
+        if real is not None:  # offsets count real queries, as they do real keys
+            order = real_first(real)
+            counted, real = rows_in_order(weights, order), real.gather(1, order)
+        self.tally.add(AttentionRecord(counted, ids, context.visible, real))
         return weights @ value
 
 
@@ -239,6 +223,16 @@ def _in_place(model: nn.Module, parts: Mapping[str, nn.Module]) -> Iterator[None
     finally:
         for name, part in before.items():
             model.set_submodule(name, part)
+
+
+@contextmanager
+def _in_eval_mode(model: nn.Module) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def _real_targets(batch: Mapping[str, Tensor]) -> Tensor | None:

@@ -224,3 +224,61 @@ def test_calibration_gives_the_mechanisms_back_after_an_error() -> None:
             calibrate(model, [{}])
         after = [part for part in model.modules() if isinstance(part, Mechanism)]
         assert all(one is other for one, other in zip(before, after, strict=True))
+
+
+SIDES = "sigma(window=1, num_pos=1, columns=salience, extra=1, entries=offsets)"
+
+
+def t5() -> hf.PreTrainedModel:
+    """T5 has no absolute positions: where padding stands changes nothing in the model itself."""
+    config = hf.T5Config(
+        vocab_size=VOCABULARY,
+        d_model=16,
+        d_kv=8,
+        num_heads=2,
+        num_layers=2,
+        d_ff=24,
+        decoder_start_token_id=0,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = hf.T5ForConditionalGeneration(config).double().eval()
+        for part in model.parameters():
+            part.data.normal_(std=0.5)
+    return model
+
+
+def padded(side: str) -> dict[str, Tensor]:
+    """Two sentence pairs, one shorter than the other on both sides, padded on `side`."""
+    generator = torch.Generator().manual_seed(3)
+    given = {}
+    for name, mask, lengths in (
+        ("input_ids", "attention_mask", (13, 8)),
+        ("decoder_input_ids", "decoder_attention_mask", (9, 6)),
+    ):
+        rows = [torch.randint(1, VOCABULARY, (length,), generator=generator) for length in lengths]
+        given[name] = torch.nn.utils.rnn.pad_sequence(rows, True, padding_side=side)
+        real = [torch.ones_like(row) for row in rows]
+        given[mask] = torch.nn.utils.rnn.pad_sequence(real, True, padding_side=side)
+    return given
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+def test_the_side_of_padding_changes_no_table(site: str) -> None:
+    tables = []
+    for side in ("right", "left"):
+        model = t5()
+        with use(model, {site: SIDES}):
+            tables.append(list(calibrate(model, [padded(side)]).values()))
+    for right, left in zip(*tables, strict=True):
+        torch.testing.assert_close(left.salience, right.salience)
+        assert torch.equal(left.offsets, right.offsets)
+        assert torch.equal(left.occurrences, right.occurrences)
+
+
+def test_a_model_in_training_is_so_again_after_an_error() -> None:
+    model = marian().train()
+    with use(model, PLAN):
+        with pytest.raises(ValueError, match="specify exactly one"):
+            calibrate(model, [{}])
+        assert model.training
