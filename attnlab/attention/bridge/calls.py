@@ -8,21 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
 
 from attnlab.attention.bridge.sites import AttentionAt
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.errors import AttnlabError
 
-PLACE = "attnlab_call"
+CALL = "attnlab_call"
 SITE = "attnlab_site"
+# Beside what an encoder returns: the ids that it read.
+READ_IDS = "token_ids"
 
 
 class CallRecord:
     """The call that a model is working on.
 
     Attributes:
-        ids: the token ids that each stack of layers last read, by `encoder` and `decoder`.
+        ids: the token ids behind the keys of each site; None when they are not known.
+        inside: whether the whole model is called, not a part of it.
         weights: whether this call asked for attention weights.
         always: whether every call returns them, those of a part of the model too.
         past: how many tokens the decoder's cache held before the call.
@@ -33,6 +37,7 @@ class CallRecord:
 
     def __init__(self) -> None:
         self.ids: dict[str, Tensor | None] = {}
+        self.inside = False
         self.weights = False
         self.always = False
         self.past = 0
@@ -67,46 +72,59 @@ class CallRecord:
         return self.known
 
 
-def record_calls(model: PreTrainedModel, places: list[AttentionAt]) -> list[Any]:
+def record_calls(model: PreTrainedModel, modules: list[AttentionAt]) -> list[Any]:
     """Hooks that note each call, and a note at each attention module of where to look."""
-    places = [place for place in places if not isinstance(place.module, MultiHeadAttention)]
-    if not places:
+    modules = [at for at in modules if not isinstance(at.module, MultiHeadAttention)]
+    if not modules:
         return []
     record = CallRecord()
+    for at in modules:
+        vars(at.module)[CALL] = record
+        vars(at.module)[SITE] = at.site
     hooks: list[Any] = [
-        model.register_forward_pre_hook(_noting_weights(record), with_kwargs=True),
-        model.register_forward_hook(_forgetting_weights(record)),
+        model.register_forward_pre_hook(_noting_call(record), with_kwargs=True),
+        model.register_forward_hook(_forgetting_call(record), always_call=True),
     ]
-    decoding = [place.path for place in places if place.site != "encoder"]
-    if decoding:
-        reader = _stack(model, decoding)
+    decoder = _stack(model, [at.path for at in modules if at.site != "encoder"])
+    if decoder is not None:
         hooks += [
-            reader.register_forward_pre_hook(_noting_cache(record), with_kwargs=True),
-            reader.register_forward_hook(_forgetting_cache(record), always_call=True),
+            decoder.register_forward_pre_hook(_noting_cache(record), with_kwargs=True),
+            decoder.register_forward_hook(_forgetting_cache(record), always_call=True),
         ]
-    for place in places:
-        vars(place.module)[PLACE] = record
-        vars(place.module)[SITE] = place.site
-        stack = _stack_name(place.site)
-        if _looks_at_tokens(place) and stack not in record.ids:
-            record.ids[stack] = None
-            members = [other.path for other in places if other.site == stack]
-            reader = _stack(model, members)
-            hooks.append(
-                reader.register_forward_pre_hook(_noting_ids(record, stack), with_kwargs=True)
-            )
+    return hooks + _noting_ids(model, modules, record)
+
+
+def _noting_ids(
+    model: PreTrainedModel, modules: list[AttentionAt], record: CallRecord
+) -> list[Any]:
+    """Hooks that note the ids behind the keys of the sites where a mechanism asks for them."""
+    paths: dict[str, list[str]] = {"encoder": [], "decoder": [], "cross": []}
+    for at in modules:
+        paths[at.site].append(at.path)
+    asking = {at.site for at in modules if _looks_at_tokens(at)}
+    encoder, decoder = _stack(model, paths["encoder"]), _stack(model, paths["decoder"])
+    hooks: list[Any] = []
+    if encoder is not None and asking & {"encoder", "cross"}:
+        hooks.append(encoder.register_forward_pre_hook(_noting_source(record), with_kwargs=True))
+    if decoder is not None and "decoder" in asking:
+        hooks.append(decoder.register_forward_pre_hook(_noting_target(record), with_kwargs=True))
+    reader = _stack(model, paths["cross"])
+    if reader is not None and "cross" in asking:
+        hooks.append(reader.register_forward_pre_hook(_noting_memory(record), with_kwargs=True))
+        if encoder is not None and encoder is not reader:
+            hooks.append(encoder.register_forward_hook(_marking_memory, with_kwargs=True))
     return hooks
 
 
 def forget_calls(module: nn.Module) -> None:
     """Takes the notes away from an attention module."""
-    for note in (PLACE, SITE):
+    for note in (CALL, SITE):
         vars(module).pop(note, None)
 
 
 def call_of(module: nn.Module) -> CallRecord:
     """The call that the model of an attention module is working on."""
-    record = vars(module)[PLACE]
+    record = vars(module)[CALL]
     if not isinstance(record, CallRecord):
         msg = f"{type(module).__name__} does not belong to a model with mechanisms."
         raise AttnlabError(msg)
@@ -126,7 +144,7 @@ def always_returning_weights(model: nn.Module) -> Iterator[None]:
     A call of `model` itself says whether it wants weights; a call of its encoder or its body alone
     does not pass by the hook that listens for that.
     """
-    records = {vars(part)[PLACE] for part in model.modules() if PLACE in vars(part)}
+    records = {vars(part)[CALL] for part in model.modules() if CALL in vars(part)}
     before = {record: record.always for record in records}
     for record in records:
         record.always = True
@@ -143,19 +161,24 @@ def tokens_before(module: nn.Module) -> int:
 
 
 def token_ids_of_keys(module: nn.Module, batch: int, keys: int) -> Tensor:
-    """The ids of the keys at hand; sentences are repeated where beams are.
+    """The ids behind the keys at hand: those of the sentences, or of the encoder output in use.
 
     Raises:
-        AttnlabError: the model was given vectors instead of ids, or decodes with a cache.
+        AttnlabError: the model was given vectors instead of ids, decodes with a cache, or reads an
+            encoder output that its own encoder did not return.
     """
-    ids = call_of(module).ids.get(_stack_name(vars(module)[SITE]))
-    if ids is None or ids.shape[1] != keys or batch % ids.shape[0]:
-        msg = (
-            "A mechanism that chooses keys by token needs the ids of all keys: give the model "
-            "input_ids, and generate with use_cache=False where it stands in a decoder."
+    site = vars(module)[SITE]
+    ids = call_of(module).ids.get(site)
+    if ids is None or ids.shape != (batch, keys):
+        how = (
+            "give the model input_ids, or encoder_outputs as its own encoder returned them"
+            if site == "cross"
+            else "give the model input_ids, and generate with use_cache=False where it stands in a "
+            "decoder"
         )
+        msg = f"A mechanism that chooses keys by token needs the ids of all keys: {how}."
         raise AttnlabError(msg)
-    return ids.repeat_interleave(batch // ids.shape[0], 0)
+    return ids
 
 
 def looks_at_tokens(mechanism: Mechanism) -> bool:
@@ -163,17 +186,15 @@ def looks_at_tokens(mechanism: Mechanism) -> bool:
     return any(getattr(part, "uses_tokens", False) for part in mechanism.modules())
 
 
-def _looks_at_tokens(place: AttentionAt) -> bool:
-    parts = place.module.children()
+def _looks_at_tokens(at: AttentionAt) -> bool:
+    parts = at.module.children()
     return any(isinstance(part, Mechanism) and looks_at_tokens(part) for part in parts)
 
 
-def _stack_name(site: str) -> str:
-    return "decoder" if site == "decoder" else "encoder"
-
-
-def _stack(model: PreTrainedModel, paths: list[str]) -> PreTrainedModel:
-    """The smallest model that holds all attention modules of `paths`."""
+def _stack(model: PreTrainedModel, paths: list[str]) -> PreTrainedModel | None:
+    """The smallest model that holds all attention modules of `paths`; None without any."""
+    if not paths:
+        return None
     stack = model
     for path, part in model.named_modules():
         inside = all(member.startswith(f"{path}.") for member in paths)
@@ -183,19 +204,62 @@ def _stack(model: PreTrainedModel, paths: list[str]) -> PreTrainedModel:
 
 
 def _given(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
-    """The argument `name` of a call, by position or by name."""
+    """The argument `name` of a call, by position or by name; None where there is no such argument."""
     if name in kwargs or not args:
         return kwargs.get(name)
     return inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments.get(name)
 
 
-def _noting_ids(record: CallRecord, stack: str) -> Any:
+def _ids_given(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    ids = _given(module, args, kwargs, "input_ids")
+    return ids if isinstance(ids, Tensor) and not torch.is_floating_point(ids) else None
+
+
+def _ids_beside(encoded: Any) -> Tensor | None:
+    """The ids that an encoder output was made from; None when it does not say.
+
+    A whole output carries them as an entry, which beams repeat with the others; its first tensor
+    carries them too, since a decoder is handed nothing else.
+    """
+    if encoded is None:
+        return None
+    if isinstance(encoded, Tensor):
+        return getattr(encoded, READ_IDS, None)
+    ids = encoded.get(READ_IDS) if isinstance(encoded, ModelOutput) else None
+    return _ids_beside(encoded[0]) if ids is None else ids
+
+
+def _noting_source(record: CallRecord) -> Any:
     def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        ids = _given(module, args, kwargs, "input_ids")
-        whole = isinstance(ids, Tensor) and not torch.is_floating_point(ids)
-        record.ids[stack] = ids if whole else None
+        record.ids["encoder"] = _ids_given(module, args, kwargs)
+        if record.inside:
+            record.ids["cross"] = record.ids["encoder"]
 
     return note
+
+
+def _noting_target(record: CallRecord) -> Any:
+    def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        record.ids["decoder"] = _ids_given(module, args, kwargs)
+
+    return note
+
+
+def _noting_memory(record: CallRecord) -> Any:
+    def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        ids = _ids_beside(_given(module, args, kwargs, "encoder_hidden_states"))
+        # Inside a whole model the output may have been projected on its way.
+        if ids is not None or not record.inside:
+            record.ids["cross"] = ids
+
+    return note
+
+
+def _marking_memory(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    ids = _ids_given(module, args, kwargs)
+    setattr(out[0], READ_IDS, ids)
+    if isinstance(out, ModelOutput) and ids is not None:
+        out[READ_IDS] = ids
 
 
 def _noting_cache(record: CallRecord) -> Any:
@@ -220,15 +284,18 @@ def _forgetting_cache(record: CallRecord) -> Any:
     return forget
 
 
-def _noting_weights(record: CallRecord) -> Any:
-    def note(_: Any, _args: Any, kwargs: dict[str, Any]) -> None:
+def _noting_call(record: CallRecord) -> Any:
+    def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        record.inside = True
         record.weights = bool(kwargs.get("output_attentions"))
+        record.ids["cross"] = _ids_beside(_given(module, args, kwargs, "encoder_outputs"))
 
     return note
 
 
-def _forgetting_weights(record: CallRecord) -> Any:
+def _forgetting_call(record: CallRecord) -> Any:
     def forget(*_: Any) -> None:
-        record.weights = False
+        # The ids stay: gradient checkpointing computes layers again after the call.
+        record.inside, record.weights = False, False
 
     return forget
