@@ -1,9 +1,9 @@
 """Sentences as token ids, in batches of like length; knows tokenizers, nothing of attention."""
 
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
@@ -14,6 +14,21 @@ from attnlab.addresses import Side
 from attnlab.errors import InputError
 
 Text = str | tuple[str, str]
+Progress = Callable[[int, int], None]
+
+
+class BothTokenizers(NamedTuple):
+    """What the source and the target are tokenized with; one and the same for most models."""
+
+    source: Any
+    target: Any
+
+
+def both_tokenizers(tokenizer: Any) -> BothTokenizers:
+    """A tokenizer for both sides, or the `.source` and `.target` of an object that has them."""
+    return BothTokenizers(
+        getattr(tokenizer, "source", tokenizer), getattr(tokenizer, "target", tokenizer)
+    )
 
 
 @dataclass(frozen=True)
@@ -127,6 +142,44 @@ class Encoding:
             axes["target"] = self.target.axis([s.target or () for s in batch], device)
         return axes
 
+    @property
+    def paired(self) -> bool:
+        """Whether there are translations for a decoder to read."""
+        return self.sentences[0].target is not None
+
+    def first(self, count: int) -> "Encoding":
+        """Those of the first `count` texts."""
+        return replace(self, sentences=tuple(s for s in self.sentences if s.number < count))
+
+    def batches(
+        self,
+        size: int,
+        weights_a_cell: int,
+        *,
+        share: tuple[int, int] = (0, 1),
+        most_weights: int = 2**25,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[Sentence, ...]]:
+        """Sentences of like length together, as `batches` makes them.
+
+        Args:
+            size: most sentences in one batch.
+            weights_a_cell: see `batches`.
+            share: (index, count): every count-th batch, from that index on.
+            most_weights: see `batches`.
+            progress: called with (sentences done, sentences in all) when the next batch is asked for.
+        """
+        made = batches(
+            self.sentences, size=size, weights_a_cell=weights_a_cell, most_weights=most_weights
+        )
+        work = list(made)[share[0] :: share[1]]
+        total, done = sum(map(len, work)), 0
+        for batch in work:
+            yield batch
+            done += len(batch)
+            if progress is not None:
+                progress(done, total)
+
 
 def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
     """Token ids of every text that fits the model; nothing is cut, what does not fit is counted.
@@ -139,8 +192,7 @@ def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
     Raises:
         InputError: no text, or no text that the model can take.
     """
-    source_tokenizer = getattr(tokenizer, "source", tokenizer)
-    target_tokenizer = getattr(tokenizer, "target", tokenizer)
+    both = both_tokenizers(tokenizer)
     start = getattr(model.config, "decoder_start_token_id", None)
     if not texts:
         msg = "There are no sentences to analyze; hand in at least one."
@@ -149,22 +201,22 @@ def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
     if any(isinstance(text, tuple) != paired for text in texts):
         msg = "Either every sentence has a translation or none has; hand in one kind at a time."
         raise InputError(msg)
-    sources = source_tokenizer([t[0] if isinstance(t, tuple) else t for t in texts])["input_ids"]
+    sources = both.source([t[0] if isinstance(t, tuple) else t for t in texts])["input_ids"]
     targets: list[tuple[int, ...] | None] = [None] * len(texts)
     if paired and model.config.is_encoder_decoder:
-        labels = target_tokenizer(text_target=[text[1] for text in texts])["input_ids"]
+        labels = both.target(text_target=[text[1] for text in texts])["input_ids"]
         targets = [_decoder_input(ids, start) for ids in labels]
     sentences = [
         Sentence(number, tuple(ids), target)
         for number, (ids, target) in enumerate(zip(sources, targets, strict=True))
     ]
-    limit = min(most_positions(model.config), source_tokenizer.model_max_length)
-    vocabulary = Vocabulary(source_tokenizer)
+    limit = min(most_positions(model.config), both.source.model_max_length)
+    vocabulary = Vocabulary(both.source)
     usable, dropped = _usable(sentences, limit, vocabulary)
     if not usable:
         msg = f"None of the {len(texts)} sentences can be used ({_listing(dropped)})."
         raise InputError(msg)
-    return Encoding(tuple(usable), dropped, vocabulary, Vocabulary(target_tokenizer, start))
+    return Encoding(tuple(usable), dropped, vocabulary, Vocabulary(both.target, start))
 
 
 def _decoder_input(ids: Sequence[int], start: int | None) -> tuple[int, ...]:

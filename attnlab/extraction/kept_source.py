@@ -10,9 +10,9 @@ from torch import Tensor
 from attnlab.addresses import SITES, Site
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis
-from attnlab.extraction.capture import Consumer, Coverage
 from attnlab.extraction.keeping import KeptMatrices, Key, holds_kept_matrices, load_matrices
 from attnlab.extraction.matrix_files import prepared
+from attnlab.extraction.reading import Consumer, Coverage
 from attnlab.extraction.weights import LayerWeights
 from attnlab.representations import OneLine
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from attnlab.addresses import SITES, UNKNOWN_SITE, Site
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis
-from attnlab.extraction.capture import Consumer, Coverage
 from attnlab.extraction.matrix_files import load_matrices, prepared
+from attnlab.extraction.reading import Consumer, Coverage
 from attnlab.extraction.weights import LayerWeights
 from attnlab.representations import OneLine
 

@@ -17,7 +17,8 @@ from attnlab.attention.mechanisms.full import FullAttention
 from attnlab.attention.specification import Full
 from attnlab.attention.traits import Place
 from attnlab.errors import InputError
-from attnlab.extraction.batches import Axis, Encoding, Sentence, batches
+from attnlab.extraction.batches import Axis, Encoding, Progress, Sentence
+from attnlab.extraction.forward import forward
 
 BATCH = 32
 # Of one layer at once, in float64: 32 MiB, of which a comparison holds a handful of copies.
@@ -63,7 +64,7 @@ def sites_of(model: Any, encoding: Encoding, wanted: Sequence[str] | None) -> tu
     """
     there = {place.site for place in attention_modules(model)}
     reason = "the model has no such site"
-    if model.config.is_encoder_decoder and encoding.sentences[0].target is None:
+    if model.config.is_encoder_decoder and not encoding.paired:
         there &= {"encoder"}
         reason = "the sentences have no translations"
     for site in wanted or ():
@@ -81,7 +82,7 @@ def observe(
     receive: Callable[[Observed], None],
     *,
     batch_size: int = BATCH,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Hands every layer of `sites` to `receive` for every batch, as soon as it is computed.
 
@@ -103,14 +104,15 @@ def observe(
             watched = [(p, mechanism_of(p.module)) for p in installed.places if p.site in sites]
             observers = [(place, part) for place, part in watched if isinstance(part, _Observer)]
             cells = max(place.heads for place, _ in observers)
-            total, done = len(encoding.sentences), 0
-            for batch in batches(
-                encoding.sentences, size=batch_size, weights_a_cell=cells, most_weights=MOST_WEIGHTS
+            for batch in encoding.batches(
+                batch_size, cells, most_weights=MOST_WEIGHTS, progress=progress
             ):
                 axes = encoding.axes(batch, model.device)
+                if set(sites) == {"encoder"}:
+                    axes = {"source": axes["source"]}
                 for place, observer in observers:
                     observer.hand_on = partial(_hand_on, receive, observer, place, batch, axes)
-                _read(model, axes, sites)
+                forward(model, axes, with_weights=False)
                 for place, observer in observers:
                     if observer.hand_on is not None:
                         msg = (
@@ -118,29 +120,8 @@ def observe(
                             "be compared."
                         )
                         raise InputError(msg)
-                done += len(batch)
-                if progress is not None:
-                    progress(done, total)
     finally:
         model.train(training)
-
-
-def _read(model: Any, axes: dict[Side, Axis], sites: Sequence[str]) -> None:
-    """One forward pass, no further than the sites need."""
-    source = axes["source"]
-    given: dict[str, Any] = {"input_ids": source.ids, "attention_mask": source.real.long()}
-    if not model.config.is_encoder_decoder:
-        model.base_model(**given)
-    elif set(sites) == {"encoder"}:
-        model.get_encoder()(**given)
-    else:
-        target = axes["target"]
-        model.base_model(
-            **given,
-            decoder_input_ids=target.ids,
-            decoder_attention_mask=target.real.long(),
-            use_cache=False,
-        )
 
 
 def _hand_on(

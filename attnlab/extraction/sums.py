@@ -57,6 +57,13 @@ class PerLayer(ABC, Generic[Key, Value]):
         self.sums = self.sums + self.values_of(layer)
 
     def __add__(self: Same, other: Same) -> Same:
-        both = copy(self)
-        both.sums = self.sums + other.sums
-        return both
+        return self._with(self.sums + other.sums)
+
+    def emptied(self: Same) -> Same:
+        """The same before anything was fed."""
+        return self._with(Sums())
+
+    def _with(self: Same, sums: Sums[Any, Any]) -> Same:
+        made = copy(self)
+        made.sums = sums
+        return made

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -76,6 +76,13 @@ class Plumbing:
     def has_sink(self, site: Site, layer: int) -> bool:
         """Whether rows of a layer sum to less than 1, since a learned sink takes the rest."""
         return any(tap.has_sink for tap in self.taps if (tap.site, tap.layer) == (site, layer))
+
+    def moved(self, model: nn.Module, twin: nn.Module) -> "Plumbing":
+        """The taps of another model of the same class and configuration."""
+        paths = {module: path for path, module in model.named_modules()}
+        modules = dict(twin.named_modules())
+        taps = tuple(replace(tap, module=modules[paths[tap.module]]) for tap in self.taps)
+        return replace(self, taps=taps)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ All that stands under the hooks of `attnlab.attribution` counts: ablated heads, 
 decoding with a cache goes through the same projections as the loss under teacher forcing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.attribution.projections import Projections, projections_of
-from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import InputError
-from attnlab.extraction.batches import Text, most_positions
+from attnlab.extraction.batches import Text, both_tokenizers, most_positions
 from attnlab.extraction.devices import usable_device
 from attnlab.representations import OneLine
 from attnlab.studies.scored_sentences import (
@@ -26,7 +25,7 @@ from attnlab.studies.scored_sentences import (
     encode_examples,
     scored_batches,
 )
-from attnlab.studies.sources import Subject, corpus_for, first_pairs, load_subject
+from attnlab.studies.sources import Subject, first_pairs, load_subject
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.tokenizer import Tokenizers
 from attnlab.translation.translating import translate
@@ -51,7 +50,6 @@ class Judge(OneLine):
         most_tokens: most tokens of a side of a pair, and of a translation.
         batch_size: most sentences in one forward pass.
         subject: the model's history, as `load_subject` gives it.
-        corpus: loads the corpus that other sentences can come from, if there is one.
     """
 
     model: Any
@@ -64,7 +62,6 @@ class Judge(OneLine):
     most_tokens: int
     batch_size: int
     subject: Subject
-    corpus: Callable[[], ParallelCorpus] | None
 
     @property
     def translates(self) -> bool:
@@ -132,7 +129,7 @@ class Judge(OneLine):
 
     @torch.inference_mode()
     def _generated(self) -> list[str]:
-        decode = getattr(self.tokenizer, "target", self.tokenizer).batch_decode
+        decode = both_tokenizers(self.tokenizer).target.batch_decode
         texts = [""] * len(self.examples)
         for batch in self.batches:
             written = self.model.generate(
@@ -186,13 +183,13 @@ class Judge(OneLine):
             InputError: there is no corpus, no such part, or nothing is left of it.
             AttnlabError: a run's own corpus is no longer the one of its training.
         """
-        if self.corpus is None:
+        if self.subject.corpus is None:
             msg = (
                 f"There is no corpus whose {split} part could be used; give a run of attnlab, or "
                 "--corpus NAME."
             )
             raise InputError(msg)
-        corpus = self.corpus()
+        corpus = self.subject.corpus()
         held_out = {text if isinstance(text := one.text, str) else text[0] for one in self.examples}
         texts = first_pairs(corpus, split, sentences, without=held_out)
         return self.on(texts, f"the {split} part of {corpus.name}")
@@ -235,14 +232,10 @@ def load_judge(
         source, sentences=sentences, text=text, corpus=corpus, pair=pair, split=split, scores=True
     )
     subject.model.to(place)
-    run = subject.run
-    own = None if run is None and corpus is None else lambda: corpus_for(run, corpus, pair)
-    return judge_of(subject, batch_size, corpus=own)
+    return judge_of(subject, batch_size)
 
 
-def judge_of(
-    subject: Subject, batch_size: int = BATCH, corpus: Callable[[], ParallelCorpus] | None = None
-) -> Judge:
+def judge_of(subject: Subject, batch_size: int = BATCH) -> Judge:
     """A loaded model with its own texts to judge it on, where it stands; put in eval mode.
 
     A run is judged on pairs no longer than those it was trained on, any other model on what it can
@@ -251,7 +244,6 @@ def judge_of(
     Args:
         subject: from `load_subject`.
         batch_size: most sentences in one forward pass.
-        corpus: loads the corpus that other sentences can come from, if there is one.
 
     Raises:
         InputError: none of the texts can be used, or the model predicts no tokens.
@@ -271,7 +263,6 @@ def judge_of(
         most_tokens=most,
         batch_size=batch_size,
         subject=subject,
-        corpus=corpus,
     )
 
 

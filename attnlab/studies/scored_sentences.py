@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.extraction.batches import Text
+from attnlab.extraction.batches import Text, both_tokenizers
 from attnlab.translation.configuration import IGNORED_LABEL
 
 # On so many of the first sentences each head is ablated, beside its label and by itself.
@@ -54,7 +54,7 @@ def encode_examples(
     Raises:
         InputError: no texts, no pairs for an encoder-decoder, or none that the model can take.
     """
-    both = getattr(tokenizer, "source", tokenizer), getattr(tokenizer, "target", tokenizer)
+    both = both_tokenizers(tokenizer)
     if not texts:
         msg = "There are no sentences to judge the model on; hand in at least one."
         raise InputError(msg)
@@ -92,8 +92,7 @@ def scored_batches(
     examples: Sequence[Example], size: int, tokenizer: Any, model: Any
 ) -> Iterator[ScoredBatch]:
     """Sentences of like length together, longest first."""
-    pad = getattr(tokenizer, "source", tokenizer).pad_token_id or 0
-    pad_target = getattr(tokenizer, "target", tokenizer).pad_token_id or 0
+    pad, pad_target = (one.pad_token_id or 0 for one in both_tokenizers(tokenizer))
     order = sorted(
         range(len(examples)), key=lambda n: (-len(examples[n].target), -len(examples[n].source), n)
     )

@@ -1,7 +1,8 @@
 """What can be studied, told apart by what it is on disk: a run, a transformers model."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class Subject(OneLine):
         type_counts: of the source and the target types in the training corpus, where it is known.
         seed: what the model's first weights were drawn with.
         run: the run that the model is from, if any.
+        corpus: the corpus that sentences can come from, if there is one, loaded when first called.
     """
 
     model: Any
@@ -54,6 +56,7 @@ class Subject(OneLine):
     type_counts: tuple[Tensor, ...] | None = None
     seed: int = 0
     run: Run | None = None
+    corpus: Callable[[], ParallelCorpus] | None = None
 
 
 def load_subject(
@@ -98,14 +101,20 @@ def load_subject(
             msg = "A model without a folder brings no sentences; hand them in as sentences=[...]."
             raise InputError(msg)
         refuse_without_sentences(source, "--text FILE (a sentence on each line) or --corpus NAME")
-    subject = _model(source, run, scores=scores)
+    subject = replace(_model(source, run, scores=scores), corpus=_corpus(run, corpus, pair))
     pair = pair or (DEFAULT_PAIR if run is None else run.settings.corpus.pair)
     lowercase = run is not None and run.settings.corpus.lowercase
     if treebank is not None and isinstance(sentences, int):
         trees = gold_of_treebank(treebank, sentences, lowercase=lowercase)
         return replace(subject, texts=trees.texts, origin=str(treebank), gold=trees)
     if isinstance(sentences, int):
-        texts, origin = _texts(run, text, corpus, pair, sentences, split=split, lowercase=lowercase)
+        if text is not None:
+            texts, origin = read_texts(text, lowercase=lowercase)[:sentences], str(text)
+        elif subject.corpus is not None:
+            languages = "" if corpus is None and run is not None else f" ({pair})"
+            chosen = subject.corpus()
+            texts = first_pairs(chosen, split, sentences)
+            origin = f"the {split} part of {chosen.name}{languages}"
     else:
         texts, origin = tuple(sentences), "sentences handed in"
     own = run if text is None and isinstance(sentences, int) else None
@@ -171,37 +180,23 @@ def _history(run: Run) -> dict[str, str]:
     }
 
 
-def _texts(
-    run: Run | None,
-    text: str | Path | None,
-    corpus: str | None,
-    pair: str,
-    count: int,
-    *,
-    split: str,
-    lowercase: bool,
-) -> tuple[tuple[Text, ...], str]:
-    """The first texts of a file, a corpus or the run's own corpus, and their origin in words."""
-    if text is not None:
-        read = read_texts(text)[:count]
-        return tuple(lowered(one) for one in read) if lowercase else read, str(text)
-    chosen = corpus_for(run, corpus, pair)
-    languages = "" if corpus is None and run is not None else f" ({pair})"
-    return first_pairs(chosen, split, count), f"the {split} part of {chosen.name}{languages}"
+def _corpus(
+    run: Run | None, name: str | None, pair: str | None
+) -> Callable[[], ParallelCorpus] | None:
+    """Loads, once, the corpus of that name in the run's languages and case, or else the run's own."""
+    if run is None and name is None:
+        return None
 
+    @cache
+    def load_once() -> ParallelCorpus:
+        if name is None and run is not None:
+            return run.corpus()
+        own = None if run is None else run.settings.corpus
+        languages = pair or (DEFAULT_PAIR if own is None else own.pair)
+        lowercase = own is not None and own.lowercase
+        return load_corpus(name or EMBEDDED, pair=languages, lowercase=lowercase)
 
-def corpus_for(run: Run | None, name: str | None, pair: str | None) -> ParallelCorpus:
-    """The corpus of that name in the run's languages and case, or without a name the run's own.
-
-    Raises:
-        InputError: the corpus cannot be used.
-        AttnlabError: the run's own is no longer the one of its training.
-    """
-    if name is None and run is not None:
-        return run.corpus()
-    own = None if run is None else run.settings.corpus
-    pair = pair or (DEFAULT_PAIR if own is None else own.pair)
-    return load_corpus(name or EMBEDDED, pair=pair, lowercase=own is not None and own.lowercase)
+    return load_once
 
 
 def first_pairs(
@@ -220,13 +215,12 @@ def first_pairs(
     return tuple(islice((pair for pair in pairs if pair[0] not in without), count))
 
 
-def lowered(text: Text) -> Text:
-    """A sentence, or both of a pair, in lower case."""
-    return text.lower() if isinstance(text, str) else (text[0].lower(), text[1].lower())
-
-
-def read_texts(path: str | Path) -> tuple[Text, ...]:
+def read_texts(path: str | Path, *, lowercase: bool = False) -> tuple[Text, ...]:
     """The lines of a file, as pairs where each holds one tab; empty lines are left out.
+
+    Args:
+        path: the file.
+        lowercase: whether the lines are put in lower case.
 
     Raises:
         InputError: the file is missing, empty, not UTF-8, or has tabs in some lines only.
@@ -236,6 +230,7 @@ def read_texts(path: str | Path) -> tuple[Text, ...]:
         msg = f"There is no file {path}; give one with a sentence on each line."
         raise InputError(msg)
     lines = [line.strip(" ") for line in read_lines(path)]
+    lines = [line.lower() for line in lines] if lowercase else lines
     rows = [tuple(line.split("\t")) for line in lines if line]
     if not rows:
         msg = f"{path} is empty; give a file with a sentence on each line."

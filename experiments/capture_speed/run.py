@@ -23,7 +23,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from attnlab.extraction.batches import batches, encode
-from attnlab.extraction.capture import Consumer, stream
+from attnlab.extraction.reading import Consumer, prepare
 from attnlab.extraction.statistics import HeadStatistics
 from attnlab.files import write_table
 from attnlab.functions.consumer import HeadFunctions, TextSide
@@ -116,7 +116,7 @@ def measure_time(count: int) -> pd.DataFrame:
     sentences = draw_sentences(count)
     share = count // ROUNDS
     for consumers in CASES.values():  # the first call of everything is slow
-        stream(model, tokenizer, sentences[:BATCH], consumers(len(tokenizer)))
+        prepare(model, tokenizer, sentences[:BATCH]).feed(consumers(len(tokenizer)))
     rows = []
     for part in range(ROUNDS):
         texts = sentences[part * share : (part + 1) * share]
@@ -125,7 +125,7 @@ def measure_time(count: int) -> pd.DataFrame:
         for name, consumers in CASES.items():
             fed = consumers(len(tokenizer))
             start = time.process_time(), time.perf_counter()
-            stream(model, tokenizer, texts, fed, batch_size=BATCH)
+            prepare(model, tokenizer, texts).feed(fed, batch_size=BATCH)
             row[f"{name}_cpu_seconds"] = time.process_time() - start[0]
             row[f"{name}_seconds"] = time.perf_counter() - start[1]
             row[f"{name}_cpu_ratio"] = row[f"{name}_cpu_seconds"] / row["bare_cpu_seconds"]
@@ -160,7 +160,7 @@ def print_peak(sentences: int) -> None:
     """Runs in the process of its own."""
     tokenizer = build_tokenizer()
     model, consumers = build_model(len(tokenizer)), statistics_and_functions(len(tokenizer))
-    stream(model, tokenizer, draw_sentences(sentences), consumers, batch_size=BATCH)
+    prepare(model, tokenizer, draw_sentences(sentences)).feed(consumers, batch_size=BATCH)
     unit = 1 if sys.platform == "darwin" else 1024
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 

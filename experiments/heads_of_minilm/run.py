@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from attnlab.extraction.capture import stream
+from attnlab.extraction.reading import prepare
 from attnlab.extraction.statistics import HeadStatistics
 from attnlab.extraction.weights import LayerWeights
 from attnlab.files import write_table
@@ -170,7 +170,7 @@ def measures_of_heads(analysis: Analysis, treebank: Path) -> pd.DataFrame:
 def passed(model: Any, tokenizer: Any, texts: Sequence[Any]) -> tuple[pd.DataFrame, pd.Series]:
     """Statistics of every head, and positional rates among words, of one model."""
     statistics, positions = HeadStatistics(), PositionsOfWords()
-    stream(model, tokenizer, texts, [statistics, positions])
+    prepare(model, tokenizer, texts).feed([statistics, positions])
     rates = positions.rates().set_index(["layer", "head"])["value"]
     return statistics.heads().set_index(["layer", "head"]), rates
 

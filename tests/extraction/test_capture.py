@@ -13,8 +13,9 @@ from zoo.random_models import ALL, PAIRS, SENTENCES, TWO_STACKS, tokenizer
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.extraction import taps
-from attnlab.extraction.capture import capture, stream
+from attnlab.extraction.capture import capture
 from attnlab.extraction.keeping import load_matrices
+from attnlab.extraction.reading import prepare
 from attnlab.extraction.weights import checked
 
 TOKENIZER = tokenizer()
@@ -91,7 +92,7 @@ def test_never_more_than_one_layer_is_alive(name: str) -> None:
             alive.append(sum(t.shape[-2:] == shape[-2:] and t.ndim == 4 and t.dtype.is_floating_point
                              and t.shape[1] == shape[1] for t in tensors))  # fmt: skip
 
-    stream(model, TOKENIZER, texts(name), [Census()], batch_size=99)
+    prepare(model, TOKENIZER, texts(name)).feed([Census()], batch_size=99)
     # The model's tensor and the one without padding rows; t5 keeps two position biases of that shape.
     assert max(alive) <= (4 if name == "t5" else 2)
 
@@ -118,7 +119,7 @@ def test_the_model_is_left_as_it_was_after_an_error() -> None:
             raise KeyError
 
     with pytest.raises(KeyError):
-        stream(model, TOKENIZER, SENTENCES, [Broken()])
+        prepare(model, TOKENIZER, SENTENCES).feed([Broken()])
     assert model.training
     assert model(torch.tensor([[1, 5, 2]])).last_hidden_state.shape == (1, 3, 15)
 

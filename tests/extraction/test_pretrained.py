@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from attnlab.extraction.capture import stream
+from attnlab.extraction.reading import prepare
 from attnlab.functions.consumer import HeadFunctions, TextSide
 from attnlab.functions.controls import untrained_twin
 from attnlab.functions.corpus_alignment import align_corpus
@@ -38,7 +38,7 @@ def test_labels_of_minilm_on_english(shared_data: Path) -> None:
         aligned = align_corpus(tokenizer, sentences)
         assert aligned.coverage == 1
         functions = HeadFunctions(TextSide(counts, sentences, aligned.alignments))
-        stream(subject, tokenizer, [tree.text for tree in sentences], [functions])
+        prepare(subject, tokenizer, [tree.text for tree in sentences]).feed([functions])
         found[name] = functions
     labels = label_table(found["model"].verdicts())
     # Many BERT-like encoders have a head in the first layer that looks one back.

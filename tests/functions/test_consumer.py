@@ -13,7 +13,7 @@ from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.traits import Traits
 from attnlab.corpora.corpus import load_corpus
 from attnlab.errors import InputError
-from attnlab.extraction.capture import stream
+from attnlab.extraction.reading import prepare
 from attnlab.extraction.weights import LayerWeights
 from attnlab.functions.consumer import HeadFunctions, TextSide, scope_of_layer
 from attnlab.functions.corpus_alignment import align_corpus
@@ -136,7 +136,7 @@ class Forced:
 @pytest.fixture(scope="module")
 def judged(setting: Setting) -> HeadFunctions:
     functions = setting.functions()
-    stream(setting.model, setting.tokenizers, setting.texts, [Forced(setting, functions)])
+    prepare(setting.model, setting.tokenizers, setting.texts).feed([Forced(setting, functions)])
     return functions
 
 
@@ -185,7 +185,7 @@ def test_rows_of_cross_attention_count_by_the_token_they_predict(setting: Settin
             if layer.site == "cross":
                 seen.append(layer)
 
-    stream(setting.model, setting.tokenizers, setting.texts[:9], [Keep()], batch_size=4)
+    prepare(setting.model, setting.tokenizers, setting.texts[:9]).feed([Keep()], batch_size=4)
     tokenizer = setting.tokenizers.target
     for layer in seen:
         rows = scope_of_layer(layer).queries
@@ -212,7 +212,7 @@ def test_fixed_heads_of_a_model_are_found_positional(setting: Setting) -> None:
     functions = setting.functions()
     with torch.random.fork_rng():
         model = TranslationModel(config).eval()
-    stream(model, setting.tokenizers, setting.texts, [functions])
+    prepare(model, setting.tokenizers, setting.texts).feed([functions])
     table = functions.verdicts()
     positional = table[(table.label == "positional") & (table.site == "encoder")]
     assert set(positional.status) == {HOLDS}
@@ -269,9 +269,9 @@ def test_a_model_that_runs_with_gold_arcs_has_a_syntactic_head(setting: Setting)
         "encoder.0.3": "fixed(pattern='previous')",
     }
     functions, plain = setting.functions(), setting.functions()
-    stream(model, setting.tokenizers, setting.texts, [plain], sites=["encoder"])
+    prepare(model, setting.tokenizers, setting.texts, sites=["encoder"]).feed([plain])
     with use(model, plan):
-        stream(model, setting.tokenizers, setting.texts, [functions], sites=["encoder"])
+        prepare(model, setting.tokenizers, setting.texts, sites=["encoder"]).feed([functions])
     forced = verdict(functions, "encoder", 0, 1, "syntactic")
     assert (forced.status, forced.detail, forced.value) == (HOLDS, "nsubj dependent>head", 1)
     assert forced.value > forced.control + 0.2
@@ -304,9 +304,11 @@ def test_decoder_arcs_reach_back_only(judged: HeadFunctions) -> None:
 def test_shares_add_up_to_the_whole(setting: Setting) -> None:
     whole, parts = setting.functions(), [setting.functions() for _ in range(3)]
     texts = setting.texts[:90]
-    stream(setting.model, setting.tokenizers, texts, [whole], batch_size=7)
+    prepare(setting.model, setting.tokenizers, texts).feed([whole], batch_size=7)
     for index, part in enumerate(parts):
-        stream(setting.model, setting.tokenizers, texts, [part], batch_size=7, share=(index, 3))
+        prepare(setting.model, setting.tokenizers, texts).feed(
+            [part], batch_size=7, share=(index, 3)
+        )
     merged = parts[2] + parts[0] + parts[1]
     assert_same(whole.verdicts(), merged.verdicts(), ["label"])
     assert_same(whole.relations(), merged.relations(), ["relation", "direction"])
@@ -322,4 +324,4 @@ def test_missing_alignments_are_refused(setting: Setting) -> None:
     short = replace(setting.source, alignments=setting.source.alignments[:2])
     functions = HeadFunctions(short, setting.target)
     with pytest.raises(InputError, match=r"Sentence \d+ has no alignment: 2 were handed in"):
-        stream(setting.model, setting.tokenizers, setting.texts[:9], [functions])
+        prepare(setting.model, setting.tokenizers, setting.texts[:9]).feed([functions])

@@ -84,7 +84,7 @@ def test_labels_and_importance_leave_out_the_same_pairs(
 def test_processes_deal_out_the_heads() -> None:
     subject = Subject(random_models.gpt2().double(), tokenizer(), tuple(SENTENCES), "")
     judge = judge_for_labels(subject, 3)
-    alone = ablate_for_labels(judge, Passes(tokenizer()), seed=1)
+    alone = ablate_for_labels(judge, Passes(), seed=1)
 
     class Two(Processes):
         """The second of two, which meets what the first would have sent."""
@@ -92,7 +92,7 @@ def test_processes_deal_out_the_heads() -> None:
         def gather(self, value):
             return [alone.iloc[0::2].to_dict("records"), value]
 
-    shared = ablate_for_labels(judge, Passes(tokenizer(), processes=Two(1, 2)), seed=1)
+    shared = ablate_for_labels(judge, Passes(processes=Two(1, 2)), seed=1)
     assert shared.equals(alone)
 
 

@@ -15,6 +15,7 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
+from attnlab.extraction.reading import prepare
 from attnlab.extraction.views import ALL, CONTENT, VIEWS
 from attnlab.files import write_json
 from attnlab.functions.gold import gold_of_embedded
@@ -191,13 +192,12 @@ def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:
     )
     one = tokenizer()
     labellers = [
-        Labeller(random_models.marian(), reading, gold, None, 0)
-        for reading in (one, SimpleNamespace(source=one, target=one))
+        Labeller(
+            prepare(random_models.marian(), both, gold.texts, ("cross", "decoder")), gold, None, 0
+        )
+        for both in (one, SimpleNamespace(source=one, target=one))
     ]
-    found = [
-        labeller.judge(Passes(labeller.tokenizer, ("cross", "decoder"), 8), seed=0)
-        for labeller in fed(labellers)
-    ]
+    found = [labeller.judge(Passes(8), seed=0) for labeller in fed(labellers)]
     relations = found[0].relations
     pd.testing.assert_frame_equal(relations, found[1].relations)
     assert relations.loc[relations.site == "cross", "links"].min() > 20
@@ -207,8 +207,7 @@ def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:
 def fed(labellers: list[Labeller]) -> list[Labeller]:
     """With their sentences counted."""
     for labeller in labellers:
-        passes = Passes(labeller.tokenizer, ("cross", "decoder"), 8)
-        passes.run("Looking", labeller.model, labeller.gold.texts, labeller.consumers)
+        Passes(8).run("Looking", labeller.reading, labeller.consumers)
     return labellers
 
 

@@ -11,12 +11,12 @@ import torch
 from attnlab.addresses import refuse_unknown_sites
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Text
-from attnlab.extraction.capture import Coverage
 from attnlab.extraction.devices import own_device, usable_device
 from attnlab.extraction.keeping import KeptMatrices
 from attnlab.extraction.kept_source import KeptSource, load_kept_source
 from attnlab.extraction.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
 from attnlab.extraction.processes import Processes
+from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import ALL, CONTENT, VIEWS, View
 from attnlab.functions.labels import HEAD
@@ -172,23 +172,23 @@ def analyze(
         gold=labels,
         scores=labels and ablation is not False,
     )
-    subject = _as_read(replace(subject, model=subject.model.to(place)))
+    reading = prepare(subject.model.to(place), subject.tokenizer, subject.texts, sites)
     all_read = isinstance(wanted, int) and len(subject.texts) < wanted
     labeller, judge = None, None
     if subject.gold is not None:
         labeller = Labeller(
-            subject.model,
-            subject.tokenizer,
+            reading,
             subject.gold,
             subject.type_counts,
             structure_sentences,
             views=views,
         )
         judge = _judge(subject, batch_size, ablation)
-    passes = Passes(subject.tokenizer, sites, batch_size, progress, processes)
+    passes = Passes(batch_size, progress, processes)
 
     def run(what: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
-        return passes.run(what, subject.model, subject.texts[:first], consumers)
+        some = reading if first is None else reading.first(first)
+        return passes.run(what, some, consumers)
 
     found = measure(
         run,
@@ -202,7 +202,7 @@ def analyze(
         None if labeller is None else labeller.judge(passes, seed=subject.seed, all_read=all_read)
     )
     if labelling is not None:
-        labelling = _beside_ablation(labelling, judge, passes, subject.seed)
+        labelling = _beside_ablation(labelling, judge, passes, reading.sites, subject.seed)
         sinks = found.heads[[*HEAD, SINK_SHARE]]
         labels_of_heads = labelling.labels.merge(sinks, on=HEAD, how="left", validate="m:1")
         labelling = replace(labelling, labels=labels_of_heads)
@@ -227,15 +227,6 @@ def _fewer(subject: Subject, wanted: object) -> tuple[str]:
     return (f"{wanted} sentences were asked for; {subject.origin} has {len(subject.texts)}.",)
 
 
-def _as_read(subject: Subject) -> Subject:
-    """A model of one stack reads the sources of pairs alone."""
-    if subject.model.config.is_encoder_decoder:
-        return subject
-    texts = tuple(text[0] if isinstance(text, tuple) else text for text in subject.texts)
-    gold = None if subject.gold is None else subject.gold.without_target()
-    return replace(subject, texts=texts, gold=gold)
-
-
 def _judge(subject: Subject, batch_size: int, wanted: bool | None) -> Judge | str | None:
     """The model with its loss, or why it has none; None where none is wanted.
 
@@ -251,7 +242,11 @@ def _judge(subject: Subject, batch_size: int, wanted: bool | None) -> Judge | st
 
 
 def _beside_ablation(
-    labelling: Labelling, judge: Judge | str | None, passes: Passes, seed: int
+    labelling: Labelling,
+    judge: Judge | str | None,
+    passes: Passes,
+    sites: Sequence[str],
+    seed: int,
 ) -> Labelling:
     """The labels with the loss without each head, or with a note that says why not."""
     if judge is None:
@@ -261,7 +256,7 @@ def _beside_ablation(
             f"No head was taken away to see what the loss loses, since there is none here: {judge}"
         )
         return replace(labelling, warnings=(*labelling.warnings, note))
-    found = ablate_for_labels(judge, passes, seed=seed)
+    found = ablate_for_labels(judge, passes, sites, seed=seed)
     labels = labelling.labels.merge(found, on=HEAD, how="left")
     return replace(labelling, labels=labels)
 

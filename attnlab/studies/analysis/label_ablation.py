@@ -1,10 +1,11 @@
 """What the loss loses with each head, to stand beside its label: attention alone explains nothing."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
 
-from attnlab.addresses import Head
+from attnlab.addresses import SITES, Head
 from attnlab.attribution.ablation import ablate_each
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import Difference, loss_difference
@@ -26,7 +27,9 @@ def judge_for_labels(subject: Subject, batch_size: int) -> Judge | str:
         return str(error)
 
 
-def ablate_for_labels(judge: Judge, passes: Passes, *, seed: int) -> pd.DataFrame:
+def ablate_for_labels(
+    judge: Judge, passes: Passes, sites: Sequence[str] = SITES, *, seed: int
+) -> pd.DataFrame:
     """The loss without each head, one at a time, its output before the projection set to zero.
 
     One row a head: `site, layer, head`, `ablation_loss_change` in nats per target token (loss
@@ -35,16 +38,13 @@ def ablate_for_labels(judge: Judge, passes: Passes, *, seed: int) -> pd.DataFram
 
     Args:
         judge: from `judge_for_labels`.
-        passes: whose sites, progress and processes count.
+        passes: whose progress and processes count.
+        sites: where the heads are.
         seed: of the bootstrap.
 
     Cost: a forward pass over the judge's sentences for each head.
     """
-    wanted = [
-        head
-        for head in all_heads(judge.projections)
-        if passes.sites is None or head.site in passes.sites
-    ]
+    wanted = [head for head in all_heads(judge.projections) if head.site in sites]
     processes = passes.processes
     mine = wanted[processes.index :: processes.count]
     before = judge.losses()

@@ -9,12 +9,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from attnlab.extraction.batches import BothTokenizers, both_tokenizers
+from attnlab.extraction.reading import Reading
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import VIEWS, View, rows_of_view, stacked
 from attnlab.functions.agreement import agreement_table
 from attnlab.functions.consumer import HeadFunctions, TextSide
 from attnlab.functions.controls import untrained_twin
-from attnlab.functions.corpus_alignment import AlignedCorpus, align_corpus
+from attnlab.functions.corpus_alignment import align_corpus
 from attnlab.functions.gold import Gold, shuffled
 from attnlab.functions.labels import (
     HEAD,
@@ -79,9 +81,8 @@ class Labeller:
     """Counts for the labels of one model over sentences of which something is known.
 
     Args:
-        model: a transformers model.
-        tokenizer: its tokenizer, or an object with tokenizers `.source` and `.target`.
-        gold: the sentences.
+        reading: the model with the sentences.
+        gold: what is known of the sentences.
         type_counts: how often each type of the source and of the target stands in the training
             corpus; None where that is not known, then it is counted in the sentences.
         structure_sentences: over how many of the first sentences the structural label is taken.
@@ -90,20 +91,19 @@ class Labeller:
 
     def __init__(
         self,
-        model: Any,
-        tokenizer: Any,
+        reading: Reading,
         gold: Gold,
         type_counts: Sequence[Int[Tensor, "_"]] | None,
         structure_sentences: int,
         *,
         views: tuple[View, ...] = VIEWS,
     ) -> None:
-        self.model = model
-        self.tokenizer = tokenizer
-        self.gold = gold
+        self.reading = reading
+        self.tokenizers = both_tokenizers(reading.tokenizer)
+        self.gold = gold if reading.encoding.paired else gold.without_target()
         self.corpus_known = type_counts is not None
-        self.type_counts = list(type_counts or _counted(tokenizer, gold))
-        self.functions, self.unaligned = self._functions(gold)
+        self.type_counts = list(type_counts or _counted(self.tokenizers, self.gold))
+        self.functions, self.unaligned = self._functions(self.gold)
         self.structure = HeadStructure(structure_sentences)
         self.views = views
 
@@ -126,8 +126,8 @@ class Labeller:
         counts = self.type_counts[-1 if target else 0]
         if not trees:
             return TextSide(counts), {}
-        tokenizer = getattr(self.tokenizer, "target" if target else "source", self.tokenizer)
-        aligned: AlignedCorpus = align_corpus(tokenizer, sentences, target=target)
+        tokenizer = self.tokenizers.target if target else self.tokenizers.source
+        aligned = align_corpus(tokenizer, sentences, target=target)
         return TextSide(counts, sentences, aligned.alignments), aligned.reasons
 
     def judge(self, passes: Passes, *, seed: int, all_read: bool = False) -> Labelling:
@@ -139,14 +139,12 @@ class Labeller:
                 bootstrap behind `stability`.
             all_read: whether there are no more sentences where these came from.
         """
-
-        def count(name: str, model: Any, gold: Gold) -> HeadFunctions:
-            functions, _ = self._functions(gold)
-            passes.run(f"Control: {name}", model, gold.texts, [functions])
-            return functions
-
-        untrained = count("untrained model", untrained_twin(self.model, seed), self.gold)
-        mixed = count("shuffled words", self.model, shuffled(self.gold, seed))
+        twin = self.reading.by(untrained_twin(self.reading.model, seed))
+        untrained = self.functions.emptied()
+        passes.run("Control: untrained model", twin, [untrained])
+        gold = shuffled(self.gold, seed)
+        mixed, _ = self._functions(gold)
+        passes.run("Control: shuffled words", self.reading.of_texts(gold.texts), [mixed])
         relations = self.functions.relations(seed)
         if not relations.empty:
             relations = compare_relations(
@@ -204,18 +202,13 @@ class _LabelledView:
     agreement: pd.DataFrame
 
 
-def _source_of(tokenizer: Any) -> Any:
-    return getattr(tokenizer, "source", tokenizer)
-
-
-def _counted(tokenizer: Any, gold: Gold) -> list[Int[Tensor, "_"]]:
+def _counted(tokenizers: BothTokenizers, gold: Gold) -> list[Int[Tensor, "_"]]:
     """How often each type stands in the sentences themselves, source and target."""
-    source = _source_of(tokenizer)
-    counts = [_type_counts(source([one.text for one in gold.source])["input_ids"], len(source))]
+    ids = tokenizers.source([one.text for one in gold.source])["input_ids"]
+    counts = [_type_counts(ids, len(tokenizers.source))]
     if gold.target is not None:
-        target = getattr(tokenizer, "target", tokenizer)
-        ids = target(text_target=[one.text for one in gold.target])["input_ids"]
-        counts.append(_type_counts(ids, len(target)))
+        ids = tokenizers.target(text_target=[one.text for one in gold.target])["input_ids"]
+        counts.append(_type_counts(ids, len(tokenizers.target)))
     return counts
 
 

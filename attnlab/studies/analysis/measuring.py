@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.extraction.capture import Coverage
 from attnlab.extraction.keeping import KeptMatrices, MatrixKeeper
+from attnlab.extraction.reading import Coverage
 from attnlab.extraction.statistics import HeadStatistics
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import View, stacked

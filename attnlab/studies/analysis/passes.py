@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from attnlab.extraction.batches import Text
-from attnlab.extraction.capture import Coverage, stream
 from attnlab.extraction.processes import Processes
+from attnlab.extraction.reading import Coverage, Reading
 from attnlab.extraction.sums import PerLayer, Sums
 
 Progress = Callable[[str, int, int], None]
@@ -17,35 +16,24 @@ class Passes:
     """Takes sentences through models; every process has the whole result after each pass.
 
     Attributes:
-        tokenizer: the tokenizer, or an object with tokenizers `.source` and `.target`.
-        sites: as in `attnlab.extraction.capture.stream`.
         batch_size: most sentences in one forward pass.
         progress: called with (what is being done, sentences done, sentences in all).
         processes: who shares the sentences.
     """
 
-    tokenizer: Any
-    sites: Sequence[str] | None = None
     batch_size: int = 32
     progress: Progress | None = None
     processes: Processes = field(default_factory=Processes)
 
-    def run(
-        self, what: str, model: Any, texts: Sequence[Text], consumers: Sequence[PerLayer[Any, Any]]
-    ) -> Coverage:
+    def run(self, what: str, reading: Reading, consumers: Sequence[PerLayer[Any, Any]]) -> Coverage:
         """Feeds `consumers` the weights of all sentences; `what` says what for.
 
         Raises:
-            InputError: as `stream` does.
-            AttnlabError: as `stream` does, here or in another process.
+            AttnlabError: as `Reading.feed` does, here or in another process.
         """
         processes, tell = self.processes, self.progress
-        coverage = stream(
-            model,
-            self.tokenizer,
-            texts,
+        coverage = reading.feed(
             consumers,
-            sites=self.sites,
             batch_size=self.batch_size,
             share=(processes.index, processes.count),
             progress=None if tell is None else lambda done, total: tell(what, done, total),

@@ -27,8 +27,8 @@ from attnlab.studies.comparison.candidates import (
 )
 from attnlab.studies.comparison.scores import Scores
 from attnlab.studies.sources import (
+    Subject,
     load_subject,
-    lowered,
     read_texts,
     type_counts_of,
 )
@@ -116,9 +116,9 @@ def compare(
         refuse_without_sentences(source, "--text FILE (a sentence on each line)")
     subject = load_subject(source, sentences=sentences, text=text)
     run, model = subject.run, subject.model.to(place)
-    before = _training(source, run, calibration, calibration_text, set(map(_source, subject.texts)))
-    held_out = encode(model, subject.tokenizer, _readable(model, subject.texts))
-    learning = encode(model, subject.tokenizer, _readable(model, before))
+    held_out = encode(model, subject.tokenizer, subject.texts)
+    before = _training(source, subject, calibration, calibration_text)
+    learning = encode(model, subject.tokenizer, before)
     chosen = sites_of(model, held_out, sites)
     chosen = sites_of(model, learning, chosen)
     levels = list(dict.fromkeys(budgets))
@@ -219,34 +219,25 @@ def _source(text: Text) -> str:
     return text if isinstance(text, str) else text[0]
 
 
-def _readable(model: Any, texts: Sequence[Text]) -> Sequence[Text]:
-    """The texts, or their sources alone for a model that takes no pairs."""
-    return texts if model.config.is_encoder_decoder else [_source(text) for text in texts]
-
-
 def _training(
-    source: Source,
-    run: Run | None,
-    wanted: int | Sequence[Text],
-    path: str | Path | None,
-    held_out: set[str],
+    source: Source, subject: Subject, wanted: int | Sequence[Text], path: str | Path | None
 ) -> Sequence[Text]:
     """The first training sentences that are not held out too."""
     count, texts = (wanted, ()) if isinstance(wanted, int) else (len(wanted), tuple(wanted))
     if not isinstance(wanted, int):
         pass
     elif path is not None:
-        read = read_texts(path)
-        lower = run is not None and run.settings.corpus.lowercase
-        texts = tuple(map(lowered, read)) if lower else read
-    elif run is not None:
-        rows = run.corpus().train
+        run = subject.run
+        texts = read_texts(path, lowercase=run is not None and run.settings.corpus.lowercase)
+    elif subject.corpus is not None:
+        rows = subject.corpus().train
         chosen = rows.select(range(min(2 * count, len(rows))))
         texts = tuple(zip(chosen["source"], chosen["target"], strict=True))
     else:
         name = "A model without a folder" if isinstance(source, tuple) else source
         msg = f"{name} brings no training sentences; add --calibration-text FILE."
         raise InputError(msg)
+    held_out = set(map(_source, subject.texts))
     found = [text for text in texts if _source(text) not in held_out][:count]
     if not found:
         msg = "There is no training sentence that is not held out too; give others."
