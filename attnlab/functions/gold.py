@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from attnlab.corpora.corpus import EMBEDDED_LANGUAGES, EMBEDDED_PAIRS
+from attnlab.corpora.corpus import EMBEDDED_PAIRS, split_pair
 from attnlab.extraction.batches import Text
 from attnlab.functions.treebank import GoldSentence, gold_sentence, load_treebank, shuffle_words
 from attnlab.functions.words import Span
@@ -81,29 +81,26 @@ def gold_of_embedded(
         texts: pairs of source and target.
         seed: of the grammar.
         size: how many pairs were drawn; None for the usual number.
-        pair: languages, `en-it` or `it-en`.
+        pair: languages of the grammar, such as `en-it`.
         lowercase: whether the texts are.
     """
-    turned = tuple(pair.split("-")) != EMBEDDED_LANGUAGES
-    drawn = draw_pairs(EMBEDDED_PAIRS if size is None else size, seed=seed)
+    count = EMBEDDED_PAIRS if size is None else size
     known: dict[Text, GrammarPair] = {}
-    for one in drawn:
-        sides = (one.target, one.source) if turned else (one.source, one.target)
+    for one in draw_pairs(count, seed=seed, languages=split_pair(pair)):
+        sides = (one.source, one.target)
         known[(sides[0].lower(), sides[1].lower()) if lowercase else sides] = one
     if any(text not in known for text in texts):
         return gold_of_texts(texts)
     found = [known[text] for text in texts]
-    english, italian = (
+    sources, targets = (
         tuple(
             _lowered(gold_sentence(tree, str(n + 1)), lowercase=lowercase)
             for n, tree in enumerate(trees)
         )
         for trees in ([one.source_tree for one in found], [one.target_tree for one in found])
     )
-    links = [[(s - 1, t - 1) for s, t in one.alignment] for one in found]
-    if turned:
-        return Gold(italian, english, tuple(map(tuple, links)))
-    return Gold(english, italian, tuple(tuple((t, s) for s, t in every) for every in links))
+    links = tuple(tuple((t - 1, s - 1) for s, t in one.alignment) for one in found)
+    return Gold(sources, targets, links)
 
 
 def _lowered(sentence: GoldSentence, *, lowercase: bool) -> GoldSentence:

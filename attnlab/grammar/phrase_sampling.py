@@ -7,10 +7,18 @@ from functools import cache
 from random import Random
 from typing import TypeVar
 
-from attnlab.grammar import lexicon as words
-from attnlab.grammar.lexicon import PERSON, PLACE, Adjective, Determiner, Noun, Preposition
-from attnlab.grammar.name_lexicon import PEOPLE, TOWNS, zipf_weights
-from attnlab.grammar.noun_lexicon import NOUNS
+from attnlab.grammar import concepts
+from attnlab.grammar.concepts import (
+    PERSON,
+    PLACE,
+    Adjective,
+    Determiner,
+    Gender,
+    Noun,
+    Preposition,
+)
+from attnlab.grammar.names import PEOPLE, TOWNS, zipf_weights
+from attnlab.grammar.nouns import NOUNS
 from attnlab.grammar.phrases import (
     Adjunct,
     Coordination,
@@ -23,12 +31,14 @@ from attnlab.grammar.phrases import (
 Entry = TypeVar("Entry")
 
 _SINGULAR = (
-    [words.THE] * 5 + [words.A] * 3 + [words.THIS, words.THAT, words.EVERY, *words.POSSESSIVES]
+    [concepts.THE] * 5
+    + [concepts.A] * 3
+    + [concepts.THIS, concepts.THAT, concepts.EVERY, *concepts.POSSESSIVES]
 )
-_PLURAL = [words.THE] * 5 + [words.THIS, words.THAT, words.MANY, words.SOME] * 2
-_PLURAL += [*words.NUMERALS, *words.POSSESSIVES]
-_MASS = [words.THE] * 8 + [words.THIS, words.THAT, *words.POSSESSIVES]
-_POSITIONS = [words.IN, words.IN, words.NEAR, words.BEHIND]
+_PLURAL = [concepts.THE] * 5 + [concepts.THIS, concepts.THAT, concepts.MANY, concepts.SOME] * 2
+_PLURAL += [*concepts.NUMERALS, *concepts.POSSESSIVES]
+_MASS = [concepts.THE] * 8 + [concepts.THIS, concepts.THAT, *concepts.POSSESSIVES]
+_POSITIONS = [concepts.IN, concepts.IN, concepts.NEAR, concepts.BEHIND]
 _PEOPLE_WEIGHTS = zipf_weights(len(PEOPLE))
 _TOWN_WEIGHTS = zipf_weights(len(TOWNS))
 
@@ -40,12 +50,12 @@ def nouns_of(kinds: frozenset[str]) -> tuple[Noun, ...]:
 
 
 @cache
-def adjectives_for(kind: str, *, before_noun: bool | None = None) -> tuple[Adjective, ...]:
-    """The adjectives that fit a kind of noun, by their place in Italian or all."""
+def adjectives_for(kind: str, *, first: bool | None = None) -> tuple[Adjective, ...]:
+    """The adjectives that fit a kind of noun: all, or those that stand first of two, or the others."""
     return tuple(
         adjective
-        for adjective in words.ADJECTIVES
-        if kind in adjective.kinds and before_noun in {None, adjective.before_noun}
+        for adjective in concepts.ADJECTIVES
+        if kind in adjective.kinds and first in {None, adjective.first}
     )
 
 
@@ -81,10 +91,10 @@ class PhraseSampler:
         noun = self.pick(nouns_of(kinds))
         plural = not noun.mass and self.chance(0.1 if noun.kinship else 0.3)
         determiner = self._determiner(noun, plural=plural)
-        if plain and determiner in {words.SOME, words.MANY, words.EVERY}:
-            determiner = words.THE
+        if plain and determiner in {concepts.SOME, concepts.MANY, concepts.EVERY}:
+            determiner = concepts.THE
         adjectives = self._adjectives(noun)
-        if determiner is words.THE and self.chance(0.15):
+        if determiner is concepts.THE and self.chance(0.15):
             return NounPhrase(noun, determiner, plural, adjectives, possessor=self.person())
         modifier = None
         if not plain and not determiner.possessive and self.chance(0.15):
@@ -97,27 +107,27 @@ class PhraseSampler:
         return self.pick(_PLURAL if plural else _SINGULAR)
 
     def _adjectives(self, noun: Noun) -> tuple[Adjective, ...]:
-        """Nothing, one adjective, or one that Italian puts before the noun and one after."""
+        """None, one, or two adjectives, of which the first is one of opinion, size or age."""
         dice = self._uniform()
         if dice < 0.6:
             return ()
         if dice < 0.92:
             return (self.pick(adjectives_for(noun.kind)),)
-        first = adjectives_for(noun.kind, before_noun=True)
-        second = adjectives_for(noun.kind, before_noun=False)
+        first = adjectives_for(noun.kind, first=True)
+        second = adjectives_for(noun.kind, first=False)
         return (self.pick(first), self.pick(second)) if first and second else ()
 
     def _modifier(self, noun: Noun) -> Adjunct | None:
         if noun.kind == "person":
             if self.chance(0.5):
-                return Adjunct(words.WITH, self.noun_phrase(words.CLOTHES, plain=True))
-            return Adjunct(words.OF, self.noun_phrase(PERSON, plain=True))
+                return Adjunct(concepts.WITH, self.noun_phrase(concepts.CLOTHES, plain=True))
+            return Adjunct(concepts.OF, self.noun_phrase(PERSON, plain=True))
         if noun.kind == "place":
-            return Adjunct(words.OF, self.town() if self.chance(0.5) else self.owner())
+            return Adjunct(concepts.OF, self.town() if self.chance(0.5) else self.owner())
         if noun.kind in {"animal", "object", "text", "clothes"} and self.chance(0.5):
-            position: Preposition = words.ON if self.chance(0.6) else words.UNDER
-            return Adjunct(position, self.noun_phrase(words.SURFACE, plain=True))
-        return None if noun.mass else Adjunct(words.OF, self.owner())
+            position: Preposition = concepts.ON if self.chance(0.6) else concepts.UNDER
+            return Adjunct(position, self.noun_phrase(concepts.SURFACE, plain=True))
+        return None if noun.mass else Adjunct(concepts.OF, self.owner())
 
     def owner(self) -> Phrase:
         """A person as a plain noun phrase."""
@@ -136,14 +146,14 @@ class PhraseSampler:
     def whereabouts(self) -> Adjunct:
         """In, near or behind a place; in a town."""
         if self.chance(0.35):
-            return Adjunct(words.IN, self.town())
+            return Adjunct(concepts.IN, self.town())
         return Adjunct(self.pick(_POSITIONS), self.noun_phrase(PLACE, plain=True))
 
     def speaker_or_other(self, *, third_plural: bool = True) -> Pronoun:
         """A pronoun for people; without `third_plural` never they, whose gender would be unknown."""
         person = self.pick((1, 2, 3, 3))
         plural = self.chance(0.3) and (third_plural or person < 3)
-        gender: words.Gender = "f" if person == 3 and not plural and self.chance(0.5) else "m"
+        gender: Gender = "f" if person == 3 and not plural and self.chance(0.5) else "m"
         return Pronoun(person, plural, gender)
 
     def other_than(self, subject: Phrase | None, *, third_plural: bool) -> Pronoun:

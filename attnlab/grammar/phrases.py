@@ -1,15 +1,16 @@
-"""What a sentence of the embedded grammar says, before it is said in English or in Italian.
+"""What a sentence of the embedded grammar says, before it is said in any language.
 
-A `Sentence` is a small tree of phrases that hold lexicon entries; `english.py` and `italian.py`
-each write it out. Words of the two languages are aligned when they come from the same place of
-this tree: every place has a number, `inside(parent, slot)`.
+A `Sentence` is a small tree of phrases that hold concepts; the folder of each language writes it
+out. Words of two languages are aligned when they come from the same position of this tree: every
+position has a number, `inside(parent, slot)`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-from attnlab.grammar.lexicon import (
+from attnlab.grammar.concepts import (
     Adjective,
     Adverb,
     Conjunction,
@@ -18,8 +19,8 @@ from attnlab.grammar.lexicon import (
     Name,
     Noun,
     Preposition,
+    Verb,
 )
-from attnlab.grammar.verb_lexicon import Verb
 
 Tense: TypeAlias = Literal["present", "past", "future", "progressive"]
 Modal: TypeAlias = Literal["can", "must", "want"]
@@ -27,7 +28,7 @@ Gap: TypeAlias = Literal["subject", "object"]
 
 
 class Slot(IntEnum):
-    """The places inside a phrase, a clause or a sentence."""
+    """The positions inside a phrase, a clause or a sentence."""
 
     DETERMINER = 1
     NOUN = 2
@@ -63,7 +64,7 @@ WHOLE = 1
 
 
 def inside(parent: int, slot: int) -> int:
-    """The number of the place `slot` inside the place `parent`; the whole sentence is `WHOLE`."""
+    """The number of the position `slot` inside the position `parent`; the whole sentence is `WHOLE`."""
     return parent * 32 + slot
 
 
@@ -80,14 +81,16 @@ class Agreement:
 class Pronoun:
     """I, you (always one person: tu), he, she, it, we, you all (voi), they.
 
-    Italian gender is part of it, because the participle shows it: `I`, `you` and `we` are
-    masculine by convention; `it` and `they` take the gender of what they refer to.
+    Gender is part of it, because participles of some languages show it: `I`, `you` and `we` are
+    masculine by convention; `it` and `they` take the gender that `noun`, which they stand for, has
+    in the language.
     """
 
     person: int
     plural: bool = False
     gender: Gender = "m"
     animate: bool = True
+    noun: Noun | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class Adjunct:
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase:
-    """A noun with what belongs to it; `possessor` is written Anna's in English, di Anna in Italian."""
+    """A noun with what belongs to it; `possessor` is who has it: Anna's, di Anna."""
 
     noun: Noun
     determiner: Determiner
@@ -166,15 +169,25 @@ class Sentence:
     question: bool = False
 
 
-def agreement(phrase: Phrase) -> Agreement:
-    """Person, number and gender of a phrase; two phrases joined are feminine only when both are."""
+def natural_gender(noun: Noun) -> Gender:
+    """The gender of a person; masculine for all else."""
+    return noun.gender or "m"
+
+
+def agreement(phrase: Phrase, gender_of: Callable[[Noun], Gender] = natural_gender) -> Agreement:
+    """Person, number and gender of a phrase; two phrases joined are feminine only when both are.
+
+    `gender_of` is that of nouns in the language.
+    """
     match phrase:
         case NounPhrase():
-            return Agreement(3, phrase.plural, phrase.noun.gender)
+            return Agreement(3, phrase.plural, gender_of(phrase.noun))
         case NamePhrase():
             return Agreement(3, plural=False, gender=phrase.name.gender)
         case Pronoun():
-            return Agreement(phrase.person, phrase.plural, phrase.gender)
+            gender = phrase.gender if phrase.noun is None else gender_of(phrase.noun)
+            return Agreement(phrase.person, phrase.plural, gender)
         case Coordination():
-            genders = {agreement(phrase.first).gender, agreement(phrase.second).gender}
+            parts = (phrase.first, phrase.second)
+            genders = {agreement(part, gender_of).gender for part in parts}
             return Agreement(3, plural=True, gender="f" if genders == {"f"} else "m")

@@ -4,8 +4,8 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-from attnlab.grammar import lexicon as words
-from attnlab.grammar.lexicon import ANY, PERSON, PLACE, Adjective, Adverb
+from attnlab.grammar import concepts
+from attnlab.grammar.concepts import ANY, PERSON, PLACE, Adjective, Adverb, Verb
 from attnlab.grammar.phrase_sampling import PhraseSampler, adjectives_for
 from attnlab.grammar.phrases import (
     Adjunct,
@@ -18,8 +18,9 @@ from attnlab.grammar.phrases import (
     Sentence,
     Tense,
     agreement,
+    natural_gender,
 )
-from attnlab.grammar.verb_lexicon import VERBS, Verb
+from attnlab.grammar.verbs import VERBS
 
 _TENSES: tuple[Tense, ...] = ("present", "present", "past", "past", "future", "progressive")
 _STATIVE_TENSES: tuple[Tense, ...] = ("present", "present", "past", "future")
@@ -40,20 +41,17 @@ _SAYING = [verb for verb in VERBS if verb.frame == "complement"]
 
 @cache
 def _verbs_acting_on(kind: str) -> tuple[Verb, ...]:
-    """Verbs of people that take a direct object of this kind in both languages."""
+    """Verbs of people that take a direct object of this kind in every language."""
     return tuple(
         verb
         for verb in VERBS
-        if kind in verb.objects
-        and not verb.inverted
-        and verb.governs is None
-        and verb.italian_governs is None
+        if kind in verb.objects and not verb.experienced and not verb.indirect
     )
 
 
 @cache
 def _verbs_done_by(kind: str) -> tuple[Verb, ...]:
-    return tuple(verb for verb in _SINGLE if kind in verb.subjects and not verb.inverted)
+    return tuple(verb for verb in _SINGLE if kind in verb.subjects and not verb.experienced)
 
 
 def _heavy(phrase: Phrase | None) -> bool:
@@ -81,7 +79,7 @@ class Sampler(PhraseSampler):
 
     def _single(self) -> Sentence:
         clause = self._clause(None)
-        if clause.time is not None and clause.time.english != "here" and self.chance(0.5):
+        if clause.time is not None and clause.time is not concepts.HERE and self.chance(0.5):
             return Sentence(replace(clause, time=None), opening=clause.time)
         return Sentence(clause)
 
@@ -94,13 +92,13 @@ class Sampler(PhraseSampler):
     def _contrasted(self) -> Sentence:
         tense = self.pick(_STATIVE_TENSES)
         first, second = self._clause(tense, short=True), self._clause(tense, short=True)
-        return Sentence(first, conjunction=words.CONJUNCTIONS["but"], second=second)
+        return Sentence(first, conjunction=concepts.CONJUNCTIONS["but"], second=second)
 
     def _reported(self) -> Sentence:
         verb = self.pick(_SAYING)
         told = self._clause(None, short=True)
         subject = self._subject(verb.subjects)
-        tense: Tense = "past" if verb.english == "discover" else "present"
+        tense: Tense = "past" if verb.name == "discover" else "present"
         return Sentence(Clause(subject, verb, tense, complement=told))
 
     def _subordinated(self) -> Sentence:
@@ -110,7 +108,7 @@ class Sampler(PhraseSampler):
         second = self._clause(tense, short=True)
         if main.subject is not None and self.chance(0.6):
             second = self._about_the_same(main.subject, tense)
-        return Sentence(main, conjunction=words.CONJUNCTIONS[name], second=second)
+        return Sentence(main, conjunction=concepts.CONJUNCTIONS[name], second=second)
 
     def _about_the_same(self, subject: Phrase, tense: Tense) -> Clause:
         """A clause whose subject is a pronoun for the subject before."""
@@ -131,12 +129,18 @@ class Sampler(PhraseSampler):
         first = self.pick([verb for verb in verbs if verb.frame == "object"])
         second = self.pick([verb for verb in verbs if verb is not first])
         tense = self.pick(_STATIVE_TENSES)
-        again = Pronoun(3, thing.plural, thing.noun.gender, animate=kind == "person")
+        again = Pronoun(
+            3,
+            thing.plural,
+            natural_gender(thing.noun),
+            animate=kind == "person",
+            noun=thing.noun,
+        )
         subject = self._subject(PERSON)
         recipient = self._recipient(subject) if second.frame == "recipient" else None
         return Sentence(
             Clause(subject, first, tense, object=thing),
-            conjunction=words.CONJUNCTIONS["and"],
+            conjunction=concepts.CONJUNCTIONS["and"],
             second=Clause(None, second, tense, object=again, recipient=recipient),
         )
 
@@ -192,35 +196,35 @@ class Sampler(PhraseSampler):
         adjective: Adjective = self.pick(adjectives_for(kind))
         if isinstance(subject, NounPhrase) and adjective in subject.adjectives:
             subject = replace(subject, adjectives=())
-        frequency = self.pick(words.FREQUENCIES) if self.chance(0.1) else None
+        frequency = self.pick(concepts.FREQUENCIES) if self.chance(0.1) else None
         return Clause(
             subject,
             adjective,
             tense,
             negated=frequency is None and self.chance(0.2),
             frequency=frequency,
-            degree=words.VERY if adjective.gradable and self.chance(0.3) else None,
+            degree=concepts.VERY if adjective.gradable and self.chance(0.3) else None,
         )
 
     def _verbal(
         self, subject: Phrase | None, verb: Verb, tense: Tense, *, short: bool = False
     ) -> Clause:
         """A clause with this subject and verb; a `short` one ends with its objects."""
-        if tense == "progressive" and (verb.stative or verb.english in _NOT_IN_PROGRESS):
+        if tense == "progressive" and (verb.stative or verb.name in _NOT_IN_PROGRESS):
             tense = "present"
         modal = self._modal(verb, tense)
-        every = isinstance(subject, NounPhrase) and subject.determiner is words.EVERY
+        every = isinstance(subject, NounPhrase) and subject.determiner is concepts.EVERY
         negated = not every and self.chance(0.15)
         frequency = None
         if not negated and modal is None and tense != "progressive" and self.chance(0.12):
-            frequency = self.pick(words.FREQUENCIES)
+            frequency = self.pick(concepts.FREQUENCIES)
         goal = self._object(verb, subject, negated=negated, short=short)
         recipient = self._recipient(subject) if verb.frame == "recipient" else None
         free = not _heavy(goal) and not _heavy(recipient)
         adjuncts = self._adjuncts(verb, goal) if free and not short else ()
         manner = None
         if verb.manner and free and not adjuncts and not negated and self.chance(0.15):
-            manner = self.pick(words.MANNERS)
+            manner = self.pick(concepts.MANNERS)
         time = None
         if free and not short and modal is None and frequency is None and self.chance(0.2):
             time = self._time(verb, tense, bare=not adjuncts)
@@ -248,20 +252,17 @@ class Sampler(PhraseSampler):
     ) -> Phrase | None:
         if not verb.objects:
             return None
-        towns = verb.objects >= PLACE and (
-            verb.italian_governs is None or verb.auxiliary == "essere"
-        )
         share = 0.3 if verb.objects == PLACE else 0.05
-        if towns and verb.english not in _NO_TOWNS and self.chance(share):
+        if verb.objects >= PLACE and verb.name not in _NO_TOWNS and self.chance(share):
             return self.town()
-        if "person" in verb.objects and not verb.inverted:
+        if "person" in verb.objects and not verb.experienced:
             dice = self._uniform()
             if dice < 0.2:
                 return self.other_than(subject, third_plural=not short)
             if dice < 0.5:
                 return self.human() if not negated else self.person()
-        phrase = self.noun_phrase(verb.objects, plain=negated or verb.inverted)
-        return phrase if short or verb.inverted else self._with_relative(phrase)
+        phrase = self.noun_phrase(verb.objects, plain=negated or verb.experienced)
+        return phrase if short or verb.experienced else self._with_relative(phrase)
 
     def _adjuncts(self, verb: Verb, goal: Phrase | None) -> tuple[Adjunct, ...]:
         if verb.frame == "none":
@@ -269,17 +270,17 @@ class Sampler(PhraseSampler):
             if dice < 0.5:
                 return (self.whereabouts(),)
             if dice < 0.75:
-                preposition = words.WITH if self.chance(0.7) else words.WITHOUT
+                preposition = concepts.WITH if self.chance(0.7) else concepts.WITHOUT
                 with_person = Adjunct(preposition, self.human())
                 return (self.whereabouts(), with_person) if self.chance(0.3) else (with_person,)
             return ()
-        if verb.english in _MADE_FOR_OTHERS and self.chance(0.3):
-            return (Adjunct(words.FOR, self.human()),)
-        takes_place = verb.english in _TAKING_PLACE and not isinstance(goal, Coordination)
+        if verb.name in _MADE_FOR_OTHERS and self.chance(0.3):
+            return (Adjunct(concepts.FOR, self.human()),)
+        takes_place = verb.name in _TAKING_PLACE and not isinstance(goal, Coordination)
         return (self.whereabouts(),) if takes_place and self.chance(0.3) else ()
 
     def _time(self, verb: Verb, tense: Tense, *, bare: bool) -> Adverb | None:
-        fitting = [time for time in words.TIMES if tense in time.tenses]
+        fitting = [time for time in concepts.TIMES if tense in time.tenses]
         if verb.frame != "none" or not bare:
-            fitting = [time for time in fitting if time.english != "here"]
+            fitting = [time for time in fitting if time is not concepts.HERE]
         return self.pick(fitting)

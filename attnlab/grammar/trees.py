@@ -1,6 +1,7 @@
 """Dependency trees of written words, built token by token, and their text in CoNLL-U."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,15 @@ class Word:
     space_after: bool = True
 
 
+Key: TypeAlias = int | tuple[int, int]
+
+
 class Token:
     """A word under construction: its head is another token, its position is not yet known.
 
     `keys` name the pieces of meaning that the token expresses; tokens of two languages that
-    share a key are aligned. A form that ends in an apostrophe is written onto the next word.
+    share a key are aligned. Of a pair of keys the second counts where the other language expresses
+    nothing by the first. A form that ends in an apostrophe is written onto the next word.
     """
 
     __slots__ = ("form", "glued", "head", "keys", "lemma", "part_of_speech", "position", "relation")
@@ -35,7 +40,7 @@ class Token:
         part_of_speech: str,
         relation: str,
         head: "Token | None",
-        *keys: int,
+        *keys: Key,
     ) -> None:
         self.form = form
         self.lemma = lemma
@@ -81,17 +86,25 @@ def surface(words: tuple[Word, ...]) -> str:
 
 def aligned_positions(source: list[Token], target: list[Token]) -> tuple[tuple[int, int], ...]:
     """Pairs (source position, target position), from 1, of finished tokens that share a key."""
-    expressing: dict[int, list[int]] = {}
-    for token in target:
-        for key in token.keys:
-            expressing.setdefault(key, []).append(token.position)
+    left, right = _positions(source, target), _positions(target, source)
     pairs = {
-        (token.position, position)
-        for token in source
-        for key in token.keys
-        for position in expressing.get(key, ())
+        (position, other)
+        for key, positions in left.items()
+        for position in positions
+        for other in right.get(key, ())
     }
     return tuple(sorted(pairs))
+
+
+def _positions(tokens: list[Token], others: list[Token]) -> dict[int, list[int]]:
+    """Where each key is expressed; of a pair of keys the one that counts beside `others`."""
+    theirs = {key if isinstance(key, int) else key[0] for other in others for key in other.keys}
+    found: dict[int, list[int]] = {}
+    for token in tokens:
+        for key in token.keys:
+            counted = key if isinstance(key, int) else key[key[0] not in theirs]
+            found.setdefault(counted, []).append(token.position)
+    return found
 
 
 def conllu(words: tuple[Word, ...]) -> str:

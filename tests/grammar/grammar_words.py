@@ -1,6 +1,6 @@
-"""Lexicon entries by their English word, to write structures by hand."""
+"""Concepts by their name, to write structures by hand."""
 
-from attnlab.grammar.lexicon import (
+from attnlab.grammar.concepts import (
     ADJECTIVES,
     FREQUENCIES,
     MANNERS,
@@ -9,40 +9,40 @@ from attnlab.grammar.lexicon import (
     Adverb,
     Name,
     Noun,
+    Verb,
 )
-from attnlab.grammar.noun_lexicon import NOUNS
+from attnlab.grammar.nouns import NOUNS
 from attnlab.grammar.phrases import NamePhrase
-from attnlab.grammar.verb_lexicon import VERBS, Verb
+from attnlab.grammar.verbs import VERBS
 
 
-def noun(english: str) -> Noun:
-    (found,) = [entry for entry in NOUNS if entry.english == english]
+def noun(name: str) -> Noun:
+    (found,) = [entry for entry in NOUNS if entry.name == name]
     return found
 
 
-def adjective(english: str) -> Adjective:
-    (found,) = [entry for entry in ADJECTIVES if entry.english == english]
+def adjective(name: str) -> Adjective:
+    (found,) = [entry for entry in ADJECTIVES if entry.name == name]
     return found
 
 
-def verb(english: str, *, complement: bool = False) -> Verb:
-    frames = [entry for entry in VERBS if entry.english == english]
-    (found,) = [entry for entry in frames if (entry.frame == "complement") == complement]
+def verb(name: str) -> Verb:
+    (found,) = [entry for entry in VERBS if entry.name == name]
     return found
 
 
-def adverb(english: str) -> Adverb:
-    (found,) = [e for e in (*FREQUENCIES, *MANNERS, *TIMES) if e.english == english]
+def adverb(name: str) -> Adverb:
+    (found,) = [e for e in (*FREQUENCIES, *MANNERS, *TIMES) if e.name == name]
     return found
 
 
 def woman(name: str) -> NamePhrase:
-    return NamePhrase(Name(name, name, "f"))
+    return NamePhrase(Name(name, "f"))
 
 
 def man(name: str) -> NamePhrase:
-    return NamePhrase(Name(name, name, "m"))
+    return NamePhrase(Name(name, "m"))
 
 
-def town(english: str, italian: str) -> NamePhrase:
-    return NamePhrase(Name(english, italian, "f", town=True))
+def town(name: str) -> NamePhrase:
+    return NamePhrase(Name(name, "f", town=True))

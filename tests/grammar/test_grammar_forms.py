@@ -3,9 +3,9 @@
 import pytest
 from grammar.grammar_words import adjective, noun, verb
 
+from attnlab.grammar.concepts import MANY, A
 from attnlab.grammar.english import forms as english_forms
 from attnlab.grammar.italian import forms as italian_forms
-from attnlab.grammar.lexicon import MANY, A
 from attnlab.grammar.phrases import Pronoun
 
 PLURALS = """
@@ -153,7 +153,7 @@ def test_english_verb(english: str, third: str, past: str) -> None:
 
 
 def test_verbs_of_saying() -> None:
-    say, know = verb("say", complement=True), verb("know", complement=True)
+    say, know = verb("say"), verb("know_that")
     assert italian_forms.conjugated(say).present[2] == "dice"
     assert italian_forms.conjugated(say).gerund == "dicendo"
     assert italian_forms.conjugated(know).present[5] == "sanno"

@@ -1,9 +1,11 @@
 """What must hold for every drawn pair: trees, alignments, agreement, names, splits."""
 
+import hashlib
 import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import astuple
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -12,14 +14,19 @@ import conllu as conllu_reader
 import pytest
 
 from attnlab.errors import InputError
-from attnlab.grammar import lexicon
+from attnlab.grammar import concepts
+from attnlab.grammar import corpus as grammar_corpus
 from attnlab.grammar.corpus import GrammarPair, draw_pairs, spoken_words
+from attnlab.grammar.english import words as english
 from attnlab.grammar.english.forms import past
-from attnlab.grammar.name_lexicon import PEOPLE, TOWNS
-from attnlab.grammar.noun_lexicon import NOUNS
+from attnlab.grammar.english.sentences import english_tokens
+from attnlab.grammar.italian import words as italian
+from attnlab.grammar.names import PEOPLE, TOWNS
+from attnlab.grammar.nouns import NOUNS
 from attnlab.grammar.phrase_sampling import PhraseSampler
-from attnlab.grammar.trees import Word, conllu
-from attnlab.grammar.verb_lexicon import VERBS
+from attnlab.grammar.phrases import Sentence
+from attnlab.grammar.trees import Token, Word, conllu
+from attnlab.grammar.verbs import VERBS
 
 RELATIONS = set(
     """root nsubj obj iobj obl nmod nmod:poss amod det det:poss nummod case fixed advmod aux cop mark
@@ -66,6 +73,68 @@ def test_same_seed_same_pairs_and_a_longer_list_begins_with_the_shorter() -> Non
     assert draw_pairs(81, seed=3)[:50] == first
     assert draw_pairs(50, seed=4) != first
     assert draw_pairs(0) == []
+
+
+@pytest.mark.parametrize(
+    ("seed", "digest"),
+    [
+        (0, "1c8687a11537317cb8a262c32007b54129128ec389d0e682b4ef1297b3bb56f8"),
+        (1, "5441e3d4b2e0359e29f92b2cf58fb538f8e96a8914bf53c995c63b89e4a94027"),
+        (17, "0c04ede8ff9d39ff483a60509a2a59c79fe5d189eef161b007ae7884a042b93c"),
+    ],
+)
+def test_the_pairs_of_a_seed_never_change(seed: int, digest: str) -> None:
+    """Sentences, trees and alignments, to the last character: runs name them by seed and size alone."""
+    found = hashlib.sha256()
+    for pair in draw_pairs(2000, seed=seed):
+        found.update(repr(astuple(pair)).encode())
+    assert found.hexdigest() == digest
+
+
+def test_the_same_sentences_are_drawn_in_any_languages(pairs: list[GrammarPair]) -> None:
+    turned = draw_pairs(200, seed=1, languages=("it", "en"))
+    for pair, other in zip(pairs, turned, strict=False):
+        assert (other.source, other.target) == (pair.target, pair.source)
+        assert (other.source_tree, other.target_tree) == (pair.target_tree, pair.source_tree)
+        assert set(other.alignment) == {(j, i) for i, j in pair.alignment}
+
+
+def test_a_language_is_a_line_in_the_table(
+    pairs: list[GrammarPair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A toy language of English in capitals, whose words come from the end to the beginning."""
+
+    def shouted(sentence: Sentence) -> list[Token]:
+        *tokens, mark = english_tokens(sentence)
+        for token in tokens:
+            token.form = token.form.upper().rstrip("'")
+        return [*reversed(tokens), mark]
+
+    languages = {**grammar_corpus.LANGUAGES, "toy": shouted}
+    monkeypatch.setattr(grammar_corpus, "LANGUAGES", languages)
+    drawn = draw_pairs(100, seed=1, languages=("toy", "it"))
+    for pair, other in zip(drawn, pairs, strict=False):
+        assert (pair.target, pair.target_tree) == (other.target, other.target_tree)
+        length = len(pair.source_tree)
+        assert {(length - i if i < length else i, j) for i, j in pair.alignment} == set(
+            other.alignment
+        )
+
+
+def test_every_language_has_a_word_for_every_concept() -> None:
+    assert list(italian.NOUNS) == [noun.name for noun in NOUNS]
+    assert list(italian.ADJECTIVES) == [adjective.name for adjective in concepts.ADJECTIVES]
+    assert list(italian.VERBS) == [verb.name for verb in VERBS]
+    assert set(italian.TOWNS) <= {town.name for town in TOWNS}
+    assert set(english.PLURALS) <= {noun.name for noun in NOUNS}
+    assert {*english.VERB_FORMS, *english.GOVERNED} <= {verb.name for verb in VERBS}
+    people = {noun.name: noun.gender for noun in NOUNS if noun.gender is not None}
+    assert {name: italian.NOUNS[name].gender for name in people} == people
+
+
+def test_a_language_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InputError, match="no embedded language 'xx'; choose from: en, it"):
+        draw_pairs(1, languages=("en", "xx"))
 
 
 def test_negative_count_is_refused() -> None:
@@ -132,9 +201,8 @@ def test_every_word_is_aligned(pairs: list[GrammarPair]) -> None:
 
 
 def test_aligned_words_translate_each_other(pairs: list[GrammarPair]) -> None:
-    known = {(noun.english, noun.italian) for noun in NOUNS}
-    known |= {(name.english, name.italian) for name in (*PEOPLE, *TOWNS)}
-    known |= {(entry.english, entry.italian) for entry in lexicon.ADJECTIVES}
+    entries = (*NOUNS, *PEOPLE, *TOWNS, *concepts.ADJECTIVES)
+    known = {(english.word(entry), italian.word(entry)) for entry in entries}
     kinds = {"NOUN", "PROPN"}
     for pair in pairs:
         for i, j in pair.alignment:
@@ -223,8 +291,8 @@ ENDINGS = {
     ("m", True): r"[iua]",
     ("f", True): r"[eiua]",
 }
-NAMED = {name.italian: name.gender for name in PEOPLE}
-GENDER = {noun.italian: noun.gender for noun in NOUNS}
+NAMED = {name.name: name.gender for name in PEOPLE}
+GENDER = {noun.word: noun.gender for noun in italian.NOUNS.values()}
 
 
 def features(pair: GrammarPair, position: int) -> tuple[str, bool]:
@@ -307,7 +375,7 @@ def test_participles_agree_after_essere(pairs: list[GrammarPair]) -> None:
 
 def test_english_verbs_agree_with_their_subjects(pairs: list[GrammarPair]) -> None:
     singular, plural = {"does", "is", "was", "has"}, {"do", "are", "were", "have"}
-    third = {form for verb in VERBS for form in (verb.english + "s", verb.english + "es")}
+    third = {english.word(verb) + end for verb in VERBS for end in ("s", "es")}
     for pair in pairs:
         words = pair.source_tree
         for position, word in enumerate(words, 1):
@@ -324,7 +392,7 @@ def test_english_verbs_agree_with_their_subjects(pairs: list[GrammarPair]) -> No
 
 def test_past_shows() -> None:
     """Else `I put` could be `metto` or `ho messo`, and the translation no function of the source."""
-    assert not [verb.english for verb in VERBS if past(verb) == verb.english]
+    assert not [verb.name for verb in VERBS if past(verb) == english.word(verb)]
 
 
 def test_no_word_of_the_lexicon_is_unused(pairs: list[GrammarPair]) -> None:
@@ -332,22 +400,23 @@ def test_no_word_of_the_lexicon_is_unused(pairs: list[GrammarPair]) -> None:
     for pair in pairs:
         met |= {("en", word.lemma) for word in pair.source_tree}
         met |= {("it", word.lemma) for word in pair.target_tree}
-    entries = [*NOUNS, *lexicon.ADJECTIVES, *VERBS]
-    entries += [*lexicon.FREQUENCIES, *lexicon.MANNERS, *lexicon.TIMES, lexicon.VERY]
-    entries += [*lexicon.CONJUNCTIONS.values()]
-    entries += [entry for entry in vars(lexicon).values() if isinstance(entry, lexicon.Preposition)]
+    entries = [*NOUNS, *concepts.ADJECTIVES, *VERBS]
+    entries += [*concepts.FREQUENCIES, *concepts.MANNERS, *concepts.TIMES, concepts.VERY]
+    entries += [*concepts.CONJUNCTIONS.values()]
+    entries += [
+        entry for entry in vars(concepts).values() if isinstance(entry, concepts.Preposition)
+    ]
     for entry in entries:
-        assert ("en", entry.english) in met, entry.english
-        assert ("it", entry.italian) in met, entry.italian
-    for determiner in [*lexicon.POSSESSIVES, *lexicon.NUMERALS, lexicon.MANY, lexicon.EVERY]:
-        assert ("it", determiner.italian) in met
+        assert ("en", english.word(entry)) in met, entry.name
+        assert ("it", italian.word(entry)) in met, entry.name
+    for determiner in [*concepts.POSSESSIVES, *concepts.NUMERALS, concepts.MANY, concepts.EVERY]:
+        assert ("it", italian.word(determiner)) in met
 
 
 def test_entries_are_told_apart() -> None:
-    content = [entry.english for entry in (*NOUNS, *lexicon.ADJECTIVES)]
-    content += [verb.english for verb in VERBS if verb.frame != "complement"]
+    content = [entry.name for entry in (*NOUNS, *concepts.ADJECTIVES, *VERBS)]
     assert [word for word, times in Counter(content).items() if times > 1] == []
-    names = [name.english for name in (*PEOPLE, *TOWNS)]
+    names = [name.name for name in (*PEOPLE, *TOWNS)]
     assert [name for name, times in Counter(names).items() if times > 1] == []
     assert 300 <= len(names) <= 1000
 
@@ -356,8 +425,8 @@ def test_names_are_zipfian() -> None:
     """Rank r has probability 1 / (r H): chi-squared of the counts, in bins of ranks."""
     sampler = PhraseSampler(Random(7))
     draws = 20000
-    counts = Counter(sampler.person().name.english for _ in range(draws))
-    ranks = {name.english: rank for rank, name in enumerate(PEOPLE, 1)}
+    counts = Counter(sampler.person().name.name for _ in range(draws))
+    ranks = {name.name: rank for rank, name in enumerate(PEOPLE, 1)}
     harmonic = sum(1 / rank for rank in ranks.values())
     edges = [1, 2, 3, 5, 9, 17, 33, 65, 129, 257, len(PEOPLE) + 1]
     statistic = 0.0

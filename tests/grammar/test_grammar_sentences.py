@@ -4,7 +4,7 @@
 import pytest
 from grammar.grammar_words import adjective, adverb, man, noun, town, verb, woman
 
-from attnlab.grammar import lexicon as words
+from attnlab.grammar import concepts as words
 from attnlab.grammar.corpus import pair_of
 from attnlab.grammar.phrases import (
     Adjunct,
@@ -92,8 +92,8 @@ PREPOSITIONS = [
     (Adjunct(words.IN, some(MY, "room")), "in my room", "nella mia stanza"),
     (Adjunct(words.IN, some(words.A, "park")), "in a park", "in un parco"),
     (Adjunct(words.IN, some(words.THIS, "city")), "in this city", "in questa città"),
-    (Adjunct(words.IN, town("Florence", "Firenze")), "in Florence", "a Firenze"),
-    (Adjunct(words.IN, town("Athens", "Atene")), "in Athens", "ad Atene"),
+    (Adjunct(words.IN, town("Florence")), "in Florence", "a Firenze"),
+    (Adjunct(words.IN, town("Athens")), "in Athens", "ad Atene"),
     (Adjunct(words.NEAR, the("church", plural=True)), "near the churches", "vicino alle chiese"),
     (Adjunct(words.NEAR, some(words.A, "stadium")), "near a stadium", "vicino a uno stadio"),
     (Adjunct(words.BEHIND, the("stadium")), "behind the stadium", "dietro lo stadio"),
@@ -108,7 +108,7 @@ MODIFIERS = [
     (the("book", modifier=Adjunct(words.OF, the("student"))), "the book of the student", "il libro dello studente"),
     (the("key", modifier=Adjunct(words.OF, the("lawyer"))), "the key of the lawyer", "la chiave dell'avvocato"),
     (the("toy", modifier=Adjunct(words.OF, the("boy", plural=True))), "the toy of the boys", "il giocattolo dei ragazzi"),
-    (the("museum", modifier=Adjunct(words.OF, town("Rome", "Roma"))), "the museum of Rome", "il museo di Roma"),
+    (the("museum", modifier=Adjunct(words.OF, town("Rome"))), "the museum of Rome", "il museo di Roma"),
     (the("cat", modifier=Adjunct(words.ON, the("carpet"))), "the cat on the carpet", "il gatto sul tappeto"),
     (the("ball", modifier=Adjunct(words.UNDER, the("bed"))), "the ball under the bed", "la palla sotto il letto"),
     (the("man", modifier=Adjunct(words.WITH, the("hat"))), "the man with the hat", "l'uomo con il cappello"),
@@ -117,7 +117,7 @@ MODIFIERS = [
 TENSES = [
     (does(SHE, "sleep"), "She sleeps.", "Dorme."),
     (does(SHE, "sleep", tense="past"), "She slept.", "Ha dormito."),
-    (does(SHE, "go", town("Rome", "Roma"), tense="past"), "She went to Rome.", "È andata a Roma."),
+    (does(SHE, "go", town("Rome"), tense="past"), "She went to Rome.", "È andata a Roma."),
     (does(THEY, "go", the("market"), tense="past"), "They went to the market.", "Sono andati al mercato."),
     (does(Coordination(ANNA, woman("Lucia")), "arrive", the("station"), tense="past"), "Anna and Lucia arrived at the station.", "Anna e Lucia sono arrivate alla stazione."),
     (does(Coordination(MARCO, woman("Elena")), "return", the("hospital"), tense="past"), "Marco and Elena returned to the hospital.", "Marco ed Elena sono tornati all'ospedale."),
@@ -211,7 +211,7 @@ TWO_CLAUSES = [
     (joined(does(ANNA, "sing"), "while", does(HE, "work")), "Anna sings while he works.", "Anna canta mentre lavora."),
     (joined(does(ANNA, "sleep"), "but", does(MARCO, "work", negated=True)), "Anna sleeps, but Marco does not work.", "Anna dorme, ma Marco non lavora."),
     (joined(does(ANNA, "smile", tense="past"), "when", does(MARCO, "arrive", the("hotel"), tense="past")), "Anna smiled when Marco arrived at the hotel.", "Anna ha sorriso quando Marco è arrivato all'albergo."),
-    (Sentence(Clause(MARCO, verb("know", complement=True), complement=does(SHE, "sleep", tense="past"))), "Marco knows that she slept.", "Marco sa che ha dormito."),
+    (Sentence(Clause(MARCO, verb("know_that"), complement=does(SHE, "sleep", tense="past"))), "Marco knows that she slept.", "Marco sa che ha dormito."),
     (Sentence(does(ANNA, "sleep", tense="past"), opening=adverb("yesterday")), "Yesterday Anna slept.", "Ieri Anna ha dormito."),
 ]  # fmt: skip
 

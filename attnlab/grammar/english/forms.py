@@ -3,59 +3,62 @@
 import re
 from functools import cache
 
-from attnlab.grammar.lexicon import Determiner, Noun
+from attnlab.grammar.concepts import Determiner, Noun, Verb
+from attnlab.grammar.english.words import DETERMINERS, PLURALS, VERB_FORMS, word
 from attnlab.grammar.phrases import Agreement, Pronoun
-from attnlab.grammar.verb_lexicon import Verb
 
 _HISSING = ("s", "x", "z", "ch", "sh")
 _AN = re.compile(r"[aeio]|u(?!ni|se)|honest", re.IGNORECASE)
 
 
-def with_s(word: str) -> str:
+def with_s(base: str) -> str:
     """The word with the ending -s of the plural and of the third person.
 
     >>> [with_s(word) for word in ("cat", "church", "city", "boy", "go")]
     ['cats', 'churches', 'cities', 'boys', 'goes']
     """
-    if word.endswith((*_HISSING, "go", "tato", "mato")):
-        return word + "es"
-    if word[-1] == "y" and word[-2] not in "aeiou":
-        return word[:-1] + "ies"
-    return word + "s"
+    if base.endswith((*_HISSING, "go", "tato", "mato")):
+        return base + "es"
+    if base[-1] == "y" and base[-2] not in "aeiou":
+        return base[:-1] + "ies"
+    return base + "s"
 
 
 @cache
 def plural(noun: Noun) -> str:
     """The plural of a noun."""
-    return noun.english_plural or with_s(noun.english)
+    return PLURALS.get(noun.name) or with_s(word(noun))
 
 
 @cache
 def third_person(verb: Verb) -> str:
     """The verb after he, she, it: eats, goes, has."""
-    return verb.irregular.get("third") or with_s(verb.english)
+    return _irregular(verb, "third") or with_s(word(verb))
 
 
 @cache
 def past(verb: Verb) -> str:
     """The simple past."""
-    if "past" in verb.irregular:
-        return verb.irregular["past"]
-    word = verb.english
-    if word[-1] == "e":
-        return word + "d"
-    if word[-1] == "y" and word[-2] not in "aeiou":
-        return word[:-1] + "ied"
-    return word + "ed"
+    given = _irregular(verb, "past")
+    if given is not None:
+        return given
+    base = word(verb)
+    if base[-1] == "e":
+        return base + "d"
+    if base[-1] == "y" and base[-2] not in "aeiou":
+        return base[:-1] + "ied"
+    return base + "ed"
 
 
 @cache
 def gerund(verb: Verb) -> str:
     """The form in -ing."""
-    if "gerund" in verb.irregular:
-        return verb.irregular["gerund"]
-    word = verb.english
-    return (word[:-1] if word[-1] == "e" else word) + "ing"
+    base = word(verb)
+    return _irregular(verb, "gerund") or (base[:-1] if base[-1] == "e" else base) + "ing"
+
+
+def _irregular(verb: Verb, form: str) -> str | None:
+    return VERB_FORMS.get(verb.name, {}).get(form)
 
 
 def is_third_singular(who: Agreement) -> bool:
@@ -77,9 +80,9 @@ def determiner(entry: Determiner, following: str, *, is_plural: bool) -> str:
 
     Raises ValueError where the determiner lacks that number.
     """
-    form = entry.plural if is_plural else entry.singular
+    form = DETERMINERS[entry.name][is_plural]
     if form is None:
-        msg = f"determiner {entry.italian} has no {'plural' if is_plural else 'singular'}"
+        msg = f"determiner {entry.name} has no {'plural' if is_plural else 'singular'}"
         raise ValueError(msg)
     return "an" if form == "a" and _AN.match(following) else form
 

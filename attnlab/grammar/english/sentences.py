@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from attnlab.grammar.concepts import Adjective, Adverb, Noun
 from attnlab.grammar.english import forms
-from attnlab.grammar.lexicon import Adjective, Adverb, Noun
+from attnlab.grammar.english.words import DETERMINERS, GOVERNED, word
 from attnlab.grammar.phrases import (
     WHOLE,
     Adjunct,
@@ -20,7 +21,6 @@ from attnlab.grammar.phrases import (
     inside,
 )
 from attnlab.grammar.trees import Token
-from attnlab.grammar.verb_lexicon import Verb
 
 
 def english_tokens(sentence: Sentence) -> list[Token]:
@@ -30,31 +30,25 @@ def english_tokens(sentence: Sentence) -> list[Token]:
     if sentence.opening is not None:
         tokens.insert(0, _adverb(sentence.opening, inside(WHOLE, Slot.OPENING), root))
     if sentence.second is not None and sentence.conjunction is not None:
-        joins = sentence.conjunction.part_of_speech == "CCONJ"
+        joins = not sentence.conjunction.subordinating
         subject = sentence.main.subject
         who = agreement(subject) if subject is not None else None
         second, head = _clause(sentence.second, inside(WHOLE, Slot.SECOND), who)
         head.head, head.relation = root, "conj" if joins else "advcl"
-        word = sentence.conjunction.english
-        if word == "but":
+        link = word(sentence.conjunction)
+        if link == "but":
             tokens[-1].glued = True
             tokens.append(Token(",", ",", "PUNCT", "punct", head, inside(WHOLE, Slot.MARKER)))
-        link = Token(
-            word,
-            word,
-            sentence.conjunction.part_of_speech,
-            "cc" if joins else "mark",
-            head,
-            inside(WHOLE, Slot.LINK),
-        )
-        tokens += [link, *second]
+        part_of_speech, relation = ("CCONJ", "cc") if joins else ("SCONJ", "mark")
+        key = inside(WHOLE, Slot.LINK)
+        tokens += [Token(link, link, part_of_speech, relation, head, key), *second]
     mark = "?" if sentence.question else "."
     tokens.append(Token(mark, mark, "PUNCT", "punct", root, inside(WHOLE, Slot.FINAL)))
     return tokens
 
 
 def _adverb(entry: Adverb, place: int, head: Token) -> Token:
-    return Token(entry.english, entry.english, "ADV", "advmod", head, place)
+    return Token(word(entry), word(entry), "ADV", "advmod", head, place)
 
 
 def _phrase(
@@ -64,7 +58,7 @@ def _phrase(
         case NounPhrase():
             return _noun_phrase(phrase, place, relation, head)
         case NamePhrase():
-            name = phrase.name.english
+            name = word(phrase.name)
             token = Token(name, name, "PROPN", relation, head, inside(place, Slot.NOUN))
             return [token], token
         case Pronoun():
@@ -91,12 +85,12 @@ def _noun_phrase(
     phrase: NounPhrase, place: int, relation: str, head: Token | None
 ) -> tuple[list[Token], Token]:
     entry = phrase.noun
-    form = forms.plural(entry) if phrase.plural else entry.english
-    noun = Token(form, entry.english, "NOUN", relation, head, inside(place, Slot.NOUN))
+    form = forms.plural(entry) if phrase.plural else word(entry)
+    noun = Token(form, word(entry), "NOUN", relation, head, inside(place, Slot.NOUN))
     tokens = [
         Token(
-            adjective.english,
-            adjective.english,
+            word(adjective),
+            word(adjective),
             "ADJ",
             "amod",
             noun,
@@ -125,15 +119,18 @@ def _before_noun(phrase: NounPhrase, place: int, noun: Token, following: str) ->
         return [*tokens, Token("'s", "'s", "PART", "case", name, inside(owner, Slot.PREPOSITION))]
     entry = phrase.determiner
     form = forms.determiner(entry, following, is_plural=phrase.plural)
-    lemma = entry.singular or form
-    part_of_speech, relation = entry.english_class
-    return [Token(form, lemma, part_of_speech, relation, noun, inside(place, Slot.DETERMINER))]
+    singular, _, part_of_speech, relation = DETERMINERS[entry.name]
+    return [
+        Token(
+            form, singular or form, part_of_speech, relation, noun, inside(place, Slot.DETERMINER)
+        )
+    ]
 
 
 def _adjunct(adjunct: Adjunct, place: int, relation: str, head: Token) -> list[Token]:
     tokens, noun = _phrase(adjunct.phrase, inside(place, Slot.PHRASE), relation, head)
-    word = adjunct.preposition.english
-    return [Token(word, word, "ADP", "case", noun, inside(place, Slot.PREPOSITION)), *tokens]
+    form, key = word(adjunct.preposition), inside(place, Slot.PREPOSITION)
+    return [Token(form, form, "ADP", "case", noun, key), *tokens]
 
 
 @dataclass(slots=True)
@@ -152,7 +149,7 @@ class _VerbGroup:
 def _verb_group(clause: Clause, place: int, who: Agreement, *, question: bool) -> _VerbGroup:
     finite, key = inside(place, Slot.FINITE), inside(place, Slot.VERB)
     predicate = clause.predicate
-    verb = Token(predicate.english, predicate.english, "VERB", "root", None, key)
+    verb = Token(word(predicate), word(predicate), "VERB", "root", None, key)
     base = [verb]
     if isinstance(predicate, Adjective):
         verb.part_of_speech = "ADJ"
@@ -242,9 +239,9 @@ def _relative_pronoun(
     """Who for people who act, that for all else."""
     acting = clause.gap == "subject"
     personal = acting and antecedent is not None and antecedent.kind == "person"
-    word = "who" if personal else "that"
+    form = "who" if personal else "that"
     relation, head = ("nsubj", group.root) if acting else ("obj", group.verb)
-    return Token(word, word, "PRON", relation, head, inside(place, Slot.MARKER))
+    return Token(form, form, "PRON", relation, head, inside(place, Slot.MARKER))
 
 
 def _after_verb(clause: Clause, place: int, verb: Token) -> list[Token]:
@@ -279,12 +276,10 @@ def _after_verb(clause: Clause, place: int, verb: Token) -> list[Token]:
 
 def _object(clause: Clause, phrase: Phrase, place: int, verb: Token) -> list[Token]:
     where = inside(place, Slot.OBJECT)
-    entry = clause.predicate
-    governs = entry.governs if isinstance(entry, Verb) else None
-    if governs is None or not isinstance(entry, Verb):
+    governs = GOVERNED.get(clause.predicate.name)
+    if governs is None:
         return _phrase(phrase, where, "obj", verb)[0]
     tokens, head = _phrase(phrase, where, "obl", verb)
-    # A preposition that Italian does not have belongs to the meaning of the verb (aspettare).
-    both = entry.italian_governs is not None
-    key = inside(where, Slot.PREPOSITION) if both else inside(place, Slot.VERB)
-    return [Token(governs.english, governs.english, "ADP", "case", head, key), *tokens]
+    # A preposition that another language lacks belongs to the meaning of the verb (aspettare).
+    key = inside(where, Slot.PREPOSITION), inside(place, Slot.VERB)
+    return [Token(governs, governs, "ADP", "case", head, key), *tokens]

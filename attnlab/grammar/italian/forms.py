@@ -7,13 +7,12 @@ plural; the index of a person is 0, 1, 2 in the singular and 3, 4, 5 in the plur
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-from attnlab.grammar.lexicon import Adjective, Determiner, Gender, Noun
-from attnlab.grammar.verb_lexicon import Verb
+from attnlab.grammar.concepts import Adjective, Determiner, Gender, Noun, Verb
+from attnlab.grammar.italian.words import ADJECTIVES, NOUNS, VERBS
 
 FourForms: TypeAlias = tuple[str, str, str, str]
-Auxiliary: TypeAlias = Literal["avere", "essere", "stare"]
 
 VOWELS = "aeiouàèéìòù"
 _LO = re.compile(r"s[^aeiouàèéìòù]|z|gn|ps|pn|x|y", re.IGNORECASE)
@@ -124,7 +123,7 @@ def possessive_form(lemma: str, index: int) -> str:
 
 def has_article(entry: Determiner, noun: Noun, *, plural: bool, modified: bool) -> bool:
     """True where il stands before the possessive: not before a lone relative (mia madre)."""
-    bare = noun.kinship and not plural and not modified and entry.italian != "loro"
+    bare = noun.kinship and not plural and not modified and entry.name != "their"
     return entry.possessive and not bare
 
 
@@ -146,21 +145,23 @@ def _regular(lemma: str) -> FourForms:
 @cache
 def adjective_form(entry: Adjective, index: int, following: str | None = None) -> str:
     """The adjective in gender and number; `following` is the noun when it stands before it."""
-    if following is not None and entry.italian == "bello":
+    adjective = ADJECTIVES[entry.name]
+    if following is not None and adjective.word == "bello":
         return _like_article("be", index, following)
-    if following is not None and entry.italian == "buono" and index == 0:
+    if following is not None and adjective.word == "buono" and index == 0:
         return "buono" if _LO.match(following) else "buon"
-    return (entry.italian_forms or _regular(entry.italian))[index]
+    return (adjective.forms or _regular(adjective.word))[index]
 
 
 @cache
-def noun_form(noun: Noun, *, plural: bool) -> str:
+def noun_form(entry: Noun, *, plural: bool) -> str:
     """The noun in its number."""
-    word = noun.italian
+    noun = NOUNS[entry.name]
+    word = noun.word
     if not plural:
         return word
-    if noun.italian_plural is not None:
-        return noun.italian_plural
+    if noun.plural is not None:
+        return noun.plural
     if word[-1] not in "aeo" or word in {"re", "zoo"}:
         return word
     hard = "h" if word[-1] != "e" and word[-2] in "cg" else ""
@@ -215,11 +216,12 @@ def _future_stem(stem: str, group: str) -> str:
 
 
 @cache
-def conjugated(verb: Verb) -> Conjugation:
-    """All forms of a verb, regular but for the entries in `verb.irregular`."""
-    stem, group = verb.italian[:-3], verb.italian[-3:]
+def conjugated(entry: Verb) -> Conjugation:
+    """All forms of a verb, regular but for those that its words give."""
+    verb = VERBS[entry.name]
+    stem, group = verb.word[:-3], verb.word[-3:]
     given = verb.irregular
-    endings = _PRESENT["isc" if "isc" in given else group]
+    endings = _PRESENT["isc" if verb.isc else group]
     present = [_present(stem, ending, group) for ending in endings]
     base = given.get("stem") or stem + {"are": "a", "ere": "e", "ire": "i"}[group]
     future = given.get("future") or _future_stem(stem, group)
@@ -227,7 +229,7 @@ def conjugated(verb: Verb) -> Conjugation:
     # The gerund of -ire verbs has the e of the second group: dormendo.
     gerund = (base[:-1] + "e" if group == "ire" else base) + "ndo"
     return Conjugation(
-        present=tuple(given["present"].split()) if "present" in given else tuple(present),
+        present=tuple(given["present"].split(",")) if "present" in given else tuple(present),
         imperfect=tuple(base + ending for ending in _IMPERFECT),
         future=tuple(future + ending for ending in _FUTURE),
         participle=given.get("participle") or participle,

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from attnlab.grammar.concepts import NEVER, Adjective, Adverb, Verb
 from attnlab.grammar.italian import forms
-from attnlab.grammar.lexicon import NEVER, Adjective, Adverb
+from attnlab.grammar.italian.words import VERBS, ItalianVerb, agreement, word
 from attnlab.grammar.phrases import Agreement, Clause, Pronoun, Slot, inside
-from attnlab.grammar.trees import Token
-from attnlab.grammar.verb_lexicon import Verb
+from attnlab.grammar.trees import Key, Token
 
 _DIRECT = {(1, False): "mi", (2, False): "ti", (1, True): "ci", (2, True): "vi"}
 _STRONG = {
@@ -23,26 +23,36 @@ def direct_pronoun(entry: Pronoun) -> str:
     """The object pronoun before the verb: mi, ti, lo, la, ci, vi, li, le."""
     if entry.person < 3:
         return _DIRECT[entry.person, entry.plural]
-    return ("lo", "la", "li", "le")[forms.form_index(entry.gender, plural=entry.plural)]
+    return ("lo", "la", "li", "le")[_index(agreement(entry))]
 
 
 def dative_pronoun(entry: Pronoun) -> str:
     """The pronoun of the receiver: mi, ti, gli, le, ci, vi, gli (to them)."""
     if entry.person < 3:
         return _DIRECT[entry.person, entry.plural]
-    return "le" if entry.gender == "f" and not entry.plural else "gli"
+    return "le" if _index(agreement(entry)) == 1 else "gli"
 
 
 def strong_pronoun(entry: Pronoun) -> str:
     """The pronoun after a preposition: con me, con lei."""
     if entry.person == 3 and not entry.plural:
-        return "lei" if entry.gender == "f" else "lui"
+        return ("lui", "lei")[_index(agreement(entry))]
     return _STRONG[entry.person, entry.plural]
+
+
+def _index(who: Agreement) -> int:
+    return forms.form_index(who.gender, plural=who.plural)
+
+
+def italian_verb(clause: Clause) -> ItalianVerb | None:
+    """The words of a clause's verb; None where an adjective stands with to be."""
+    entry = clause.predicate
+    return VERBS[entry.name] if isinstance(entry, Verb) else None
 
 
 @dataclass(slots=True)
 class Predicate:
-    """The verb's tokens before and after the place of adverbs, and the two heads."""
+    """The verb's tokens before and after adverbs, and the two heads."""
 
     before: list[Token]
     after: list[Token]
@@ -52,25 +62,26 @@ class Predicate:
 
 def clinging_object(clause: Clause) -> Pronoun | None:
     """The object when it is a pronoun that stands before the verb."""
-    entry = clause.predicate
-    if not isinstance(clause.object, Pronoun) or not isinstance(entry, Verb) or entry.inverted:
+    verb = italian_verb(clause)
+    if not isinstance(clause.object, Pronoun) or verb is None or verb.inverted:
         return None
-    return clause.object if entry.italian_governs is None or entry.dative else None
+    return clause.object if verb.governs is None or verb.dative else None
 
 
 def _clitics(clause: Clause, place: int, verb: Token) -> list[Token]:
     """Receiver before object; the two of the third person are one word (glielo)."""
-    entry = clause.predicate
+    entry = italian_verb(clause)
     found = clinging_object(clause)
-    dative = isinstance(entry, Verb) and entry.dative
+    dative = entry is not None and entry.dative
     tokens: list[Token] = []
     if found is not None:
         form = dative_pronoun(found) if dative else direct_pronoun(found)
         where = inside(place, Slot.OBJECT)
         relation = "iobj" if dative else "obj"
-        keys = inside(where, Slot.NOUN), inside(where, Slot.PREPOSITION)
+        preposition = (inside(where, Slot.PREPOSITION),) if dative else ()
+        keys = inside(where, Slot.NOUN), *preposition
         tokens = [Token(form, form, "PRON", relation, verb, *keys)]
-    inverted = isinstance(entry, Verb) and entry.inverted
+    inverted = entry is not None and entry.inverted
     receiver = clause.subject if inverted else clause.recipient
     if isinstance(receiver, Pronoun):
         form = dative_pronoun(receiver)
@@ -98,22 +109,21 @@ def _participle(entry: Verb, clause: Clause, who: Agreement) -> str:
     """The participle: agrees with the subject after essere, with lo, la, li, le before avere."""
     form = forms.conjugated(entry).participle
     pronoun = clinging_object(clause)
-    if entry.auxiliary == "essere":
-        return forms.inflected_participle(form, forms.form_index(who.gender, plural=who.plural))
-    if pronoun is not None and pronoun.person == 3 and not entry.dative:
-        index = forms.form_index(pronoun.gender, plural=pronoun.plural)
-        return forms.inflected_participle(form, index)
+    if VERBS[entry.name].auxiliary == "essere":
+        return forms.inflected_participle(form, _index(who))
+    if pronoun is not None and pronoun.person == 3 and not VERBS[entry.name].dative:
+        return forms.inflected_participle(form, _index(agreement(pronoun)))
     return form
 
 
 def _verb_tokens(
-    entry: Verb, clause: Clause, who: Agreement, place: int, subject_keys: tuple[int, ...]
+    entry: Verb, clause: Clause, who: Agreement, place: int, subject_keys: tuple[Key, ...]
 ) -> tuple[Token, Token, Token]:
     """Finite token, verb token (perhaps the same), and the root of the two."""
     person = who.person - 1 + 3 * who.plural
     finite_keys = (inside(place, Slot.FINITE), *subject_keys)
     key = inside(place, Slot.VERB)
-    verb = Token(entry.italian, entry.italian, "VERB", "root", None, key)
+    verb = Token(word(entry), word(entry), "VERB", "root", None, key)
     if clause.modal is not None:
         finite, root = _modal(clause.modal, person, verb, finite_keys)
         return finite, verb, root
@@ -123,8 +133,9 @@ def _verb_tokens(
         return Token(form, "stare", "AUX", "aux", verb, *finite_keys), verb, verb
     if clause.tense == "past" and not entry.stative:
         verb.form = _participle(entry, clause, who)
-        form = forms.AUXILIARIES[entry.auxiliary][person]
-        return Token(form, entry.auxiliary, "AUX", "aux", verb, *finite_keys), verb, verb
+        auxiliary = VERBS[entry.name].auxiliary
+        form = forms.AUXILIARIES[auxiliary][person]
+        return Token(form, auxiliary, "AUX", "aux", verb, *finite_keys), verb, verb
     conjugation = forms.conjugated(entry)
     series = {
         "present": conjugation.present,
@@ -139,7 +150,7 @@ def _verb_tokens(
 _MODALS = {"can": "potere", "must": "dovere", "want": "volere"}
 
 
-def _modal(modal: str, person: int, verb: Token, keys: tuple[int, ...]) -> tuple[Token, Token]:
+def _modal(modal: str, person: int, verb: Token, keys: tuple[Key, ...]) -> tuple[Token, Token]:
     lemma = _MODALS[modal]
     form = forms.AUXILIARIES[lemma][person]
     if modal != "want":
@@ -150,38 +161,37 @@ def _modal(modal: str, person: int, verb: Token, keys: tuple[int, ...]) -> tuple
 
 
 def _copular(
-    entry: Adjective, clause: Clause, who: Agreement, place: int, subject_keys: tuple[int, ...]
+    entry: Adjective, clause: Clause, who: Agreement, place: int, subject_keys: tuple[Key, ...]
 ) -> Predicate:
     person = who.person - 1 + 3 * who.plural
     keys = (inside(place, Slot.FINITE), *subject_keys)
-    form = forms.adjective_form(entry, forms.form_index(who.gender, plural=who.plural))
-    word = Token(form, entry.italian, "ADJ", "root", None, inside(place, Slot.VERB))
-    after = [word]
+    form = forms.adjective_form(entry, _index(who))
+    adjective = Token(form, word(entry), "ADJ", "root", None, inside(place, Slot.VERB))
+    after = [adjective]
     if clause.degree is not None:
-        degree = adverb(clause.degree, inside(place, Slot.DEGREE), word)
-        after = [degree, word]
+        degree = adverb(clause.degree, inside(place, Slot.DEGREE), adjective)
+        after = [degree, adjective]
     if clause.modal is not None:
-        finite, root = _modal(clause.modal, person, word, keys)
-        inner = word.keys if clause.modal == "want" else keys[:1]
-        after.insert(0, Token("essere", "essere", "AUX", "cop", word, *inner))
-        return Predicate([finite], after, root, word)
+        finite, root = _modal(clause.modal, person, adjective, keys)
+        inner = adjective.keys if clause.modal == "want" else keys[:1]
+        after.insert(0, Token("essere", "essere", "AUX", "cop", adjective, *inner))
+        return Predicate([finite], after, root, adjective)
     series = {
         "present": forms.AUXILIARIES["essere"],
         "past": forms.ESSERE_PAST,
         "future": forms.ESSERE_FUTURE,
     }[clause.tense]
-    return Predicate(
-        [Token(series[person], "essere", "AUX", "cop", word, *keys)], after, word, word
-    )
+    copula = Token(series[person], "essere", "AUX", "cop", adjective, *keys)
+    return Predicate([copula], after, adjective, adjective)
 
 
 def adverb(entry: Adverb, place: int, head: Token) -> Token:
     """The adverb's token."""
-    return Token(entry.italian, entry.italian, "ADV", "advmod", head, place)
+    return Token(word(entry), word(entry), "ADV", "advmod", head, place)
 
 
 def predicate_tokens(
-    clause: Clause, who: Agreement, place: int, subject_keys: tuple[int, ...]
+    clause: Clause, who: Agreement, place: int, subject_keys: tuple[Key, ...]
 ) -> Predicate:
     """Non, object pronouns and the verb; `subject_keys` belong to a subject that is left out."""
     entry = clause.predicate

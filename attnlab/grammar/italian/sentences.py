@@ -6,10 +6,22 @@ word of its own, written onto the next. A subject pronoun that Italian leaves ou
 the finite verb, whose ending stands for it.
 """
 
+from attnlab.grammar.concepts import THE, Preposition
 from attnlab.grammar.italian import forms
-from attnlab.grammar.italian.predicate import adverb, predicate_tokens, strong_pronoun
-from attnlab.grammar.italian.predicate import clinging_object as clinging
-from attnlab.grammar.lexicon import THE, TO, Preposition
+from attnlab.grammar.italian.predicate import (
+    adverb,
+    clinging_object,
+    italian_verb,
+    predicate_tokens,
+    strong_pronoun,
+)
+from attnlab.grammar.italian.words import (
+    ADJECTIVES,
+    BEFORE_TOWNS,
+    SECOND_WORDS,
+    agreement,
+    word,
+)
 from attnlab.grammar.phrases import (
     WHOLE,
     Adjunct,
@@ -22,11 +34,9 @@ from attnlab.grammar.phrases import (
     Pronoun,
     Sentence,
     Slot,
-    agreement,
     inside,
 )
-from attnlab.grammar.trees import Token
-from attnlab.grammar.verb_lexicon import Verb
+from attnlab.grammar.trees import Key, Token
 
 
 def italian_tokens(sentence: Sentence) -> list[Token]:
@@ -35,24 +45,19 @@ def italian_tokens(sentence: Sentence) -> list[Token]:
     if sentence.opening is not None:
         tokens.insert(0, adverb(sentence.opening, inside(WHOLE, Slot.OPENING), root))
     if sentence.second is not None and sentence.conjunction is not None:
-        joins = sentence.conjunction.part_of_speech == "CCONJ"
+        joins = not sentence.conjunction.subordinating
         subject = sentence.main.subject
         who = agreement(subject) if subject is not None else None
         second, head = _clause(sentence.second, inside(WHOLE, Slot.SECOND), who)
         head.head, head.relation = root, "conj" if joins else "advcl"
-        word = sentence.conjunction.italian
-        if word == "ma":
+        link = word(sentence.conjunction)
+        if link == "ma":
             tokens[-1].glued = True
             tokens.append(Token(",", ",", "PUNCT", "punct", head, inside(WHOLE, Slot.MARKER)))
-        link = Token(
-            word if word != "e" else _and(second[0].form),
-            word,
-            sentence.conjunction.part_of_speech,
-            "cc" if joins else "mark",
-            head,
-            inside(WHOLE, Slot.LINK),
-        )
-        tokens += [link, *second]
+        form = link if link != "e" else _and(second[0].form)
+        part_of_speech, relation = ("CCONJ", "cc") if joins else ("SCONJ", "mark")
+        key = inside(WHOLE, Slot.LINK)
+        tokens += [Token(form, link, part_of_speech, relation, head, key), *second]
     mark = "?" if sentence.question else "."
     tokens.append(Token(mark, mark, "PUNCT", "punct", root, inside(WHOLE, Slot.FINAL)))
     return tokens
@@ -69,7 +74,7 @@ def _phrase(
         case NounPhrase():
             return _noun_phrase(phrase, place, relation, head)
         case NamePhrase():
-            name = phrase.name.italian
+            name = word(phrase.name)
             token = Token(name, name, "PROPN", relation, head, inside(place, Slot.NOUN))
             return [token], token
         case Pronoun():
@@ -79,8 +84,8 @@ def _phrase(
         case Coordination():
             tokens, first = _phrase(phrase.first, inside(place, Slot.FIRST), relation, head)
             others, second = _phrase(phrase.second, inside(place, Slot.SECOND), "conj", first)
-            word = _and(others[0].form)
-            link = Token(word, "e", "CCONJ", "cc", second, inside(place, Slot.LINK))
+            form = _and(others[0].form)
+            link = Token(form, "e", "CCONJ", "cc", second, inside(place, Slot.LINK))
             return [*tokens, link, *others], first
 
 
@@ -88,16 +93,16 @@ def _noun_phrase(
     phrase: NounPhrase, place: int, relation: str, head: Token | None
 ) -> tuple[list[Token], Token]:
     entry = phrase.noun
-    index = forms.form_index(entry.gender, plural=phrase.plural)
+    index = forms.form_index(agreement(phrase).gender, plural=phrase.plural)
     form = forms.noun_form(entry, plural=phrase.plural)
-    noun = Token(form, entry.italian, "NOUN", relation, head, inside(place, Slot.NOUN))
+    noun = Token(form, word(entry), "NOUN", relation, head, inside(place, Slot.NOUN))
     tokens = [noun]
     for number, adjective in reversed(tuple(enumerate(phrase.adjectives))):
         key = inside(place, Slot.ADJECTIVE + number)
-        following = tokens[0].form if adjective.before_noun else None
-        written = forms.adjective_form(adjective, index, following)
-        token = Token(written, adjective.italian, "ADJ", "amod", noun, key)
-        tokens.insert(0 if adjective.before_noun else len(tokens), token)
+        before = ADJECTIVES[adjective.name].before_noun
+        written = forms.adjective_form(adjective, index, tokens[0].form if before else None)
+        token = Token(written, word(adjective), "ADJ", "amod", noun, key)
+        tokens.insert(0 if before else len(tokens), token)
     tokens = [*_determiners(phrase, place, index, noun, tokens[0].form), *tokens]
     if phrase.possessor is not None:
         owner = inside(place, Slot.POSSESSOR)
@@ -123,54 +128,51 @@ def _determiners(
     if phrase.possessor is not None:
         # Anna's dog: the 's stands for the article too.
         key = (inside(inside(place, Slot.POSSESSOR), Slot.PREPOSITION),)
-    form = forms.determiner_form(entry.italian, index, following)
+    form = forms.determiner_form(word(entry), index, following)
     if not entry.possessive:
-        part_of_speech, relation = ("NUM", "nummod") if entry.english_class[0] == "NUM" else _DET
-        return [Token(form, entry.italian, part_of_speech, relation, noun, *key)]
+        part_of_speech, relation = ("NUM", "nummod") if entry.numeral else ("DET", "det")
+        return [Token(form, word(entry), part_of_speech, relation, noun, *key)]
     modified = bool(phrase.adjectives) or phrase.modifier is not None or phrase.relative is not None
-    tokens = [Token(form, entry.italian, "DET", "det:poss", noun, *key)]
+    tokens = [Token(form, word(entry), "DET", "det:poss", noun, *key)]
     if forms.has_article(entry, phrase.noun, plural=phrase.plural, modified=modified):
         article = forms.definite_article(index, form)
         tokens.insert(0, Token(article, "il", "DET", "det", noun, *key))
     return tokens
 
 
-_DET = ("DET", "det")
-
-
 def _with_preposition(
-    entry: Preposition, tokens: list[Token], noun: Token, keys: tuple[int, ...]
+    entry: Preposition, tokens: list[Token], noun: Token, key: Key
 ) -> list[Token]:
     """Preposition and phrase, contracted with the article where there is one."""
-    word = entry.italian
-    if noun.part_of_speech == "PROPN" and entry.italian_with_town is not None:
-        word = entry.italian_with_town
-    if entry.italian_second is not None:
-        first = Token(word, word, "ADP", "case", noun, *keys)
-        return [first, *_contracted(entry.italian_second, tokens, first, "fixed", keys)]
-    return _contracted(word, tokens, noun, "case", keys)
+    preposition = word(entry)
+    if noun.part_of_speech == "PROPN":
+        preposition = BEFORE_TOWNS.get(entry.name, preposition)
+    if entry.name in SECOND_WORDS:
+        first = Token(preposition, preposition, "ADP", "case", noun, key)
+        return [first, *_contracted(SECOND_WORDS[entry.name], tokens, first, key, "fixed")]
+    return _contracted(preposition, tokens, noun, key)
 
 
 def _contracted(
-    word: str, tokens: list[Token], head: Token, relation: str, keys: tuple[int, ...]
+    preposition: str, tokens: list[Token], head: Token, key: Key, relation: str = "case"
 ) -> list[Token]:
     first = tokens[0]
-    if first.lemma == "il" and forms.contracts(word):
-        form = forms.contracted(word, first.form)
-        return [Token(form, word, "ADP", relation, head, *keys, *first.keys), *tokens[1:]]
-    form = forms.before_vowel(word, first.form)
-    return [Token(form, word, "ADP", relation, head, *keys), *tokens]
+    if first.lemma == "il" and forms.contracts(preposition):
+        form = forms.contracted(preposition, first.form)
+        return [Token(form, preposition, "ADP", relation, head, key, *first.keys), *tokens[1:]]
+    form = forms.before_vowel(preposition, first.form)
+    return [Token(form, preposition, "ADP", relation, head, key), *tokens]
 
 
 def _adjunct(adjunct: Adjunct, place: int, relation: str, head: Token) -> list[Token]:
     tokens, noun = _phrase(adjunct.phrase, inside(place, Slot.PHRASE), relation, head)
-    keys = (inside(place, Slot.PREPOSITION),)
-    return _with_preposition(adjunct.preposition, tokens, noun, keys)
+    key = inside(place, Slot.PREPOSITION)
+    return _with_preposition(adjunct.preposition, tokens, noun, key)
 
 
 def _clause(clause: Clause, place: int, shared: Agreement | None) -> tuple[list[Token], Token]:
-    entry = clause.predicate
-    if isinstance(entry, Verb) and entry.inverted:
+    verb = italian_verb(clause)
+    if verb is not None and verb.inverted:
         return _inverted_clause(clause, place)
     who = agreement(clause.subject) if clause.subject is not None else shared
     if who is None:
@@ -194,7 +196,7 @@ def _clause(clause: Clause, place: int, shared: Agreement | None) -> tuple[list[
 
 
 def _inverted_clause(clause: Clause, place: int) -> tuple[list[Token], Token]:
-    """The English subject is the one who is pleased: a Maria piace il mare."""
+    """The subject in other languages is the one who is pleased: a Maria piace il mare."""
     if clause.subject is None or clause.object is None or clause.modal is not None:
         msg = "like needs a subject and an object of its own, and no modal verb"
         raise ValueError(msg)
@@ -203,20 +205,19 @@ def _inverted_clause(clause: Clause, place: int) -> tuple[list[Token], Token]:
     tokens = [*group.before, *group.after]
     if not isinstance(clause.subject, Pronoun):
         found, noun = _phrase(clause.subject, place_of_subject, "obl", group.root)
-        keys = (inside(place, Slot.VERB),)
-        tokens = [*_with_preposition(TO, found, noun, keys), *tokens]
+        tokens = [*_contracted("a", found, noun, inside(place, Slot.VERB)), *tokens]
     tokens += _phrase(clause.object, inside(place, Slot.OBJECT), "nsubj", group.root)[0]
     return [*tokens, *_circumstances(clause, place, group.verb)], group.root
 
 
 def _after_verb(clause: Clause, place: int, verb: Token) -> list[Token]:
     tokens: list[Token] = []
-    if clause.object is not None and clinging(clause) is None:
+    if clause.object is not None and clinging_object(clause) is None:
         tokens += _object(clause, clause.object, place, verb)
     if clause.recipient is not None and not isinstance(clause.recipient, Pronoun):
         where = inside(place, Slot.RECIPIENT)
         found, noun = _phrase(clause.recipient, where, "obl", verb)
-        tokens += _with_preposition(TO, found, noun, (inside(where, Slot.PREPOSITION),))
+        tokens += _contracted("a", found, noun, inside(where, Slot.PREPOSITION))
     return [*tokens, *_circumstances(clause, place, verb)]
 
 
@@ -238,12 +239,10 @@ def _circumstances(clause: Clause, place: int, verb: Token) -> list[Token]:
 
 def _object(clause: Clause, phrase: Phrase, place: int, verb: Token) -> list[Token]:
     where = inside(place, Slot.OBJECT)
-    entry = clause.predicate
-    governs = entry.italian_governs if isinstance(entry, Verb) else None
-    if governs is None or not isinstance(entry, Verb):
+    entry = italian_verb(clause)
+    if entry is None or entry.governs is None:
         return _phrase(phrase, where, "obj", verb)[0]
     tokens, noun = _phrase(phrase, where, "obl", verb)
-    # A preposition that English does not have belongs to the meaning of the verb (enter).
-    both = entry.governs is not None
-    key = inside(where, Slot.PREPOSITION) if both else inside(place, Slot.VERB)
-    return _with_preposition(governs, tokens, noun, (key,))
+    # A preposition that another language lacks belongs to the meaning of the verb (enter).
+    key = inside(where, Slot.PREPOSITION), inside(place, Slot.VERB)
+    return _contracted(entry.governs, tokens, noun, key)

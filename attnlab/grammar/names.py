@@ -6,7 +6,7 @@ name and most names are rare.
 
 from itertools import accumulate, chain, zip_longest
 
-from attnlab.grammar.lexicon import Name
+from attnlab.grammar.concepts import Name
 
 _WOMEN = """
 Anna Maria Lucia Elena Giulia Sara Laura Chiara Francesca Paola Marta Silvia Valentina Martina Elisa
@@ -60,33 +60,24 @@ Zeno
 """
 
 _TOWNS = """
-Rome/Roma Paris/Parigi London/Londra Milan/Milano Florence/Firenze Venice/Venezia Naples/Napoli
-Berlin/Berlino Madrid Turin/Torino Barcelona/Barcellona Vienna Athens/Atene Bologna Genoa/Genova
-Lisbon/Lisbona Moscow/Mosca Palermo Prague/Praga Dublin/Dublino Brussels/Bruxelles Verona Pisa
-Siena Munich/Monaco Hamburg/Amburgo Stockholm/Stoccolma Copenhagen/Copenaghen Oslo Helsinki
-Geneva/Ginevra Zurich/Zurigo Marseille/Marsiglia Lyon/Lione Seville/Siviglia Valencia Catania Bari
-Padua/Padova Mantua/Mantova Trieste Perugia Lucca Parma Modena Ravenna Bergamo Brescia Cagliari
-Istanbul Tokyo Beijing/Pechino Boston Chicago Toronto Havana/Avana Cairo Jerusalem/Gerusalemme
-Budapest Warsaw/Varsavia Krakow/Cracovia Edinburgh/Edimburgo Salzburg/Salisburgo Bruges
-Antwerp/Anversa Nice/Nizza Cologne/Colonia Dresden/Dresda Leipzig/Lipsia Frankfurt/Francoforte
-Ancona Aosta Arezzo Asti Avellino Benevento Bolzano Brindisi Caserta Como Cosenza Cremona Cuneo
-Empoli Enna Faenza Ferrara Foggia Gorizia Imola Ivrea Lecce Lecco Livorno Lodi Matera Messina Monza
-Novara Nuoro Oristano Orvieto Otranto Pavia Pesaro Pescara Pistoia Potenza Prato Rieti Rimini
-Salerno Sassari Savona Sondrio Spoleto Syracuse/Siracusa Taranto Teramo Terni Trapani Trento Treviso
-Udine Urbino Varese Vercelli Viareggio Vicenza Viterbo Volterra
+Rome Paris London Milan Florence Venice Naples Berlin Madrid Turin Barcelona Vienna Athens Bologna
+Genoa Lisbon Moscow Palermo Prague Dublin Brussels Verona Pisa Siena Munich Hamburg Stockholm
+Copenhagen Oslo Helsinki Geneva Zurich Marseille Lyon Seville Valencia Catania Bari Padua Mantua
+Trieste Perugia Lucca Parma Modena Ravenna Bergamo Brescia Cagliari Istanbul Tokyo Beijing Boston
+Chicago Toronto Havana Cairo Jerusalem Budapest Warsaw Krakow Edinburgh Salzburg Bruges Antwerp Nice
+Cologne Dresden Leipzig Frankfurt Ancona Aosta Arezzo Asti Avellino Benevento Bolzano Brindisi Caserta
+Como Cosenza Cremona Cuneo Empoli Enna Faenza Ferrara Foggia Gorizia Imola Ivrea Lecce Lecco Livorno
+Lodi Matera Messina Monza Novara Nuoro Oristano Orvieto Otranto Pavia Pesaro Pescara Pistoia Potenza
+Prato Rieti Rimini Salerno Sassari Savona Sondrio Spoleto Syracuse Taranto Teramo Terni Trapani Trento
+Treviso Udine Urbino Varese Vercelli Viareggio Vicenza Viterbo Volterra
 """
 
 
 def _people() -> list[Name]:
-    women = [Name(name, name, "f") for name in _WOMEN.split()]
-    men = [Name(name, name, "m") for name in _MEN.split()]
+    women = [Name(name, "f") for name in _WOMEN.split()]
+    men = [Name(name, "m") for name in _MEN.split()]
     turns = chain.from_iterable(zip_longest(women, men))
     return [name for name in turns if name is not None]
-
-
-def _towns() -> list[Name]:
-    names = [(*entry.split("/"), entry)[:2] for entry in _TOWNS.split()]
-    return [Name(english, italian, "f", town=True) for english, italian in names]
 
 
 def zipf_weights(count: int) -> list[float]:
@@ -95,4 +86,4 @@ def zipf_weights(count: int) -> list[float]:
 
 
 PEOPLE: list[Name] = _people()
-TOWNS: list[Name] = _towns()
+TOWNS: list[Name] = [Name(name, "f", town=True) for name in _TOWNS.split()]

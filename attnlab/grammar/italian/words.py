@@ -1,0 +1,220 @@
+"""The words of Italian: what each concept is called, its gender, and its irregular forms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, TypeAlias
+
+from attnlab.grammar.concepts import Adjective, Concept, Gender, Name, Noun, Verb
+from attnlab.grammar.phrases import Agreement, Phrase
+from attnlab.grammar.phrases import agreement as agreement_of
+from attnlab.grammar.tables import entries
+
+Auxiliary: TypeAlias = Literal["avere", "essere"]
+
+
+@dataclass(frozen=True, slots=True)
+class ItalianNoun:
+    """A noun with its gender, and its plural where the rule fails."""
+
+    word: str
+    gender: Gender
+    plural: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItalianAdjective:
+    """An adjective, whether it stands before the noun, and its four forms where the rule fails."""
+
+    word: str
+    before_noun: bool = False
+    forms: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItalianVerb:
+    """An infinitive with what its forms and its sentences need.
+
+    Attributes:
+        governs: the preposition before its object (entrare in).
+        dative: a pronoun as its object is gli, le.
+        inverted: its subject is what others make the object (piacere).
+        irregular: forms by name: present (six with commas), stem (of the imperfect and the gerund),
+            future (stem), participle.
+        isc: the present is capisco, not dormo.
+    """
+
+    word: str
+    auxiliary: Auxiliary
+    governs: str | None
+    dative: bool
+    inverted: bool
+    isc: bool
+    irregular: Mapping[str, str]
+
+
+def _nouns(table: str) -> dict[str, ItalianNoun]:
+    return {
+        name: ItalianNoun(word, "f" if gender == "f" else "m", options.get("plural"))
+        for (name, word, gender), options in entries(table)
+    }
+
+
+def _adjectives(table: str) -> dict[str, ItalianAdjective]:
+    return {
+        name: ItalianAdjective(
+            word,
+            before_noun="before" in marks,
+            forms=tuple(options["forms"].split(",")) if "forms" in options else None,
+        )
+        for (name, word, *marks), options in entries(table)
+    }
+
+
+def _words(table: str) -> dict[str, str]:
+    return {name: word for (name, word), _ in entries(table)}
+
+
+def _verbs(table: str) -> dict[str, ItalianVerb]:
+    return {
+        name: ItalianVerb(
+            word,
+            auxiliary="essere" if "essere" in marks else "avere",
+            governs=options.pop("prep", None),
+            dative="dative" in marks,
+            inverted="inverted" in marks,
+            isc="isc" in marks,
+            irregular=options,
+        )
+        for (name, word, *marks), options in entries(table)
+    }
+
+
+NOUNS = _nouns(
+    """
+    man uomo m plural=uomini; boy ragazzo m; child bambino m; brother fratello m; father padre m
+    son figlio m; uncle zio m plural=zii; grandfather nonno m; husband marito m
+    doctor medico m plural=medici; teacher maestro m; student studente m; friend amico m plural=amici
+    king re m; painter pittore m; farmer contadino m; lawyer avvocato m; soldier soldato m
+    waiter cameriere m; gardener giardiniere m; thief ladro m; baker panettiere m
+    psychologist psicologo m plural=psicologi; gnome gnomo m; writer scrittore m; actor attore m
+    engineer ingegnere m; woman donna f; girl ragazza f; mother madre f; sister sorella f
+    daughter figlia f; aunt zia f; grandmother nonna f; wife moglie f plural=mogli; queen regina f
+    actress attrice f; nurse infermiera f; waitress cameriera f; witch strega f; princess principessa f
+    lady signora f; ballerina ballerina f; dog cane m; cat gatto m; horse cavallo m; bird uccello m
+    wolf lupo m; lion leone m; rabbit coniglio m; mouse topo m; squirrel scoiattolo m
+    elephant elefante m; bear orso m; cow mucca f; hen gallina f; bee ape f; eagle aquila f
+    goat capra f; frog rana f; turtle tartaruga f; monkey scimmia f; zebra zebra f; apple mela f
+    pear pera f; cake torta f; sandwich panino m; potato patata f; tomato pomodoro m; soup zuppa f
+    cookie biscotto m; lemon limone m; orange arancia f; cherry ciliegia f plural=ciliegie
+    strawberry fragola f; salad insalata f; bread pane m; cheese formaggio m; rice riso m; meat carne f
+    honey miele m; milk latte m; water acqua f; wine vino m; coffee caffè m; tea tè m; beer birra f
+    book libro m; letter lettera f; story storia f; poem poesia f; postcard cartolina f
+    article articolo m; message messaggio m; novel romanzo m; chair sedia f; lamp lampada f
+    plate piatto m; knife coltello m; spoon cucchiaio m; key chiave f; mirror specchio m; ball palla f
+    umbrella ombrello m; clock orologio m; guitar chitarra f; backpack zaino m; toy giocattolo m
+    candle candela f; sword spada f; instrument strumento m; computer computer m; ring anello m
+    bicycle bicicletta f; painting quadro m; table tavolo m; bed letto m; bench panchina f
+    carpet tappeto m; sofa divano m; door porta f; window finestra f; drawer cassetto m; gate cancello m
+    box scatola f; bottle bottiglia f; bag borsa f; envelope busta f; hat cappello m; coat cappotto m
+    shirt camicia f plural=camicie; shoe scarpa f; dress vestito m; boot stivale m; scarf sciarpa f
+    skirt gonna f; glove guanto m; house casa f; garden giardino m; kitchen cucina f; school scuola f
+    city città f; market mercato m; church chiesa f; park parco m; station stazione f
+    hospital ospedale m; square piazza f; forest bosco m; castle castello m; restaurant ristorante m
+    library biblioteca f; museum museo m; village villaggio m; stadium stadio m; office ufficio m
+    hotel albergo m; shop negozio m; zoo zoo m; theater teatro m; room stanza f; university università f
+    car macchina f; train treno m; boat barca f; bus autobus m; ship nave f; truck camion m
+    """
+)
+ADJECTIVES = _adjectives(
+    """
+    old vecchio before; beautiful bello before; big grande before; small piccolo before
+    good buono before; new nuovo before; ugly brutto before; young giovane before; poor povero before
+    red rosso; yellow giallo; green verde; blue blu forms=blu,blu,blu,blu
+    pink rosa forms=rosa,rosa,rosa,rosa; expensive costoso; white bianco; black nero
+    gray grigio forms=grigio,grigia,grigi,grigie; tall alto; rich ricco; sad triste; kind gentile
+    famous famoso; lazy pigro; honest onesto; shy timido; intelligent intelligente; elegant elegante
+    Italian italiano; French francese; German tedesco; happy felice; tired stanco; strong forte
+    hungry affamato; sick malato; calm calmo; dangerous pericoloso; wild selvaggio; cold freddo
+    hot caldo; fresh fresco; delicious squisito; long lungo; short breve; interesting interessante
+    boring noioso; strange strano; heavy pesante; useful utile; precious prezioso; empty vuoto
+    quiet tranquillo; dark buio; crowded affollato; ancient antico; modern moderno; fast veloce
+    slow lento
+    """
+)
+VERBS = _verbs(
+    """
+    sleep dormire; swim nuotare; walk camminare; rest riposare; run correre participle=corso
+    work lavorare; sing cantare; dance ballare; laugh ridere participle=riso
+    cry piangere participle=pianto; smile sorridere participle=sorriso; study studiare; travel viaggiare
+    eat mangiare
+    drink bere present=bevo,bevi,beve,beviamo,bevete,bevono stem=beve future=berr participle=bevuto
+    see vedere future=vedr participle=visto; follow seguire; buy comprare; find trovare
+    write scrivere participle=scritto; greet salutare; help aiutare; invite invitare; hug abbracciare
+    thank ringraziare; wash lavare; open aprire participle=aperto; close chiudere participle=chiuso
+    paint dipingere participle=dipinto; draw disegnare; lose perdere participle=perso
+    break rompere participle=rotto; touch toccare; use usare; prepare preparare; visit visitare
+    drive guidare; build costruire isc; clean pulire isc; forget dimenticare
+    hide nascondere participle=nascosto; watch guardare; love amare
+    know conoscere participle=conosciuto; have avere present=ho,hai,ha,abbiamo,avete,hanno future=avr
+    like piacere essere inverted present=piaccio,piaci,piace,piacciamo,piacete,piacciono participle=piaciuto
+    wait aspettare; look cercare; listen ascoltare; enter entrare prep=in essere
+    phone telefonare prep=a dative; answer rispondere prep=a dative participle=risposto
+    talk parlare prep=con; dream sognare
+    go andare prep=a essere present=vado,vai,va,andiamo,andate,vanno future=andr
+    come venire prep=da essere present=vengo,vieni,viene,veniamo,venite,vengono future=verr participle=venuto
+    return tornare prep=a essere; arrive arrivare prep=a essere
+    give dare present=do,dai,dà,diamo,date,danno future=dar; show mostrare; send mandare; bring portare
+    offer offrire participle=offerto; sell vendere; lend prestare
+    say dire present=dico,dici,dice,diciamo,dite,dicono stem=dice participle=detto
+    know_that sapere present=so,sai,sa,sappiamo,sapete,sanno future=sapr
+    discover scoprire participle=scoperto; remember ricordare
+    """
+)
+# Towns that Italian calls otherwise.
+TOWNS = _words(
+    """
+    Rome Roma; Paris Parigi; London Londra; Milan Milano; Florence Firenze; Venice Venezia
+    Naples Napoli; Berlin Berlino; Turin Torino; Barcelona Barcellona; Athens Atene; Genoa Genova
+    Lisbon Lisbona; Moscow Mosca; Prague Praga; Dublin Dublino; Brussels Bruxelles; Munich Monaco
+    Hamburg Amburgo; Stockholm Stoccolma; Copenhagen Copenaghen; Geneva Ginevra; Zurich Zurigo
+    Marseille Marsiglia; Lyon Lione; Seville Siviglia; Padua Padova; Mantua Mantova; Beijing Pechino
+    Havana Avana; Jerusalem Gerusalemme; Warsaw Varsavia; Krakow Cracovia; Edinburgh Edimburgo
+    Salzburg Salisburgo; Antwerp Anversa; Nice Nizza; Cologne Colonia; Dresden Dresda; Leipzig Lipsia
+    Frankfurt Francoforte; Syracuse Siracusa
+    """
+)
+# Adverbs, prepositions, determiners and conjunctions.
+SMALL_WORDS = _words(
+    """
+    very molto; never mai; always sempre; often spesso; rarely raramente; slowly lentamente
+    quickly velocemente; carefully attentamente; gladly volentieri; secretly segretamente
+    calmly tranquillamente; patiently pazientemente; today oggi; yesterday ieri; tomorrow domani
+    tonight stasera; soon presto; now adesso; here qui
+    of di; with con; without senza; for per; in in; near vicino; behind dietro; on su; under sotto
+    the il; a uno; this questo; that quello; every ogni; some alcuno; many molto
+    two due; three tre; four quattro; ten dieci
+    my mio; your tuo; his suo; her suo; our nostro; their loro
+    and e; but ma; because perché; when quando; while mentre
+    """
+)
+# The second word of a preposition, and what stands for one before the name of a town.
+SECOND_WORDS = {"near": "a"}
+BEFORE_TOWNS = {"in": "a"}
+
+
+@cache
+def word(concept: Concept) -> str:
+    """The word that a dictionary has for a concept."""
+    if isinstance(concept, Name):
+        return TOWNS.get(concept.name, concept.name)
+    if isinstance(concept, Noun):
+        return NOUNS[concept.name].word
+    if isinstance(concept, Adjective):
+        return ADJECTIVES[concept.name].word
+    return VERBS[concept.name].word if isinstance(concept, Verb) else SMALL_WORDS[concept.name]
+
+
+def agreement(phrase: Phrase) -> Agreement:
+    """What a verb copies from a phrase, with the genders that nouns have in Italian."""
+    return agreement_of(phrase, lambda noun: NOUNS[noun.name].gender)
