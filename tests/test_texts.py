@@ -14,7 +14,8 @@ import torch
 from attnlab.attention.plan import load_plan
 from attnlab.cli.train import _from_file as load_settings
 from attnlab.cli.translate import _sentences
-from attnlab.corpora.files import CorpusFile, read_line_pair, read_table
+from attnlab.corpora.files import read_line_pair
+from attnlab.corpora.readers import read_rows
 from attnlab.errors import InputError
 from attnlab.functions.treebank import load_treebank
 from attnlab.reporting.canvas import write_figure
@@ -46,7 +47,7 @@ def _table(path: Path) -> list[str]:
     start = b"\xef\xbb\xbf" if lines.startswith(b"\xef\xbb\xbf") else b""
     rows = lines.removeprefix(start).split(end)
     doubled.write_bytes(start + end.join(row + b"\t" + row if row else row for row in rows))
-    found = read_table(CorpusFile(doubled, "tsv", None, ()), ("en", "it"))
+    found = read_rows(doubled, "tsv", ("en", "it"))
     assert all(source == target for source, target in found)
     return [source for source, _ in found]
 
@@ -145,9 +146,8 @@ def test_half_characters_are_refused(tmp_path: Path) -> None:
     check_characters("".join(map(chr, [0x41, 0x1F642])), "The sentence")
     row = {"translation": {"en": "a\ud800", "it": "b"}}
     (tmp_path / "all.jsonl").write_text(json.dumps(row), encoding="utf-8")
-    file = CorpusFile(tmp_path / "all.jsonl", "jsonl", None, ())
     with pytest.raises(InputError, match=r"line 1, source side, has \\ud800"):
-        read_table(file, ("en", "it"))
+        read_rows(tmp_path / "all.jsonl", "jsonl", ("en", "it"))
     with pytest.raises(InputError, match="half a character"):
         _sentences("\udcff", None)
 

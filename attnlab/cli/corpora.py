@@ -28,10 +28,10 @@ def corpora(
 
 
 def _print_catalogue() -> None:
-    from attnlab.corpora.catalogue import CATALOGUE
+    from attnlab.corpora.catalogue import catalogue
 
     table = Table("--corpus", "languages or form", "size", "network")
-    for entry in CATALOGUE:
+    for entry in catalogue():
         network = "not needed" if entry.offline else "needed once"
         table.add_row(entry.name, entry.languages, entry.size, network)
     console = Console()
@@ -44,10 +44,10 @@ def _print_catalogue() -> None:
 
 def _print_summary(name: str, pair: str | None, document: int) -> None:
     from attnlab.corpora.catalogue import list_pairs, summarise_corpus
-    from attnlab.corpora.corpus import load_corpus
+    from attnlab.corpora.corpus import DEFAULT_PAIR, load_corpus
 
     pairs = list_pairs(name)
-    corpus = load_corpus(name, pair=pair or next(iter(pairs), "en-it"), document=document)
+    corpus = load_corpus(name, pair=pair or next(iter(pairs), DEFAULT_PAIR), document=document)
     console = Console()
     console.print(
         f"{name}, {corpus.source_language}-{corpus.target_language}, "

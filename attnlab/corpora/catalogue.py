@@ -1,19 +1,20 @@
 """What corpora there are and how large one of them is."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.corpora.corpus import EMBEDDED, EMBEDDED_PAIRS, ParallelCorpus
-from attnlab.corpora.files import find_files, find_languages, list_split_files
+from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, EMBEDDED_PAIRS, ParallelCorpus
+from attnlab.corpora.files import LINES, find_files, find_languages, list_split_files
 from attnlab.corpora.libraries import is_saved_folder
+from attnlab.corpora.readers import readers
 from attnlab.corpora.splits import SPLITS
+from attnlab.grammar.corpus import LANGUAGES
 
 if TYPE_CHECKING:
     import pandas as pd
-
-DEFAULT_PAIR = ("en", "it")
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,24 @@ class CatalogueEntry:
     """Whether it can be had without a network."""
 
 
-CATALOGUE = (
-    CatalogueEntry(EMBEDDED, "en-it", f"any; {EMBEDDED_PAIRS:,} pairs by default", offline=True),
-    CatalogueEntry("PATH.tsv", "source, tab, target", "yours", offline=True),
-    CatalogueEntry("PATH.jsonl", '{"translation": {"en": …, "it": …}}', "yours", offline=True),
-    CatalogueEntry("FOLDER", "train.en with train.it, val.…, test.…", "yours", offline=True),
-    CatalogueEntry("FOLDER", "en-it.train.tsv, en-it.val.tsv, …", "yours", offline=True),
-    CatalogueEntry("FOLDER", "saved by datasets (save_to_disk)", "yours", offline=True),
-    CatalogueEntry("opus_books", "en-it and other pairs", "en-it: 32,332 pairs", offline=False),
-    CatalogueEntry("OWNER/NAME", "any with a translation column", "see the hub", offline=False),
-)
+def catalogue() -> list[CatalogueEntry]:
+    """What `load_corpus` accepts, readers of other distributions among it."""
+    folders = (
+        "train.en with train.it, val.…, test.…",
+        "en-it.train.tsv, en-it.val.tsv, …",
+        "saved by datasets (save_to_disk)",
+    )
+    size = f"any; {EMBEDDED_PAIRS:,} pairs by default"
+    return [
+        CatalogueEntry(EMBEDDED, ", ".join(_pairs_among(LANGUAGES)), size, offline=True),
+        *(
+            CatalogueEntry(f"PATH.{ending}", reader.holds, "yours", offline=True)
+            for ending, reader in readers().items()
+        ),
+        *(CatalogueEntry("FOLDER", holds, "yours", offline=True) for holds in folders),
+        CatalogueEntry("opus_books", "en-it and other pairs", "en-it: 32,332 pairs", offline=False),
+        CatalogueEntry("OWNER/NAME", "any with a translation column", "see the hub", offline=False),
+    ]
 
 
 def list_pairs(name: str) -> list[str]:
@@ -47,14 +56,20 @@ def list_pairs(name: str) -> list[str]:
     """
     path = Path(name).expanduser()
     if name == EMBEDDED:
-        return ["-".join(DEFAULT_PAIR)]
+        return _pairs_among(LANGUAGES)
     if is_saved_folder(path) or not (path.exists() or list_split_files(path)):
         return []
     known = find_languages(path)
-    if any(file.form == "lines" for file in find_files(path)):
-        ordered = sorted(known, key=lambda language: (language not in DEFAULT_PAIR, language))
-        known = [f"{source}-{target}" for source, target in combinations(ordered, 2)]
-    return sorted(known, key=lambda pair: pair != "-".join(DEFAULT_PAIR))
+    if any(file.form == LINES for file in find_files(path)):
+        known = _pairs_among(known)
+    return sorted(known, key=lambda pair: pair != DEFAULT_PAIR)
+
+
+def _pairs_among(languages: Iterable[str]) -> list[str]:
+    """Each two of the languages, those of the usual pair first."""
+    usual = DEFAULT_PAIR.split("-")
+    ordered = sorted(languages, key=lambda language: (language not in usual, language))
+    return [f"{source}-{target}" for source, target in combinations(ordered, 2)]
 
 
 def summarise_corpus(corpus: ParallelCorpus) -> "pd.DataFrame":

@@ -2,12 +2,18 @@
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.corpora.files import FORMS, LANGUAGE_PAIR, list_split_files, read_files
+from attnlab.corpora.files import (
+    LANGUAGE_PAIR,
+    forms,
+    list_split_files,
+    looks_like_a_path,
+    read_files,
+)
 from attnlab.corpora.libraries import is_saved_folder, read_hub, read_saved
 from attnlab.corpora.splits import (
     SPLITS,
@@ -24,9 +30,8 @@ if TYPE_CHECKING:
     import datasets
 
 EMBEDDED = "embedded"
-EMBEDDED_LANGUAGES = ("en", "it")
+DEFAULT_PAIR = "en-it"
 EMBEDDED_PAIRS = 20_000
-LOOKS_LIKE_A_PATH = re.compile(r"^[./~]|\\|/.*/|\.(tsv|jsonl|gz|txt|csv|json)$|/$")
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,7 +51,7 @@ class ParallelCorpus(OneLine):
 def load_corpus(
     name: str = EMBEDDED,
     *,
-    pair: str = "en-it",
+    pair: str = DEFAULT_PAIR,
     document: int = 1,
     limit: int | None = None,
     seed: int = 0,
@@ -57,12 +62,12 @@ def load_corpus(
 
     Sentences come out in Unicode normal form C, without white space at their ends. Where a corpus
     has no validation or test part, it is held out from the training rows by a hash of the source
-    sentence (see `complete_splits`); for the embedded corpus by a hash of the target, so that
-    neither a source nor a target sentence stands in two parts.
+    sentence (see `complete_splits`); for the embedded corpus, whose English sentences are distinct, by
+    a hash of the other side, so that neither a source nor a target sentence stands in two parts.
 
-    name: `embedded`; a path (a .tsv or .jsonl file, a folder with `train.en` and `train.it` or
-        `en-it.train.tsv`, the beginning of such names, a folder saved by datasets; each file may
-        end in .gz); or a name on the hub such as `opus_books`.
+    name: `embedded`; a path (a file with an ending of `attnlab.corpora.readers`, a folder with
+        `train.en` and `train.it` or `en-it.train.tsv`, the beginning of such names, a folder saved by
+        datasets; each file may end in .gz); or a name on the hub such as `opus_books`.
     pair: source and target language; `it-en` turns `en-it` round. A .tsv whose name holds no pair
         is source, tab, target, as it stands.
     document: so many consecutive rows are joined by a space, before a part is held out; the rest at
@@ -79,7 +84,7 @@ def load_corpus(
     key = source_of
     if name == EMBEDDED:
         splits = draw_embedded(languages, seed, EMBEDDED_PAIRS if size is None else size)
-        key = target_of if languages == EMBEDDED_LANGUAGES else source_of
+        key = source_of if languages[1] == "en" else target_of
     else:
         splits = read_corpus(name, languages)
     if lowercase:
@@ -147,20 +152,19 @@ def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> Splits:
     """The rows of the embedded grammar, all in one part.
 
     Raises:
-        InputError: a pair other than en-it and it-en.
+        InputError: a language that the grammar does not have.
     """
-    from attnlab.grammar.corpus import draw_pairs
+    from attnlab.grammar.corpus import LANGUAGES, draw_pairs
 
-    if set(languages) != set(EMBEDDED_LANGUAGES):
-        msg = f"The embedded corpus has no pair {'-'.join(languages)}; it has en-it and it-en."
+    if not set(languages) <= set(LANGUAGES):
+        pairs = " and ".join("-".join(pair) for pair in permutations(LANGUAGES, 2))
+        msg = f"The embedded corpus has no pair {'-'.join(languages)}; it has {pairs}."
         raise InputError(msg)
-    rows = [(drawn.source, drawn.target) for drawn in draw_pairs(size, seed=seed)]
-    if languages == EMBEDDED_LANGUAGES:
-        return {"train": rows}
-    return {"train": [(target, source) for source, target in rows]}
+    drawn = draw_pairs(size, seed=seed, languages=languages)
+    return {"train": [(pair.source, pair.target) for pair in drawn]}
 
 
-def local_place(name: str) -> Path | None:
+def local_path(name: str) -> Path | None:
     """Where a corpus on this machine lies, as an absolute path; None for the embedded one and the hub's."""
     path = Path(name).expanduser()
     if name != EMBEDDED and (path.exists() or list_split_files(path)):
@@ -180,7 +184,7 @@ def read_corpus(name: str, languages: tuple[str, str]) -> Splits:
         return read_saved(path, languages)
     if path.exists() or list_split_files(path):
         return read_files(path, languages)
-    if LOOKS_LIKE_A_PATH.search(name):
-        msg = f"There is no file or folder {name}; give {FORMS}."
+    if looks_like_a_path(name):
+        msg = f"There is no file or folder {name}; give {forms()}."
         raise InputError(msg)
     return read_hub(name, languages)

@@ -1,15 +1,20 @@
-"""Parallel text in local files: line-aligned pairs of files, tables with tabs, JSON lines."""
+"""Corpora in local files: what their names tell, and which of them make the splits of a corpus."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from attnlab.corpora.splits import SPLITS, Pair, Splits, clean_sentence
+from attnlab.corpora.readers import (
+    Languages,
+    checked_pair,
+    read_rows,
+    read_sentences,
+    readers,
+    refuse_missing,
+)
+from attnlab.corpora.splits import SPLITS, Pair, Splits
 from attnlab.errors import InputError
-from attnlab.texts import check_characters, read_lines
 
 SPLIT_NAMES = {
     "train": "train",
@@ -19,14 +24,10 @@ SPLIT_NAMES = {
     "dev": "validation",
     "test": "test",
 }
-TABLES = ("tsv", "jsonl")
 LANGUAGE = re.compile(r"[a-z]{2,3}(_[A-Za-z]+)?")
 LANGUAGE_PAIR = re.compile(r"([A-Za-z_]+)-([A-Za-z_]+)")
-NOT_LANGUAGES = {"csv", "gz", "md", "npy", "npz", "pt", "tsv", "txt", "xml", "zip"}
-FORMS = (
-    "a .tsv or .jsonl file, a folder with files such as train.en and train.it or "
-    "en-it.train.tsv (each may end in .gz), or a folder saved by datasets"
-)
+NOT_LANGUAGES = {"csv", "gz", "md", "npy", "npz", "pt", "txt", "xml", "zip"}
+LINES = "lines"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class CorpusFile:
 
     path: Path
     form: str
-    """`tsv`, `jsonl`, or `lines` for one sentence of one language a line."""
+    """The ending of a file that holds pairs, or `LINES` for one sentence of one language per line."""
     split: str | None
     """None where a single file is the whole corpus, whatever its name says."""
     languages: tuple[str, ...]
@@ -51,12 +52,27 @@ def describe_file(path: Path) -> CorpusFile | None:
     parts = path.name.removesuffix(".gz").split(".")
     before, ending = parts[:-1], parts[-1]
     split = next((SPLIT_NAMES[part] for part in before if part in SPLIT_NAMES), None)
-    if ending in TABLES:
+    if ending in readers():
         named = [match.groups() for part in before if (match := LANGUAGE_PAIR.fullmatch(part))]
         return CorpusFile(path, ending, split, named[-1] if named else ())
     if split and LANGUAGE.fullmatch(ending) and ending not in NOT_LANGUAGES:
-        return CorpusFile(path, "lines", split, (ending,))
+        return CorpusFile(path, LINES, split, (ending,))
     return None
+
+
+def forms() -> str:
+    """What a corpus on this machine can be, as a phrase."""
+    single = " or ".join(f".{ending}" for ending in readers())
+    return (
+        f"a {single} file, a folder with files such as train.en and train.it or en-it.train.tsv "
+        "(each may end in .gz), or a folder saved by datasets"
+    )
+
+
+def looks_like_a_path(name: str) -> bool:
+    """Whether the name of a corpus is that of a file or folder rather than one on the hub."""
+    endings = {*readers(), "gz", "txt", "csv", "json"}
+    return bool(re.search(r"^[./~]|\\|/.*/|/$", name)) or name.rpartition(".")[2] in endings
 
 
 def find_files(path: Path) -> list[CorpusFile]:
@@ -67,13 +83,13 @@ def find_files(path: Path) -> list[CorpusFile]:
     """
     if path.is_file():
         single = describe_file(path)
-        if single is None or single.form == "lines":
-            msg = f"{path} is no corpus that attnlab can read; give {FORMS}."
+        if single is None or single.form == LINES:
+            msg = f"{path} is no corpus that attnlab can read; give {forms()}."
             raise InputError(msg)
         return [replace(single, split=None)]
     files = list_split_files(path)
     if not any(entry.split == "train" for entry in files):
-        msg = f"{path} holds no training file that attnlab can read; give {FORMS}."
+        msg = f"{path} holds no training file that attnlab can read; give {forms()}."
         raise InputError(msg)
     return files
 
@@ -95,92 +111,6 @@ def find_languages(path: Path) -> list[str]:
     """
     training = [entry for entry in find_files(path) if entry.split in {"train", None}]
     return sorted({"-".join(entry.languages) for entry in training if entry.languages})
-
-
-def read_sentences(path: Path) -> list[str]:
-    """The lines of a file of a corpus, see `attnlab.texts.read_lines`.
-
-    Raises:
-        InputError: the file is missing, empty, damaged, or not UTF-8 (with the number of the line).
-    """
-    lines = read_lines(path)
-    if not any(line.strip() for line in lines):
-        msg = f"{path} is empty; a corpus needs at least one sentence in each file."
-        raise InputError(msg)
-    return lines
-
-
-def checked_pair(source: Any, target: Any, where: str) -> Pair:
-    """Both sentences, cleaned.
-
-    Raises:
-        InputError: a side is no text or is empty.
-    """
-    for side, text in (("source", source), ("target", target)):
-        if not isinstance(text, str) or not text.strip():
-            msg = f"{where} has an empty {side} side; fill it or remove the row."
-            raise InputError(msg)
-        check_characters(text, f"{where} {side} side,")
-    return clean_sentence(source), clean_sentence(target)
-
-
-def pick_translation(row: Any, languages: tuple[str, str], where: str) -> Pair:
-    """The two sentences of an object such as {"translation": {"en": ..., "it": ...}}.
-
-    Raises:
-        InputError: there is no such object, or a language is not in it.
-    """
-    translation = row.get("translation") if isinstance(row, dict) else None
-    if not isinstance(translation, dict):
-        msg = f'{where} has no object "translation" such as {{"translation": {{"en": "..."}}}}.'
-        raise InputError(msg)
-    refuse_missing(languages, sorted(translation), where)
-    return checked_pair(translation[languages[0]], translation[languages[1]], where)
-
-
-def refuse_missing(wanted: Sequence[str], present: Sequence[str], where: str) -> None:
-    """Raises the error that names the languages there are, unless those wanted are among them.
-
-    Raises:
-        InputError: a language that is wanted is not present.
-    """
-    if not set(wanted) <= set(present):
-        msg = (
-            f"{where} has no pair {'-'.join(wanted)}; "
-            f"its languages are {', '.join(present)}: choose two with --pair."
-        )
-        raise InputError(msg)
-
-
-def read_table(file: CorpusFile, languages: tuple[str, str]) -> list[Pair]:
-    """The rows of a .tsv or .jsonl file in the direction of `languages`.
-
-    The first column of a .tsv is the source, unless the file's name says otherwise: in
-    `en-it.train.tsv` it is English, whichever direction is wanted.
-
-    Raises:
-        InputError: a row that is not a pair, with its line.
-    """
-    reverse = file.languages == languages[::-1]
-    rows = []
-    for number, line in enumerate(read_sentences(file.path), start=1):
-        where = f"{file.path}, line {number},"
-        if file.form == "jsonl":
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                msg = f"{where} is not valid JSON ({error}); write one object a line."
-                raise InputError(msg) from error
-            rows.append(pick_translation(row, languages, where))
-            continue
-        columns = line.split("\t")
-        if len(columns) != 2:
-            noun = "column" if len(columns) == 1 else "columns"
-            msg = f"{where} has {len(columns)} {noun} instead of two: source, tab, target."
-            raise InputError(msg)
-        source, target = checked_pair(columns[0], columns[1], where)
-        rows.append((target, source) if reverse else (source, target))
-    return rows
 
 
 def read_line_pair(source: Path, target: Path) -> list[Pair]:
@@ -220,14 +150,14 @@ def one_per_split(files: Sequence[CorpusFile], path: Path) -> dict[str, CorpusFi
     return {split: chosen[split] for split in SPLITS if split in chosen}
 
 
-def read_files(path: Path, languages: tuple[str, str]) -> Splits:
+def read_files(path: Path, languages: Languages) -> Splits:
     """The rows of every split that the files at `path` hold.
 
     Raises:
         InputError: files that are missing, of no known form, or not in these languages.
     """
     files = find_files(path)
-    lines = [file for file in files if file.form == "lines"]
+    lines = [file for file in files if file.form == LINES]
     if lines:
         present = sorted({file.languages[0] for file in lines if file.split == "train"})
         refuse_missing(languages, present, str(path))
@@ -248,4 +178,12 @@ def read_files(path: Path, languages: tuple[str, str]) -> Splits:
             f"it has {', '.join(find_languages(path))}: choose with --pair."
         )
         raise InputError(msg)
-    return {split: read_table(file, languages) for split, file in chosen.items()}
+    return {split: _in_direction(file, languages) for split, file in chosen.items()}
+
+
+def _in_direction(file: CorpusFile, languages: Languages) -> list[Pair]:
+    """The rows of a file; where its name tells the languages, its columns are in their order."""
+    if file.languages != languages[::-1]:
+        return read_rows(file.path, file.form, languages)
+    turned = read_rows(file.path, file.form, languages[::-1])
+    return [(target, source) for source, target in turned]

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.corpora.files import SPLIT_NAMES, checked_pair, refuse_missing
+from attnlab.corpora.files import SPLIT_NAMES
 from attnlab.corpora.hub import hub_answers
+from attnlab.corpora.readers import checked_pair, refuse_missing
 from attnlab.corpora.splits import Pair, Splits
 from attnlab.errors import AttnlabError, InputError
 

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import sys
 import urllib.error
 import urllib.request
 from contextlib import nullcontext
@@ -311,12 +310,12 @@ class Drawn:
 @pytest.fixture
 def grammar(monkeypatch: pytest.MonkeyPatch) -> None:
     """A grammar whose targets repeat, as Italian sentences without their subject do."""
-    module = SimpleNamespace(
-        draw_pairs=lambda count, *, seed: [
-            Drawn(f"s{seed} {n}", f"t{n // 2}") for n in range(count)
-        ]
-    )
-    monkeypatch.setitem(sys.modules, "attnlab.grammar.corpus", module)
+
+    def draw(count: int, *, seed: int, languages: tuple[str, str]) -> list[Drawn]:
+        texts = [{"en": f"s{seed} {n}", "it": f"t{n // 2}"} for n in range(count)]
+        return [Drawn(*(text[language] for language in languages)) for text in texts]
+
+    monkeypatch.setattr("attnlab.grammar.corpus.draw_pairs", draw)
 
 
 def test_no_sentence_of_the_embedded_corpus_is_in_two_parts(grammar: None) -> None:

@@ -7,12 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlab import __version__
-from attnlab.corpora.corpus import (
-    LOOKS_LIKE_A_PATH,
-    ParallelCorpus,
-    load_corpus,
-    local_place,
-)
+from attnlab.corpora.corpus import ParallelCorpus, load_corpus, local_path
+from attnlab.corpora.files import looks_like_a_path
 from attnlab.errors import AttnlabError, InputError
 from attnlab.translation.callbacks import read_metrics
 from attnlab.translation.configuration import TranslationConfig
@@ -155,17 +151,17 @@ def recorded_corpus(folder: Path, settings: RunSettings, record: dict[str, Any])
     It keeps the name that was typed.
 
     Raises:
-        InputError: it was a file or folder, and is in neither place.
+        InputError: it was a file or folder, and is at neither path.
     """
     name = settings.corpus.name
     written = record["corpus"].get("path")
-    for place in filter(None, (written, name)):
-        found = local_place(place)
+    for path in filter(None, (written, name)):
+        found = local_path(path)
         if found is not None:
             moved = replace(settings, corpus=replace(settings.corpus, name=str(found)))
             return replace(corpus_of(moved), name=name)
     # Runs of the first versions hold the name alone.
-    if written is not None or LOOKS_LIKE_A_PATH.search(name):
+    if written is not None or looks_like_a_path(name):
         where = written or name
         msg = (
             f"The corpus of {folder} is not at {where} any more; put it back there, or give the command "
@@ -180,7 +176,7 @@ def new_record(
 ) -> dict[str, Any]:
     """What `settings.json` says of a new run: settings, corpus with checksum, versions, command."""
     splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
-    place = local_place(settings.corpus.name)
+    path = local_path(settings.corpus.name)
     return {
         "format": FORMAT,
         "attnlab": __version__,
@@ -188,7 +184,7 @@ def new_record(
         "settings": settings.as_dict(),
         "corpus": {
             "name": corpus.name,
-            "path": None if place is None else str(place),
+            "path": None if path is None else str(path),
             "checksum": corpus.checksum,
             "pairs": {name: len(split) for name, split in splits.items()},
             "dropped_over_max_tokens": dropped,
