@@ -6,6 +6,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from attnlab.plugins import plugins
 from attnlab.texts import shown as visible
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def _distances(table: "pd.DataFrame", names: list[str], title: str) -> Table:
     shown.add_section()
     shown.add_row("mean l1", *(f"{value:.2f}" for value in means["l1"].mean()))
     shown.add_row("relative", *(f"{value:.3f}" for value in means["relative"].mean()))
+    for name in plugins("attnlab.distances"):
+        shown.add_row(name.replace("_", " "), *(f"{value:.3f}" for value in means[name].mean()))
     shown.add_row("non-zeros", *(f"{value:.0f}" for value in means["nnz"].mean()))
     return shown
 

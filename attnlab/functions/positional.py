@@ -6,7 +6,6 @@ Source: Voita et al. 2019 (arXiv 1905.09418), section 4.1; heads.md says what th
 
 from dataclasses import dataclass
 
-import pandas as pd
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -99,18 +98,4 @@ def judge_positional(
         [share_condition("argmax_rate", hits, rows, rule.threshold, seed=seed)],
         denominator=of_head[REPORTED],
         counted=of_head.amin(0),
-    )
-
-
-def positional_table(counts: PositionalCounts) -> pd.DataFrame:
-    """One row a head and offset: `head, offset, rows, argmax_rate`; both halves together."""
-    hits, rows = counts.hits.sum(0).cpu(), counts.rows.sum(0).cpu()
-    heads, offsets = hits.shape
-    return pd.DataFrame(
-        {
-            "head": torch.arange(heads).repeat_interleave(offsets).numpy(),
-            "offset": (torch.arange(offsets) - offsets // 2).repeat(heads).numpy(),
-            "rows": rows.repeat(heads).numpy(),
-            "argmax_rate": (hits / rows).flatten().numpy(),
-        }
     )

@@ -113,23 +113,6 @@ def _words_touched(text: str, words: Sequence[Span], token: Span) -> range:
     return range(touched[0], touched[-1] + 1)
 
 
-def align_word_ids(word_ids: Sequence[int | None], words: int) -> Alignment:
-    """Alignment of a sentence that was handed to the tokenizer word by word.
-
-    Args:
-        word_ids: for every token the number of its word, None for special tokens.
-        words: how many words there were.
-
-    Raises:
-        UnalignedError: a word has no token.
-    """
-    for number in range(words):
-        if number not in word_ids:
-            msg = f"word {number + 1} of {words} has no token"
-            raise UnalignedError(msg)
-    return Alignment(tuple(word_ids), tuple(range(words)))
-
-
 def locate_tokens(
     text: str, tokens: Sequence[str], special: Sequence[bool], unknown: str | None
 ) -> list[Span]:

@@ -4,14 +4,17 @@ Every function takes `[*batch query key]` and returns `[*batch]`. A distance alo
 the zero matrix (`relative` exactly 1), the uniform matrix and the mean by offset beside it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.errors import InputError
 from attnlab.matrices.padding import Sizes, counted_entries, sizes_of
 from attnlab.matrices.weights import check_matrices, checked_approximation, checked_weights
+from attnlab.plugins import plugins
 
 _LONG_COLUMN = 256
 
@@ -91,6 +94,59 @@ def l1_distance(
     3.0
     """
     return measure(H, X, sizes).l1
+
+
+def mean_error(
+    H: Float[Tensor, "*batch query key"],
+    X: Float[Tensor, "*#batch query key"],
+    sizes: Sizes | None = None,
+) -> Float[Tensor, "*batch"]:
+    """Mean over all entries of |h - x|, the thesis's "Mean Error"."""
+    return measure(H, X, sizes).mean_error
+
+
+def relative_distance(
+    H: Float[Tensor, "*batch query key"],
+    X: Float[Tensor, "*#batch query key"],
+    sizes: Sizes | None = None,
+) -> Float[Tensor, "*batch"]:
+    """Sum of |h - x| divided by the sum of h."""
+    return measure(H, X, sizes).relative
+
+
+def frobenius_distance(
+    H: Float[Tensor, "*batch query key"],
+    X: Float[Tensor, "*#batch query key"],
+    sizes: Sizes | None = None,
+) -> Float[Tensor, "*batch"]:
+    """|H - X|_F / |H|_F."""
+    return measure(H, X, sizes).frobenius
+
+
+Distance = Callable[[Tensor, Tensor], Tensor]
+_DISTANCES: dict[str, Distance] = {
+    "l1": l1_distance,
+    "mean_error": mean_error,
+    "relative": relative_distance,
+    "frobenius": frobenius_distance,
+}
+
+
+def distances() -> dict[str, Distance]:
+    """Each distance between H and X by name, `[*batch query key]` to `[*batch]`.
+
+    Other distributions register theirs as entry points of the group `attnlab.distances`.
+
+    Raises:
+        InputError: what another distribution registered is no function, or cannot be imported.
+    """
+    found = dict(_DISTANCES)
+    for name, distance in plugins("attnlab.distances").items():
+        if not callable(distance):
+            msg = f"'{name}', registered under attnlab.distances, is no function of H and X."
+            raise InputError(msg)
+        found[name] = distance
+    return found
 
 
 def kl_divergence(

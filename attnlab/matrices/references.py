@@ -70,18 +70,6 @@ def top_entries(
     return largest_of_residual(checked_weights(H, sizes), nonzeros, math.inf)
 
 
-def top_entries_of_rows(
-    H: Float[Tensor, "*batch query key"], per_row: int, sizes: Sizes | None = None
-) -> Float[Tensor, "*batch query key"]:
-    """The `per_row` largest entries of each row, zeros elsewhere.
-
-    The best possible support that gives every row as many keys. Source: math.md section 7.
-    """
-    H = checked_weights(H, sizes)
-    top = H.topk(min(per_row, H.shape[-1]), dim=-1)
-    return torch.zeros_like(H).scatter_(-1, top.indices, top.values)
-
-
 def truncated_svd(
     H: Float[Tensor, "*batch query key"], rank: int, sizes: Sizes | None = None
 ) -> Float[Tensor, "*batch query key"]:
@@ -94,34 +82,5 @@ def truncated_svd(
     No method of that rank is nearer; in l1 another matrix may be. Source: math.md section 7.
     Cost: a singular value decomposition, O(n^3).
     """
-    return _truncated(checked_weights(H, sizes), rank)
-
-
-def _truncated(matrix: Tensor, rank: int) -> Tensor:
-    left, singular, right = torch.linalg.svd(matrix, full_matrices=False)
+    left, singular, right = torch.linalg.svd(checked_weights(H, sizes), full_matrices=False)
     return (left[..., :rank] * singular[..., None, :rank]) @ right[..., :rank, :]
-
-
-def sparse_plus_low_rank(
-    H: Float[Tensor, "*batch query key"],
-    *,
-    rank: int,
-    nonzeros: int,
-    rounds: int = 50,
-    sizes: Sizes | None = None,
-) -> tuple[Float[Tensor, "*batch query key"], Float[Tensor, "*batch query key"]]:
-    """A low-rank and a sparse matrix whose sum is near H in the Frobenius norm.
-
-    ::
-
-        L <- truncated SVD of H - S,   S <- largest entries of H - L,   alternately
-
-    A heuristic: each step is exact and never goes away from H, but the pair that it ends in is a local
-    optimum and bounds nothing. Cost: `rounds` singular value decompositions.
-    """
-    H = checked_weights(H, sizes)
-    low_rank, sparse = H, torch.zeros_like(H)
-    for _ in range(rounds):
-        low_rank = _truncated(H - sparse, rank)
-        sparse = largest_of_residual(without_padding(H - low_rank, sizes), nonzeros, math.inf)
-    return low_rank, sparse

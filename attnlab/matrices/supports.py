@@ -67,20 +67,6 @@ def band_support(
     return (offset >= -left) & (offset <= right)
 
 
-def diagonal_support(
-    offset: Int[Tensor, "*batch"], queries: int, keys: int
-) -> Bool[Tensor, "*batch query key"]:
-    """True at one offset per matrix: row i at key i + offset; rows whose key falls outside are empty."""
-    return offsets(queries, keys, device=offset.device) == offset[..., None, None]
-
-
-def column_support(
-    column: Int[Tensor, "*batch query"], keys: int
-) -> Bool[Tensor, "*batch query key"]:
-    """True at one key a row, `column[i]`; a column outside 0..keys-1 leaves its row empty."""
-    return column[..., None] == torch.arange(keys, device=column.device)
-
-
 def block_columns(
     start: Int[Tensor, "*batch block"],
     height: Int[Tensor, "*batch block"],

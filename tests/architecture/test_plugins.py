@@ -1,10 +1,13 @@
 """What other distributions register through entry points is used from the command line."""
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,3 +88,32 @@ def test_what_is_no_reader_is_named(distribution: Distribution) -> None:
     refused = distribution.attnlab("corpora")
     assert refused.returncode == 2
     assert "'toy', registered under attnlab.corpora, is no" in refused.stderr
+
+
+DISTANCE = """
+def largest(H, X):
+    return (H - X).abs().amax((-2, -1))
+
+def short(H, X):
+    return H.sum()
+"""
+
+
+def test_a_distance(distribution: Distribution) -> None:
+    distribution.register("attnlab.distances", "largest", DISTANCE, "largest")
+    H = np.array([[0.75, 0.25], [0.5, 0.5]])
+    np.save(distribution.folder / "H.npy", H)
+    found = distribution.attnlab("approximate", "H.npy", "--format", "csv")
+    assert found.returncode == 0, found.stderr
+    table = pd.read_csv(io.StringIO(found.stdout)).set_index("family")
+    assert table.loc["zero", "largest"] == 0.75
+    assert table.loc["uniform", "largest"] == 0.25
+    assert "largest" in distribution.attnlab("approximate", "H.npy").stdout
+
+
+def test_a_distance_that_is_no_number_per_matrix_is_named(distribution: Distribution) -> None:
+    distribution.register("attnlab.distances", "short", DISTANCE, "short")
+    np.save(distribution.folder / "H.npy", np.eye(2))
+    refused = distribution.attnlab("approximate", "H.npy")
+    assert refused.returncode == 2
+    assert "The distance 'short' gives [] numbers for 1 matrices" in refused.stderr

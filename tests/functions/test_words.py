@@ -13,7 +13,6 @@ from attnlab.functions.words import (
     Span,
     UnalignedError,
     align_offsets,
-    align_word_ids,
     locate_tokens,
 )
 
@@ -148,12 +147,6 @@ def test_three_words_in_a_chain_are_one_unit() -> None:
     tokens = [Span(0, 2), Span(1, 3), Span(4, 5)]
     found = align_offsets("abc d", words, tokens, [False] * 3)
     assert found == Alignment((0, 0, 1), (0, 0, 0, 1))
-
-
-def test_word_ids() -> None:
-    assert align_word_ids([None, 0, 0, 1, None], 2) == Alignment((None, 0, 0, 1, None), (0, 1))
-    with pytest.raises(UnalignedError, match="word 3 of 3 has no token"):
-        align_word_ids([None, 0, 1, None], 3)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,13 @@ import torch
 from oracles import matrices as oracle
 
 from attnlab.errors import InputError
-from attnlab.matrices.distances import kl_divergence, l1_distance, measure, output_error
+from attnlab.matrices.distances import (
+    distances,
+    kl_divergence,
+    l1_distance,
+    measure,
+    output_error,
+)
 from attnlab.matrices.padding import counted_entries
 
 SHAPES = [(1, 1), (5, 5), (5, 7), (7, 3)]
@@ -21,6 +27,8 @@ def test_equal_to_the_loops(shape: tuple[int, int]) -> None:
     H, X = attention(2, *shape), attention(2, *shape, seed=1)
     values = attention(2, shape[1], 3, seed=2)
     found = measure(H, X)
+    for name, distance in distances().items():
+        assert torch.equal(distance(H, X), getattr(found, name)), name
     for b in range(2):
         h, x = H[b].tolist(), X[b].tolist()
         for name in ("l1", "mean_error", "relative", "frobenius"):

@@ -4,13 +4,7 @@ import pytest
 import torch
 
 from attnlab.errors import InputError
-from attnlab.matrices.distances import measure
-from attnlab.matrices.references import (
-    sparse_plus_low_rank,
-    top_entries,
-    top_entries_of_rows,
-    truncated_svd,
-)
+from attnlab.matrices.references import top_entries, truncated_svd
 from attnlab.matrices.weights import check_weights, normalized_rows
 
 
@@ -26,9 +20,6 @@ def test_top_entries_are_the_largest() -> None:
         kept = top_entries(H, nonzeros)
         assert kept.sum((-2, -1)).tolist() == pytest.approx([sum(e) for e in expected])
         assert bool(((kept == 0) | (kept == H)).all())
-    rows = top_entries_of_rows(H, 2)
-    assert (rows != 0).sum(-1).tolist() == [[2] * 5] * 2
-    assert float(rows[1, 3].sum()) == pytest.approx(sum(sorted(H[1, 3].tolist())[-2:]))
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3, 5])
@@ -48,28 +39,11 @@ def test_bounds_do_not_see_the_padding() -> None:
     sizes = torch.tensor([3, 4])
     for bound in (
         lambda H, sizes=None: top_entries(H, 5, sizes),
-        lambda H, sizes=None: top_entries_of_rows(H, 2, sizes),
         lambda H, sizes=None: truncated_svd(H, 2, sizes),
     ):
         inside = bound(H, sizes)
         torch.testing.assert_close(inside[:3, :4], bound(H[:3, :4]), rtol=0, atol=1e-12)
         assert float(inside.abs().sum()) == pytest.approx(float(inside[:3, :4].abs().sum()))
-
-
-def test_sparse_plus_low_rank_has_its_rank_and_its_non_zeros() -> None:
-    low, sparse = sparse_plus_low_rank(attention(3, 11, 7), rank=2, nonzeros=5)
-    assert torch.linalg.matrix_rank(low, rtol=1e-9).tolist() == [2] * 3
-    assert (sparse != 0).sum((-2, -1)).tolist() == [5] * 3
-
-
-def test_sparse_plus_low_rank_comes_nearer_round_by_round() -> None:
-    H = attention(7, 7)
-    errors = []
-    for rounds in (1, 2, 5, 20):
-        low, sparse = sparse_plus_low_rank(H, rank=2, nonzeros=7, rounds=rounds)
-        errors.append(float(measure(H, low + sparse).frobenius))
-    assert errors == sorted(errors, reverse=True)
-    assert errors[0] <= float(measure(H, truncated_svd(H, 2)).frobenius)
 
 
 @pytest.mark.parametrize(

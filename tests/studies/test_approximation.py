@@ -11,7 +11,7 @@ from attnlab.matrices.labels import label_heads
 from attnlab.matrices.references import top_entries
 from attnlab.matrices.sigma import fit_sigma
 from attnlab.matrices.supports import band_dimension
-from attnlab.studies.approximation.approximation import COLUMNS, Settings, approximate, svd_rank
+from attnlab.studies.approximation.approximation import Settings, approximate, columns, svd_rank
 from attnlab.studies.approximation.options import (
     chosen_format,
     read_error_nnz,
@@ -32,7 +32,7 @@ STOCHASTIC = tuple(name for name in ALL if name != "additive")
 def test_a_row_for_every_matrix_and_family_in_the_order_of_the_file() -> None:
     H = attention(2, 6, 7, 7)
     table = approximate(H, Settings(families=ALL)).table
-    assert list(table.columns) == COLUMNS
+    assert list(table.columns) == columns()
     references = ["zero", "uniform", "mean_by_offset", "svd", "top"]
     assert list(table["family"][:11]) == [*references, *ALL]
     assert list(table["matrix"].unique()) == [f"{i}.{j}" for i in range(2) for j in range(6)]

@@ -15,7 +15,7 @@ from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import check_dropout, fit_band
 from attnlab.matrices.candidates import FAMILIES as CODED
 from attnlab.matrices.diagonal import fit_diagonal
-from attnlab.matrices.distances import kl_divergence, measure
+from attnlab.matrices.distances import distances, kl_divergence
 from attnlab.matrices.fit import Fit
 from attnlab.matrices.rare_columns import check_blocks, fit_rare_columns
 from attnlab.matrices.residual import check_error
@@ -31,19 +31,20 @@ from attnlab.studies.analysis.members import describe_members
 FAMILIES = ("diagonal", "band", "rare_columns", "sink", "additive", "union")
 SHOWN = ("diagonal", "band", "rare_columns", "additive")
 REFERENCES = ("zero", "uniform", "mean_by_offset", "svd", "top")
-COLUMNS = [
-    "matrix", "family", "values", "window_left", "window_right", "num_pos", "dropout", "error_nnz",
-    "error_bound", "budget", "nnz", "l1", "mean_error", "relative", "frobenius", "kl",
-    "bits_per_row", "structure", "structure_margin_bits_per_row", "structure_runner_up", "seconds",
-]  # fmt: skip
-# Options that a row does not have are empty cells; every column has one type in all rows.
-_TYPES = dict.fromkeys(COLUMNS, "Float64")
-_TYPES |= dict.fromkeys(
-    ["window_left", "window_right", "num_pos", "error_nnz", "budget", "nnz"], "Int64"
+# Every column has one type in all rows; options that a row does not have are empty cells.
+_TEXTS = dict.fromkeys(("matrix", "family", "values", "structure", "structure_runner_up"), "string")
+_COUNTS = dict.fromkeys(
+    ("window_left", "window_right", "num_pos", "error_nnz", "budget", "nnz"), "Int64"
 )
-_TYPES |= dict.fromkeys(
-    ["matrix", "family", "values", "structure", "structure_runner_up"], "string"
-)
+
+
+def columns() -> list[str]:
+    """The columns of the table, in their order."""
+    return [
+        "matrix", "family", "values", "window_left", "window_right", "num_pos", "dropout",
+        "error_nnz", "error_bound", "budget", "nnz", *distances(), "kl", "bits_per_row",
+        "structure", "structure_margin_bits_per_row", "structure_runner_up", "seconds",
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,8 @@ def approximate(H: Float[Tensor, "*batch query key"], settings: Settings) -> App
         rows = {"matrix": names, "family": name} | _options(name, settings)
         rows |= _measured(flat, X, kl, seconds) | {"budget": allowed}
         rows |= _described(name, described)
-        parts.append(pd.DataFrame(rows, columns=COLUMNS).astype(_TYPES))
+        types = dict.fromkeys(columns(), "Float64") | _TEXTS | _COUNTS
+        parts.append(pd.DataFrame(rows, columns=columns()).astype(types))
     # Matrix by matrix, in the order of the file.
     place = [row * len(parts) + part for part in range(len(parts)) for row in range(len(names))]
     table = pd.concat(parts).set_axis(place).sort_index()
@@ -250,13 +252,14 @@ def _described(name: str, described: pd.DataFrame) -> dict[str, Any]:
 
 
 def _measured(H: Tensor, X: Tensor, kl: Tensor | None, seconds: float) -> dict[str, Any]:
-    distances = measure(H, X)
+    measured = {name: distance(H, X) for name, distance in distances().items()}
+    for name, found in measured.items():
+        if found.shape != H.shape[:-2]:
+            msg = f"The distance '{name}' gives {list(found.shape)} numbers for {len(H)} matrices."
+            raise InputError(msg)
     return {
         "nnz": (X != 0).sum((-2, -1)).tolist(),
-        "l1": distances.l1.tolist(),
-        "mean_error": distances.mean_error.tolist(),
-        "relative": distances.relative.tolist(),
-        "frobenius": distances.frobenius.tolist(),
+        **{name: found.tolist() for name, found in measured.items()},
         "kl": None if kl is None else kl.tolist(),
         "seconds": seconds,
     }
