@@ -7,8 +7,7 @@ from torch import Tensor
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.perhead import PerHead
-from attnlab.attention.registry import MECHANISMS, make
-from attnlab.attention.specification import parse
+from attnlab.attention.registry import MECHANISMS, make, parse
 
 SPECS = [
     "full",
@@ -65,7 +64,7 @@ def can(spec: str, trait: str) -> bool:
         "-1]" in spec or any(p in spec for p in ("next", "right", "'start", "end"))
     ):
         return False
-    return bool(getattr(MECHANISMS[type(parse(spec))].traits, trait))
+    return bool(getattr(MECHANISMS[parse(spec).name].traits, trait))
 
 
 CAUSAL = [spec for spec in SPECS if can(spec, "causal")]

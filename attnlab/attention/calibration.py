@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from attnlab.attention.arranging import Positions, real_first, rows_in_order
 from attnlab.attention.mechanism import Context, visible_or_all
-from attnlab.attention.mechanisms.full import FullAttention
+from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
-from attnlab.attention.specification import Full
 from attnlab.attention.traits import Place
 from attnlab.errors import InputError
 from attnlab.matrices.supports import offsets

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from attnlab.attention.registry import MECHANISMS, make
+from attnlab.attention.registry import make, mechanisms
 from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Cost, Traits
 
@@ -31,7 +31,7 @@ class Entry:
 
 
 def catalogue() -> list[Entry]:
-    """Every mechanism of the registry.
+    """Every mechanism that can be written as text, those of plugins last.
 
     >>> [entry.name for entry in catalogue()][:2]
     ['full', 'band']
@@ -39,13 +39,14 @@ def catalogue() -> list[Entry]:
     return [
         Entry(
             name=kind.name,
-            options=_options(kind),
-            choices=kind.choices,
-            summary=(kind.__doc__ or "").partition("\n")[0],
-            traits=mechanism.traits,
-            source=mechanism.source,
+            options=_options(kind.specification),
+            choices=kind.specification.choices,
+            summary=(kind.specification.__doc__ or "").partition("\n")[0],
+            traits=kind.traits,
+            source=kind.source,
         )
-        for kind, mechanism in MECHANISMS.items()
+        for kind in mechanisms().values()
+        if kind.specification is not None
     ]
 
 

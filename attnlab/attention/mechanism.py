@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Cost, Form, Traits
 from attnlab.errors import InputError
 
@@ -26,6 +27,7 @@ class Mechanism(nn.Module, ABC):
     The law of every mechanism, in eval mode: `forward(q, k, v) == implied_matrix(q, k) @ v`.
 
     Attributes:
+        specification: its options, for a mechanism that can be written as text.
         name: how the mechanism is written in a specification.
         source: the paper, or the section of the thesis, that it comes from.
         traits: what it can do.
@@ -37,6 +39,7 @@ class Mechanism(nn.Module, ABC):
         dropout: probability with which a weight is dropped in training mode.
     """
 
+    specification: ClassVar[type[Specification] | None] = None
     name: ClassVar[str]
     source: ClassVar[str] = ""
     traits: ClassVar[Traits] = Traits()
@@ -68,6 +71,14 @@ class Mechanism(nn.Module, ABC):
         self.causal = causal
         self.cross = cross
         self.dropout = dropout
+
+    @classmethod
+    def at_budget(cls, keys: int, *, causal: bool) -> Specification | None:  # noqa: ARG003
+        """The specification with which `attnlab compare` compares it at so many keys per row.
+
+        None leaves it to the list of `attnlab compare`; mechanisms of other distributions say it here.
+        """
+        return None
 
     @abstractmethod
     def forward(

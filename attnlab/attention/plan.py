@@ -9,9 +9,10 @@ from typing import Any
 
 from attnlab.addresses import SITES, Head, layer_name
 from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanisms.full import Full
 from attnlab.attention.perhead import PerHead
-from attnlab.attention.registry import make
-from attnlab.attention.specification import Full, Specification, parse
+from attnlab.attention.registry import make, parse
+from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Form
 from attnlab.errors import InputError
 from attnlab.files import write_json

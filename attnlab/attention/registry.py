@@ -1,6 +1,7 @@
-"""The one table from a specification to the mechanism that carries it out."""
+"""The one table of mechanisms, by name; what a text or a specification names is made here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from attnlab.attention.mechanism import Mechanism
@@ -14,35 +15,73 @@ from attnlab.attention.mechanisms.longformer import LongformerAttention
 from attnlab.attention.mechanisms.scatterbrain import ScatterbrainAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.mechanisms.topk import TopKAttention
-from attnlab.attention.specification import (
-    Band,
-    BigBird,
-    Fixed,
-    Full,
-    Linear,
-    Linformer,
-    Longformer,
-    Scatterbrain,
-    Sigma,
-    Specification,
-    TopK,
-    parse,
-)
+from attnlab.attention.specification import Specification, name_and_options, specified
 from attnlab.attention.traits import Form, Place
 from attnlab.errors import InputError
+from attnlab.plugins import plugins
 
-MECHANISMS: dict[type[Specification], type[Mechanism]] = {
-    Full: FullAttention,
-    Band: BandAttention,
-    Longformer: LongformerAttention,
-    BigBird: BigBirdAttention,
-    Sigma: SigmaAttention,
-    Linear: LinearAttention,
-    Linformer: LinformerAttention,
-    Scatterbrain: ScatterbrainAttention,
-    Fixed: FixedAttention,
-    TopK: TopKAttention,
+GROUP = "attnlab.mechanisms"
+MECHANISMS: dict[str, type[Mechanism]] = {
+    kind.name: kind
+    for kind in (
+        FullAttention,
+        BandAttention,
+        LongformerAttention,
+        BigBirdAttention,
+        SigmaAttention,
+        LinearAttention,
+        LinformerAttention,
+        ScatterbrainAttention,
+        FixedAttention,
+        TopKAttention,
+    )
 }
+
+
+@cache
+def mechanisms() -> Mapping[str, type[Mechanism]]:
+    """All mechanisms that can be written as text, by name: attnlab's own, then those of plugins.
+
+    Another distribution registers a subclass of `Mechanism` with a `specification` as an entry point
+    of the group `attnlab.mechanisms`.
+
+    Raises:
+        InputError: what is registered is no such class, or has the name of another mechanism.
+    """
+    found = dict(MECHANISMS)
+    for entry, kind in plugins(GROUP).items():
+        if not (isinstance(kind, type) and issubclass(kind, Mechanism) and kind.specification):
+            msg = (
+                f"The entry point '{entry}' of {GROUP} must be a subclass of "
+                f"attnlab.attention.Mechanism with a specification, not {kind!r}."
+            )
+            raise InputError(msg)
+        if kind.name in found:
+            msg = f"The entry point '{entry}' of {GROUP} registers '{kind.name}', which exists already."
+            raise InputError(msg)
+        found[kind.name] = kind
+    return found
+
+
+def parse(text: str) -> Specification:
+    """The specification that `text` writes down.
+
+    Raises:
+        InputError: unknown mechanism, unknown or missing option, or a value out of range.
+
+    >>> parse("band(window=3)")
+    Band(window=3)
+    >>> str(parse("band(window=(3, 0))"))
+    'band(window=(3, 0))'
+    >>> str(parse("fixed(pattern=next)"))
+    "fixed(pattern='next')"
+    """
+    name, options = name_and_options(text)
+    kind = mechanisms().get(name)
+    if kind is None or kind.specification is None:
+        msg = f"There is no mechanism '{name}'; choose from: {', '.join(mechanisms())}."
+        raise InputError(msg)
+    return specified(kind.specification, options)
 
 
 def make(
@@ -83,7 +122,7 @@ def make(
             raise InputError(msg)
         return spec
     value = parse(spec) if isinstance(spec, str) else spec
-    kind = MECHANISMS[type(value)]
+    kind = mechanisms()[value.name]
     if form not in kind.forms:
         forms = ", ".join(f"'{one}'" for one in kind.forms)
         msg = f"The mechanism '{value.name}' has no form '{form}'; choose from: {forms}."

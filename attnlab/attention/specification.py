@@ -1,8 +1,8 @@
 """How a mechanism is written down: `"band(window=3)"` is read into a frozen value and printed back.
 
-One dataclass a mechanism; its fields are the options, checked here. Nothing is evaluated, and no
-tensor library is imported. Annotations that a user's text may break are wide on purpose: the
-sentence that refuses a value is worth more than a type error.
+One dataclass per mechanism, in the mechanism's own file; its fields are the options, which it checks
+when it is made. Nothing is evaluated. Annotations of options are wide on purpose: a value that cannot
+be used is refused with a sentence, not with a type error.
 """
 
 import ast
@@ -35,7 +35,7 @@ class Specification:
         )
         return f"{self.name}({options})" if options else self.name
 
-    def _whole(self, option: str, least: int) -> None:
+    def refuse_unless_whole(self, option: str, least: int) -> None:
         """Refuses an option that is no whole number from `least` up."""
         value = getattr(self, option)
         if type(value) is not int or value < least:
@@ -45,7 +45,7 @@ class Specification:
             )
             raise InputError(msg)
 
-    def _chosen(self) -> None:
+    def refuse_unless_chosen(self) -> None:
         """Refuses an option that is none of its choices."""
         for option, choices in self.choices.items():
             value = getattr(self, option)
@@ -54,199 +54,19 @@ class Specification:
                 msg = f"The option '{option}' of '{self.name}' is one of {listed}, not {value!r}."
                 raise InputError(msg)
 
-    def _window(self) -> None:
+    def shorten_window(self) -> None:
         """Replaces the option `window` by its shortest form; one number stands for both sides."""
         left, right = sides(self.name, getattr(self, "window"))  # noqa: B009 - not every kind has one
         object.__setattr__(self, "window", left if left == right else (left, right))
 
 
-@dataclass(frozen=True)
-class Full(Specification):
-    """Every query sees every key."""
-
-    name: ClassVar[str] = "full"
-
-
-@dataclass(frozen=True)
-class Band(Specification):
-    """A query sees the keys at offsets -left..right; one number stands for both sides."""
-
-    name: ClassVar[str] = "band"
-    window: Any
-
-    def __post_init__(self) -> None:
-        self._window()
-
-
-@dataclass(frozen=True)
-class Longformer(Specification):
-    """A dilated window, and global tokens that see all and are seen by all.
-
-    `global_tokens` are positions in the sentence, negative ones counted from its end.
-    """
-
-    name: ClassVar[str] = "longformer"
-    window: Any
-    dilation: Any = 1
-    global_tokens: Any = (0,)
-
-    def __post_init__(self) -> None:
-        self._window()
-        self._whole("dilation", 1)
-        positions = self.global_tokens
-        if not isinstance(positions, list | tuple) or any(type(at) is not int for at in positions):
-            msg = (
-                f"The option 'global_tokens' of '{self.name}' is a list of positions such as "
-                f"[0, -1], not {positions!r}."
-            )
-            raise InputError(msg)
-        object.__setattr__(self, "global_tokens", tuple(dict.fromkeys(positions)))
-
-
-@dataclass(frozen=True)
-class BigBird(Specification):
-    """Blocks of keys: the three nearest, `global_blocks` at the ends, `random` ones drawn once."""
-
-    name: ClassVar[str] = "bigbird"
-    block: Any = 64
-    random: Any = 3
-    global_blocks: Any = 2
-    seed: Any = 0
-
-    def __post_init__(self) -> None:
-        self._whole("block", 1)
-        for option in ("random", "global_blocks", "seed"):
-            self._whole(option, 0)
-
-
-@dataclass(frozen=True)
-class Sigma(Specification):
-    """A band, `num_pos` columns chosen before scoring, and `extra` entries in each row."""
-
-    name: ClassVar[str] = "sigma"
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "columns": ("salience", "frequency", "first", "random"),
-        "entries": ("random", "offsets"),
-    }
-    window: Any
-    num_pos: Any = 2
-    columns: Any = "salience"
-    extra: Any = 0
-    entries: Any = "random"
-    seed: Any = 0
-
-    def __post_init__(self) -> None:
-        self._window()
-        for option in ("num_pos", "extra", "seed"):
-            self._whole(option, 0)
-        self._chosen()
-
-
-@dataclass(frozen=True)
-class Linear(Specification):
-    """A kernel of feature vectors in place of the softmax."""
-
-    name: ClassVar[str] = "linear"
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"feature": ("elu", "taylor", "favor")}
-    feature: Any = "elu"
-    features: Any = 64
-    seed: Any = 0
-
-    def __post_init__(self) -> None:
-        self._chosen()
-        self._whole("features", 1)
-        self._whole("seed", 0)
-
-
-@dataclass(frozen=True)
-class Linformer(Specification):
-    """Keys and values projected to `k` of them; `max_length` is the longest sentence there may be."""
-
-    name: ClassVar[str] = "linformer"
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"share": ("none", "heads", "kv", "layers")}
-    k: Any
-    max_length: Any = 512
-    share: Any = "none"
-
-    def __post_init__(self) -> None:
-        self._whole("k", 1)
-        self._whole("max_length", 1)
-        self._chosen()
-
-
-@dataclass(frozen=True)
-class Scatterbrain(Specification):
-    """Random features everywhere, exact scores inside the window."""
-
-    name: ClassVar[str] = "scatterbrain"
-    window: Any
-    features: Any = 64
-    seed: Any = 0
-
-    def __post_init__(self) -> None:
-        self._window()
-        self._whole("features", 1)
-        self._whole("seed", 0)
-
-
-@dataclass(frozen=True)
-class Fixed(Specification):
-    """Weights that follow from positions alone."""
-
-    name: ClassVar[str] = "fixed"
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "pattern": ("self", "previous", "next", "left", "right", "start", "end")
-    }
-    pattern: Any
-
-    def __post_init__(self) -> None:
-        self._chosen()
-
-
-@dataclass(frozen=True)
-class TopK(Specification):
-    """Each query keeps the `k` keys it scores highest."""
-
-    name: ClassVar[str] = "topk"
-    k: Any
-
-    def __post_init__(self) -> None:
-        self._whole("k", 1)
-
-
-KINDS = (
-    Full,
-    Band,
-    Longformer,
-    BigBird,
-    Sigma,
-    Linear,
-    Linformer,
-    Scatterbrain,
-    Fixed,
-    TopK,
-)
-SPECIFICATIONS: dict[str, type[Specification]] = {kind.name: kind for kind in KINDS}
-
-
-def parse(text: str) -> Specification:
-    """The specification that `text` writes down.
+def specified(kind: type[Specification], options: Mapping[str, Any]) -> Specification:
+    """The specification of a kind with these options.
 
     Raises:
-        InputError: unknown mechanism, unknown or missing option, or a value out of range.
-
-    >>> parse("band(window=3)")
-    Band(window=3)
-    >>> str(parse("band(window=(3, 0))"))
-    'band(window=(3, 0))'
-    >>> str(parse("fixed(pattern=next)"))
-    "fixed(pattern='next')"
+        InputError: unknown or missing option, or a value out of range.
     """
-    name, options = _name_and_options(text)
-    if name not in SPECIFICATIONS:
-        msg = f"There is no mechanism '{name}'; choose from: {', '.join(SPECIFICATIONS)}."
-        raise InputError(msg)
-    kind = SPECIFICATIONS[name]
+    name = kind.name
     fields = {field.name: field for field in dataclasses.fields(kind)}
     choices = f"its options are: {', '.join(fields) or 'none'}"
     for option in options:
@@ -260,7 +80,15 @@ def parse(text: str) -> Specification:
     return kind(**options)
 
 
-def _name_and_options(text: str) -> tuple[str, dict[str, Any]]:
+def name_and_options(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and the options that `text` writes down.
+
+    Raises:
+        InputError: it does not read as a mechanism.
+
+    >>> name_and_options("fixed(pattern=next)")
+    ('fixed', {'pattern': 'next'})
+    """
     bad = f"'{text}' does not read as a mechanism; write it like: band(window=3)."
     try:
         tree = ast.parse(text.strip(), mode="eval").body

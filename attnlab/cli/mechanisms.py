@@ -51,7 +51,7 @@ def _print_catalogue() -> None:
 
 def _print_cost(text: str) -> None:
     from attnlab.attention.catalogue import cost_of
-    from attnlab.attention.specification import parse
+    from attnlab.attention.registry import parse
 
     console = Console()
     console.print(f"{parse(text)}, one head of {HEAD_DIM}, against full attention", markup=False)

@@ -13,8 +13,7 @@ from attnlab.addresses import SITES, Side, sides_of
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
 from attnlab.attention.mechanism import Mechanism, Scoring
-from attnlab.attention.mechanisms.full import FullAttention
-from attnlab.attention.specification import Full
+from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.traits import Place
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis, Encoding, Progress, Sentence

@@ -6,8 +6,8 @@ import torch
 from transformers import PretrainedConfig
 
 from attnlab.addresses import SITES
+from attnlab.attention.mechanisms.longformer import Longformer
 from attnlab.attention.plan import AttentionPlan, plan_of
-from attnlab.attention.specification import Longformer
 from attnlab.errors import InputError
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3

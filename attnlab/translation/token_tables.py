@@ -3,8 +3,8 @@
 import torch
 
 from attnlab.attention.calibration import load_frequencies
+from attnlab.attention.mechanisms.sigma import Sigma
 from attnlab.attention.plan import plan_of
-from attnlab.attention.specification import Sigma
 from attnlab.errors import InputError
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.settings import ModelSettings

@@ -117,3 +117,102 @@ def test_a_distance_that_is_no_number_per_matrix_is_named(distribution: Distribu
     refused = distribution.attnlab("approximate", "H.npy")
     assert refused.returncode == 2
     assert "The distance 'short' gives [] numbers for 1 matrices" in refused.stderr
+
+
+MECHANISM = '''"""A toy mechanism: each query attends to the keys at most `reach` away."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from attnlab.attention.mechanism import visible_or_all
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax
+from attnlab.attention.specification import Specification
+from attnlab.matrices.supports import offsets
+
+
+@dataclass(frozen=True)
+class Near(Specification):
+    """The keys at most `reach` away, scored."""
+
+    name: ClassVar[str] = "toy_near"
+    reach: Any = 1
+
+    def __post_init__(self) -> None:
+        self.refuse_unless_whole("reach", 0)
+
+
+class NearAttention(MaskedSoftmax):
+    """Softmax over the keys at most `reach` away."""
+
+    specification = Near
+    name = Near.name
+    source = "a test"
+
+    def __init__(self, spec, place):
+        super().__init__(place)
+        self.spec = spec
+
+    @classmethod
+    def at_budget(cls, keys, *, causal):
+        return Near(keys - 1 if causal else keys // 2)
+
+    def pairs(self, query, key, context):
+        shape = query.shape[-2], key.shape[-2]
+        offset = offsets(*shape, first_query=context.first_query, device=query.device)
+        near = offset.abs() <= self.spec.reach
+        return (near & (offset <= 0) if self.causal else near)[None, None]
+'''
+
+
+def test_a_mechanism(distribution: Distribution) -> None:
+    distribution.register("attnlab.mechanisms", "near", MECHANISM, "NearAttention")
+    listed = distribution.attnlab("mechanisms")
+    assert listed.returncode == 0, listed.stderr
+    assert "│ toy_near " in listed.stdout
+    assert "toy_near(reach=1)" in listed.stdout
+    assert "The keys at most `reach` away, scored. [a test]" in listed.stdout
+    costed = distribution.attnlab("mechanisms", "toy_near(reach=2)")
+    assert "toy_near(reach=2), one head of 64" in costed.stdout
+    wrong = distribution.attnlab("mechanisms", "toy_near(reach=x)")
+    assert wrong.returncode == 2
+    assert "whole number from 0 up, not 'x'" in wrong.stderr
+
+
+def test_a_mechanism_to_train_with_and_to_compare(distribution: Distribution) -> None:
+    distribution.register("attnlab.mechanisms", "near", MECHANISM, "NearAttention")
+    sizes = ["--size", "60", "--dim", "8", "--heads", "2", "--vocabulary", "200", "--epochs", "1"]
+    trained = distribution.attnlab("train", "run", *sizes, "--attention", "encoder=toy_near")
+    assert trained.returncode == 0, trained.stderr
+    assert '"toy_near"' in (distribution.folder / "run" / "config.json").read_text()
+    trained = distribution.attnlab("train", "full", *sizes)
+    words = ["compare", "full", "--budget", "5", "-n", "4", "--calibration", "8", "--out", "table"]
+    compared = distribution.attnlab(*words)
+    assert compared.returncode == 0, compared.stderr
+    tables = [path.read_text() for path in (distribution.folder / "table").glob("*.csv")]
+    assert any("toy_near(reach=2)" in table for table in tables)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("class Odd: pass\n", "must be a subclass of attnlab.attention.Mechanism"),
+        ("import not_there\n", "'odd' of toy_odd cannot be imported from toy_odd:Odd"),
+        (
+            "from attnlab.attention.mechanisms.full import FullAttention as Odd\n",
+            "registers 'full', which exists already",
+        ),
+    ],
+)
+def test_what_is_no_mechanism_is_named(distribution: Distribution, code: str, message: str) -> None:
+    distribution.register("attnlab.mechanisms", "odd", code, "Odd")
+    refused = distribution.attnlab("mechanisms")
+    assert refused.returncode == 2
+    assert message in " ".join(refused.stderr.split())
+    assert "Traceback" not in refused.stderr
+
+
+def test_help_loads_no_plugin(distribution: Distribution) -> None:
+    distribution.register("attnlab.mechanisms", "odd", "raise SystemExit('loaded')\n", "Odd")
+    assert distribution.attnlab("--help").returncode == 0

@@ -18,7 +18,7 @@ from zoo.bridged import (
     stands_at,
 )
 
-from attnlab.attention.specification import SPECIFICATIONS, parse
+from attnlab.attention.registry import MECHANISMS, parse
 from attnlab.errors import AttnlabError, InputError
 
 SOURCE, TARGET, ROWS = 9, 8, 3
@@ -50,7 +50,7 @@ CASES = [(name, spec) for name in (*DECODERS, *PAIRS) for spec in SPECS if sites
 
 
 def test_every_mechanism_is_in_the_list() -> None:
-    assert {parse(spec).name for spec in SPECS} == set(SPECIFICATIONS)
+    assert {parse(spec).name for spec in SPECS} == set(MECHANISMS)
 
 
 def given(name: str) -> dict[str, Tensor]:

@@ -14,10 +14,9 @@ from transformers.models.longformer.modeling_longformer import LongformerSelfAtt
 
 from attnlab.attention.kernels.columns import Places
 from attnlab.attention.mechanisms import bigbird
-from attnlab.attention.mechanisms.longformer import LongformerAttention
+from attnlab.attention.mechanisms.longformer import Longformer, LongformerAttention
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.registry import make
-from attnlab.attention.specification import Longformer
 from attnlab.attention.traits import Place
 from attnlab.errors import InputError
 

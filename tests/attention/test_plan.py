@@ -11,8 +11,7 @@ from oracles.ragged import ragged
 from attnlab.addresses import SITES
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.plan import load_plan, plan_from_words, plan_of, write_plan
-from attnlab.attention.registry import make
-from attnlab.attention.specification import parse
+from attnlab.attention.registry import make, parse
 from attnlab.errors import InputError
 
 PLAN = {"encoder": "band(window=2)", "encoder.1": "topk(k=2)", "encoder.1.0": "linear"}

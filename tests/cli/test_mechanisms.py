@@ -2,7 +2,7 @@ import pytest
 from typer.testing import CliRunner
 
 from attnlab.attention.catalogue import catalogue
-from attnlab.attention.specification import SPECIFICATIONS
+from attnlab.attention.registry import MECHANISMS
 from attnlab.cli.app import app
 from attnlab.errors import InputError
 
@@ -12,7 +12,7 @@ run = CliRunner(env={"COLUMNS": "200"}).invoke
 def test_every_mechanism_is_listed_with_its_options() -> None:
     printed = run(app, ["mechanisms"])
     assert printed.exit_code == 0
-    for name in SPECIFICATIONS:
+    for name in MECHANISMS:
         assert f"│ {name} " in printed.output
     assert "window, dilation=1, global_tokens=(0,)" in printed.output
     assert "arXiv 2004.05150" in printed.output

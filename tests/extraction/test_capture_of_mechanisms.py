@@ -15,7 +15,6 @@ from attnlab.attention.bridge.installing import install, installed_plan, mechani
 from attnlab.attention.bridge.sites import attention_modules
 from attnlab.attention.calibration import load_frequencies
 from attnlab.attention.registry import MECHANISMS
-from attnlab.attention.specification import SPECIFICATIONS
 from attnlab.attribution.ablation import ablated
 from attnlab.attribution.projections import projections_of
 from attnlab.errors import AttnlabError, InputError
@@ -83,7 +82,7 @@ def applied(model: Any) -> Iterator[dict[tuple[str, int], Tensor]]:
 
 
 def can(name: str, site: str, spec: str) -> bool:
-    traits = MECHANISMS[SPECIFICATIONS[spec.partition("(")[0]]].traits
+    traits = MECHANISMS[spec.partition("(")[0]].traits
     return (
         (site != "decoder" or traits.causal)
         and (site != "cross" or traits.cross)
@@ -92,7 +91,7 @@ def can(name: str, site: str, spec: str) -> bool:
 
 
 def test_every_mechanism_is_here() -> None:
-    assert {spec.partition("(")[0] for spec in SPECS} == set(SPECIFICATIONS)
+    assert {spec.partition("(")[0] for spec in SPECS} == set(MECHANISMS)
 
 
 @pytest.mark.parametrize(("name", "site", "spec"), [case for case in CASES if can(*case)])

@@ -1,6 +1,7 @@
 """Band attention: a query sees the keys at offsets -left..right (the thesis's w-band, section 3.1.2)."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from jaxtyping import Bool
 from torch import Tensor
@@ -10,8 +11,19 @@ from attnlab.attention.kernels.flex import attend_blocks
 from attnlab.attention.kernels.union import Union, attend
 from attnlab.attention.mechanism import Context
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
-from attnlab.attention.specification import Band, sides
+from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Place, Traits
+
+
+@dataclass(frozen=True)
+class Band(Specification):
+    """A query sees the keys at offsets -left..right; one number stands for both sides."""
+
+    name: ClassVar[str] = "band"
+    window: Any
+
+    def __post_init__(self) -> None:
+        self.shorten_window()
 
 
 class BandAttention(MaskedSoftmax):
@@ -21,7 +33,8 @@ class BandAttention(MaskedSoftmax):
     the keys around the fifth real token, counted from 0.
     """
 
-    name: ClassVar[str] = "band"
+    specification: ClassVar[type[Specification] | None] = Band
+    name: ClassVar[str] = Band.name
     source: ClassVar[str] = "thesis, section 3.1.2"
     traits: ClassVar[Traits] = Traits()
     positions: ClassVar[Positions] = "offsets"

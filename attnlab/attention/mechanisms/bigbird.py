@@ -2,8 +2,9 @@
 
 import random
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool
@@ -15,10 +16,26 @@ from attnlab.attention.kernels.columns import Places
 from attnlab.attention.kernels.union import replaced, taken
 from attnlab.attention.mechanism import Context, sentence_ends, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scaled_scores, softmax_over
-from attnlab.attention.specification import BigBird
+from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Place, Traits
 
 NEAR = (-1, 0, 1)
+
+
+@dataclass(frozen=True)
+class BigBird(Specification):
+    """Blocks of keys: the three nearest, `global_blocks` at the ends, `random` ones drawn once."""
+
+    name: ClassVar[str] = "bigbird"
+    block: Any = 64
+    random: Any = 3
+    global_blocks: Any = 2
+    seed: Any = 0
+
+    def __post_init__(self) -> None:
+        self.refuse_unless_whole("block", 1)
+        for option in ("random", "global_blocks", "seed"):
+            self.refuse_unless_whole(option, 0)
 
 
 class BigBirdAttention(MaskedSoftmax):
@@ -31,7 +48,8 @@ class BigBirdAttention(MaskedSoftmax):
     tokens are counted from its first real one.
     """
 
-    name: ClassVar[str] = "bigbird"
+    specification: ClassVar[type[Specification] | None] = BigBird
+    name: ClassVar[str] = BigBird.name
     source: ClassVar[str] = "Zaheer et al. 2020, arXiv 2007.14062"
     traits: ClassVar[Traits] = Traits(causal=False, cross=False, cached=False)
     positions: ClassVar[Positions] = "pairs"

@@ -1,6 +1,8 @@
 """Fixed patterns (Raganato et al. 2020, arXiv 2002.10260, section 3): weights from positions alone."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -9,7 +11,7 @@ from attnlab.attention.arranging import Positions
 from attnlab.attention.kernels.products import kernel_sums, with_ones
 from attnlab.attention.mechanism import Context, sentence_ends, visible_or_all, without_keys
 from attnlab.attention.padding import PaddingSafeMechanism
-from attnlab.attention.specification import Fixed
+from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.errors import InputError
 
@@ -17,6 +19,20 @@ SHIFTS = {"self": 0, "previous": -1, "next": 1}
 # For so many queries one product with the written-out pattern is quicker than running sums.
 FEW = 256
 BACKWARD = ("self", "previous", "left")
+
+
+@dataclass(frozen=True)
+class Fixed(Specification):
+    """Weights that follow from positions alone."""
+
+    name: ClassVar[str] = "fixed"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "pattern": ("self", "previous", "next", "left", "right", "start", "end")
+    }
+    pattern: Any
+
+    def __post_init__(self) -> None:
+        self.refuse_unless_chosen()
 
 
 class FixedAttention(PaddingSafeMechanism):
@@ -33,7 +49,8 @@ class FixedAttention(PaddingSafeMechanism):
     In training whole keys are dropped, the same for all queries.
     """
 
-    name: ClassVar[str] = "fixed"
+    specification: ClassVar[type[Specification] | None] = Fixed
+    name: ClassVar[str] = Fixed.name
     source: ClassVar[str] = "Raganato et al. 2020, arXiv 2002.10260"
     traits: ClassVar[Traits] = Traits(bias=False)
     positions: ClassVar[Positions] = "offsets"

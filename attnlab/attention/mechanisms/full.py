@@ -1,5 +1,6 @@
 """Full attention (Vaswani et al. 2017, arXiv 1706.03762, eq. 1): every query sees every key."""
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Bool
@@ -8,15 +9,23 @@ from torch.nn import functional as F
 
 from attnlab.attention.mechanism import Context
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
-from attnlab.attention.specification import Full
+from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Place, Traits
 from attnlab.matrices.supports import offsets
+
+
+@dataclass(frozen=True)
+class Full(Specification):
+    """Every query sees every key."""
+
+    name: ClassVar[str] = "full"
 
 
 class FullAttention(MaskedSoftmax):
     """Softmax of scaled dot products over all keys, or over all keys up to the query when causal."""
 
-    name: ClassVar[str] = "full"
+    specification: ClassVar[type[Specification] | None] = Full
+    name: ClassVar[str] = Full.name
     source: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
     traits: ClassVar[Traits] = Traits(subquadratic=False)
 

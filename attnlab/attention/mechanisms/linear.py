@@ -1,6 +1,8 @@
 """Linear attention: a kernel of feature vectors in place of the softmax, in time linear in the tokens."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,12 +25,28 @@ from attnlab.attention.kernels.products import (
 from attnlab.attention.kernels.scaled_sums import over_all, over_earlier
 from attnlab.attention.mechanism import Context, visible_or_all, without_keys
 from attnlab.attention.padding import PaddingSafeMechanism
-from attnlab.attention.specification import Linear
+from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.matrices.supports import offsets
 
 # So many tokens of heads of a sentence at a time: what they need stays in the processor's cache.
 TOGETHER = 16384
+
+
+@dataclass(frozen=True)
+class Linear(Specification):
+    """A kernel of feature vectors in place of the softmax."""
+
+    name: ClassVar[str] = "linear"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"feature": ("elu", "taylor", "favor")}
+    feature: Any = "elu"
+    features: Any = 64
+    seed: Any = 0
+
+    def __post_init__(self) -> None:
+        self.refuse_unless_chosen()
+        self.refuse_unless_whole("features", 1)
+        self.refuse_unless_whole("seed", 0)
 
 
 class LinearAttention(PaddingSafeMechanism):
@@ -45,7 +63,8 @@ class LinearAttention(PaddingSafeMechanism):
     Numbers of 16 bits are computed in 32. In training whole keys are dropped, the same for all queries.
     """
 
-    name: ClassVar[str] = "linear"
+    specification: ClassVar[type[Specification] | None] = Linear
+    name: ClassVar[str] = Linear.name
     source: ClassVar[str] = "arXiv 2006.16236 (elu), 2007.14902 (taylor), 2009.14794 (favor)"
     traits: ClassVar[Traits] = Traits(support=False, bias=False)
 

@@ -1,7 +1,8 @@
 """Linformer (Wang et al. 2020, arXiv 2006.04768, section 4): keys and values projected to k of them."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +12,25 @@ from attnlab.attention.arranging import Positions
 from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
-from attnlab.attention.specification import Linformer
+from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.errors import AttnlabError, InputError
+
+
+@dataclass(frozen=True)
+class Linformer(Specification):
+    """Keys and values projected to `k` of them; `max_length` is the longest sentence there may be."""
+
+    name: ClassVar[str] = "linformer"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"share": ("none", "heads", "kv", "layers")}
+    k: Any
+    max_length: Any = 512
+    share: Any = "none"
+
+    def __post_init__(self) -> None:
+        self.refuse_unless_whole("k", 1)
+        self.refuse_unless_whole("max_length", 1)
+        self.refuse_unless_chosen()
 
 
 class LinformerAttention(PaddingSafeMechanism):
@@ -30,7 +47,8 @@ class LinformerAttention(PaddingSafeMechanism):
     probability. E and F start normal with variance 1 / k, from torch's current generator.
     """
 
-    name: ClassVar[str] = "linformer"
+    specification: ClassVar[type[Specification] | None] = Linformer
+    name: ClassVar[str] = Linformer.name
     source: ClassVar[str] = "Wang et al. 2020, arXiv 2006.04768"
     traits: ClassVar[Traits] = Traits(
         causal=False, stochastic=False, support=False, bias=False, cached=False, learned=True

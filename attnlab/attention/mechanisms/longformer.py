@@ -1,7 +1,8 @@
 """Longformer (Beltagy et al. 2020, arXiv 2004.05150, section 3): a dilated window and global tokens."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool
@@ -12,10 +13,35 @@ from attnlab.attention.kernels.flex import attend_blocks
 from attnlab.attention.kernels.union import Union, attend, replaced, taken
 from attnlab.attention.mechanism import Context, ordinals, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scaled_scores, softmax_over
-from attnlab.attention.specification import Longformer, sides
+from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Place, Traits
 from attnlab.errors import InputError
 from attnlab.matrices.supports import offsets
+
+
+@dataclass(frozen=True)
+class Longformer(Specification):
+    """A dilated window, and global tokens that see all and are seen by all.
+
+    `global_tokens` are positions in the sentence, negative ones counted from its end.
+    """
+
+    name: ClassVar[str] = "longformer"
+    window: Any
+    dilation: Any = 1
+    global_tokens: Any = (0,)
+
+    def __post_init__(self) -> None:
+        self.shorten_window()
+        self.refuse_unless_whole("dilation", 1)
+        positions = self.global_tokens
+        if not isinstance(positions, list | tuple) or any(type(at) is not int for at in positions):
+            msg = (
+                f"The option 'global_tokens' of '{self.name}' is a list of positions such as "
+                f"[0, -1], not {positions!r}."
+            )
+            raise InputError(msg)
+        object.__setattr__(self, "global_tokens", tuple(dict.fromkeys(positions)))
 
 
 class LongformerAttention(MaskedSoftmax):
@@ -30,7 +56,8 @@ class LongformerAttention(MaskedSoftmax):
     When causal, everything behind the query is cut, so global tokens have to be counted from the start.
     """
 
-    name: ClassVar[str] = "longformer"
+    specification: ClassVar[type[Specification] | None] = Longformer
+    name: ClassVar[str] = Longformer.name
     source: ClassVar[str] = "Beltagy et al. 2020, arXiv 2004.05150"
     traits: ClassVar[Traits] = Traits(cross=False)
     refusals: ClassVar[Mapping[str, str]] = {

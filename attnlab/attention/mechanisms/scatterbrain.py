@@ -1,6 +1,7 @@
 """Scatterbrain (Chen et al. 2021, arXiv 2110.15343): random features everywhere, exact inside a band."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,12 +22,27 @@ from attnlab.attention.kernels.union import Strip, Union
 from attnlab.attention.mechanism import Context, visible_or_all, without_keys
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
-from attnlab.attention.specification import Scatterbrain, sides
+from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.matrices.supports import offsets
 
 # A difference that is less than this part of what it was taken from is computed without one.
 CANCELLED = 0.01
+
+
+@dataclass(frozen=True)
+class Scatterbrain(Specification):
+    """Random features everywhere, exact scores inside the window."""
+
+    name: ClassVar[str] = "scatterbrain"
+    window: Any
+    features: Any = 64
+    seed: Any = 0
+
+    def __post_init__(self) -> None:
+        self.shorten_window()
+        self.refuse_unless_whole("features", 1)
+        self.refuse_unless_whole("seed", 0)
 
 
 class ScatterbrainAttention(PaddingSafeMechanism):
@@ -41,7 +57,8 @@ class ScatterbrainAttention(PaddingSafeMechanism):
     dropped, the same for all queries.
     """
 
-    name: ClassVar[str] = "scatterbrain"
+    specification: ClassVar[type[Specification] | None] = Scatterbrain
+    name: ClassVar[str] = Scatterbrain.name
     source: ClassVar[str] = "Chen et al. 2021, arXiv 2110.15343"
     traits: ClassVar[Traits] = Traits(support=False, bias=False)
     positions: ClassVar[Positions] = "offsets"

@@ -1,6 +1,8 @@
 """Sigma attention: the project's band + columns + sparse entries, chosen before any score is computed."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,11 +14,34 @@ from attnlab.attention.kernels.flex import attend_blocks
 from attnlab.attention.kernels.union import Union, attend
 from attnlab.attention.mechanism import Context, ordinals, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
-from attnlab.attention.specification import Sigma, sides
+from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Place, Traits
 from attnlab.errors import AttnlabError, InputError
 
 BY_TOKEN = ("salience", "frequency")
+
+
+@dataclass(frozen=True)
+class Sigma(Specification):
+    """A band, `num_pos` columns chosen before scoring, and `extra` entries in each row."""
+
+    name: ClassVar[str] = "sigma"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "columns": ("salience", "frequency", "first", "random"),
+        "entries": ("random", "offsets"),
+    }
+    window: Any
+    num_pos: Any = 2
+    columns: Any = "salience"
+    extra: Any = 0
+    entries: Any = "random"
+    seed: Any = 0
+
+    def __post_init__(self) -> None:
+        self.shorten_window()
+        for option in ("num_pos", "extra", "seed"):
+            self.refuse_unless_whole(option, 0)
+        self.refuse_unless_chosen()
 
 
 class SigmaAttention(MaskedSoftmax):
@@ -30,7 +55,8 @@ class SigmaAttention(MaskedSoftmax):
     thesis's Sigma2, Sigma3 and sparse error (section 3.2).
     """
 
-    name: ClassVar[str] = "sigma"
+    specification: ClassVar[type[Specification] | None] = Sigma
+    name: ClassVar[str] = Sigma.name
     source: ClassVar[str] = "this project; thesis, sections 3.1 and 3.2"
     traits: ClassVar[Traits] = Traits()
     positions: ClassVar[Positions] = "offsets"

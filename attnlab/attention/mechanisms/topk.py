@@ -1,6 +1,7 @@
 """The best support of a given size: each query keeps the k keys it scores highest (Gupta et al. 2021)."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from jaxtyping import Bool
 from torch import Tensor
@@ -8,9 +9,20 @@ from torch import Tensor
 from attnlab.attention.kernels.columns import best
 from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scores_of
-from attnlab.attention.specification import TopK
+from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Cost, Place, Traits
 from attnlab.matrices.supports import offsets
+
+
+@dataclass(frozen=True)
+class TopK(Specification):
+    """Each query keeps the `k` keys it scores highest."""
+
+    name: ClassVar[str] = "topk"
+    k: Any
+
+    def __post_init__(self) -> None:
+        self.refuse_unless_whole("k", 1)
 
 
 class TopKAttention(MaskedSoftmax):
@@ -20,7 +32,8 @@ class TopKAttention(MaskedSoftmax):
     size, not a saving, since all pairs are scored to find it.
     """
 
-    name: ClassVar[str] = "topk"
+    specification: ClassVar[type[Specification] | None] = TopK
+    name: ClassVar[str] = TopK.name
     source: ClassVar[str] = "Gupta et al. 2021, arXiv 2106.06899"
     traits: ClassVar[Traits] = Traits(subquadratic=False)
 

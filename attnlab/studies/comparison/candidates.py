@@ -12,8 +12,7 @@ from attnlab.attention.calibration import AttentionRecord, SigmaTables, Tally
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.perhead import PerHead
-from attnlab.attention.registry import MECHANISMS, make
-from attnlab.attention.specification import SPECIFICATIONS
+from attnlab.attention.registry import make, mechanisms
 from attnlab.extraction.observing import Observed
 from attnlab.matrices.supports import offsets
 
@@ -197,12 +196,16 @@ def _templates(budget: int, ground: Ground) -> dict[str, str]:
         "sigma salience": f"sigma(window={narrow}, num_pos={COLUMNS})",
         "sigma offsets": f"sigma(window={narrow}, num_pos=0, extra={COLUMNS}, entries='offsets')",
         "top-k": f"topk(k={budget})",
+    } | {
+        name: str(spec)
+        for name, kind in mechanisms().items()
+        if (spec := kind.at_budget(budget, causal=ground.causal)) is not None
     }
 
 
 def _refusal(text: str, site: str) -> str | None:
     """Why a mechanism cannot stand at a site, by its traits; None where it can."""
-    kind = MECHANISMS[SPECIFICATIONS[text.partition("(")[0]]]
+    kind = mechanisms()[text.partition("(")[0]]
     if site == "decoder" and not kind.traits.causal:
         return kind.refusals.get("causal", "it has no causal form")
     if site == "cross" and not kind.traits.cross:
