@@ -9,8 +9,8 @@ from attnlab.addresses import SITES
 from attnlab.attention.mechanisms.longformer import Longformer
 from attnlab.attention.plan import AttentionPlan, plan_of
 from attnlab.errors import InputError
+from attnlab.translation.tokenizer import END, PAD, START
 
-PAD, UNKNOWN, START, END = 0, 1, 2, 3
 IGNORED_LABEL = -100
 WHOLE = ("vocab_size", "dim", "encoder_layers", "decoder_layers", "feed_forward", "max_positions")
 SHARES = ("dropout", "attention_dropout", "label_smoothing")

@@ -7,8 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import EncoderDecoderCache
 
+from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import MultiHeadAttention
-from attnlab.translation.caching import refuse_uncached
+from attnlab.errors import InputError
 from attnlab.translation.configuration import TranslationConfig, plan_in, projects_apart
 
 
@@ -178,3 +179,33 @@ class DecoderLayer(nn.Module):
         )
         cache.is_updated[self.layer] = True
         return keys, values
+
+
+def first_uncached(module: nn.Module) -> Mechanism | None:
+    """The first mechanism of a decoder that cannot decode with a cache; None when all can.
+
+    Mechanisms say so by their trait `cached`; those that choose keys by token cannot either where
+    keys are target tokens, since a cache keeps no token ids.
+    """
+    for part in module.modules():
+        if isinstance(part, MultiHeadAttention):
+            for mechanism in part.mechanism.modules():
+                if isinstance(mechanism, Mechanism) and not _decodes(mechanism):
+                    return mechanism
+    return None
+
+
+def refuse_uncached(module: nn.Module) -> None:
+    """Raises InputError where a mechanism of the decoder cannot decode with a cache."""
+    found = first_uncached(module)
+    if found is not None:
+        msg = (
+            f"The mechanism '{found.name}' cannot decode with a cache of keys and values; call the "
+            "model with use_cache=False (generate does by itself when use_cache is not given)."
+        )
+        raise InputError(msg)
+
+
+def _decodes(mechanism: Mechanism) -> bool:
+    by_token = mechanism.causal and getattr(mechanism, "uses_tokens", False)
+    return mechanism.traits.cached and not by_token

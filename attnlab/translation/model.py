@@ -10,11 +10,11 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from attnlab.addresses import SITES
 from attnlab.attention.mechanisms.linformer import share_projections
-from attnlab.translation.caching import first_uncached
-from attnlab.translation.configuration import IGNORED_LABEL, PAD, TranslationConfig, plan_in
-from attnlab.translation.layers import DecoderLayer, EncoderLayer
+from attnlab.translation.configuration import IGNORED_LABEL, TranslationConfig, plan_in
+from attnlab.translation.layers import DecoderLayer, EncoderLayer, first_uncached
 from attnlab.translation.loss import chunked_cross_entropy
 from attnlab.translation.positions import LearnedPositions, SinusoidalPositions
+from attnlab.translation.tokenizer import PAD
 
 
 class Embedding(nn.Module):

@@ -8,8 +8,8 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 from transformers import EvalPrediction
 
-from attnlab.translation.configuration import IGNORED_LABEL, PAD
-from attnlab.translation.tokenizer import Tokenizers
+from attnlab.translation.configuration import IGNORED_LABEL
+from attnlab.translation.tokenizer import PAD, Tokenizers
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
-PAD_ID, UNKNOWN_ID, START_ID, END_ID = range(len(SPECIAL_TOKENS))
+PAD, UNKNOWN, START, END = range(len(SPECIAL_TOKENS))
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 """Stands for the space before a subword, so that subwords joined give the text back."""
 JOINING_MARKS = ("'", "\N{RIGHT SINGLE QUOTATION MARK}", "-")
@@ -164,7 +164,7 @@ def train_one(texts: Iterable[str], kind: str, vocabulary: int) -> "PreTrainedTo
         )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", START_ID), ("</s>", END_ID)]
+        single="<s> $A </s>", special_tokens=[("<s>", START), ("</s>", END)]
     )
     pad, unknown, start, end = SPECIAL_TOKENS
     return PreTrainedTokenizerFast(

@@ -15,7 +15,7 @@ from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json
 from attnlab.representations import OneLine
-from attnlab.translation.batches import Collator, TokenPairs
+from attnlab.translation.batches import Collator, StepBudget, TokenPairs, step_budget
 from attnlab.translation.callbacks import (
     Interruption,
     Metrics,
@@ -53,7 +53,6 @@ from attnlab.translation.settings import (
     refuse_impossible_optimizer,
     settings_from,
 )
-from attnlab.translation.step_budget import StepBudget, step_budget
 from attnlab.translation.token_tables import load_token_counts, refuse_unlearned
 from attnlab.translation.tokenizer import (
     Tokenizers,

@@ -20,13 +20,13 @@ from torch.nn.functional import cross_entropy
 from transformers import PrinterCallback, TrainerCallback
 
 from attnlab.files import write_table
-from attnlab.translation.batches import Collator, TokenPairs
-from attnlab.translation.configuration import PAD, TranslationConfig
+from attnlab.translation.batches import Collator, TokenPairs, step_budget
+from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.quiet import quiet
 from attnlab.translation.randomness import seeded
 from attnlab.translation.settings import OptimizerSettings
-from attnlab.translation.step_budget import step_budget
+from attnlab.translation.tokenizer import PAD
 from attnlab.translation.trainer import TranslationTrainer, training_arguments
 from experiments.shared.readme import (
     RESULTS,

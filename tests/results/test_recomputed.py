@@ -188,7 +188,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("small_corpora")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.translation.step_budget import step_budget
+    from attnlab.translation.batches import step_budget
 
     row = pd.read_csv(folder / "table.csv").iloc[0]
     name = str(request.getfixturevalue("shared_data") / "tatoeba")

@@ -8,11 +8,10 @@ from small_run import small_settings, write_pairs
 from transformers import TrainerControl, TrainerState
 
 from attnlab.errors import InputError
-from attnlab.translation.batches import TokenPairs
+from attnlab.translation.batches import TokenPairs, step_budget
 from attnlab.translation.callbacks import Patience
 from attnlab.translation.runs.run import load
 from attnlab.translation.settings import OptimizerSettings, settings_from
-from attnlab.translation.step_budget import step_budget
 from attnlab.translation.trainer import choice, training_arguments
 from attnlab.translation.training import resume, train
 

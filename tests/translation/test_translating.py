@@ -9,7 +9,7 @@ from oracles.search import best_sequence
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
-from attnlab.translation.tokenizer import END_ID, START_ID, Tokenizers, train_one
+from attnlab.translation.tokenizer import END, START, Tokenizers, train_one
 from attnlab.translation.translating import translate
 
 SOURCE = "uno due"
@@ -43,7 +43,7 @@ def best_texts(model: TranslationModel, tokenizers: Tokenizers) -> tuple[str, st
     @cache
     @torch.no_grad()
     def log_probabilities(prefix: tuple[int, ...]) -> list[float]:
-        behind = torch.tensor([[START_ID, *prefix]])
+        behind = torch.tensor([[START, *prefix]])
         logits = model(source, decoder_input_ids=behind).logits
         return logits[0, -1].double().log_softmax(-1).tolist()
 
@@ -51,7 +51,7 @@ def best_texts(model: TranslationModel, tokenizers: Tokenizers) -> tuple[str, st
         best_sequence(
             log_probabilities,
             types=len(tokenizers.target),
-            end=END_ID,
+            end=END,
             longest=MAX_TOKENS - 1,
             normalised=normalised,
         )
@@ -77,8 +77,8 @@ def test_one_beam_takes_the_likeliest_token_each_time(tokenizers: Tokenizers) ->
     texts = set()
     for seed in range(4):
         model = peaked_model(len(tokenizers.target), seed)
-        written = [START_ID]
-        while len(written) < MAX_TOKENS and written[-1] != END_ID:
+        written = [START]
+        while len(written) < MAX_TOKENS and written[-1] != END:
             with torch.no_grad():
                 logits = model(source, decoder_input_ids=torch.tensor([written])).logits
             written.append(int(logits[0, -1].argmax()))

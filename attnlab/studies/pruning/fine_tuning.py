@@ -12,12 +12,11 @@ from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablated
 from attnlab.attribution.projections import Projections
 from attnlab.errors import InputError
-from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs
+from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs, step_budget
 from attnlab.translation.encoding import encode_rows
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
 from attnlab.translation.runs.run import Run
-from attnlab.translation.step_budget import step_budget
 from attnlab.translation.trainer import bfloat16_is_native
 
 PARAMETER_LEARNING_RATE = 1e-4
