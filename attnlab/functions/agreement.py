@@ -7,20 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from attnlab.functions.counting import known_labels
 from attnlab.functions.verdict import UNDECIDED, UNKNOWN
 
 ALL_SITES = "all"
-# The family of matrices (thesis, section 3.1) that each function should leave behind.
-STRUCTURE_OF_FUNCTION = {
-    "positional": "diagonal",
-    # It moves along with the query, but not at one offset.
-    "monotone": "band",
-    "syntactic": "band",
-    "alignment": "band",
-    "rare tokens": "rare_columns",
-    "sink": "sink",
-    "broad": "diffuse",
-}
 
 
 @dataclass(frozen=True)
@@ -92,7 +82,8 @@ def agreement_with_structure(functions: Sequence[str], structures: Sequence[str]
 
     Functions that leave no shape (`unknown`) agree with no family and count against agreement.
     """
-    return cohen_kappa([STRUCTURE_OF_FUNCTION.get(name, name) for name in functions], structures)
+    families = {label.name: label.family for label in known_labels().values()}
+    return cohen_kappa([families.get(name, name) for name in functions], structures)
 
 
 def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
@@ -102,7 +93,7 @@ def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
     expected_fraction, kappa, low, high`. Heads that two families describe equally well (`tied_heads`)
     have no structure to compare, and for `undecided_heads` too little was counted: both are left
     out of `heads` and of all figures; where there are only such heads the figures are missing.
-    A head of several functions is compared by the first of them, in the order of `LABELS`: one
+    A head of several functions is compared by the first of them, by precedence: one
     label a head on either side. `labelled_heads` says how many do anything that has a name; the
     others are `unknown` and agree with no family. Where no head has a label there is no kappa.
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from attnlab.functions.conditions import ratio_condition
 from attnlab.functions.counts import REPORTED, Counts, Scope, sum_by_group
 from attnlab.functions.intervals import RatioCounts, count_ratio
+from attnlab.functions.label import HeadLabel, LayerView
 from attnlab.functions.thresholds import BROAD, Rule
 from attnlab.functions.verdict import Verdict, verdicts_of
 
@@ -47,3 +48,17 @@ def judge_broad(counts: BroadCounts, rule: Rule = BROAD, seed: int = 0) -> list[
     return verdicts_of(
         "broad", rule, [""] * len(found.value), [found], denominator=rows, counted=rows
     )
+
+
+def _count(view: LayerView) -> BroadCounts:
+    counted = None if view.mass is None else view.mass > 0
+    return count_broad(view.entropies, view.facts.scope, counted)
+
+
+BROAD_LABEL = HeadLabel(
+    name="broad",
+    family="diffuse",
+    count=_count,
+    judge=lambda counts, seed: judge_broad(counts, seed=seed),
+    precedence=4,
+)

@@ -1,6 +1,6 @@
 """What heads do, counted while a model runs: takes each layer's weights from capture, keeps none."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -10,26 +10,22 @@ from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.extraction.sums import PerLayer
-from attnlab.extraction.views import ALL, View
+from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.extraction.weights import LayerWeights
 from attnlab.functions.counting import (
-    Facts,
-    FunctionCounts,
-    GoldWords,
-    ViewFacts,
+    LabelCounts,
     count_functions,
     judge_functions,
+    relations_of_layer,
 )
 from attnlab.functions.counts import Scope, groups_of
+from attnlab.functions.label import BatchFacts, GoldWords
 from attnlab.functions.links import possible_links, tree_kinds, tree_links
-from attnlab.functions.rare import frequency_ranks, rare_places
+from attnlab.functions.rare import frequency_ranks
 from attnlab.functions.syntactic import alignment_links
 from attnlab.functions.treebank import GoldSentence
 from attnlab.functions.word_attention import gather_units
 from attnlab.functions.words import Alignment
-
-SINKS = ("opening", "closing", "punctuation")
-CONTENT_SINKS = ("punctuation",)
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class TextSide:
     alignments: Sequence[Alignment | None] = ()
 
 
-class HeadFunctions(PerLayer[tuple[str, int], FunctionCounts]):
+class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
     """The counts behind every label, fed layer by layer; `verdicts` judges them.
 
     Args:
@@ -72,9 +68,9 @@ class HeadFunctions(PerLayer[tuple[str, int], FunctionCounts]):
         texts = (source,) if target is None else (source, target)
         self._ranks = [frequency_ranks(text.type_counts) for text in texts]
         self._kinds = [tree_kinds(text.trees) for text in texts]
-        self._facts: dict[str, tuple[tuple[int, ...], Facts]] = {}
+        self._facts: dict[str, tuple[tuple[int, ...], dict[View, BatchFacts]]] = {}
 
-    def values_of(self, layer: LayerWeights) -> dict[tuple[str, int], FunctionCounts]:
+    def values_of(self, layer: LayerWeights) -> dict[tuple[str, int], LabelCounts]:
         """The counts of one layer and batch."""
         known = self._facts.get(layer.site)
         # The layers of a batch follow each other: what their sentences are is worked out once.
@@ -93,9 +89,7 @@ class HeadFunctions(PerLayer[tuple[str, int], FunctionCounts]):
             keys: the view.
             seed: of the bootstrap draws behind `stability`.
         """
-        judged = self._judged(keys, seed)
-        tables = [table.assign(site=key[0], layer=key[1]) for key, table, _ in judged]
-        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        return self._tables(lambda counts: judge_functions(counts, keys, seed))
 
     def relations(self, seed: int = 0) -> pd.DataFrame:
         """One row a head and kind of gold link: `site, layer` and the columns of `relation_table`.
@@ -103,32 +97,24 @@ class HeadFunctions(PerLayer[tuple[str, int], FunctionCounts]):
         Args:
             seed: of the bootstrap draws behind `stability`.
         """
+        return self._tables(lambda counts: relations_of_layer(counts, seed))
+
+    def _tables(self, judge: Callable[[LabelCounts], pd.DataFrame]) -> pd.DataFrame:
         tables = [
-            table.assign(site=key[0], layer=key[1])
-            for key, _, table in self._judged(ALL, seed)
-            if table is not None
+            table.assign(site=site, layer=layer)
+            for (site, layer), counts in self.sums.items()
+            if not (table := judge(counts)).empty
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
-    def _judged(
-        self, keys: View, seed: int
-    ) -> Iterator[tuple[tuple[str, int], pd.DataFrame, pd.DataFrame | None]]:
-        for key, counts in self.sums.items():
-            yield key, *judge_functions(counts, keys, seed)
-
-    def _facts_of(self, layer: LayerWeights) -> Facts:
+    def _facts_of(self, layer: LayerWeights) -> dict[View, BatchFacts]:
         scope = scope_of_layer(layer)
         ranks = self._ranks[-1 if layer.site == "decoder" else 0].to(layer.keys.ids.device)
-        every, content = (
-            ViewFacts(
-                view,
-                rare_places(view, ranks[layer.keys.ids]),
-                kinds,
-                torch.stack([getattr(layer.keys, kind) for kind in kinds], -1),
-            )
-            for view, kinds in ((scope, SINKS), (scope.of_content(), CONTENT_SINKS))
-        )
-        return Facts(every, content, self._gold(layer, scope))
+        ranks, words = ranks[layer.keys.ids], self._gold(layer, scope)
+        return {
+            ALL: BatchFacts(scope, ranks, words),
+            CONTENT: BatchFacts(scope.of_content(), ranks, words),
+        }
 
     def _gold(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
         if layer.site == "cross":

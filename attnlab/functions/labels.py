@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import pandas as pd
 
 from attnlab.addresses import HEAD_COLUMNS
+from attnlab.functions.counting import in_precedence
 from attnlab.functions.intervals import difference_interval
 from attnlab.functions.thresholds import LINKS
 from attnlab.functions.verdict import (
     BELOW,
     BORDERLINE,
     HOLDS,
-    LABELS,
     STATUSES,
     UNDECIDED,
     UNKNOWN,
@@ -30,7 +30,7 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
     """One row a head: `site, layer, head, labels, label, borderline, undecided`.
 
     `labels` names all that hold, joined by `; `; `label` is the first of them in the order of
-    `LABELS`, for counting and for comparing with one structural label a head. Where none holds both
+    precedence, for counting and for comparing with one structural label a head. Where none holds both
     are `unknown`: expect that for most heads. `borderline` and `undecided` name the labels of that
     status; where every one of them is undecided, `labels` and `label` are `undecided` too.
 
@@ -39,7 +39,9 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for head, mine in verdicts.groupby(HEAD, sort=False):
-        names = {status: _named(mine[mine["status"] == status]["label"]) for status in STATUSES}
+        names = {
+            status: in_precedence(mine[mine["status"] == status]["label"]) for status in STATUSES
+        }
         nothing = UNDECIDED if len(names[UNDECIDED]) == len(mine) else UNKNOWN
         holding = names[HOLDS] or [nothing]
         others = (SEPARATOR.join(names[status]) for status in (BORDERLINE, UNDECIDED))
@@ -49,10 +51,6 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
 
 def _key(head: object) -> tuple[object, ...]:
     return head if isinstance(head, tuple) else (head,)
-
-
-def _named(labels: pd.Series) -> list[str]:
-    return sorted(labels, key=LABELS.index)
 
 
 def compare_controls(

@@ -13,6 +13,7 @@ from torch import Tensor
 from attnlab.functions.conditions import ratio_condition
 from attnlab.functions.counts import REPORTED, Counts, Scope
 from attnlab.functions.intervals import RatioCounts, count_ratio
+from attnlab.functions.label import HeadLabel, LayerView
 from attnlab.functions.thresholds import MONOTONE, MONOTONE_SLOPE, Rule
 from attnlab.functions.verdict import Verdict, verdicts_of
 
@@ -100,3 +101,18 @@ def judge_monotone(
         denominator=sentences,
         counted=sentences,
     )
+
+
+def _count(view: LayerView) -> MonotoneCounts | None:
+    return count_monotone(view.layer.wide, view.facts.scope) if view.cross else None
+
+
+MONOTONE_LABEL = HeadLabel(
+    name="monotone",
+    # It moves along with the query, but not at one offset.
+    family="band",
+    count=_count,
+    judge=lambda counts, seed: judge_monotone(counts, seed=seed),
+    precedence=5,
+    by_view=False,
+)

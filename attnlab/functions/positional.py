@@ -21,6 +21,7 @@ from attnlab.functions.counts import (
     sum_by_group,
     sum_of_halves,
 )
+from attnlab.functions.label import HeadLabel, LayerView
 from attnlab.functions.thresholds import POSITIONAL, Rule
 from attnlab.functions.verdict import Verdict, verdicts_of
 
@@ -99,3 +100,16 @@ def judge_positional(
         denominator=of_head[REPORTED],
         counted=of_head.amin(0),
     )
+
+
+def _count(view: LayerView) -> PositionalCounts | None:
+    return None if view.cross else count_positional(view.best, view.facts.scope)
+
+
+POSITIONAL_LABEL = HeadLabel(
+    name="positional",
+    family="diagonal",
+    count=_count,
+    judge=lambda counts, seed: judge_positional(counts, seed=seed),
+    precedence=0,
+)

@@ -20,6 +20,7 @@ from attnlab.functions.counts import (
     sum_by_group,
     sum_of_halves,
 )
+from attnlab.functions.label import BatchFacts, HeadLabel, LayerView
 from attnlab.functions.thresholds import RARE, Rule
 from attnlab.functions.verdict import Verdict, verdicts_of
 
@@ -145,3 +146,20 @@ def judge_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Ver
         denominator=sum_of_halves(rows)[REPORTED],
         counted=sum_of_halves(contested)[REPORTED],
     )
+
+
+def _places(facts: BatchFacts) -> RarePlaces:
+    return rare_places(facts.scope, facts.ranks)
+
+
+def _count(view: LayerView) -> RareCounts:
+    return count_rare(view.best, view.facts.once(_places))
+
+
+RARE_LABEL = HeadLabel(
+    name="rare tokens",
+    family="rare_columns",
+    count=_count,
+    judge=lambda counts, seed: judge_rare(counts, seed=seed),
+    precedence=2,
+)

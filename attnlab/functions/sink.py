@@ -9,11 +9,19 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.functions.conditions import ratio_condition
 from attnlab.functions.counts import CHOOSING, REPORTED, Counts, Scope
 from attnlab.functions.intervals import RatioCounts, count_ratio
+from attnlab.functions.label import HeadLabel, LayerView
 from attnlab.functions.thresholds import SINK, Rule
 from attnlab.functions.verdict import Verdict, verdicts_of
+
+# The kinds of keys by view; among content there are no special tokens.
+KINDS: dict[View, tuple[str, ...]] = {
+    ALL: ("opening", "closing", "punctuation"),
+    CONTENT: ("punctuation",),
+}
 
 
 @dataclass(frozen=True)
@@ -69,3 +77,18 @@ def judge_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Ver
         denominator=rows,
         counted=rows,
     )
+
+
+def _count(view: LayerView) -> SinkCounts:
+    kinds = KINDS[view.keys]
+    marked = torch.stack([getattr(view.layer.keys, kind) for kind in kinds], -1)
+    return count_sink(view.layer.wide, view.facts.scope, kinds, marked, view.mass)
+
+
+SINK_LABEL = HeadLabel(
+    name="sink",
+    family="sink",
+    count=_count,
+    judge=lambda counts, seed: judge_sink(counts, seed=seed),
+    precedence=3,
+)

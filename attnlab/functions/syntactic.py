@@ -17,16 +17,19 @@ from torch import Tensor
 
 from attnlab.functions.counts import CHOOSING, REPORTED, resampled, sum_of_halves
 from attnlab.functions.intervals import wilson_interval
+from attnlab.functions.label import HeadLabel, LayerView
 from attnlab.functions.links import (
     ALL_RELATIONS,
     MAX_OFFSET,
     LinkCounts,
     LinkKind,
     Links,
+    count_links,
     make_links,
 )
 from attnlab.functions.thresholds import LINKS, Rule
 from attnlab.functions.verdict import UNDECIDED, Verdict, least_status, status_of
+from attnlab.functions.word_attention import merge_tokens
 from attnlab.functions.words import Alignment
 
 ALIGNMENT_KINDS = (LinkKind("alignment", "target>source"),)
@@ -191,3 +194,28 @@ def best_heads(table: pd.DataFrame) -> pd.DataFrame:
     counted = table[(table.links > 0) & (table.choosing_links > 0)]
     rows = counted.groupby(["relation", "direction"]).choosing_accuracy.idxmax()
     return table.loc[rows].sort_values("links", ascending=False, kind="stable")
+
+
+def _count(view: LayerView) -> LinkCounts | None:
+    words = view.facts.words
+    if words is None:
+        return None
+    return count_links(merge_tokens(view.layer.wide, words.queries, words.keys), words.links)
+
+
+SYNTACTIC_LABEL = HeadLabel(
+    name="syntactic",
+    family="band",
+    count=lambda view: None if view.cross else _count(view),
+    judge=lambda counts, seed: judge_links(relation_table(counts, seed=seed), "syntactic"),
+    precedence=1,
+    by_view=False,
+)
+ALIGNMENT_LABEL = HeadLabel(
+    name="alignment",
+    family="band",
+    count=lambda view: _count(view) if view.cross else None,
+    judge=lambda counts, seed: judge_links(relation_table(counts, seed=seed), "alignment"),
+    precedence=6,
+    by_view=False,
+)

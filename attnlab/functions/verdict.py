@@ -11,7 +11,6 @@ from torch import Tensor
 
 from attnlab.functions.thresholds import Rule
 
-LABELS = ("positional", "syntactic", "rare tokens", "sink", "broad", "monotone", "alignment")
 UNKNOWN = "unknown"
 
 # How a figure lies to its threshold, from the least to the most that can be said for a label.
@@ -48,7 +47,7 @@ class Verdict:
     """How far a head carries a label, measured on the reported half of the corpus.
 
     Attributes:
-        label: one of `LABELS`.
+        label: the name of a `HeadLabel`.
         head: number in its layer, from 0.
         detail: what was picked on the choosing half: an offset, a relation, a token.
         statistic: what `value` is.

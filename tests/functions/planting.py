@@ -7,10 +7,10 @@ from planted_layers import VOCABULARY
 from torch import Tensor
 
 from attnlab.extraction.batches import Axis
+from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.extraction.weights import LayerWeights
-from attnlab.functions.counting import Facts, ViewFacts
 from attnlab.functions.counts import Scope, groups_of
-from attnlab.functions.rare import rare_places
+from attnlab.functions.label import BatchFacts
 
 
 class Batch(NamedTuple):
@@ -138,14 +138,9 @@ def layer_of(weights: Tensor, batch: Batch) -> LayerWeights:
     return LayerWeights("encoder", 0, weights, axis, axis, False, numbers, (VOCABULARY, VOCABULARY))
 
 
-def facts_of(batch: Batch, ranks: Tensor) -> Facts:
-    """With special tokens as one kind of sink, and the first word as one among content."""
-    words = batch.ordinary & (batch.ordinary.cumsum(1) == 1)
-    every, content = (
-        ViewFacts(scope, rare_places(scope, ranks), (kind,), marked[..., None])
-        for scope, kind, marked in (
-            (batch.scope, "special", batch.special),
-            (batch.scope.of_content(), "first word", words),
-        )
-    )
-    return Facts(every, content)
+def facts_of(batch: Batch, ranks: Tensor) -> dict[View, BatchFacts]:
+    """Without gold words."""
+    return {
+        ALL: BatchFacts(batch.scope, ranks),
+        CONTENT: BatchFacts(batch.scope.of_content(), ranks),
+    }

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from oracles import content_view as oracle
 from planted_layers import KINDS, layer, stochastic
 
 from attnlab.extraction.statistics import HeadStatistics
-from attnlab.extraction.views import ALL, CONTENT
+from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.functions.consumer import HeadFunctions, TextSide
 from attnlab.functions.labels import label_table
 from attnlab.functions.rare import FREQUENT_TYPES
@@ -31,6 +32,13 @@ def counts_of_types() -> torch.Tensor:
 def functions(site: str) -> HeadFunctions:
     text = TextSide(counts_of_types())
     return HeadFunctions(text, None if site == "encoder" else text)
+
+
+def of_view(found: HeadFunctions, site: str, keys: View) -> SimpleNamespace:
+    """The counts of layer 0 by the first word of their label."""
+    counts = found.sums[site, 0]
+    names = ("positional", "rare tokens", "sink", "broad")
+    return SimpleNamespace(**{name.split()[0]: counts.get((name, keys)) for name in names})
 
 
 def specials(words: list[str]) -> list[bool]:
@@ -97,7 +105,7 @@ def test_every_count_equals_loops(site: str, left: bool) -> None:
                 )
                 for n in range(3)
             ]
-    counts = found.sums[site, 0].content
+    counts = of_view(found, site, CONTENT)
     for head, mine in sentences.items():
         if site == "cross":
             assert counts.positional is None
@@ -191,12 +199,10 @@ def test_without_special_tokens_the_views_are_one() -> None:
     batch = layer([stochastic(3, 11, 11, seed=n) for n in range(4)], words)
     found.update(batch)
     structure.update(batch)
-    counts = found.sums["encoder", 0]
-    assert torch.equal(counts.every.positional.hits, counts.content.positional.hits)
-    assert torch.equal(counts.every.rare.two_rarest, counts.content.rare.two_rarest)
-    torch.testing.assert_close(
-        counts.every.broad.entropy.numerator, counts.content.broad.entropy.numerator
-    )
+    every, content = (of_view(found, "encoder", keys) for keys in (ALL, CONTENT))
+    assert torch.equal(every.positional.hits, content.positional.hits)
+    assert torch.equal(every.rare.two_rarest, content.rare.two_rarest)
+    torch.testing.assert_close(every.broad.entropy.numerator, content.broad.entropy.numerator)
     one, other = structure.families(ALL), structure.families(CONTENT)
     assert one.bits_per_row.tolist() == pytest.approx(other.bits_per_row.tolist(), rel=1e-12)
 
@@ -214,7 +220,7 @@ def test_half_precision_and_tiny_weights_on_content_stay_finite() -> None:
         assert math.isfinite(row_of.heads()["content_entropy_nats"].fillna(0).iloc[0])
         found = functions("encoder")
         found.update(batch)
-        assert torch.isfinite(found.sums["encoder", 0].content.sink.mass.numerator).all()
+        assert torch.isfinite(of_view(found, "encoder", CONTENT).sink.mass.numerator).all()
 
 
 def test_a_row_without_weight_on_content_looks_at_no_content_token() -> None:
@@ -224,7 +230,7 @@ def test_a_row_without_weight_on_content_looks_at_no_content_token() -> None:
     matrix[..., 3] = 1.0
     found = functions("encoder")
     found.update(layer([matrix], words))
-    counts = found.sums["encoder", 0].content
+    counts = of_view(found, "encoder", CONTENT)
     assert counts.positional.rows.sum() > 0
     assert counts.positional.hits.sum() == 0
     assert counts.rare.two_rarest.sum() == 0

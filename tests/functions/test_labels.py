@@ -14,23 +14,22 @@ from functions.planting import (
     random_attention,
 )
 
+from attnlab.extraction.views import VIEWS
 from attnlab.functions.agreement import (
-    STRUCTURE_OF_FUNCTION,
     agreement_table,
     agreement_with_structure,
     cohen_kappa,
 )
-from attnlab.functions.counting import FunctionCounts, count_functions, judge_functions
+from attnlab.functions.counting import LABELS, count_functions, judge_functions, relations_of_layer
 from attnlab.functions.labels import compare_controls, compare_relations, label_table
-from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, LABELS, UNDECIDED
+from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
 from attnlab.matrices.candidates import FAMILIES
 
 
 def judged(weights, batch, ranks) -> pd.DataFrame:
-    verdicts, relations = judge_functions(
-        count_functions(layer_of(weights, batch), facts_of(batch, ranks))
-    )
-    assert relations is None
+    counts = count_functions(layer_of(weights, batch), facts_of(batch, ranks))
+    assert relations_of_layer(counts).empty
+    verdicts = judge_functions(counts)
     return verdicts.assign(site="encoder", layer=0)
 
 
@@ -178,11 +177,12 @@ def test_counts_of_a_layer_add_up_with_and_without_links() -> None:
     ranks = torch.zeros_like(batch.visible).long()
     counts = count_functions(layer_of(weights, batch), facts_of(batch, ranks))
     total = counts + counts
-    assert isinstance(total, FunctionCounts)
-    assert total.links is None
-    for one, other in ((counts.every, total.every), (counts.content, total.content)):
-        assert torch.equal(other.positional.hits, 2 * one.positional.hits)
-        assert torch.equal(other.broad.entropy.ratio, one.broad.entropy.ratio)
+    assert not {"syntactic", "alignment"} & {label for label, _ in total}
+    for keys in VIEWS:
+        one, other = counts["positional", keys], total["positional", keys]
+        assert torch.equal(other.hits, 2 * one.hits)
+        one, other = counts["broad", keys], total["broad", keys]
+        assert torch.equal(other.entropy.ratio, one.entropy.ratio)
 
 
 def test_kappa_by_hand() -> None:
@@ -217,8 +217,7 @@ def test_functions_are_compared_by_the_shape_they_leave() -> None:
 
 
 def test_every_label_leaves_a_family_of_matrices() -> None:
-    assert set(STRUCTURE_OF_FUNCTION) == set(LABELS)
-    assert set(STRUCTURE_OF_FUNCTION.values()) == set(FAMILIES)
+    assert {label.family for label in LABELS} == set(FAMILIES)
 
 
 def test_agreement_in_all_and_by_site() -> None:
