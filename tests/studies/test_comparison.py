@@ -19,11 +19,11 @@ from attnlab.errors import InputError
 from attnlab.extraction.batches import encode
 from attnlab.extraction.observing import Observed, observe, sites_of
 from attnlab.studies.comparison.candidates import (
-    Ground,
+    Candidate,
     LayerCalibration,
-    Rival,
+    SiteStatistics,
+    candidates,
     left_out,
-    rivals,
     window_of,
 )
 from attnlab.studies.comparison.comparison import Comparison, compare
@@ -54,15 +54,15 @@ def observed(seed: int = 0, site: str = "encoder") -> Observed:
     return Observed(site, 0, query, key, value, visible, real, ids, weights, (0, 1))
 
 
-def made(budget: int, site: str = "encoder") -> dict[str, Rival]:
-    ground = Ground(site, torch.arange(13), queries=7, keys=9, longest=11)
-    learned = LayerCalibration(ground, [budget])
+def made(budget: int, site: str = "encoder") -> dict[str, Candidate]:
+    statistics = SiteStatistics(site, torch.arange(13), queries=7, keys=9, longest=11)
+    learned = LayerCalibration(statistics, [budget])
     learned.add(observed(1, site))
-    return {rival.name: rival for rival in rivals(budget, ground, learned)}
+    return {candidate.name: candidate for candidate in candidates(budget, statistics, learned)}
 
 
-def figures(rival: Rival, seen: Observed) -> dict[str, torch.Tensor]:
-    found = measure_matrices(rival.apply(seen), seen, support=rival.support)
+def figures(candidate: Candidate, seen: Observed) -> dict[str, torch.Tensor]:
+    found = measure_matrices(candidate.apply(seen), seen, support=candidate.support)
     return dict(zip(FIGURES, found, strict=True))
 
 
@@ -101,7 +101,7 @@ def test_measures_equal_plain_loops(site: str) -> None:
 @pytest.mark.parametrize("budget", [5, 6, 9])
 def test_top_k_bounds_what_sees_no_more_keys_and_budgets_are_kept(budget: int, site: str) -> None:
     seen = observed(site=site)
-    found = {name: figures(rival, seen) for name, rival in made(budget, site).items()}
+    found = {name: figures(candidate, seen) for name, candidate in made(budget, site).items()}
     # Rows of global tokens see every key, so these two alone may go over the budget.
     for name in set(found) - {"longformer", "bigbird"}:
         keys, mass = found[name]["visible_keys"], found[name]["mass_fraction"]
@@ -126,8 +126,8 @@ def test_a_budget_that_covers_every_pair_is_full_attention(site: str) -> None:
 
 def test_causal_rivals_see_nothing_behind_the_query() -> None:
     seen = observed(site="decoder")
-    for name, rival in made(6, "decoder").items():
-        above = rival.apply(seen).triu(1)
+    for name, candidate in made(6, "decoder").items():
+        above = candidate.apply(seen).triu(1)
         assert bool((above == 0).all()), name
 
 
@@ -141,7 +141,7 @@ def test_what_a_site_does_not_allow_is_named_and_left_out() -> None:
 
 
 def test_levels_say_what_each_row_was_chosen_from() -> None:
-    levels = {name: rival.level for name, rival in made(5).items()}
+    levels = {name: candidate.level for name, candidate in made(5).items()}
     assert {name for name, level in levels.items() if level == "oracle"} == {
         "top-k",
         "sigma oracle",

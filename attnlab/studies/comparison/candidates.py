@@ -21,13 +21,12 @@ ONE_KEY_PATTERNS = ("self", "previous", "next")
 CAUSAL_PATTERNS = ("self", "previous")
 LEAST_BUDGET = 5
 LARGEST_SIZE = 128
-CALIBRATED = ("sigma frequency", "sigma salience", "sigma offsets")
 
 Apply = Callable[[Observed], Tensor]
 
 
 @dataclass(frozen=True)
-class Rival:
+class Candidate:
     """One way of standing in for full attention.
 
     Attributes:
@@ -49,8 +48,8 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class Ground:
-    """A site and the sentences on it, on which rivals meet.
+class SiteStatistics:
+    """A site with what its candidates depend on of the sentences.
 
     Attributes:
         site: encoder, decoder or cross.
@@ -87,32 +86,33 @@ def window_of(keys: int, *, causal: bool = False) -> tuple[int, int]:
 
 
 class LayerCalibration:
-    """What one layer did on training sentences, as running sums: all that rivals learn from.
+    """What one layer did on training sentences, as running sums: all that candidates learn from.
 
     Attributes:
         heads: number of heads.
         dim: size of a query.
     """
 
-    def __init__(self, ground: Ground, budgets: Sequence[int]) -> None:
-        types, causal = len(ground.counts), ground.causal
+    def __init__(self, statistics: SiteStatistics, budgets: Sequence[int]) -> None:
+        types, causal = len(statistics.counts), statistics.causal
         self.heads, self.dim = 0, 0
         self._tallies = {b: Tally(types, window_of(b - COLUMNS, causal=causal)) for b in budgets}
         names = CAUSAL_PATTERNS if causal else ONE_KEY_PATTERNS
         self._patterns = {
-            name: make(f"fixed(pattern='{name}')", causal=causal, cross=ground.cross)
+            name: make(f"fixed(pattern='{name}')", causal=causal, cross=statistics.cross)
             for name in names
         }
         self._mass = torch.zeros(len(names), 1, dtype=torch.float64)
 
-    def add(self, seen: Observed) -> None:
+    def add(self, layer: Observed) -> None:
         """Counts one batch."""
-        self.heads, self.dim = seen.query.shape[1], seen.query.shape[-1]
-        record = AttentionRecord(seen.weights, seen.token_ids, seen.visible, seen.real_queries)
+        self.heads, self.dim = layer.query.shape[1], layer.query.shape[-1]
+        record = AttentionRecord(layer.weights, layer.token_ids, layer.visible, layer.real_queries)
         for tally in self._tallies.values():
             tally.add(record)
         masses = [
-            (seen.weights * _implied(part)(seen)).sum((0, 2, 3)) for part in self._patterns.values()
+            (layer.weights * _implied(part)(layer)).sum((0, 2, 3))
+            for part in self._patterns.values()
         ]
         self._mass = self._mass + torch.stack(masses).cpu()
 
@@ -134,72 +134,96 @@ class LayerCalibration:
         return tuple(self._patterns)
 
 
-def rivals(budget: int, ground: Ground, learned: LayerCalibration) -> list[Rival]:
+def candidates(
+    budget: int, statistics: SiteStatistics, learned: LayerCalibration
+) -> list[Candidate]:
     """Every mechanism that the site allows at `budget` visible keys a row, for one layer.
 
     Args:
         budget: keys a row, 5 and up: BigBird's blocks need as many.
-        ground: the site.
+        statistics: the site.
         learned: what the layer did on training sentences.
     """
-    able = {
-        name: text
-        for name, text in _templates(budget, ground).items()
-        if _refusal(text, ground.site) is None
+    allowed = {
+        name: template
+        for name, template in _templates(budget, statistics).items()
+        if _refusal(template.text, statistics.site) is None
     }
-    types, sizes = len(ground.counts), (ground.queries, ground.keys, learned.dim)
-    work = _made(able["band"], learned.heads, types, ground.site).cost(*sizes).multiply_adds
+    types, sizes = len(statistics.counts), (statistics.queries, statistics.keys, learned.dim)
+    work = (
+        _made(allowed["band"].text, learned.heads, types, statistics.site)
+        .cost(*sizes)
+        .multiply_adds
+    )
     found = []
-    for name, template in able.items():
-        text = _nearest(template, work, sizes, ground.site) if "{}" in template else template
-        mechanism = _made(text, learned.heads, types, ground.site)
+    for name, template in allowed.items():
+        text = template.text
+        if "{}" in text:
+            text = _nearest(text, work, sizes, statistics.site)
+        mechanism = _made(text, learned.heads, types, statistics.site)
         if isinstance(mechanism, SigmaAttention):
-            _teach(mechanism, budget, ground, learned)
-        level = "calibrated" if name in CALIBRATED else "oracle" if name == "top-k" else "static"
-        found.append(_rival((name, text, level), mechanism, sizes))
+            _teach(mechanism, budget, statistics, learned)
+        found.append(_candidate((name, text, template.level), mechanism, sizes))
     words = f"fixed: the best of {', '.join(learned.pattern_names())} for each head"
-    found.append(_rival(("fixed", words, "calibrated"), learned.best_pattern(), sizes))
-    narrow = window_of(budget - COLUMNS, causal=ground.causal)
+    found.append(_candidate(("fixed", words, "calibrated"), learned.best_pattern(), sizes))
+    narrow = window_of(budget - COLUMNS, causal=statistics.causal)
     words = f"window {narrow} and the {COLUMNS} columns that hold most of the rest"
-    if ground.causal:
+    if statistics.causal:
         words = f"window {narrow} and in each row the {COLUMNS} keys that hold most of the rest"
-    best = _oracle_columns(narrow, by_row=ground.causal)
-    found.append(Rival("sigma oracle", words, "oracle", True, best, None))
+    best = _oracle_columns(narrow, by_row=statistics.causal)
+    found.append(Candidate("sigma oracle", words, "oracle", True, best, None))
     return found
 
 
 def left_out(site: str) -> dict[str, str]:
-    """The rivals that a site does not allow, by name, and why."""
-    ground = Ground(site, torch.ones(1, dtype=torch.long), 1, 1, 1)
+    """The candidates that a site does not allow, by name, and why."""
+    statistics = SiteStatistics(site, torch.ones(1, dtype=torch.long), 1, 1, 1)
     refusals = {
-        name: _refusal(text, site) for name, text in _templates(LEAST_BUDGET, ground).items()
+        name: _refusal(template.text, site)
+        for name, template in _templates(LEAST_BUDGET, statistics).items()
     }
     return {name: reason for name, reason in refusals.items() if reason is not None}
 
 
-def _templates(budget: int, ground: Ground) -> dict[str, str]:
-    """Specifications by name; `{}` stands for a size that the work decides."""
-    narrow = window_of(budget - COLUMNS, causal=ground.causal)
+@dataclass(frozen=True)
+class Template:
+    """How a candidate is written; `{}` stands for a size that the work decides. Levels: `Candidate`."""
+
+    text: str
+    level: str
+
+
+def _templates(budget: int, statistics: SiteStatistics) -> dict[str, Template]:
+    """Specifications by name."""
+    narrow = window_of(budget - COLUMNS, causal=statistics.causal)
     # Linformer's longest sentence is in its text only where the usual one is too short.
-    longest = f", max_length={ground.longest}" if ground.longest > 512 else ""
-    return {
-        "band": f"band(window={window_of(budget, causal=ground.causal)})",
-        "longformer": f"longformer(window={window_of(budget - 1, causal=ground.causal)})",
+    longest = f", max_length={statistics.longest}" if statistics.longest > 512 else ""
+    sigma = f"sigma(window={narrow}, num_pos={COLUMNS}"
+    static = {
+        "band": f"band(window={window_of(budget, causal=statistics.causal)})",
+        "longformer": f"longformer(window={window_of(budget - 1, causal=statistics.causal)})",
         "bigbird": f"bigbird(block=1, global_blocks=2, random={budget - 5})",
-        "sigma first": f"sigma(window={narrow}, num_pos={COLUMNS}, columns='first')",
-        "sigma random": f"sigma(window={narrow}, num_pos={COLUMNS}, columns='random')",
+        "sigma first": f"{sigma}, columns='first')",
+        "sigma random": f"{sigma}, columns='random')",
         "linear elu": "linear(feature='elu')",
         "linear taylor": "linear(feature='taylor')",
         "linear favor": "linear(feature='favor', features={})",
         "linformer (not trained)": f"linformer(k={{}}{longest})",
-        "sigma frequency": f"sigma(window={narrow}, num_pos={COLUMNS}, columns='frequency')",
-        "sigma salience": f"sigma(window={narrow}, num_pos={COLUMNS})",
+    }
+    calibrated = {
+        "sigma frequency": f"{sigma}, columns='frequency')",
+        "sigma salience": f"{sigma})",
         "sigma offsets": f"sigma(window={narrow}, num_pos=0, extra={COLUMNS}, entries='offsets')",
-        "top-k": f"topk(k={budget})",
-    } | {
-        name: str(spec)
-        for name, kind in mechanisms().items()
-        if (spec := kind.at_budget(budget, causal=ground.causal)) is not None
+    }
+    return {
+        **{name: Template(text, "static") for name, text in static.items()},
+        **{name: Template(text, "calibrated") for name, text in calibrated.items()},
+        "top-k": Template(f"topk(k={budget})", "oracle"),
+        **{
+            name: Template(str(spec), "static")
+            for name, kind in mechanisms().items()
+            if (spec := kind.at_budget(budget, causal=statistics.causal)) is not None
+        },
     }
 
 
@@ -234,26 +258,28 @@ def _nearest(template: str, work: int, sizes: tuple[int, int, int], site: str) -
     return template.format(min(range(1, LARGEST_SIZE), key=distance))
 
 
-def _rival(named: tuple[str, str, str], mechanism: Mechanism, sizes: tuple[int, int, int]) -> Rival:
+def _candidate(
+    named: tuple[str, str, str], mechanism: Mechanism, sizes: tuple[int, int, int]
+) -> Candidate:
     work = mechanism.cost(*sizes).multiply_adds
-    return Rival(*named, mechanism.traits.support, _implied(mechanism), work)
+    return Candidate(*named, mechanism.traits.support, _implied(mechanism), work)
 
 
 def _implied(mechanism: Mechanism) -> Apply:
-    def apply(seen: Observed) -> Tensor:
+    def apply(layer: Observed) -> Tensor:
         # A module that is there already is not moved.
-        return mechanism.to(seen.query.device).implied_matrix(
-            seen.query, seen.key, seen.visible, token_ids=seen.token_ids
+        return mechanism.to(layer.query.device).implied_matrix(
+            layer.query, layer.key, layer.visible, token_ids=layer.token_ids
         )
 
     return apply
 
 
 def _teach(
-    mechanism: SigmaAttention, budget: int, ground: Ground, learned: LayerCalibration
+    mechanism: SigmaAttention, budget: int, statistics: SiteStatistics, learned: LayerCalibration
 ) -> None:
     if mechanism.spec.columns == "frequency":
-        mechanism.load_tables(-ground.counts.double().expand(learned.heads, -1))
+        mechanism.load_tables(-statistics.counts.double().expand(learned.heads, -1))
     elif mechanism.uses_tokens or mechanism.uses_offsets:
         tables = learned.tables(budget)
         mechanism.load_tables(tables.salience.double(), tables.offsets)
@@ -265,8 +291,8 @@ def _oracle_columns(window: tuple[int, int], *, by_row: bool) -> Apply:
     Causal rows choose among the keys up to their own, so each has its own columns there.
     """
 
-    def apply(seen: Observed) -> Tensor:
-        weights = seen.weights
+    def apply(layer: Observed) -> Tensor:
+        weights = layer.weights
         queries, keys = weights.shape[-2:]
         offset = offsets(queries, keys, device=weights.device)
         inside = (offset >= -window[0]) & (offset <= window[1])

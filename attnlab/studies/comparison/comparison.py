@@ -19,11 +19,11 @@ from attnlab.representations import OneLine
 from attnlab.studies.analysis.passes import Progress
 from attnlab.studies.comparison.candidates import (
     LEAST_BUDGET,
-    Ground,
+    Candidate,
     LayerCalibration,
-    Rival,
+    SiteStatistics,
+    candidates,
     left_out,
-    rivals,
 )
 from attnlab.studies.comparison.scores import Scores
 from attnlab.studies.sources import (
@@ -122,59 +122,61 @@ def compare(
     chosen = sites_of(model, held_out, sites)
     chosen = sites_of(model, learning, chosen)
     levels = list(dict.fromkeys(budgets))
-    fields = {site: _field(site, run, held_out, learning) for site in chosen}
+    by_site = {site: _types_of(site, run, held_out, learning) for site in chosen}
 
     def pass_over(what: str, texts: Encoding, receive: Callable[[Observed], None]) -> None:
         tell = None if progress is None else (lambda done, total: progress(what, done, total))
         observe(model, texts, chosen, receive, batch_size=batch_size, progress=tell)
 
-    learned = _Learned(fields, levels)
+    learned = _Learned(by_site, levels)
     pass_over("calibrating", learning, learned.add)
-    measured = _Measured(fields, learned.rivals(), Scores([s.number for s in held_out.sentences]))
+    measured = _Measured(
+        by_site, learned.candidates(), Scores([s.number for s in held_out.sentences])
+    )
     pass_over("measuring", held_out, measured.add)
     return Comparison(
         measured.scores.heads(),
         measured.scores.summary(seed),
         len(held_out.sentences),
         len(learning.sentences),
-        {site: (field.ground.queries, field.ground.keys) for site, field in fields.items()},
+        {site: (one.statistics.queries, one.statistics.keys) for site, one in by_site.items()},
         _notes(chosen, held_out, learning),
     )
 
 
 @dataclass(frozen=True)
-class _Field:
+class _SiteTypes:
     """A site, and its token types numbered from 0: the few that occur stand for the vocabulary."""
 
-    ground: Ground
+    statistics: SiteStatistics
     types: Int[Tensor, " type"]
 
-    def numbered(self, seen: Observed) -> Observed:
-        """What was seen, with the numbers of its token types; padding gets any."""
-        places = torch.searchsorted(self.types.to(seen.token_ids.device), seen.token_ids)
-        return replace(seen, token_ids=places.clamp(max=len(self.types) - 1))
+    def numbered(self, layer: Observed) -> Observed:
+        """The layer with the numbers of its token types; padding gets any."""
+        places = torch.searchsorted(self.types.to(layer.token_ids.device), layer.token_ids)
+        return replace(layer, token_ids=places.clamp(max=len(self.types) - 1))
 
 
 class _Learned:
     """What every layer did on training sentences."""
 
-    def __init__(self, fields: dict[str, _Field], budgets: Sequence[int]) -> None:
-        self.fields, self.budgets = fields, budgets
+    def __init__(self, by_site: dict[str, _SiteTypes], budgets: Sequence[int]) -> None:
+        self.by_site, self.budgets = by_site, budgets
         self.layers: dict[tuple[str, int], LayerCalibration] = {}
 
-    def add(self, seen: Observed) -> None:
-        field, key = self.fields[seen.site], (seen.site, seen.layer)
+    def add(self, layer: Observed) -> None:
+        types_of_site, key = self.by_site[layer.site], (layer.site, layer.layer)
         if key not in self.layers:
-            self.layers[key] = LayerCalibration(field.ground, self.budgets)
-        self.layers[key].add(field.numbered(seen))
+            self.layers[key] = LayerCalibration(types_of_site.statistics, self.budgets)
+        self.layers[key].add(types_of_site.numbered(layer))
 
-    def rivals(self) -> dict[tuple[str, int], list[tuple[int, Rival]]]:
-        """Every budget's rivals, by site and layer."""
+    def candidates(self) -> dict[tuple[str, int], list[tuple[int, Candidate]]]:
+        """Every budget's candidates, by site and layer."""
         return {
             (site, layer): [
-                (budget, rival)
+                (budget, candidate)
                 for budget in self.budgets
-                for rival in rivals(budget, self.fields[site].ground, learned)
+                for candidate in candidates(budget, self.by_site[site].statistics, learned)
             ]
             for (site, layer), learned in self.layers.items()
         }
@@ -182,16 +184,16 @@ class _Learned:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Measures each layer's rivals on what it did on held-out sentences."""
+    """Measures each layer's candidates on what it did on held-out sentences."""
 
-    fields: dict[str, _Field]
-    rivals: dict[tuple[str, int], list[tuple[int, Rival]]]
+    by_site: dict[str, _SiteTypes]
+    candidates: dict[tuple[str, int], list[tuple[int, Candidate]]]
     scores: Scores
 
-    def add(self, seen: Observed) -> None:
-        numbered = self.fields[seen.site].numbered(seen)
-        for budget, rival in self.rivals[seen.site, seen.layer]:
-            self.scores.add(rival, budget, numbered)
+    def add(self, layer: Observed) -> None:
+        numbered = self.by_site[layer.site].numbered(layer)
+        for budget, candidate in self.candidates[layer.site, layer.layer]:
+            self.scores.add(candidate, budget, numbered)
 
 
 def _refuse(
@@ -245,20 +247,20 @@ def _training(
     return found
 
 
-def _field(site: str, run: Run | None, held_out: Encoding, learning: Encoding) -> _Field:
+def _types_of(site: str, run: Run | None, held_out: Encoding, learning: Encoding) -> _SiteTypes:
     """The site with the types that occur in its keys, and how often each does in training text."""
     held, before = ([_ids(site, s) for s in e.sentences] for e in (held_out, learning))
     types = torch.tensor(sorted({token for _, ids in [*held, *before] for token in ids}))
     if run is not None:
         counts = type_counts_of(run)[site == "decoder"][types]
     else:
-        seen = torch.tensor([token for _, ids in before for token in ids])
-        counts = torch.bincount(seen, minlength=int(types.max()) + 1)[types]
+        tokens = torch.tensor([token for _, ids in before for token in ids])
+        counts = torch.bincount(tokens, minlength=int(types.max()) + 1)[types]
     queries, keys = (
         max(1, round(sum(len(side[part]) for side in held) / len(held))) for part in (0, 1)
     )
     longest = max(len(ids) for _, ids in [*held, *before])
-    return _Field(Ground(site, counts, queries, keys, longest), types)
+    return _SiteTypes(SiteStatistics(site, counts, queries, keys, longest), types)
 
 
 def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...]]:
