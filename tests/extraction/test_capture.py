@@ -16,6 +16,7 @@ from attnlab.extraction import taps
 from attnlab.extraction.capture import capture
 from attnlab.extraction.keeping import load_matrices
 from attnlab.extraction.reading import prepare
+from attnlab.extraction.statistics import HeadStatistics
 from attnlab.extraction.weights import checked
 
 TOKENIZER = tokenizer()
@@ -78,6 +79,27 @@ def test_shares_of_the_work_add_up_to_the_whole(name: str) -> None:
     )
     assert list(merged.kept.matrices) == list(whole.kept.matrices)
     assert merged.kept.tokens == whole.kept.tokens
+
+
+@pytest.mark.parametrize("name", ["distilbert", "gpt2", "marian"])
+def test_a_model_probed_once_reads_other_texts_and_lends_its_taps_to_a_twin(name: str) -> None:
+    model, other = ALL[name](), ALL[name]()
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.mul_(1.5)
+    reading = prepare(model, TOKENIZER, texts(name))
+
+    def heads(one) -> pd.DataFrame:
+        found = HeadStatistics()
+        one.feed([found])
+        return found.heads()
+
+    expected = capture(other, TOKENIZER, texts(name)).statistics.heads()
+    pd.testing.assert_frame_equal(heads(reading.by(other)), expected, rtol=0)
+    few = capture(model, TOKENIZER, texts(name)[:3]).statistics.heads()
+    pd.testing.assert_frame_equal(heads(reading.first(3)), few, rtol=0)
+    pd.testing.assert_frame_equal(heads(reading.of_texts(texts(name)[:3])), few, rtol=0)
+    assert not heads(reading).equals(expected)
 
 
 @pytest.mark.parametrize("name", ALL)
