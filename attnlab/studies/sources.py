@@ -289,3 +289,21 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
         msg = f"{source} was saved with mechanisms in it; download it and give its folder."
         raise InputError(msg)
     return model, tokenizer
+
+
+def what_is_lacking(
+    subject: Subject, wanted: object | None, sites: Sequence[str] | None
+) -> list[str]:
+    """Notes on sentences that are fewer than `wanted`, and on sites for which they do not suffice."""
+    found = []
+    if wanted is not None:
+        found.append(
+            f"{wanted} sentences were asked for; {subject.origin} has {len(subject.texts)}."
+        )
+    paired = isinstance(subject.texts[0], tuple)
+    if sites is None and not paired and subject.model.config.is_encoder_decoder:
+        found.append(
+            "The heads of decoder and cross-attention are left out, since the sentences have no "
+            "translations; a line of a file can hold a sentence, a tab and its translation."
+        )
+    return found

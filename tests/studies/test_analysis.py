@@ -37,6 +37,17 @@ def test_an_encoder_decoder_gives_all_tables(untouched_randomness: None) -> None
     assert found.warnings == ("Only 7 sentences: means may be far from those of a corpus.",)
 
 
+def test_sites_that_sentences_without_translations_leave_out_are_told() -> None:
+    source = random_models.marian(), tokenizer()
+    found = analyze(source, sentences=SENTENCES, fit_sentences=0, keep_matrices=0)
+    assert set(found.heads["site"]) == {"encoder"}
+    assert any("decoder and cross-attention are left out" in one for one in found.warnings)
+    chosen = analyze(
+        source, sentences=SENTENCES, sites=["encoder"], fit_sentences=0, keep_matrices=0
+    )
+    assert not any("left out" in one for one in chosen.warnings)
+
+
 def test_batch_size_changes_nothing() -> None:
     model = random_models.marian().double()
     one = analyze((model, tokenizer()), sentences=PAIRS, batch_size=1)

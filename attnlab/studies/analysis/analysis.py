@@ -27,7 +27,7 @@ from attnlab.studies.analysis.labelling import Labeller, Labelling
 from attnlab.studies.analysis.measuring import measure
 from attnlab.studies.analysis.passes import Passes, Progress
 from attnlab.studies.evaluation import Judge
-from attnlab.studies.sources import Subject, load_subject
+from attnlab.studies.sources import Subject, load_subject, what_is_lacking
 
 SENTENCES = 200
 LABELLED_SENTENCES = 1000
@@ -215,16 +215,12 @@ def analyze(
         about=_about(source, subject, found.coverage, found.sentences_kept),
         warnings=(
             *found.warnings,
-            *(_fewer(subject, sentences) if all_read and sentences is not None else ()),
+            *what_is_lacking(subject, sentences if all_read else None, sites),
             *(labelling.warnings if labelling else ()),
         ),
         labelling=labelling,
         views=views,
     )
-
-
-def _fewer(subject: Subject, wanted: object) -> tuple[str]:
-    return (f"{wanted} sentences were asked for; {subject.origin} has {len(subject.texts)}.",)
 
 
 def _judge(subject: Subject, batch_size: int, wanted: bool | None) -> Judge | str | None:

@@ -51,7 +51,9 @@ def label_notes(
             "These sentences have no gold trees, so no head can be called syntactic; give some "
             "with --treebank FILE.conllu."
         )
-    others = "--treebank" if trees else "--text or --corpus"
+    # A treebank has no translations, so it reaches neither decoder nor cross-attention of a pair.
+    pairs = "cross" in set(verdicts["site"])
+    others = "--treebank" if trees and not pairs else "--text or --corpus"
     return [*found, *_too_little(verdicts, sentences, others if all_read else None)]
 
 
@@ -72,7 +74,9 @@ def _too_little(verdicts: pd.DataFrame, sentences: int, others: str | None) -> l
         return []
     number = _rounded_up(math.ceil(sentences * factor))
     advice = f"look at about {number:,} sentences (--sentences {number})"
-    if others is not None:
+    if others is None:
+        advice += " if there are that many"
+    else:
         advice += f", more than the {sentences:,} there are here: name others ({others})"
     if hopeless:
         advice += "; what was never met needs other sentences (--text, --corpus or --treebank)"
