@@ -52,7 +52,8 @@ def compare(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for heads.csv, summary.csv, the figures and comparison.md, which explains them."
+            help="Folder for mechanisms_by_head.csv, summary.csv, the figures and comparison.md, "
+            "which explains them."
         ),
     ] = None,
     overwrite: Annotated[

@@ -1,5 +1,6 @@
 """The table of heads on the terminal; whole on one of 80 characters."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -8,26 +9,22 @@ if TYPE_CHECKING:
     from attnlab.studies.analysis.analysis import Analysis
 
 _FIGURES = {
-    "all": {
-        "entropy_nats": "entropy",
-        "confidence": "confidence",
-        "mean_offset": "offset",
-        "mass_on_special": "special",
-        "mass_on_punctuation": "punct.",
-    },
-    "content": {
-        "content_entropy_nats": "entropy",
-        "content_confidence": "confidence",
-        "mean_offset": "offset",
-        "mass_on_special": "special",
-        "content_mass_on_punctuation": "punct.",
-    },
+    "all": (
+        "entropy_nats",
+        "confidence",
+        "mean_offset",
+        "mass_on_special",
+        "mass_on_punctuation",
+    ),
+    "content": (
+        "content_entropy_nats",
+        "content_confidence",
+        "mean_offset",
+        "mass_on_special",
+        "content_mass_on_punctuation",
+    ),
 }
-_LABELS = {
-    "phrase": "strongest function",
-    "standing": "stands",
-    "structure_phrase": "structure",
-}
+_LABELS = ("phrase", "standing", "structure_phrase")
 _MOST_ROWS = 48
 
 
@@ -35,8 +32,11 @@ def head_table(analysis: "Analysis") -> "Table":
     """One row a head in the view that comes first; a model of many heads shows the first ones only."""
     from rich.table import Table
 
+    from attnlab.columns import rounded
+    from attnlab.extraction.columns import HEADS
     from attnlab.extraction.views import CONTENT
-    from attnlab.reporting.columns import rounded
+    from attnlab.functions.columns import LABELS
+    from attnlab.reporting.columns import columns_named
     from attnlab.reporting.label_section import with_phrases
     from attnlab.reporting.naming import VIEW_NAMES, head_names
 
@@ -49,21 +49,22 @@ def head_table(analysis: "Analysis") -> "Table":
     )
     table.add_column("head", no_wrap=True)
     cells = [head_names(heads)]
-    figures = _FIGURES[keys]
+    figures: Sequence[str] = _FIGURES[keys]
     if analysis.labelling is not None:
-        figures = {"mass_on_special": "special"}
+        figures = ("mass_on_special",)
         labels = with_phrases(analysis.labelling.view(keys).labels)
         labels = heads[["site", "layer", "head"]].merge(labels, how="left")
-        for name, heading in _LABELS.items():
-            if name in labels:
-                table.add_column(heading)
-                cells.append(labels[name].tolist())
+        for column in columns_named(_LABELS, LABELS.columns):
+            if column.name in labels:
+                table.add_column(column.narrow)
+                cells.append(labels[column.name].tolist())
         if "ablation_loss_change" in labels:
-            table.add_column("loss", justify="right", no_wrap=True)
-            cells.append([rounded(v, 3, signed=True) for v in labels["ablation_loss_change"]])
-    for name, heading in figures.items():
+            loss = LABELS["ablation_loss_change"]
+            table.add_column(loss.narrow, justify="right", no_wrap=True)
+            cells.append([rounded(v, loss.digits or 0, signed=True) for v in labels[loss.name]])
+    for name in figures:
         if heads[name].notna().any():
-            table.add_column(heading, justify="right", no_wrap=True)
+            table.add_column(HEADS[name].narrow, justify="right", no_wrap=True)
             cells.append([rounded(value, 2) for value in heads[name]])
     for row in zip(*cells, strict=True):
         table.add_row(*row)

@@ -62,7 +62,7 @@ def importance(
 ) -> None:
     """Say what every head is worth: gradients, heads taken away alone, heads taken away in turn.
 
-    Writes heads.csv, cumulative.csv, agreement.csv, importance.svg, importance.png and importance.md,
+    Writes importance.csv, cumulative.csv, agreement.csv, importance.svg, importance.png and importance.md,
     which explains the columns.
     """
     from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
@@ -116,7 +116,7 @@ def _heads(found: "Importance") -> "Table":
 
     heads = found.heads
     more = len(heads) - _MOST_ROWS
-    left_out = f"\nand {more} more heads in heads.csv" if more > 0 else ""
+    left_out = f"\nand {more} more heads in importance.csv" if more > 0 else ""
     table = Table(
         title="Each head replaced alone",
         caption="Loss in nats a token: above 0 the head is needed. * beyond chance (5%, corrected "

@@ -9,11 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.addresses import Site, site_order
+from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS, TARGETS
 from attnlab.extraction.sums import PerLayer, Sums
 from attnlab.extraction.weights import LayerWeights
 
-OFFSETS = range(-5, 6)
-_TARGETS = ("special", "punctuation", "opening", "closing")
 Figures = Sums[str, Tensor]
 
 
@@ -38,7 +37,7 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
         return {(layer.site, layer.layer): _sums(layer)}
 
     def heads(self) -> pd.DataFrame:
-        """One row a head, columns as in `attnlab.reporting.columns`; missing where nothing counted."""
+        """One row a head, columns as in `attnlab.extraction.columns`; missing where nothing counted."""
         tables = [
             _heads_of(site, layer, sums).assign(
                 js_distance_to_others=_mean_to_others(_js_distance(sums))
@@ -121,7 +120,7 @@ def _offset_sums(layer: LayerWeights) -> dict[str, Tensor]:
 
 def _target_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     """Mass on special tokens, punctuation, and the ends of the sentence."""
-    flags = torch.stack([getattr(layer.keys, name) for name in _TARGETS], -1)
+    flags = torch.stack([getattr(layer.keys, name) for name in TARGETS], -1)
     flags = flags.to(layer.wide.dtype)
     # All heads in one product: the same columns are summed in each.
     mass = (layer.wide.flatten(1, 2) @ flags).unflatten(1, layer.wide.shape[1:3]).double()
@@ -230,11 +229,11 @@ def _heads_of(site: Site, layer: int, sums: Figures) -> pd.DataFrame:
     if "sink_mass" in sums:
         table["mass_on_sink_logit"] = sums["sink_mass"] / rows
     by_offset = sums["mass_at_offset"] / sums["rows_at_offset"]
-    table |= {f"mass_at_offset_{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)}
+    table |= {f"{OFFSET_PREFIX}{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)}
     table |= _content_means(sums)
     by_target = sums["mass_on"] / sums["rows_seeing"]
-    table |= {f"mass_on_{name}": by_target[:, i] for i, name in enumerate(_TARGETS)}
-    table |= {f"rows_seeing_{n}": int(sums["rows_seeing"][i]) for i, n in enumerate(_TARGETS)}
+    table |= {f"mass_on_{name}": by_target[:, i] for i, name in enumerate(TARGETS)}
+    table |= {f"rows_seeing_{n}": int(sums["rows_seeing"][i]) for i, n in enumerate(TARGETS)}
     return pd.DataFrame(table)
 
 
@@ -249,5 +248,5 @@ def _content_means(sums: Figures) -> dict[str, Tensor]:
         "content_confidence": sums["content_confidence"] / rows,
         "content_mass_on_punctuation": sums["content_mass_on_punctuation"]
         / sums["content_rows_seeing_punctuation"],
-        **{f"content_mass_at_offset_{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)},
+        **{f"{CONTENT_OFFSET_PREFIX}{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)},
     }

@@ -5,20 +5,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.addresses import Head, Site
+from attnlab.extraction.columns import DISTANCES, HEADS
 from attnlab.extraction.keeping import KeptMatrices
 from attnlab.extraction.views import ALL, CONTENT
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.curves import draw_mass_by_offset
+from attnlab.reporting.columns import columns_named
+from attnlab.reporting.figures import DRAWN, figures_of
 from attnlab.reporting.fit_sections import fit_sections
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.label_section import label_sections
-from attnlab.reporting.naming import VIEW_NAMES, head_names
+from attnlab.reporting.naming import head_names
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import ANALYSIS
 from attnlab.studies.analysis.analysis import Analysis
+from attnlab.studies.analysis.columns import FITS
 
-_FIGURES = ("mass_by_offset", "distance_by_window", "heads_sentence*")
+_FIGURES = (*(figure.name for figure in DRAWN), "heads_sentence*")
 MOST_TOKENS_DRAWN = 80
 _VIEW_COLUMNS = {
     ALL: ("entropy_nats", "normalised_entropy", "confidence", "mass_on_punctuation"),
@@ -91,7 +94,7 @@ def _remove_older(folder: Path) -> None:
 
 def _holds_analysis(folder: Path) -> bool:
     """Whether an analysis stands here; one that was broken off has its first tables but no page."""
-    first = ("heads.csv", "head_distances.csv", "fits.csv")
+    first = (HEADS.file, DISTANCES.file, FITS.file)
     return (folder / ANALYSIS.last).exists() or all((folder / name).exists() for name in first)
 
 
@@ -102,9 +105,9 @@ def write_tables(analysis: Analysis, folder: str | Path) -> None:
         AttnlabError: something could not be written.
     """
     folder = Path(folder)
-    write_table(folder / "heads.csv", analysis.heads)
-    write_table(folder / "head_distances.csv", analysis.distances)
-    write_table(folder / "fits.csv", analysis.fits)
+    write_table(folder / HEADS.file, analysis.heads)
+    write_table(folder / DISTANCES.file, analysis.distances)
+    write_table(folder / FITS.file, analysis.fits)
     _write_labels(analysis, folder)
 
 
@@ -129,23 +132,13 @@ def _heads_section(analysis: Analysis, figures: Path) -> Section:
     columns += [n for n in ("empty_rows", "rows_without_content_mass") if heads[n].any()]
     # A share is a mean over the rows that could see such a token: said where they are fewer.
     columns += [n for n in _FEWER_ROWS if ((heads[n] < heads["rows"]) & (heads[n] > 0)).any()]
-    keys = analysis.views[0]
-    drawn = write_figure(draw_mass_by_offset(heads, keys), figures, "mass_by_offset")
     return Section(
         "heads",
         "What each head looks at",
         "Means over all sentences. A token is what the tokenizer makes, which may be a part of a "
         "word. Special tokens and padding are not counted as tokens that look.",
-        (page_table(named, columns),),
-        (
-            PageFigure(
-                "mass_by_offset",
-                drawn,
-                f"Mean attention weight ({VIEW_NAMES[keys]}) on the token at each offset: -1 is the "
-                "token before, 0 the token itself, +1 the next. Offsets that no row may see are left "
-                "out. The colour follows the square root, as in all figures of weights.",
-            ),
-        ),
+        (page_table(named, columns_named(columns, HEADS.columns)),),
+        figures_of("heads", analysis, figures),
     )
 
 

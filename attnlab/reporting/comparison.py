@@ -11,6 +11,7 @@ from attnlab.addresses import SITES
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import blank, panel, style, write_figure
 from attnlab.reporting.result_folder import COMPARISON, comparison_figure
+from attnlab.studies.comparison.columns import HEADS, SUMMARY, TABLES
 from attnlab.studies.comparison.comparison import Comparison
 
 LEVEL_COLOURS = {"oracle": "#c2570c", "calibrated": "#2178d9", "static": "#6b7280"}
@@ -22,32 +23,19 @@ LIMITS = {"mass_fraction": 1.0, "output_error": 1.5}
 _LEFT, _GAP, _TOP = 1.9, 0.25, 0.75
 
 
-_COLUMNS = """\
-# Mechanisms beside full attention
-
-Every mechanism gets the queries, keys and values that full attention has in this model; nothing is
-trained again.
-
-## heads.csv, a row a head, mechanism and budget; summary.csv, means over heads and sentences
-
-- `budget`: keys that a row may see. `visible_keys`: what it saw, mean over rows: fewer at the ends of
-  a sentence, more where global tokens see all, 1 for a fixed pattern. `linear favor` and `linformer`
-  have the size whose work is nearest to that of the band; the other linear kinds have no size.
-- `mass_fraction`: share of full attention on the pairs that the mechanism sees, 0 to 1; empty where
-  it has no support.
-- `output_error`: |X V - H V| / |H V|, Frobenius norms over a head and sentence: 0 is exact, 1 is as far
-  as an output of zeros. H is full attention, X the mechanism's matrix, V the values.
-- `level`: `oracle`, chosen from the matrices it is measured on, a bound and no method; `calibrated`,
-  on training sentences; `static`, without looking at any.
-- `written`: the mechanism as `--attention` takes it, or in words where it is none that can be asked for
-  (`fixed`, `sigma oracle`). `multiply_adds`: its work on a sentence of mean length, a head; empty for
-  `sigma oracle`.
-- `..._low`, `..._high` (summary): 95% interval, a bootstrap over sentences.
-"""
+_EXPLANATION = "\n".join(
+    [
+        "# Mechanisms beside full attention",
+        "",
+        "Every mechanism gets the model's own queries, keys and values; nothing is trained again.",
+        "",
+        *(table.explained() for table in TABLES),
+    ]
+)
 
 
 def write_comparison(found: Comparison, folder: str | Path) -> None:
-    """Writes `heads.csv`, `summary.csv`, `figure_SITE.svg` and `.png` of every site, `comparison.md`.
+    """Writes `mechanisms_by_head.csv`, `summary.csv`, `figure_SITE.svg`, `.png` and `comparison.md`.
 
     Figures of sites that this comparison does not have are taken away from an older one.
 
@@ -55,8 +43,8 @@ def write_comparison(found: Comparison, folder: str | Path) -> None:
         AttnlabError: something could not be written.
     """
     folder = Path(folder)
-    write_table(folder / "heads.csv", found.heads)
-    write_table(folder / "summary.csv", found.summary)
+    write_table(folder / HEADS.file, found.heads)
+    write_table(folder / SUMMARY.file, found.summary)
     sites = set(found.summary["site"])
     for site in SITES:
         if site in sites:
@@ -64,7 +52,7 @@ def write_comparison(found: Comparison, folder: str | Path) -> None:
         else:
             for kind in ("svg", "png"):
                 (folder / f"{comparison_figure(site)}.{kind}").unlink(missing_ok=True)
-    write_text(folder / COMPARISON.last, _COLUMNS)
+    write_text(folder / COMPARISON.last, _EXPLANATION)
 
 
 def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:

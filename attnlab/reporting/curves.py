@@ -7,9 +7,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX
 from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.reporting.canvas import INK, WEIGHTS, blank, panel, style
-from attnlab.reporting.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX
 
 _HEADS_WITH_A_LEGEND = 16
 

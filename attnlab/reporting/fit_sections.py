@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from attnlab.extraction.views import rows_of_view
-from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.curves import draw_distance_by_window
+from attnlab.functions.columns import STRUCTURE_OF_HEAD
+from attnlab.reporting.columns import columns_named
+from attnlab.reporting.figures import figures_of
 from attnlab.reporting.naming import VIEW_NAMES, head_names
-from attnlab.reporting.page import PageFigure, Section, page_table
+from attnlab.reporting.page import Section, page_table
 from attnlab.studies.analysis.analysis import Analysis
+from attnlab.studies.analysis.columns import BITS, RELATIVE
 from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.fits import summarise
 
@@ -15,7 +17,6 @@ _WINDOWS_SHOWN = (0, 1, 2, 3, 5, 10)
 _REFERENCES = ("zero", "uniform", "mean_by_offset")
 EQUAL_BUDGET = ("diagonal", "kept_band", "rare_columns", "additive", "top")
 DESCRIBED = ("structure", "structure_margin_bits_per_row", "structure_runner_up")
-BITS = ("bits_diffuse", "bits_diagonal", "bits_band", "bits_rare_columns", "bits_sink")
 # What every reader of these tables must know; on the terminal and on the page.
 BUDGET = (
     "At equal budget every family has at most two entries per row on average, one for the structure "
@@ -36,9 +37,9 @@ def _family_sections(analysis: Analysis) -> list[Section]:
     tables, text = [], ""
     if not analysis.fits.empty:
         summary = summarise(analysis.fits)
-        columns = [name for name in (*EQUAL_BUDGET, *_REFERENCES) if name in summary]
+        names = [name for name in (*EQUAL_BUDGET, *_REFERENCES) if name in summary]
         named = summary.assign(head_name=head_names(summary))
-        tables.append(page_table(named, ["head_name", *columns]))
+        tables.append(page_table(named, columns_named(["head_name", *names], RELATIVE)))
         count = analysis.fits["sentence"].nunique()
         text = (
             f"{BUDGET} The first table: mean over {count} sentences of the relative l1 distance, "
@@ -51,7 +52,8 @@ def _family_sections(analysis: Analysis) -> list[Section]:
                 found[name] = found[name].str.replace("_", " ")
             named = found.assign(head_name=head_names(found))
             caption = f"Description length: {VIEW_NAMES[keys]}"
-            tables.append(page_table(named, ["head_name", *DESCRIBED, *BITS], caption))
+            columns = columns_named(["head_name", *DESCRIBED], STRUCTURE_OF_HEAD)
+            tables.append(page_table(named, [*columns, *BITS], caption))
         text += (
             f"Description length: {analysis.structure['sentences'].max()} sentences of each head coded "
             "together under the best member of each family, bits that name the member among them; the "
@@ -69,7 +71,6 @@ def _band_sections(analysis: Analysis, figures: Path) -> list[Section]:
     summary = summary.assign(head_name=head_names(summary))
     shown = [f"band_{window}" for window in _WINDOWS_SHOWN]
     references = [name for name in _REFERENCES if name in summary]
-    drawn = write_figure(draw_distance_by_window(analysis.fits), figures, "distance_by_window")
     count = analysis.fits["sentence"].nunique()
     return [
         Section(
@@ -79,14 +80,7 @@ def _band_sections(analysis: Analysis, figures: Path) -> list[Section]:
             "differences divided by the sum of the matrix. A band of window w keeps the weights at "
             "most w tokens from the diagonal. A distance alone says nothing: the reference points "
             "stand beside it.",
-            (page_table(summary, ["head_name", *shown, *references]),),
-            (
-                PageFigure(
-                    "distance_by_window",
-                    drawn,
-                    "Relative distance from the best band of each window, a line per head. Below the "
-                    "dotted line a band is better than a matrix of zeros.",
-                ),
-            ),
+            (page_table(summary, columns_named(["head_name", *shown, *references], RELATIVE)),),
+            figures_of("bands", analysis, figures),
         )
     ]

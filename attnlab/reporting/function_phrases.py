@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
+from attnlab.columns import rounded
 from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED, status_of
-from attnlab.reporting.columns import rounded
 
 _BESIDE = {HOLDS: "above", BORDERLINE: "about", BELOW: "below", UNDECIDED: "against"}
 # The others are shares, and shown in percent.

@@ -2,11 +2,13 @@
 
 import pandas as pd
 
+from attnlab.columns import rounded
 from attnlab.extraction.views import KEYS
+from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS
 from attnlab.functions.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
 from attnlab.functions.verdict import BORDERLINE, HOLDS, UNDECIDED, UNKNOWN
-from attnlab.reporting.columns import rounded
+from attnlab.reporting.columns import columns_named
 from attnlab.reporting.function_phrases import function_phrase, structure_phrase
 from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page import PageTable, Section, page_table
@@ -109,7 +111,7 @@ def label_sections(labelling: Labelling | None) -> list[Section]:
 def _label_table(view: Labelling, caption: str) -> PageTable:
     labels = with_phrases(view.labels).assign(head_name=head_names(view.labels))
     shown = [*_FIRST_TABLE, *(name for name in _BESIDE if name in labels)]
-    return page_table(labels, shown, f"Labels: {caption}")
+    return page_table(labels, columns_named(shown, LABELS.columns), f"Labels: {caption}")
 
 
 def _evidence_table(view: Labelling, caption: str) -> list[PageTable]:
@@ -119,7 +121,13 @@ def _evidence_table(view: Labelling, caption: str) -> list[PageTable]:
     # Words can be wrapped, identifiers cannot.
     statistic = holding["statistic"].str.replace("_", " ")
     named = holding.assign(head_name=head_names(holding), statistic=statistic)
-    return [page_table(named, _EVIDENCE, f"What the labels rest on: {caption}")]
+    return [
+        page_table(
+            named,
+            columns_named(_EVIDENCE, CONTROLS.columns),
+            f"What the labels rest on: {caption}",
+        )
+    ]
 
 
 def describe_labels(labelling: Labelling) -> str:
@@ -179,7 +187,11 @@ def _agreement_section(labelling: Labelling) -> list[Section]:
             "together; what each family costs is in structure.csv. Intervals are asymptotic and "
             "rough for few heads.",
             tuple(
-                page_table(rows, [str(name) for name in rows if name != KEYS], VIEW_NAMES[keys])
+                page_table(
+                    rows,
+                    [AGREEMENT[str(name)] for name in rows if name != KEYS],
+                    VIEW_NAMES[keys],
+                )
                 for keys in labelling.views
                 for rows in [labelling.view(keys).agreement]
             ),
@@ -209,7 +221,7 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
     cut = f" {more} more of them are not shown." if more > 0 else ""
     best = best.head(_MOST_RELATIONS)
     named = best.assign(best_head=head_names(best))
-    table: PageTable = page_table(named, _RELATION)
+    table: PageTable = page_table(named, columns_named(_RELATION, RELATIONS.columns))
     return [
         Section(
             "relations",

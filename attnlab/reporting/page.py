@@ -8,9 +8,8 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from attnlab.columns import Column, rounded
 from attnlab.reporting.canvas import INK
-from attnlab.reporting.column import Column
-from attnlab.reporting.columns import column, rounded
 from attnlab.texts import shown
 
 MOST_BYTES = 4 * 2**20
@@ -45,16 +44,11 @@ class Section:
     figures: tuple[PageFigure, ...] = field(default_factory=tuple)
 
 
-def page_table(frame: pd.DataFrame, names: Sequence[str], caption: str = "") -> PageTable:
-    """The named columns of a frame as text, rounded; a missing number is an empty cell.
-
-    Raises:
-        KeyError: a column that `attnlab.reporting.columns` does not explain.
-    """
-    columns = tuple(column(name) for name in names)
-    rows = frame[list(names)].itertuples(index=False)
+def page_table(frame: pd.DataFrame, columns: Sequence[Column], caption: str = "") -> PageTable:
+    """These columns of a frame as text, rounded; a missing number is an empty cell."""
+    rows = frame[[column.name for column in columns]].itertuples(index=False)
     return PageTable(
-        columns,
+        tuple(columns),
         tuple(
             tuple(_cell(value, of.digits) for value, of in zip(row, columns, strict=True))
             for row in rows

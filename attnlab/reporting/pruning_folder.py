@@ -14,39 +14,21 @@ from attnlab.reporting.result_folder import (
     pruned_run_folder,
     pruned_runs,
 )
+from attnlab.studies.pruning.columns import GATES, TABLES, TRAINING
 from attnlab.studies.pruning.pruning import Pruning
 from attnlab.translation.runs.checkpoints import save_model
 from attnlab.translation.runs.files import remove_run
 from attnlab.translation.runs.folder import SETTINGS
 
-_COLUMNS = """\
-# Heads left against BLEU
-
-![Heads left against BLEU](curve.svg)
-
-## curve.csv, a row a model and part of the corpus
-
-- `kind`: `unpruned`, the run; `fine-tuned`, the run trained as many steps further with every head;
-  `pruned`, heads closed by learned gates; `random`, as many heads of each site closed by chance from the
-  first step.
-- `penalty`: price of an open head, nats a token. `split`: `validation`, on which a penalty may be chosen,
-  or `test`.
-- `heads_left` of `heads`, and of each site.
-- `loss_nats`: loss a target token, without label smoothing. `bleu`: greedy. `..._change`: against the
-  unpruned run, with a 95% interval (`_low`, `_high`), and for BLEU a p-value, by a paired bootstrap
-  over sentences; another draw of gates or heads may change more.
-- `unsettled`: gates that are neither 0 nor 1 with probability 0.9 at the end.
-
-## gates.csv, a row a penalty and head
-
-- `p_zero`, `p_one`: probability that the head's gate is exactly 0, or exactly 1. `open`: 0 is not the
-  likelier of the two.
-
-## training.csv, a row a penalty and step
-
-- `loss_nats`: loss of the batch in training, with dropout and label smoothing, without the penalty.
-- `expected_open`: gates that are not 0 on average.
-"""
+_EXPLANATION = "\n".join(
+    [
+        "# Heads left against BLEU",
+        "",
+        f"![Heads left against BLEU]({PRUNING_FIGURE}.svg)",
+        "",
+        *(table.explained() for table in TABLES),
+    ]
+)
 
 
 def write_pruning(pruning: Pruning, folder: str | Path, *, command: str = "") -> dict[float, Path]:
@@ -61,14 +43,14 @@ def write_pruning(pruning: Pruning, folder: str | Path, *, command: str = "") ->
     """
     folder = Path(folder)
     _remove_older(folder)
-    write_table(folder / "gates.csv", pruning.gates)
-    write_table(folder / "training.csv", pruning.training)
+    write_table(folder / GATES.file, pruning.gates)
+    write_table(folder / TRAINING.file, pruning.training)
     write_figure(draw_pruning(pruning.curve), folder, PRUNING_FIGURE)
     runs = {
         penalty: _write_run(pruning, penalty, pruned_run_folder(folder, penalty), command)
         for penalty in pruning.models
     }
-    write_text(folder / PRUNING_EXPLANATION, _COLUMNS)
+    write_text(folder / PRUNING_EXPLANATION, _EXPLANATION)
     write_table(folder / PRUNING.last, pruning.curve)
     return runs
 

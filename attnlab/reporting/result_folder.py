@@ -9,6 +9,11 @@ from pathlib import Path
 
 from attnlab.addresses import SITES
 from attnlab.errors import InputError
+from attnlab.studies.analysis import columns as analysis
+from attnlab.studies.approximation import columns as approximation
+from attnlab.studies.comparison import columns as comparison
+from attnlab.studies.importance import columns as importance
+from attnlab.studies.pruning import columns as pruning
 from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse_results
 
 IMPORTANCE_FIGURE = "importance"
@@ -43,25 +48,17 @@ ANALYSIS = ResultFiles(
     "analysis",
     "report.html",
     (
-        "heads.csv",
-        "head_distances.csv",
-        "fits.csv",
-        "labels.csv",
-        "relations.csv",
-        "controls.csv",
-        "structure.csv",
-        "agreement.csv",
+        *(table.file for table in analysis.TABLES),
         "matrices.safetensors",
         "figures",
     ),
 )
-APPROXIMATION = ResultFiles("approximation", "fits.csv", whole=False)
+APPROXIMATION = ResultFiles("approximation", approximation.FITS.file, whole=False)
 COMPARISON = ResultFiles(
     "comparison",
     "comparison.md",
     (
-        "heads.csv",
-        "summary.csv",
+        *(table.file for table in comparison.TABLES),
         *(f"{comparison_figure(site)}.{kind}" for site in SITES for kind in ("svg", "png")),
     ),
     whole=False,
@@ -70,19 +67,17 @@ IMPORTANCE = ResultFiles(
     "importance study",
     "importance.md",
     (
-        "heads.csv",
-        "cumulative.csv",
-        "agreement.csv",
+        *(table.file for table in importance.TABLES),
         f"{IMPORTANCE_FIGURE}.svg",
         f"{IMPORTANCE_FIGURE}.png",
     ),
 )
 PRUNING = ResultFiles(
     "pruning",
-    "curve.csv",
+    pruning.CURVE.file,
     (
-        "gates.csv",
-        "training.csv",
+        pruning.GATES.file,
+        pruning.TRAINING.file,
         f"{PRUNING_FIGURE}.svg",
         f"{PRUNING_FIGURE}.png",
         PRUNING_EXPLANATION,

@@ -16,6 +16,7 @@ LAYERS = [
 FOUNDATION = {
     "attnlab",
     "attnlab.addresses",
+    "attnlab.columns",
     "attnlab.errors",
     "attnlab.files",
     "attnlab.launcher",

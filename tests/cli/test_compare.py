@@ -43,16 +43,16 @@ def test_writes_tables_and_a_figure_for_each_site(
     done = run(model, *budgets, *texts, "--sites", "decoder,cross", "--out", out)
     assert done.exit_code == 0, done.output
     assert {path.name for path in out.iterdir()} == {
-        "heads.csv", "summary.csv", "comparison.md",
+        "mechanisms_by_head.csv", "summary.csv", "comparison.md",
         "figure_decoder.svg", "figure_decoder.png", "figure_cross.svg", "figure_cross.png",
     }  # fmt: skip
     summary = pd.read_csv(out / "summary.csv")
     explained = (out / "comparison.md").read_text(encoding="utf-8")
-    for column in {*summary, *pd.read_csv(out / "heads.csv")}:
+    for column in {*summary, *pd.read_csv(out / "mechanisms_by_head.csv")}:
         known = f"`{column}`" in explained or column.endswith(("_low", "_high"))
         assert known or column in {"site", "layer", "head", "mechanism"}, column
     assert list(summary["site"].unique()) == ["decoder", "cross"]
-    assert set(pd.read_csv(out / "heads.csv")["site"]) == {"decoder", "cross"}
+    assert set(pd.read_csv(out / "mechanisms_by_head.csv")["site"]) == {"decoder", "cross"}
     *tables, last = done.stdout.splitlines()
     assert last == f"Wrote {out}."
     assert max(map(len, tables)) <= 80
@@ -69,7 +69,7 @@ def test_writes_tables_and_a_figure_for_each_site(
 def test_files_that_are_there_are_replaced_only_when_asked(
     model: Path, texts: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    (tmp_path / "heads.csv").write_text("mine")
+    (tmp_path / "mechanisms_by_head.csv").write_text("mine")
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "figure_cross.svg").write_text("older")
     words = [model, "--budget", 5, *texts, "--sites", "encoder", "--out", tmp_path]
@@ -77,12 +77,13 @@ def test_files_that_are_there_are_replaced_only_when_asked(
     with pytest.raises(SystemExit, match="2"):
         program.main()
     assert (
-        "already holds heads.csv, figure_cross.svg, which the comparison" in capsys.readouterr().err
+        "already holds mechanisms_by_head.csv, figure_cross.svg, which the comparison"
+        in capsys.readouterr().err
     )
-    assert (tmp_path / "heads.csv").read_text() == "mine"
+    assert (tmp_path / "mechanisms_by_head.csv").read_text() == "mine"
     done = run(*words, "--overwrite")
     assert done.exit_code == 0
-    assert len(pd.read_csv(tmp_path / "heads.csv")) == 15 * 2 * 3
+    assert len(pd.read_csv(tmp_path / "mechanisms_by_head.csv")) == 15 * 2 * 3
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert not (tmp_path / "figure_cross.svg").exists(), "a figure of another comparison"
 

@@ -12,7 +12,7 @@ from attnlab.cli.app import app
 from attnlab.errors import InputError
 from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
 
-WRITTEN = ["agreement.csv", "cumulative.csv", "heads.csv"]
+WRITTEN = ["agreement.csv", "cumulative.csv", "importance.csv"]
 WRITTEN += ["importance.md", "importance.png", "importance.svg"]
 
 
@@ -46,7 +46,7 @@ def test_writes_its_folder_and_says_what_it_found(
     done = run(small_run, "-n", 9, "--points", 3, "--training", 7, "--out", out)
     assert done.exit_code == 0
     assert sorted(path.name for path in out.iterdir()) == WRITTEN
-    heads = pd.read_csv(out / "heads.csv")
+    heads = pd.read_csv(out / "importance.csv")
     assert {f"{name}_loss_change_nats" for name in ("zero", "mean", "uniform")} <= set(heads)
     assert {"zero_bleu_change", "zero_bleu_significant"} <= set(heads)
     explained = (out / "importance.md").read_text(encoding="utf-8")
@@ -70,15 +70,17 @@ def test_an_older_study_is_replaced_only_when_asked(model: Path, text: Path) -> 
     own.write_text("mine", encoding="utf-8")
     assert run(*words, "--overwrite", "--sites", "cross").exit_code == 0
     assert own.read_text(encoding="utf-8") == "mine"
-    assert set(pd.read_csv(study / "heads.csv")["site"]) == {"cross"}
+    assert set(pd.read_csv(study / "importance.csv")["site"]) == {"cross"}
 
 
 def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "heads.csv").write_text("mine", encoding="utf-8")
-    with pytest.raises(InputError, match="already holds heads.csv, which the importance study"):
+    (tmp_path / "importance.csv").write_text("mine", encoding="utf-8")
+    with pytest.raises(
+        InputError, match="already holds importance.csv, which the importance study"
+    ):
         refuse_taken(tmp_path, IMPORTANCE, overwrite=False)
     with pytest.raises(InputError, match="is a file; name a folder to write the importance study"):
-        refuse_taken(tmp_path / "heads.csv", IMPORTANCE, overwrite=True)
+        refuse_taken(tmp_path / "importance.csv", IMPORTANCE, overwrite=True)
     refuse_taken(tmp_path, IMPORTANCE, overwrite=True)
     refuse_taken(tmp_path / "new", IMPORTANCE, overwrite=False)
 

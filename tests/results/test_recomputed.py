@@ -159,7 +159,7 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     lengths = test.source_lengths[: script("compare_mechanisms").SENTENCES]
     pairs = band_dimension(torch.tensor(lengths)[:, None].expand(-1, 2), (2, 2))
     of_sentences = (pairs / torch.tensor(lengths)).double().mean().item()
-    heads = pd.read_csv(folder / "heads.csv")
+    heads = pd.read_csv(folder / "mechanisms_by_head.csv")
     band = heads[(heads["site"] == "encoder") & (heads["written"] == "band(window=(2, 2))")]
     assert len(band)
     assert band["visible_keys"].to_numpy() == pytest.approx(of_sentences)

@@ -17,9 +17,9 @@ from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mas
 from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
 from attnlab.matrices.residual import fit_residual
 from attnlab.matrices.supports import band_dimension
+from attnlab.studies.analysis.columns import WIDEST_WINDOW
 from attnlab.studies.approximation.equal_budget import fit_at_equal_budget
 
-WIDEST_WINDOW = 10
 HALVES = 2
 Columns = dict[str, list[Any]]
 

@@ -1,0 +1,86 @@
+"""What the columns of tables mean: each is declared once, beside what computes it.
+
+Headings, explanations and decimals wherever a table is shown come from these declarations.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a written or shown table.
+
+    Attributes:
+        name: in the file.
+        heading: what stands above it on a page, with the unit.
+        meaning: one or two sentences for a reader who knows what attention is.
+        digits: decimals shown; None for text and whole numbers.
+        short: heading where a line has 80 characters; empty where `heading` will do.
+    """
+
+    name: str
+    heading: str
+    meaning: str
+    digits: int | None = None
+    short: str = ""
+
+    @property
+    def narrow(self) -> str:
+        """The heading where there is little room."""
+        return self.short or self.heading
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as a file.
+
+    Attributes:
+        file: its name.
+        row: what a row is, such as `a head`.
+        columns: all that it may have, in their order; some are there only where they apply.
+    """
+
+    file: str
+    row: str
+    columns: tuple[Column, ...]
+
+    def __iter__(self) -> Iterator[str]:
+        return (column.name for column in self.columns)
+
+    def __getitem__(self, name: str) -> Column:
+        """The column of this name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        found = next((column for column in self.columns if column.name == name), None)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def explained(self) -> str:
+        """A heading and a line per column, in Markdown."""
+        lines = [f"- `{column.name}`: {column.meaning}" for column in self.columns]
+        return "\n".join([f"## {self.file}, a row per {self.row}", "", *lines, ""])
+
+
+HEAD = (
+    Column("site", "site", "Encoder and decoder self-attention, or cross-attention between them."),
+    Column("layer", "layer", "Layer, counted from 0 at the input."),
+    Column("head", "head", "Head within the layer, counted from 0."),
+)
+KEYS = Column("keys", "keys", "`all` keys, or `content`: special tokens are left out as keys.")
+
+
+def rounded(value: float, digits: int, *, signed: bool = False) -> str:
+    """A number as tables show it; one that rounds to 0 has no sign, a missing one is empty.
+
+    >>> rounded(-0.001, 2), rounded(0.125, 2, signed=True), rounded(float("nan"), 2)
+    ('0.00', '+0.12', '')
+    """
+    if math.isnan(value):
+        return ""
+    text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
+    return text if text.strip("+-0.") else text.lstrip("+-")

@@ -1,0 +1,104 @@
+"""Every column of every table that is written is declared, and every declared one is written somewhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from attnlab.columns import Column, Table
+from attnlab.files import write_table
+from attnlab.reporting.analysis_folder import write_tables
+from attnlab.reporting.comparison import write_comparison
+from attnlab.reporting.importance_folder import write_importance
+from attnlab.reporting.pruning_folder import write_pruning
+from attnlab.studies.analysis import columns as analysis
+from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.analysis.description import structure_of_heads
+from attnlab.studies.analysis.fits import summarise
+from attnlab.studies.approximation import columns as approximation
+from attnlab.studies.approximation.approximation import Settings, approximate
+from attnlab.studies.comparison import columns as comparison
+from attnlab.studies.comparison.comparison import compare
+from attnlab.studies.importance import columns as importance
+from attnlab.studies.importance.importance import importance as study_importance
+from attnlab.studies.pruning import columns as pruning
+from attnlab.studies.pruning.pruning import prune
+
+REPLACEMENTS = ("zero", "mean", "uniform")
+# Only models with a learned logit beside the keys have it (tests/extraction/test_statistics.py).
+OF_SOME_MODELS = {"mass_on_sink_logit"}
+
+
+def write_analysis_tables(run: Path, folder: Path) -> None:
+    found = analyze(run, labels=True, sentences=60, keep_matrices=0, fit_sentences=4)
+    write_tables(found, folder)
+    shown = summarise(found.fits).drop(columns=["site", "layer", "head"])
+    assert set(shown) == {column.name for column in analysis.RELATIVE}
+    described = structure_of_heads(found.structure[found.structure["keys"] == "all"])
+    bits = {name for name in described if name.startswith("bits_")}
+    assert bits == {column.name for column in analysis.BITS}
+
+
+def write_comparison_tables(run: Path, folder: Path) -> None:
+    write_comparison(compare(run, (5,), sentences=4, calibration=4), folder)
+
+
+def write_importance_tables(run: Path, folder: Path) -> None:
+    found = study_importance(run, sentences=4, replacements=REPLACEMENTS, bleu=REPLACEMENTS)
+    write_importance(found, folder, title="t")
+
+
+def write_pruning_tables(run: Path, folder: Path) -> None:
+    write_pruning(prune(run, (0.1,), steps=1, sentences=4), folder)
+
+
+def write_approximation_tables(_: Path, folder: Path) -> None:
+    H = torch.rand(2, 6, 6, dtype=torch.float64).softmax(-1)
+    write_table(folder / approximation.FITS.file, approximate(H, Settings()).table)
+
+
+STUDIES = {
+    "analysis": (analysis.TABLES, write_analysis_tables),
+    "approximation": (approximation.TABLES, write_approximation_tables),
+    "comparison": (comparison.TABLES, write_comparison_tables),
+    "importance": (importance.TABLES, write_importance_tables),
+    "pruning": (pruning.TABLES, write_pruning_tables),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", STUDIES)
+def test_written_columns_are_the_declared_ones(study: str, small_run: Path, tmp_path: Path) -> None:
+    tables: tuple[Table, ...]
+    write: Callable[[Path, Path], None]
+    tables, write = STUDIES[study]
+    write(small_run, tmp_path)
+    assert {path.name for path in tmp_path.glob("*.csv")} == {table.file for table in tables}
+    for table in tables:
+        written = list(pd.read_csv(tmp_path / table.file))
+        assert written == [name for name in table if name not in OF_SOME_MODELS], table.file
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_declarations_are_whole(study: str) -> None:
+    for table in STUDIES[study][0]:
+        names = list(table)
+        assert len(names) == len(set(names)), table.file
+        for column in table.columns:
+            assert column.heading
+            assert column.meaning.endswith((".", "?"))
+            assert f"- `{column.name}`: {column.meaning}" in table.explained()
+
+
+def test_one_name_is_one_table_of_heads() -> None:
+    files = [table.file for tables, _ in STUDIES.values() for table in tables]
+    assert files.count("heads.csv") == 1
+
+
+def test_a_column_that_is_not_declared_is_refused() -> None:
+    table = Table("t.csv", "row", (Column("a", "a", "First."),))
+    assert table["a"].narrow == "a"
+    with pytest.raises(KeyError):
+        table["b"]
