@@ -39,7 +39,7 @@ class Table:
     Attributes:
         file: its name.
         row: what a row is, such as `a head`.
-        columns: all that it may have, in their order; some are there only where they apply.
+        columns: all that it may have; some are there only where they apply.
     """
 
     file: str
