@@ -13,7 +13,7 @@ Source: Michel et al. 2019 (arXiv 1905.10650), section 3; heads.md, trap 3.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from inspect import signature
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -33,9 +33,9 @@ from attnlab.attribution.projections import (
     changed_heads,
     watched_heads,
 )
+from attnlab.attribution.replacements import Replacement
 from attnlab.errors import InputError
 
-Replacement = Literal["zero", "mean", "uniform"]
 Means = dict[Layer, Tensor]
 # What T5, MPNet and BLOOM call the numbers that they add to scores.
 ADDED_TO_SCORES = {"position_bias", "alibi"}

@@ -1,15 +1,17 @@
 """`attnlab analyze`: what the heads of a model do, as tables, figures and a page."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnlab.cli.fit_tables import fit_tables
 from attnlab.cli.head_table import head_table
-from attnlab.cli.options import BatchSize, Device, OtherCorpus, OwnText, Pair, Sites
+from attnlab.cli.options import chosen, with_options
 from attnlab.cli.progress import progress_bars
 from attnlab.launcher import one_of_several
+from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.texts import shown
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from attnlab.studies.analysis.analysis import Analysis
 
 
+@with_options(AnalysisSettings)
 def analyze(
     source: Annotated[
         str,
@@ -27,67 +30,11 @@ def analyze(
         ),
     ],
     *,
-    sentences: Annotated[
-        int | None,
-        typer.Option(
-            "--sentences",
-            "-n",
-            help="How many held-out sentences to look at; default: 200, with labels 1000. "
-            "Not for a file of matrices, which is read whole.",
-        ),
-    ] = None,
-    text: OwnText = None,
-    corpus: OtherCorpus = None,
-    pair: Pair = None,
-    treebank: Annotated[
-        Path | None,
-        typer.Option(
-            help="Sentences with gold trees: a .conllu or .conllu.gz file. Labels the heads."
-        ),
-    ] = None,
-    labels: Annotated[
-        bool,
-        typer.Option(
-            "--labels",
-            help="Say what each head does, beside an untrained model and shuffled words.",
-        ),
-    ] = False,
-    structure_sentences: Annotated[
-        int,
-        typer.Option(help="How many sentences decide a head's structure; 0 for none."),
-    ] = 100,
-    ignore_special: Annotated[
-        bool,
-        typer.Option(
-            "--ignore-special",
-            help="Show first what heads do with special tokens ([CLS], [SEP], start, end) left out "
-            "as keys. The tables hold both views either way.",
-        ),
-    ] = False,
-    ablation: Annotated[
-        bool | None,
-        typer.Option(
-            "--ablation/--no-ablation",
-            help="With labels: set each head to zero too and measure the loss; "
-            "default: where the model has a loss.",
-        ),
-    ] = None,
-    sites: Sites = None,
-    array: Annotated[str | None, typer.Option(help="Which array of a file of matrices.")] = None,
-    normalize: Annotated[
-        str, typer.Option(help="Divide every row of a file's matrices by its sum (rows), or not.")
-    ] = "none",
-    keep_matrices: Annotated[
-        int, typer.Option(help="Of how many sentences to keep and draw every matrix.")
-    ] = 3,
-    fit_sentences: Annotated[
-        int, typer.Option(help="How many sentences to fit structured matrices to; 0 for none.")
-    ] = 100,
-    batch_size: BatchSize = 32,
-    device: Device = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where to write; default: SOURCE/analysis, or ./analysis without one."),
+        typer.Option(
+            help="Folder to write to (default: SOURCE/analysis; for a name or a file: analysis)."
+        ),
     ] = None,
     overwrite: Annotated[
         bool,
@@ -96,6 +43,7 @@ def analyze(
             help="Replace an analysis, or files of its names. The run is not touched.",
         ),
     ] = False,
+    **options: Any,
 ) -> None:
     """Look at every attention head: statistics, structured fits, heat maps, one report page.
 
@@ -104,6 +52,7 @@ def analyze(
     """
     from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
 
+    settings = chosen(AnalysisSettings, options)
     folder = out or (Path(source) / "analysis" if Path(source).is_dir() else Path("analysis"))
     # Several processes must be told of a refusal together, which needs their libraries.
     if not one_of_several():
@@ -111,37 +60,16 @@ def analyze(
 
     from rich.console import Console
 
-    from attnlab.addresses import sites_named
     from attnlab.extraction.processes import launched_processes
     from attnlab.reporting.analysis_folder import write_analysis
-    from attnlab.studies.analysis.analysis import analyze as analyze_source
+    from attnlab.studies.analysis.analysis import analyze_together
     from attnlab.translation.quiet import quiet
 
     processes = launched_processes()
     with quiet(), progress_bars(shown=processes.first) as tell:
         with processes.together():
             refuse_taken(folder, ANALYSIS, overwrite=overwrite)
-            analysis = analyze_source(
-                source,
-                sentences=sentences,
-                text=text,
-                corpus=corpus,
-                pair=pair,
-                treebank=treebank,
-                labels=labels,
-                structure_sentences=structure_sentences,
-                ignore_special=ignore_special,
-                ablation=ablation,
-                sites=sites_named(sites),
-                array=array,
-                normalize=normalize,
-                keep_matrices=keep_matrices,
-                fit_sentences=fit_sentences,
-                batch_size=batch_size,
-                device=device,
-                progress=tell,
-                processes=processes,
-            )
+            analysis = analyze_together(source, replace(settings, progress=tell), processes)
         if not processes.first:
             return
         page = write_analysis(analysis, folder, title=f"Attention heads of {source}", progress=tell)

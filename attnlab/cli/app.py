@@ -1,8 +1,10 @@
 """The program `attnlab`: gathers the commands and turns errors into one sentence."""
 
+import inspect
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -52,6 +54,12 @@ class _Group(_PlainSwitches, TyperGroup):
     pass
 
 
+def _wrapped(command: Callable[..., None]) -> str:
+    """The docstring without the line ends inside paragraphs, so that the terminal wraps it."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
 app = typer.Typer(
     name="attnlab",
     cls=_Group,
@@ -74,7 +82,7 @@ for command in (
     prune,
     mechanisms,
 ):
-    app.command(cls=_Command)(command)
+    app.command(cls=_Command, help=_wrapped(command))(command)
 
 
 def _print_version(wanted: bool) -> bool:

@@ -1,13 +1,15 @@
 """`attnlab compare`: every mechanism against full attention at the same number of visible keys."""
 
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.options import BatchSize, Device, Sites
+from attnlab.cli.options import chosen, with_options
 from attnlab.cli.progress import progress_bars
+from attnlab.studies.comparison.settings import ComparisonSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 _BESIDE = 3
 
 
+@with_options(ComparisonSettings)
 def compare(
     source: Annotated[
         str,
@@ -25,30 +28,6 @@ def compare(
         ),
     ],
     *,
-    budget: Annotated[
-        list[int], typer.Option(help="Visible keys a row, 5 or more; may be given again.")
-    ],
-    sites: Sites = None,
-    sentences: Annotated[
-        int, typer.Option("--sentences", "-n", help="How many held-out sentences at most.")
-    ] = 200,
-    calibration: Annotated[
-        int, typer.Option(help="How many training sentences to learn tables on.")
-    ] = 500,
-    text: Annotated[
-        Path | None,
-        typer.Option(
-            help="Held-out sentences: a file with one a line (for the decoder of an "
-            "encoder-decoder: source, tab, translation); a run brings its own."
-        ),
-    ] = None,
-    calibration_text: Annotated[
-        Path | None,
-        typer.Option(help="Training sentences, written likewise; a run brings its own."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap over sentences.")] = 0,
-    batch_size: BatchSize = 32,
-    device: Device = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -59,6 +38,7 @@ def compare(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files of those names in the folder.")
     ] = False,
+    **options: Any,
 ) -> None:
     """Compare mechanisms with a model's full attention: mass captured and output error.
 
@@ -67,32 +47,20 @@ def compare(
     """
     from attnlab.reporting.result_folder import COMPARISON, refuse_taken
 
+    settings = chosen(ComparisonSettings, options)
     if out is not None:
         refuse_taken(out, COMPARISON, overwrite=overwrite)
 
     from rich.console import Console
 
-    from attnlab.addresses import sites_named
     from attnlab.reporting.comparison import write_comparison
-    from attnlab.studies.comparison import comparison
+    from attnlab.studies.comparison.comparison import compare as study
     from attnlab.translation.quiet import quiet
 
     console = Console()
     with quiet(), progress_bars() as tell:
-        found = comparison.compare(
-            source,
-            budget,
-            sites=sites_named(sites),
-            sentences=sentences,
-            calibration=calibration,
-            text=text,
-            calibration_text=calibration_text,
-            seed=seed,
-            batch_size=batch_size,
-            device=device,
-            progress=tell,
-        )
-    budgets = list(dict.fromkeys(budget))
+        found = study(source, **replace(settings, progress=tell).keywords())
+    budgets = list(dict.fromkeys(settings.budgets))
     for name, table in found.summary.groupby("site", sort=False):
         for first in range(0, len(budgets), _BESIDE):
             console.print(_shown(str(name), table, budgets[first : first + _BESIDE]))

@@ -10,14 +10,14 @@ from rich.table import Table
 def corpora(
     corpus: Annotated[
         str | None,
-        typer.Argument(help="A corpus to look at: a path, embedded, or a name on the hub."),
+        typer.Argument(help="Corpus to look at: a path, embedded, or a name on the hub."),
     ] = None,
     pair: Annotated[
         str | None,
-        typer.Option(help="Source and target language; without it en-it or the first there is."),
+        typer.Option(help="Source and target language (default: en-it, or the first there is)."),
     ] = None,
     document: Annotated[
-        int, typer.Option(help="Join so many consecutive sentences into one document.")
+        int, typer.Option(help="Number of consecutive sentences that are joined into a document.")
     ] = 1,
 ) -> None:
     """List the corpora that can be used, or show the size of one."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 DEFAULT_FOLDER = Path("runs/demo")
-SETTINGS = {
+DEMO_SETTINGS = {
     "corpus": {"size": 12_000, "max_tokens": 64},
     "tokenizer": {"vocabulary": 3000},
     "optimizer": {
@@ -25,7 +25,7 @@ SENTENCE = "Maria gives the red book to her brother."
 
 def demo(
     folder: Annotated[
-        Path, typer.Argument(help="Where the run and its report go.")
+        Path, typer.Argument(help="Folder for the run and its report.")
     ] = DEFAULT_FOLDER,
     *,
     overwrite: Annotated[
@@ -59,7 +59,7 @@ def demo(
     with quiet():
         trained = train(
             folder,
-            settings_from(SETTINGS),
+            settings_from(DEMO_SETTINGS),
             overwrite=overwrite,
             command="attnlab demo",
             console=Console(stderr=True),

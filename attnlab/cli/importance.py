@@ -1,11 +1,14 @@
-"""`attnlab importance`: what every head is worth to the model."""
+"""`attnlab importance`: how important every head is to the model."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.options import BatchSize, Device, OtherCorpus, OwnText, Pair, Sites
+from attnlab.attribution.replacements import REPLACEMENTS
+from attnlab.cli.options import chosen, with_options
+from attnlab.studies.importance.settings import ImportanceSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -14,9 +17,9 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 48
 _ORDERS = {"gradient": "by gradient", "loss": "by loss", "random": "at random"}
-_REPLACEMENTS = ("zero", "mean", "uniform")
 
 
+@with_options(ImportanceSettings)
 def importance(
     source: Annotated[
         str,
@@ -26,75 +29,37 @@ def importance(
         ),
     ],
     *,
-    sentences: Annotated[
-        int, typer.Option("--sentences", "-n", help="How many held-out sentences to judge by.")
-    ] = 500,
-    replacements: Annotated[
-        str, typer.Option(help="What stands in for a head: any of zero,mean,uniform.")
-    ] = "zero,mean,uniform",
-    bleu: Annotated[
-        str | None,
-        typer.Option(
-            help="For which replacements to translate without each head, or none; default: the "
-            "first one."
-        ),
-    ] = None,
-    points: Annotated[
-        int, typer.Option(help="At how many numbers of removed heads to measure BLEU.")
-    ] = 10,
-    training: Annotated[
-        int, typer.Option(help="Training sentences for the mean outputs of heads.")
-    ] = 500,
-    text: OwnText = None,
-    corpus: OtherCorpus = None,
-    pair: Pair = None,
-    sites: Sites = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap and of the random order.")] = 0,
-    batch_size: BatchSize = 32,
-    device: Device = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where to write; default: SOURCE/importance, or ./importance."),
+        typer.Option(
+            help="Folder to write to (default: SOURCE/importance; for a name: importance)."
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an older study, or files of its names.")
     ] = False,
+    **options: Any,
 ) -> None:
-    """Say what every head is worth: gradients, heads taken away alone, heads taken away in turn.
+    """Measure the importance of every head: gradients, heads removed alone, heads removed in turn.
 
     Writes importance.csv, cumulative.csv, agreement.csv, importance.svg, importance.png and importance.md,
     which explains the columns.
     """
     from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
 
+    settings = chosen(ImportanceSettings, options)
     folder = out or (Path(source) / "importance" if Path(source).is_dir() else Path("importance"))
     refuse_taken(folder, IMPORTANCE, overwrite=overwrite)
 
     from rich.console import Console
 
-    from attnlab.addresses import sites_named
     from attnlab.cli.progress import progress_bars
     from attnlab.reporting.importance_folder import write_importance
-    from attnlab.studies.importance import importance as study
+    from attnlab.studies.importance.importance import importance as study
     from attnlab.translation.quiet import quiet
 
     with quiet(), progress_bars() as tell:
-        found = study.importance(
-            source,
-            sentences=sentences,
-            replacements=_names(replacements),
-            bleu=None if bleu is None else () if bleu == "none" else _names(bleu),
-            points=points,
-            training=training,
-            text=text,
-            corpus=corpus,
-            pair=pair,
-            sites=sites_named(sites),
-            batch_size=batch_size,
-            device=device,
-            seed=seed,
-            progress=tell,
-        )
+        found = study(source, **replace(settings, progress=tell).keywords())
         write_importance(found, folder, title=f"Importance of the heads of {source}")
     console = Console()
     console.print(_heads(found))
@@ -102,10 +67,6 @@ def importance(
     for warning in found.warnings:
         console.print(f"[yellow]Note:[/yellow] {warning}")
     console.print(f"Wrote {folder}; {folder / 'importance.md'} explains it.", soft_wrap=True)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _heads(found: "Importance") -> "Table":
@@ -126,7 +87,7 @@ def _heads(found: "Importance") -> "Table":
     table.add_column("gradient", justify="right", no_wrap=True)
     shown = []
     for measure, unit, digits in (("loss", "_nats", 4), ("bleu", "", 2)):
-        for name in _REPLACEMENTS:
+        for name in REPLACEMENTS:
             if f"{name}_{measure}_change{unit}" in heads:
                 title = "BLEU" if measure == "bleu" else measure
                 table.add_column(f"{title}\n{name}", justify="right", no_wrap=True)

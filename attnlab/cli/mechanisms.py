@@ -15,7 +15,9 @@ HEAD_DIM = 64
 def mechanisms(
     mechanism: Annotated[
         str | None,
-        typer.Argument(help='One to look at, as it is written in --attention: "band(window=3)".'),
+        typer.Argument(
+            help='Mechanism to look at, as it is written in --attention: "band(window=3)".'
+        ),
     ] = None,
 ) -> None:
     """List the attention mechanisms with their options and abilities, or show what one costs."""

@@ -1,35 +1,124 @@
-"""Options that several commands share, so that they are named and explained alike."""
+"""Options of the command line, made from the fields of settings and turned into settings again."""
 
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
-Sites = Annotated[
-    str | None,
-    typer.Option(
-        "--sites",
-        help="Any of encoder,decoder,cross, with commas; default: all there are.",
-    ),
-]
-OwnText = Annotated[
-    Path | None,
-    typer.Option(
-        "--text",
-        help="Sentences of your own: a file with one a line "
-        "(for an encoder-decoder: source, tab, translation).",
-    ),
-]
-OtherCorpus = Annotated[
-    str | None,
-    typer.Option("--corpus", help="A corpus instead of the run's own: its test part is used."),
-]
-Pair = Annotated[
-    str | None,
-    typer.Option("--pair", help="Languages of --corpus; default: those of the run, or en-it."),
-]
-BatchSize = Annotated[int, typer.Option("--batch-size", help="Most sentences in one forward pass.")]
-Device = Annotated[
-    str | None,
-    typer.Option("--device", help="Such as cpu or cuda; default: a GPU if there is one."),
-]
+from attnlab.options import OptionField, Settings, option_fields
+
+Chosen = TypeVar("Chosen", bound=Settings)
+
+
+def with_options(
+    *settings: type[Settings], headings: Sequence[str | None] = (None,)
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command an option for each field of the settings, in place of its `**options`.
+
+    An option that was not typed is None, so that the default has one home, the settings.
+
+    Args:
+        settings: classes of settings.
+        headings: what stands above the options of each on the help page.
+    """
+    fields = [
+        (field, heading)
+        for kind, heading in zip(settings, headings, strict=True)
+        for field in option_fields(kind)
+    ]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        arguments = [p for p in own if p.kind is not p.KEYWORD_ONLY]
+        made = [_parameter(field, heading) for field, heading in fields]
+        parameters = [*arguments, *made, *own[len(arguments) :]]
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def chosen(settings: type[Chosen], options: Mapping[str, Any]) -> Chosen:
+    """The settings with the options that were typed.
+
+    Raises:
+        InputError: a text that cannot be read, or a value that cannot be used.
+    """
+    return settings(**typed(settings, options))
+
+
+def typed(settings: type[Settings], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The values by field of those options that were typed.
+
+    Raises:
+        InputError: a text that cannot be read.
+    """
+    found = {}
+    for field in option_fields(settings):
+        value = options.get(parameter_name(field))
+        if value not in (None, []):
+            read = field.option.read
+            found[field.name] = value if read is None else read(value)
+    return found
+
+
+def parameter_name(field: OptionField) -> str:
+    """How the command's parameter is called: as the first flag."""
+    return _flags(field)[0].split("/")[0].lstrip("-").replace("-", "_")
+
+
+def _flags(field: OptionField) -> tuple[str, ...]:
+    return field.option.flags or (f"--{field.name.replace('_', '-')}",)
+
+
+def _parameter(field: OptionField, panel: str | None) -> inspect.Parameter:
+    shown = shown_default(field)
+    option = typer.Option(
+        *_flags(field),
+        help=field.option.help.removesuffix(".") + (f" (default: {shown})." if shown else "."),
+        show_default=False,
+        rich_help_panel=panel,
+    )
+    must = field.default is dataclasses.MISSING and not _is_table(field.kind)
+    kind = _typed_kind(field)
+    return inspect.Parameter(
+        parameter_name(field),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if must else None,
+        annotation=Annotated[kind if must else kind | None, option],
+    )
+
+
+def shown_default(field: OptionField) -> str | None:
+    """The default as the help page prints it; a flag by the name that stands for it."""
+    value = field.default
+    if field.option.shown is not None:
+        return field.option.shown
+    if isinstance(value, bool):
+        names = _flags(field)[0].replace("--", "").split("/")
+        return names[0] if value else (names[1] if len(names) > 1 else None)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(str, value))
+    return None if value in (None, dataclasses.MISSING) else str(value)
+
+
+def _typed_kind(field: OptionField) -> Any:
+    """The type that typer reads: the most particular one that a word can be."""
+    if field.option.read is not None:
+        return str
+    if _is_table(field.kind):
+        return list[str]
+    kinds = field.kinds()
+    for kind in (bool, int, float, Path, str):
+        if kind in kinds:
+            return kind
+    several = next(kind for kind in kinds if get_origin(kind) is not None)
+    return list[get_args(several)[0]]  # type: ignore[misc]  # typer reads it at run time
+
+
+def _is_table(kind: Any) -> bool:
+    return get_origin(kind) is dict

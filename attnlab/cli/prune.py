@@ -1,13 +1,16 @@
 """`attnlab prune`: which heads a run can do without, and at what price."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.options import Device, Sites
+from attnlab.addresses import SITES
+from attnlab.cli.options import chosen, with_options
 from attnlab.cli.progress import progress_bars
+from attnlab.studies.pruning.settings import PruningSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,53 +18,15 @@ if TYPE_CHECKING:
     from attnlab.studies.pruning.pruning import Pruning
 
 
+@with_options(PruningSettings)
 def prune(
     run: Annotated[
         Path, typer.Argument(help="A run directory of attnlab train; it is not changed.")
     ],
     *,
-    penalty: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="Price of an open head in nats a token; may be given again. "
-            "Default: from nearly all heads left to nearly none."
-        ),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to (default: RUN/pruning).")
     ] = None,
-    sites: Sites = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Batches of training at each penalty; default: 300.")
-    ] = None,
-    epochs: Annotated[
-        float | None, typer.Option(help="Passes over the training pairs, instead of --steps.")
-    ] = None,
-    frozen: Annotated[
-        bool, typer.Option("--frozen", help="Train the gates alone, not the model along with them.")
-    ] = False,
-    random: Annotated[
-        bool,
-        typer.Option(
-            "--random/--no-random",
-            help="Close as many random heads beside, for comparison; doubles the time.",
-        ),
-    ] = True,
-    sentences: Annotated[
-        int,
-        typer.Option(
-            "--sentences", "-n", help="Sentences to measure on, of validation and of test."
-        ),
-    ] = 1000,
-    batch_tokens: Annotated[
-        int | None, typer.Option(help="Tokens a batch and side; default: as the run was trained.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Seed of batches, gates, dropout, random heads and bootstrap.")
-    ] = 0,
-    device: Device = None,
-    save: Annotated[
-        bool,
-        typer.Option("--save", help="Write every pruned model as a run, to OUT/models/penalty_X."),
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Where to write; default: RUN/pruning.")] = None,
     overwrite: Annotated[
         bool,
         typer.Option(
@@ -69,6 +34,7 @@ def prune(
             help="Replace an earlier pruning and the models it saved, or files of its names.",
         ),
     ] = False,
+    **options: Any,
 ) -> None:
     """Learn which heads a run can do without: heads left against BLEU, a model a penalty.
 
@@ -77,35 +43,20 @@ def prune(
     pruning.md, which explains the columns.
     """
     from attnlab.reporting.result_folder import refuse_pruning
-    from attnlab.studies.pruning.penalties import PENALTIES
 
+    settings = chosen(PruningSettings, options)
     folder = out or run / "pruning"
-    penalties = penalty or PENALTIES
-    refuse_pruning(folder, overwrite=overwrite, saved=penalties if save else ())
+    saved = settings.penalties if settings.keep_models else ()
+    refuse_pruning(folder, overwrite=overwrite, saved=saved)
 
     from rich.console import Console
 
-    from attnlab.addresses import sites_named
     from attnlab.reporting.pruning_folder import write_pruning
-    from attnlab.studies.pruning import pruning
+    from attnlab.studies.pruning.pruning import prune as study
     from attnlab.translation.quiet import quiet
 
     with quiet(), progress_bars() as tell:
-        found = pruning.prune(
-            run,
-            penalties,
-            sites=sites_named(sites),
-            steps=steps,
-            epochs=epochs,
-            seed=seed,
-            train_model=not frozen,
-            random=random,
-            sentences=sentences,
-            batch_tokens=batch_tokens,
-            device=device,
-            keep_models=save,
-            progress=tell,
-        )
+        found = study(run, **replace(settings, progress=tell).keywords())
         runs = write_pruning(found, folder, command=" ".join(["attnlab", *sys.argv[1:]]))
     console = Console()
     console.print(_summary(found))
@@ -122,8 +73,7 @@ def _summary(found: "Pruning") -> "Table":
     from rich.table import Table
 
     test = found.curve[found.curve["split"] == "test"]
-    sites = [name.removesuffix("_left") for name in map(str, test) if name.endswith("_left")]
-    sites.remove("heads")
+    sites = [site for site in SITES if f"{site}_left" in test]
     table = Table(
         title=f"{found.curve['heads'].iloc[0]} heads, {test['sentences'].iloc[0]} test sentences",
         title_justify="left",

@@ -1,17 +1,15 @@
 """`attnlab train`: a translation model from parallel text, into a run directory."""
 
-import dataclasses
-import inspect
 import shlex
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab.cli.options import typed, with_options
 from attnlab.errors import InputError
-from attnlab.translation.settings import RunSettings, settings_from
+from attnlab.translation.settings import SECTIONS, settings_from
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,58 +20,16 @@ PANELS = {"corpus": "Corpus", "tokenizer": "Tokens", "model": "Model", "optimize
 INTERRUPTED = 130
 
 
-def _setting_options() -> Iterator[tuple[str, str, inspect.Parameter]]:
-    """Section, key and command line parameter of every setting; `settings.py` is their one home.
-
-    An option that was not typed is None, so that it leaves the settings file's value alone.
-    """
-    for section in dataclasses.fields(RunSettings):
-        for setting in dataclasses.fields(section.default_factory):  # type: ignore[arg-type]
-            flag = setting.metadata["flag"] or f"--{setting.name.replace('_', '-')}"
-            several = setting.default is dataclasses.MISSING
-            shown = _shown(flag, setting.default)
-            option = typer.Option(
-                flag,
-                help=setting.metadata["help"] + (f" (default {shown})" if shown else ""),
-                show_default=False,
-                rich_help_panel=PANELS[section.name],
-            )
-            parameter = inspect.Parameter(
-                flag.split("/")[0].strip("-").replace("-", "_"),
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[(list[str] if several else setting.type) | None, option],  # type: ignore[operator]
-            )
-            yield section.name, setting.name, parameter
-
-
-def _shown(flag: str, default: Any) -> str | None:
-    """The default as the help page prints it; a flag by the name that stands for it."""
-    if isinstance(default, bool):
-        names = flag.replace("--", "").split("/")
-        return names[0] if default else (names[1] if len(names) > 1 else None)
-    return None if default in (None, dataclasses.MISSING) else str(default)
-
-
-def _with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for every setting in place of `**options`."""
-    signature = inspect.signature(command)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    settings = [parameter for _, _, parameter in _setting_options()]
-    command.__signature__ = signature.replace(parameters=own + settings)  # type: ignore[attr-defined]
-    return command
-
-
-@_with_setting_options
+@with_options(*SECTIONS.values(), headings=[PANELS[name] for name in SECTIONS])
 def train(
     folder: Annotated[Path, typer.Argument(help="The run directory to write.")],
     *,
     settings: Annotated[
         Path | None,
-        typer.Option(help="A TOML file with settings; options typed beside it win."),
+        typer.Option(help="TOML file of settings; options typed beside it win."),
     ] = None,
     layers: Annotated[
-        int | None, typer.Option(help="Encoder layers and decoder layers alike.")
+        int | None, typer.Option(help="Number of encoder layers, and of decoder layers.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")
@@ -98,15 +54,15 @@ def train(
     from attnlab.translation.runs.folder import read_record, refuse_existing
     from attnlab.translation.runs.replacement import recover
 
-    typed = {name: value for name, value in options.items() if value not in (None, [])}
+    words = {name: value for name, value in options.items() if value not in (None, [])}
     if resume:
-        _refuse_changes(typed, settings, layers, overwrite=overwrite)
+        _refuse_changes(words, settings, layers, overwrite=overwrite)
         recover(folder)
         read_record(folder)
     else:
         recover(folder, overwrite=overwrite)
         refuse_existing(folder, overwrite=overwrite)
-        chosen = settings_from(_merged(_from_file(settings), typed, layers))
+        chosen = settings_from(_merged(_from_file(settings), words, layers))
 
     from rich.console import Console
 
@@ -117,7 +73,7 @@ def train(
     console = Console(stderr=True)
     if resume:
         with quiet():
-            trained = go_on(folder, epochs=typed.get("epochs"), console=console)
+            trained = go_on(folder, epochs=words.get("epochs"), console=console)
     else:
         with quiet():
             trained = begin(
@@ -131,10 +87,10 @@ def train(
 
 
 def _refuse_changes(
-    typed: dict[str, Any], settings: Path | None, layers: int | None, *, overwrite: bool
+    words: dict[str, Any], settings: Path | None, layers: int | None, *, overwrite: bool
 ) -> None:
     others = {"settings": settings, "layers": layers, "overwrite": overwrite or None}
-    changed = [name for name in typed if name != "epochs"]
+    changed = [name for name in words if name != "epochs"]
     changed += [name for name, value in others.items() if value is not None]
     if changed:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
@@ -160,7 +116,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
 
 
 def _merged(
-    values: dict[str, Any], typed: dict[str, Any], layers: int | None
+    values: dict[str, Any], words: dict[str, Any], layers: int | None
 ) -> dict[str, dict[str, Any]]:
     """The settings of a file with the typed options put over them."""
     settings_from(values)
@@ -168,12 +124,12 @@ def _merged(
     if layers is not None:
         both = {"encoder_layers": layers, "decoder_layers": layers}
         merged["model"] = merged.get("model", {}) | both
-    for section, key, parameter in _setting_options():
-        if parameter.name in typed:
-            value = typed[parameter.name]
-            merged.setdefault(section, {})[key] = (
-                _by_address(value) if key == "attention" else value
-            )
+    for section, kind in SECTIONS.items():
+        found = typed(kind, words)
+        if "attention" in found:
+            found["attention"] = _by_address(found["attention"])
+        if found:
+            merged[section] = merged.get(section, {}) | found
     return merged
 
 

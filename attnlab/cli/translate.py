@@ -12,22 +12,22 @@ from attnlab.texts import check_characters, lines_of, read_bytes
 
 _UNKNOWN_SHOWN = 10
 Run = Annotated[Path, typer.Argument(help="A run directory of attnlab train.")]
-Beams = Annotated[int, typer.Option(help="Beams; 1 is greedy.")]
+Beams = Annotated[int, typer.Option(help="Number of beams; 1 is greedy.")]
 
 
 def translate(
     run: Run,
     text: Annotated[
         str | None,
-        typer.Argument(help="A sentence; without it, one a line from --input or the pipe."),
+        typer.Argument(help="Sentence; without it, one per line from --input or the pipe."),
     ] = None,
     *,
     file: Annotated[
-        Path | None, typer.Option("--input", help="A UTF-8 file with one sentence a line.")
+        Path | None, typer.Option("--input", help="UTF-8 file with one sentence per line.")
     ] = None,
     beams: Beams = 5,
 ) -> None:
-    """Translate sentences, one a line, to standard output; a blank line of a file stays blank."""
+    """Translate sentences, one per line, to standard output; a blank line of a file stays blank."""
     from attnlab.translation.runs.folder import read_record
 
     read_record(run)
@@ -82,10 +82,12 @@ def _sentences(text: str | None, path: Path | None) -> list[str]:
 def score(
     run: Run,
     *,
-    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    split: Annotated[
+        str, typer.Option(help="Part of the corpus: train, validation or test.")
+    ] = "test",
     beams: Beams = 5,
     out: Annotated[
-        Path | None, typer.Option(help="Write the translations here, one a line.")
+        Path | None, typer.Option(help="File to write the translations to, one per line.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file of translations.")

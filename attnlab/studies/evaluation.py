@@ -25,13 +25,12 @@ from attnlab.studies.scored_sentences import (
     encode_examples,
     scored_batches,
 )
+from attnlab.studies.settings import BATCH_SIZE, TextSettings
 from attnlab.studies.sources import Subject, first_pairs, load_subject
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.tokenizer import Tokenizers
 from attnlab.translation.translating import translate
 
-SENTENCES = 1000
-BATCH = 32
 MOST_TOKENS = 512
 
 
@@ -198,12 +197,12 @@ class Judge(OneLine):
 def load_judge(
     source: str | Path | tuple[Any, Any],
     *,
-    sentences: int | Sequence[Text] = SENTENCES,
+    sentences: int | Sequence[Text],
     text: str | Path | None = None,
     corpus: str | None = None,
     pair: str | None = None,
     split: str = "test",
-    batch_size: int = BATCH,
+    batch_size: int = BATCH_SIZE,
     device: str | None = None,
 ) -> Judge:
     """The model at `source` with held-out sentences to judge it on.
@@ -224,18 +223,16 @@ def load_judge(
     Raises:
         InputError: the source or the sentences cannot be used, or the model predicts no tokens.
     """
-    if batch_size < 1:
-        msg = f"--batch-size must be a positive number, not {batch_size}."
-        raise InputError(msg)
-    place = usable_device(device)
+    TextSettings(batch_size=batch_size)  # refuses what it cannot be
+    on = usable_device(device)
     subject = load_subject(
         source, sentences=sentences, text=text, corpus=corpus, pair=pair, split=split, scores=True
     )
-    subject.model.to(place)
+    subject.model.to(on)
     return judge_of(subject, batch_size)
 
 
-def judge_of(subject: Subject, batch_size: int = BATCH) -> Judge:
+def judge_of(subject: Subject, batch_size: int = BATCH_SIZE) -> Judge:
     """A loaded model with its own texts to judge it on, where it stands; put in eval mode.
 
     A run is judged on pairs no longer than those it was trained on, any other model on what it can

@@ -12,9 +12,6 @@ from attnlab.errors import InputError
 from attnlab.extraction.batches import Text, both_tokenizers
 from attnlab.translation.configuration import IGNORED_LABEL
 
-# On so many of the first sentences each head is ablated, beside its label and by itself.
-ABLATION_SENTENCES = 500
-
 
 @dataclass(frozen=True)
 class Example:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from attnlab.studies.analysis.passes import Progress
+from attnlab.studies.settings import Progress
 
 Result = TypeVar("Result")
 

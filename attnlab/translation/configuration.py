@@ -9,42 +9,21 @@ from attnlab.addresses import SITES
 from attnlab.attention.mechanisms.longformer import Longformer
 from attnlab.attention.plan import AttentionPlan, plan_of
 from attnlab.errors import InputError
+from attnlab.options import option_fields
+from attnlab.translation.settings import ModelSettings
 from attnlab.translation.tokenizer import END, PAD, START
 
 IGNORED_LABEL = -100
-WHOLE = ("vocab_size", "dim", "encoder_layers", "decoder_layers", "feed_forward", "max_positions")
-SHARES = ("dropout", "attention_dropout", "label_smoothing")
-CHOICES = {
-    "norm": ("post", "pre"),
-    "positions": ("sinusoidal", "learned"),
-    "init": ("default", "identity"),
-}
 
 
 class TranslationConfig(PretrainedConfig):
-    """Sizes and choices of an encoder-decoder (thesis eq. 3; Vaswani et al. 2017).
+    """Sizes and choices of an encoder-decoder: those of `ModelSettings`, its vocabularies and lengths.
 
     Args:
         vocab_size: target types (source types too when embeddings are shared).
         source_vocab_size: source types; None when source and target share one embedding.
-        dim: size of the token vectors, a multiple of `heads`.
-        heads: 1 to 16 heads in every attention.
-        encoder_layers: number of encoder layers, 1 and up.
-        decoder_layers: number of decoder layers, 1 and up.
-        feed_forward: inner size of the ReLU feed-forward part.
-        dropout: dropout on embeddings and on the output of every sub-layer.
-        attention_dropout: dropout on attention weights (the thesis: 0.1).
-        norm: LayerNorm after the residual sum (`"post"`, as in the thesis) or before the sub-layer.
-        positions: `"sinusoidal"` or `"learned"`.
         max_positions: longest text in tokens that learned positions can take.
-        tie_word_embeddings: the output layer uses the target embedding's weights.
-        init: `"identity"` starts W_Q, W_K, W_V as identity matrices, which the thesis also tries.
-        label_smoothing: share of probability spread evenly over all types while training.
-        attention: mechanism by site, layer or head, such as `{"encoder": "band(window=3)",
-            "encoder.0.3": "topk(k=4)"}`; the longest address that fits a head decides, and what none
-            fits is `full`.
-        global_projections: the rows of Longformer's global tokens have queries, keys and values of
-            their own, which start as copies of the others (Beltagy et al. 2020, section 3.1).
+        kwargs: fields of `ModelSettings`, and what transformers takes.
 
     Raises:
         InputError: a size or choice that no model can have.
@@ -62,39 +41,17 @@ class TranslationConfig(PretrainedConfig):
         vocab_size: int = 8000,
         source_vocab_size: int | None = None,
         *,
-        dim: int = 128,
-        heads: int = 8,
-        encoder_layers: int = 1,
-        decoder_layers: int = 1,
-        feed_forward: int = 512,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.0,
-        norm: str = "post",
-        positions: str = "sinusoidal",
         max_positions: int = 512,
-        tie_word_embeddings: bool = True,
-        init: str = "default",
-        label_smoothing: float = 0.1,
-        attention: dict[str, str] | None = None,
-        global_projections: bool = False,
         **kwargs: Any,
     ) -> None:
+        names = {field.name for field in option_fields(ModelSettings)} & kwargs.keys()
+        chosen = ModelSettings(**{name: kwargs.pop(name) for name in names})
+        for name, value in chosen.keywords().items():
+            setattr(self, name, value)
         self.vocab_size = vocab_size
         self.source_vocab_size = source_vocab_size
-        self.dim = dim
-        self.heads = heads
-        self.encoder_layers = encoder_layers
-        self.decoder_layers = decoder_layers
-        self.feed_forward = feed_forward
-        self.dropout = dropout
-        self.attention_dropout = attention_dropout
-        self.norm = norm
-        self.positions = positions
         self.max_positions = max_positions
-        self.init = init
-        self.label_smoothing = label_smoothing
-        self.attention = dict.fromkeys(SITES, "full") | (attention or {})
-        self.global_projections = global_projections
+        self.attention = dict.fromkeys(SITES, "full") | chosen.attention
         _refuse_impossible(self)
         fixed = {
             "is_encoder_decoder": True,
@@ -107,27 +64,13 @@ class TranslationConfig(PretrainedConfig):
             if kwargs.get(name, value) != value:
                 msg = f"{name} must be {value!r}, not {kwargs[name]!r}."
                 raise InputError(msg)
-        super().__init__(tie_word_embeddings=tie_word_embeddings, **(kwargs | fixed))
+        super().__init__(tie_word_embeddings=chosen.tie_word_embeddings, **(kwargs | fixed))
 
 
 def _refuse_impossible(config: TranslationConfig) -> None:
-    for name in WHOLE:
+    for name in ("vocab_size", "max_positions"):
         if getattr(config, name) < 1:
-            msg = f"{name} must be 1 or more, not {getattr(config, name)}."
-            raise InputError(msg)
-    if not 1 <= config.heads <= 16:
-        msg = f"A model has 1 to 16 heads, not {config.heads}."
-        raise InputError(msg)
-    if config.dim % config.heads:
-        msg = f"{config.heads} heads do not divide a model of size {config.dim}; {_near(config)}."
-        raise InputError(msg)
-    for name in SHARES:
-        if not 0 <= getattr(config, name) < 1:
-            msg = f"{name} lies from 0 up to, not including, 1; it is {getattr(config, name)}."
-            raise InputError(msg)
-    for name, allowed in CHOICES.items():
-        if getattr(config, name) not in allowed:
-            msg = f"{name} is one of {', '.join(allowed)}, not '{getattr(config, name)}'."
+            msg = f"{name} must be at least 1, not {getattr(config, name)}."
             raise InputError(msg)
     _refuse_impossible_attention(config)
 
@@ -135,7 +78,8 @@ def _refuse_impossible(config: TranslationConfig) -> None:
 def _refuse_impossible_attention(config: TranslationConfig) -> None:
     plan = plan_of(config.attention)
     layers = layers_by_site(config)
-    plan.refuse_outside(layers, dict.fromkeys(SITES, config.heads))
+    heads: int = config.heads
+    plan.refuse_outside(layers, dict.fromkeys(SITES, heads))
     # Mechanisms that learn draw their first weights; the caller's random state stays as it is.
     with torch.random.fork_rng(devices=[]):
         for site, count in layers.items():
@@ -185,8 +129,3 @@ def layers_by_site(config: TranslationConfig) -> dict[str, int]:
 def plan_in(config: TranslationConfig) -> AttentionPlan:
     """The attention plan that the configuration holds."""
     return plan_of(config.attention)
-
-
-def _near(config: TranslationConfig) -> str:
-    fitting = [heads for heads in range(1, 17) if config.dim % heads == 0]
-    return f"with that size there can be {', '.join(map(str, fitting))} heads"

@@ -50,7 +50,6 @@ from attnlab.translation.scoring import scorer
 from attnlab.translation.settings import (
     ModelSettings,
     RunSettings,
-    refuse_impossible_optimizer,
     settings_from,
 )
 from attnlab.translation.token_tables import load_token_counts, refuse_unlearned
@@ -106,7 +105,6 @@ def train(
     recover(folder, overwrite=overwrite)
     refuse_existing(folder, overwrite=overwrite)
     refuse_impossible_tokenizer(settings.tokenizer.kind, settings.tokenizer.vocabulary)
-    refuse_impossible_optimizer(settings.optimizer)
     refuse_unlearned(settings.model)
     configuration(settings.model, vocabulary=settings.tokenizer.vocabulary)
     corpus = corpus_of(settings)
@@ -153,7 +151,6 @@ def resume(
     if epochs is not None:
         record["settings"]["optimizer"]["epochs"] = epochs
     settings = settings_from(record["settings"])
-    refuse_impossible_optimizer(settings.optimizer)
     refuse_lost_checkpoints(folder)
     refuse_fewer_epochs(folder, settings.optimizer.epochs)
     tokenizers = _written_tokenizers(folder)

@@ -20,6 +20,7 @@ FOUNDATION = {
     "attnlab.errors",
     "attnlab.files",
     "attnlab.launcher",
+    "attnlab.options",
     "attnlab.plugins",
     "attnlab.representations",
 }
@@ -115,14 +116,28 @@ def test_files_are_small(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "cli").glob("*.py")), ids=lambda p: p.stem)
 def test_command_line_imports_nothing_heavy_at_the_top(path: Path) -> None:
-    # What the options of `train` are made from; it imports nothing but the standard library.
-    light = {"attnlab.translation.settings"}
+    # What options are made from, see `test_settings_import_nothing_heavy`.
+    light = {"attnlab.attribution.replacements"}
     for module in imported_by(path, top_only=True):
         parts = module.split(".")
         assert parts[0] in LIGHT, f"{path} imports {module} at the top"
         if parts[0] == "attnlab" and len(parts) > 1 and parts[1] in LAYERS:
             is_light = any(module == name or module.startswith(f"{name}.") for name in light)
+            is_light |= "settings" in parts
             assert parts[1] == "cli" or is_light, f"{path} imports {module} at the top"
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("settings.py")), ids=name_of)
+def test_settings_import_nothing_heavy(path: Path) -> None:
+    code = (
+        f"import sys, {name_of(path)}; "
+        "heavy = {'torch', 'transformers', 'pandas', 'numpy', 'datasets'} & set(sys.modules); "
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("statement", ["import attnlab", "import attnlab.cli.app"])

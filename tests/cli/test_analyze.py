@@ -80,7 +80,9 @@ def test_a_file_of_matrices(tmp_path: Path) -> None:
 )
 def test_a_file_of_matrices_takes_no_sentences(tmp_path: Path, words: tuple[object, ...]) -> None:
     np.save(tmp_path / "heads.npy", np.full((3, 5, 5), 0.2))
-    with pytest.raises(InputError, match=f"holds matrices and no sentences; leave {words[0]} out"):
+    with pytest.raises(
+        InputError, match=f"holds matrices and no sentences; leave {words[0][2:]} out"
+    ):
         run(tmp_path / "heads.npy", *words, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -13,7 +13,9 @@ from small_run import SETTINGS, write_pairs
 
 from attnlab.cli import train as train_command
 from attnlab.cli.app import main
-from attnlab.translation.settings import settings_from
+from attnlab.cli.options import parameter_name
+from attnlab.options import option_fields
+from attnlab.translation.settings import SECTIONS, settings_from
 
 
 @pytest.fixture
@@ -109,8 +111,9 @@ def test_train_offers_every_setting_with_its_default(attnlab) -> None:
     from attnlab.cli.app import app
 
     offered = {option.name for option in typer.main.get_command(app).commands["train"].params}
-    for section, key, parameter in train_command._setting_options():
-        assert parameter.name in offered, f"{section}.{key}"
+    for section, kind in SECTIONS.items():
+        for field in option_fields(kind):
+            assert parameter_name(field) in offered, f"{section}.{field.name}"
 
 
 def test_typed_options_win_over_the_file(settings_file: Path) -> None:
@@ -188,7 +191,7 @@ PAIRS = [(f"the cat number {n} sleeps", f"il gatto numero {n} dorme") for n in r
         (["--corpus", "uneven"], 2, "train"),
         (["--corpus", "pairs.tsv", "--max-tokens", "3"], 2, "raise --max-tokens"),
         (["--heads", "7"], 2, "7 heads do not divide"),
-        (["--heads", "17"], 2, "1 to 16 heads"),
+        (["--heads", "17"], 2, "heads must be at least 1 and at most 16, not 17"),
         (["--attention", "band(window=3)"], 2, "names no site"),
         (["--attention", "encoder=bund"], 2, "no mechanism 'bund'"),
         (["--settings", "absent.toml"], 2, "no settings file"),
@@ -304,7 +307,7 @@ def test_a_fault_of_the_program_is_one_sentence_too(
 def test_demo_on_a_small_scale(attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlab.cli import demo as demo_command
 
-    monkeypatch.setattr(demo_command, "SETTINGS", SETTINGS)
+    monkeypatch.setattr(demo_command, "DEMO_SETTINGS", SETTINGS)
     status, out, err = attnlab("demo", tmp_path / "demo")
     assert status == 0, err
     summary = json.loads(out.splitlines()[-1])

@@ -11,12 +11,12 @@ from attnlab.matrices.labels import label_heads
 from attnlab.matrices.references import top_entries
 from attnlab.matrices.sigma import fit_sigma
 from attnlab.matrices.supports import band_dimension
-from attnlab.studies.approximation.approximation import Settings, approximate, columns, svd_rank
-from attnlab.studies.approximation.options import (
-    chosen_format,
-    read_error_nnz,
-    read_settings,
-    read_window,
+from attnlab.studies.approximation.approximation import approximate, columns, svd_rank
+from attnlab.studies.approximation.settings import (
+    ApproximationSettings,
+    count_in,
+    families_in,
+    window_in,
 )
 
 
@@ -31,7 +31,7 @@ STOCHASTIC = tuple(name for name in ALL if name != "additive")
 
 def test_a_row_for_every_matrix_and_family_in_the_order_of_the_file() -> None:
     H = attention(2, 6, 7, 7)
-    table = approximate(H, Settings(families=ALL)).table
+    table = approximate(H, error_nnz=0, families=ALL).table
     assert list(table.columns) == columns()
     references = ["zero", "uniform", "mean_by_offset", "svd", "top"]
     assert list(table["family"][:11]) == [*references, *ALL]
@@ -43,11 +43,11 @@ def test_a_row_for_every_matrix_and_family_in_the_order_of_the_file() -> None:
 @pytest.mark.parametrize("values", ["binary", "free", "stochastic"])
 def test_numbers_are_those_of_the_fits(values: str) -> None:
     H = attention(3, 7, 5)
-    settings = Settings(
-        window=(2, 1), num_pos=1, values=values, dropout=0.3, error_nnz=4, error_bound=0.2,
-        families=STOCHASTIC,
-    )  # fmt: skip
-    table = approximate(H, settings).table
+    settings = {
+        "window": (2, 1), "num_pos": 1, "values": values, "dropout": 0.3, "error_nnz": 4, "error_bound": 0.2,
+        "families": STOCHASTIC,
+    }  # fmt: skip
+    table = approximate(H, **settings).table
     options = {"values": values, "dropout": 0.3, "error_nnz": 4, "error_bound": 0.2}
     for family, fit in {
         "band": fit_band(H, window=(2, 1), **options),
@@ -62,14 +62,14 @@ def test_numbers_are_those_of_the_fits(values: str) -> None:
 
 
 def test_no_fit_is_nearer_than_top() -> None:
-    table = approximate(attention(5, 9, 9), Settings(families=ALL, error_nnz=9)).table
+    table = approximate(attention(5, 9, 9), families=ALL, error_nnz=9).table
     wide = table.pivot_table(index="matrix", columns="family", values="l1")
     assert (wide["top"].to_numpy()[:, None] <= wide[list(ALL)].to_numpy() + 1e-12).all()
 
 
 def test_top_and_svd_have_the_budget_of_the_largest_fit() -> None:
     H = attention(2, 9, 9)
-    table = approximate(H, Settings(window=(1, 1), dropout=0.0, families=("band",))).table
+    table = approximate(H, error_nnz=0, window=(1, 1), dropout=0.0, families=("band",)).table
     band, top = (table[table["family"] == name] for name in ("band", "top"))
     assert top["nnz"].tolist() == band["nnz"].tolist() == [25, 25]
     assert top["l1"].tolist() == pytest.approx((H - top_entries(H, 25)).sum((-2, -1)).tolist())
@@ -84,13 +84,13 @@ def test_all_families_have_one_budget(shape: tuple[int, int], causal: bool) -> N
     H = attention(4, *shape)
     rows = shape[0]
     for budget, error_nnz in [(1, 0), (1, rows), (3, 4)]:
-        settings = Settings(
-            budget=budget,
-            error_nnz=error_nnz,
-            causal=causal,
-            families=("band", "additive", "union"),
-        )
-        table = approximate(H, settings).table
+        settings = {
+            "budget": budget,
+            "error_nnz": error_nnz,
+            "causal": causal,
+            "families": ("band", "additive", "union"),
+        }
+        table = approximate(H, **settings).table
         fits = table[table["budget"].notna()]
         assert set(fits["family"]) == {"band", "additive", "union"}
         assert (fits["budget"] <= budget * rows + error_nnz).all()
@@ -103,7 +103,7 @@ def test_all_families_have_one_budget(shape: tuple[int, int], causal: bool) -> N
 def test_distance_says_band_where_description_length_says_what_it_is() -> None:
     """At one budget the band still contains the diagonal: it is never farther away, yet not chosen."""
     shifted = 0.9 * torch.eye(12, dtype=torch.float64).roll(-1, 0) + 0.1 * attention(3, 12, 12)
-    table = approximate(shifted, Settings()).table.set_index("family")
+    table = approximate(shifted, error_nnz=0).table.set_index("family")
     assert (table.loc["band", "l1"].to_numpy() <= table.loc["diagonal", "l1"].to_numpy()).all()
     assert (table["structure"] == "diagonal").all()
     assert (table["structure_margin_bits_per_row"] > 0).all()
@@ -112,7 +112,7 @@ def test_distance_says_band_where_description_length_says_what_it_is() -> None:
 
 def test_bits_are_those_of_the_labels() -> None:
     H = attention(3, 8, 8)
-    table = approximate(H, Settings(families=ALL)).table
+    table = approximate(H, error_nnz=0, families=ALL).table
     for number, one in enumerate(H):
         found = label_heads(one[None])
         mine = table[table["matrix"] == str(number)].set_index("family")
@@ -127,7 +127,7 @@ def test_bits_are_those_of_the_labels() -> None:
 
 def test_the_mean_by_offset_is_that_of_the_diagonals() -> None:
     H = attention(1, 5, 4)
-    table = approximate(H, Settings()).table.set_index("family")
+    table = approximate(H, error_nnz=0).table.set_index("family")
     expected = 0.0
     for offset in range(-4, 4):
         diagonal = H[0].diagonal(offset)
@@ -137,32 +137,38 @@ def test_the_mean_by_offset_is_that_of_the_diagonals() -> None:
 
 def test_divergence_only_between_distributions() -> None:
     H = attention(2, 5, 5)
-    settings = Settings(window=(4, 4), values="stochastic", dropout=0.0, families=("band",))
-    table = approximate(H, settings).table.set_index("family")
+    settings = {
+        "error_nnz": 0,
+        "window": (4, 4),
+        "values": "stochastic",
+        "dropout": 0.0,
+        "families": ("band",),
+    }
+    table = approximate(H, **settings).table.set_index("family")
     assert table.loc["band", "kl"].tolist() == pytest.approx([0, 0], abs=1e-12)
     expected = [math.log(5) - float(-(h * h.log()).sum() / 5) for h in H]
     assert table.loc["uniform", "kl"].tolist() == pytest.approx(expected)
     assert table.loc[["zero", "top", "svd"], "kl"].isna().all()
-    unscaled = approximate(H * 0.9, settings).table
+    unscaled = approximate(H * 0.9, **settings).table
     assert unscaled["kl"].isna().all()
 
 
 def test_options_that_a_family_does_not_have_are_empty() -> None:
-    table = approximate(attention(5, 5), Settings(families=ALL)).table.set_index("family")
+    table = approximate(attention(5, 5), error_nnz=0, families=ALL).table.set_index("family")
     assert list(table.loc["union", "matrix"]) == ["0"]
     has = table[["num_pos", "dropout", "window_left", "error_bound"]].notna()
     assert has.loc["rare_columns"].tolist() == [True, False, True, False]
     assert has.loc["sink"].tolist() == [False] * 4
     assert has.loc["band"].tolist() == [False, False, True, False]
     assert has.loc["additive"].tolist() == [True, False, True, False]
-    whole = approximate(attention(5, 5), Settings(dropout=0.0)).table.set_index("family")
+    whole = approximate(attention(5, 5), error_nnz=0, dropout=0.0).table.set_index("family")
     assert whole.loc["band", "dropout"] == 0
     assert not has.loc["svd"].any()
 
 
 def test_causal_fits_look_back_only() -> None:
     H = attention(2, 5, 5).tril()
-    table = approximate(H, Settings(causal=True, families=ALL)).table
+    table = approximate(H, error_nnz=0, causal=True, families=ALL).table
     assert set(table["window_right"].dropna()) == {0}
     uniform = table[table["family"] == "uniform"]
     assert uniform["nnz"].tolist() == [15, 15]
@@ -170,72 +176,60 @@ def test_causal_fits_look_back_only() -> None:
 
 def test_members_are_told_in_words() -> None:
     shifted = torch.eye(9, dtype=torch.float64).roll(-1, 0)
-    members = approximate(shifted, Settings(families=ALL, num_pos=1)).members
+    members = approximate(shifted, error_nnz=0, families=ALL, num_pos=1).members
     assert members["diagonal"] == ["offset +1"]
     assert members["band"] == ["9 entries at offsets -3..3"]
     assert members["additive"] == ["column 0"]
     assert members["sink"] == ["column 0"]
     assert members["union"] == ["diagonal"]
     assert members["rare_columns"] == ["rows 6-8 to 7"]
-    assert approximate(torch.eye(5), Settings()).members["rare_columns"] == ["identity"]
+    assert approximate(torch.eye(5), error_nnz=0).members["rare_columns"] == ["identity"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"values": "fre"}, "choose from: binary, free, stochastic"),
-        ({"families": ("band", "bond")}, "no family 'bond'; choose from: diagonal"),
+        ({"families": ("band", "bond")}, "families must be among diagonal, .* not 'bond'"),
         ({"families": ()}, "at least one family"),
-        ({"num_pos": -1}, "0 or more, not -1"),
-        ({"budget": 0}, "at least 1 entry per row, not 0"),
+        ({"num_pos": -1}, "num pos must be at least 0, not -1"),
+        ({"budget": 0}, "budget must be at least 1, not 0"),
         ({"values": "binary", "families": ALL}, "additive has free values only; leave it out"),
-        ({"dropout": -0.5}, "between 0 and 1, not -0.5"),
-        ({"error_bound": -1.0}, "0 or more, not -1.0"),
-        ({"window": (-1, 2)}, "from 0 up"),
+        ({"dropout": -0.5}, "dropout must be at least 0 and at most 1, not -0.5"),
+        ({"error_bound": -1.0}, "error bound must be at least 0, not -1"),
+        ({"window": (-1, 2)}, "window must be at least 0, not -1"),
     ],
 )
 def test_settings_out_of_range_are_refused(options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Settings(**options)
+        approximate(attention(3, 5, 5), **options)
 
 
-def test_options_are_read() -> None:
-    assert read_window("3") == (3, 3)
-    assert read_window("0,2") == (0, 2)
-    assert [read_error_nnz(text, 16) for text in ("0", "5", "n", "2n")] == [0, 5, 16, 32]
-    assert chosen_format("csv") == "csv"
-    settings = read_settings(
-        5,
-        window="1",
-        num_pos=2,
-        budget=2,
-        values="free",
-        dropout=0.0,
-        error_nnz="n",
-        error_bound=0.1,
-        causal=False,
-        families=" band , union,",
-    )
-    assert settings == Settings(
-        window=(1, 1),
-        budget=2,
-        dropout=0.0,
-        error_nnz=5,
-        error_bound=0.1,
-        families=("band", "union"),
-    )
+def test_texts_are_read() -> None:
+    assert window_in("3") == (3, 3)
+    assert window_in("0,2") == (0, 2)
+    assert families_in(" band , union,") == ("band", "union")
+    entries = {
+        text: ApproximationSettings(error_nnz=count_in(text)).error_entries(16)
+        for text in ("0", "5", "n", "2n")
+    }
+    assert list(entries.values()) == [0, 5, 16, 32]
+
+
+def test_the_default_families_have_the_values() -> None:
+    assert ApproximationSettings().fitted == ("diagonal", "band", "rare_columns", "additive")
+    assert ApproximationSettings(values="binary").fitted == ("diagonal", "band", "rare_columns")
 
 
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
-        (read_window, "-1", "number from 0 up or LEFT,RIGHT"),
-        (read_window, "1,2,3", "not '1,2,3'"),
-        (read_window, "two", "not 'two'"),
-        (lambda text: read_error_nnz(text, 5), "-2", "not '-2'"),
-        (lambda text: read_error_nnz(text, 5), "", "not ''"),
-        (lambda text: read_error_nnz(text, 5), "n2", "not 'n2'"),
-        (chosen_format, "xml", "choose from: table, csv, json"),
+        (window_in, "-1", "number from 0 up or LEFT,RIGHT"),
+        (window_in, "1,2,3", "not '1,2,3'"),
+        (window_in, "two", "not 'two'"),
+        (lambda text: ApproximationSettings(error_nnz=text), "-2", "not '-2'"),
+        (lambda text: ApproximationSettings(error_nnz=text), "", "not ''"),
+        (lambda text: ApproximationSettings(error_nnz=text), "n2", "not 'n2'"),
     ],
 )
 def test_unreadable_options_are_refused(read, text: str, message: str) -> None:
@@ -244,7 +238,7 @@ def test_unreadable_options_are_refused(read, text: str, message: str) -> None:
 
 
 def test_seconds_and_types_are_numbers() -> None:
-    table = approximate(attention(3, 5, 5), Settings()).table
+    table = approximate(attention(3, 5, 5), error_nnz=0).table
     assert (table["seconds"] > 0).all()
     assert pd.api.types.is_integer_dtype(table["nnz"])
     assert table["l1"].notna().all()

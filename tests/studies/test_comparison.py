@@ -305,7 +305,7 @@ def test_held_out_sentences_are_never_learned_from(small_run: Path, tmp_path: Pa
 
 
 def test_a_budget_below_five_is_refused(small_run: Path) -> None:
-    with pytest.raises(InputError, match="A budget is 5 visible keys a row or more, not 4"):
+    with pytest.raises(InputError, match="budgets must be at least 5, not 4"):
         compare(small_run, [5, 4])
 
 

@@ -13,7 +13,8 @@ from attnlab.errors import InputError
 from attnlab.extraction.keeping import KeptMatrices, load_matrices
 from attnlab.extraction.matrix_files import load_arrays
 from attnlab.studies.analysis.analysis import Analysis, analyze
-from attnlab.studies.approximation.approximation import Settings, approximate, approximate_arrays
+from attnlab.studies.approximation.approximation import approximate, approximate_arrays
+from attnlab.studies.approximation.settings import ApproximationSettings
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +44,9 @@ def test_heads_and_fits_are_those_of_the_model(original: Analysis, file: Path) -
 
 def test_fits_name_sentence_site_layer_and_head(file: Path) -> None:
     arrays = load_arrays(file)
-    found = approximate_arrays(arrays, lambda _: Settings(families=("band",)))
+    found = approximate_arrays(arrays, ApproximationSettings(families=("band",)))
     assert found.table["matrix"].iloc[0] == "0.encoder.0.0"
-    one = approximate(arrays["2.cross.1"], Settings(families=("band",))).table
+    one = approximate(arrays["2.cross.1"], families=("band",)).table
     mine = found.table[found.table["matrix"].str.startswith("2.cross.1.")]
     assert mine["l1"].tolist() == one["l1"].tolist()
     assert len(found.members["band"]) == found.table["matrix"].nunique()

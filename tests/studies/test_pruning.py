@@ -24,6 +24,7 @@ from attnlab.studies.pruning.fine_tuning import (
     training_pairs,
 )
 from attnlab.studies.pruning.pruning import Pruning, draw_heads, prune
+from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.pruning.training import load_course
 from attnlab.translation.runs.checkpoints import save_model
 from attnlab.translation.runs.run import load
@@ -222,14 +223,14 @@ def test_the_smallest_good_model_is_chosen_on_validation() -> None:
     ("options", "message"),
     [
         ({"penalties": []}, "There is no penalty; give at least one"),
-        ({"penalties": [-0.1]}, "A penalty is a number from 0 up, .* not -0.1"),
-        ({"penalties": [math.nan]}, "A penalty is a number from 0 up, .* not nan"),
+        ({"penalties": [-0.1]}, "penalties must be at least 0, not -0.1"),
+        ({"penalties": [math.nan]}, "penalties must be at least 0, not nan"),
         ({"penalties": [0.1, 0.10000001]}, "two are the same in six digits"),
-        ({"steps": 0}, "--steps must be a positive number, not 0"),
-        ({"epochs": -1.0}, "--epochs must be a positive number, not -1.0"),
-        ({"steps": 3, "epochs": 1.0}, "Give either --steps or --epochs, not both"),
-        ({"batch_tokens": 0}, "--batch-tokens must be a positive number"),
-        ({"sentences": 0}, "--sentences must be a positive number"),
+        ({"steps": 0}, "steps must be a number above 0, not 0"),
+        ({"epochs": -1.0}, "epochs must be a number above 0, not -1.0"),
+        ({"steps": 3, "epochs": 1.0}, "Give either steps or epochs, not both"),
+        ({"batch_tokens": 0}, "batch tokens must be a number above 0"),
+        ({"sentences": 0}, "sentences must be at least 1"),
         ({"sites": ["middle"]}, "There is no site 'middle'"),
         ({"device": "abacus"}, "Device 'abacus' cannot be used here"),
     ],
@@ -264,10 +265,7 @@ def test_a_pruned_run_is_not_trained_anew_by_resuming(small_run: Path, tmp_path:
 def test_a_loss_that_is_no_number_ends_it(
     planted: Path, penalties: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    course = load_course(
-        planted, sites=None, sentences=2, batch_tokens=None, device=None, seed=0,
-        train_model=True, progress=None,
-    )  # fmt: skip
+    course = load_course(planted, PruningSettings(sentences=2))
     plain = training_loss(course.run)
     monkeypatch.setattr(
         pruning_course, "training_loss", lambda _: lambda batch: plain(batch) * math.nan

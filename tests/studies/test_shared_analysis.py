@@ -16,7 +16,8 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 from attnlab.cli.app import app
 from attnlab.extraction.parcels import unwrapped, wrapped
 from attnlab.extraction.processes import Processes
-from attnlab.studies.analysis.analysis import Analysis, analyze
+from attnlab.studies.analysis.analysis import Analysis, analyze_together
+from attnlab.studies.analysis.settings import AnalysisSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ("heads", "head_distances", "fits", "labels", "controls", "structure", "agreement")
@@ -61,10 +62,9 @@ def analyzed_by(count: int, name: str, sentences: int) -> list[Analysis]:
     def one(index: int) -> Analysis:
         with table.running:
             model = random_models.ALL[name]().double()
-            return analyze(
-                (model, tokenizer()), sentences=texts, labels=True, fit_sentences=4, batch_size=2,
-                processes=Thread(index, count, index, table),
-            )  # fmt: skip
+            settings = AnalysisSettings(sentences=texts, labels=True, fit_sentences=4, batch_size=2)
+            processes = Thread(index, count, index, table)
+            return analyze_together((model, tokenizer()), settings, processes)
 
     with ThreadPoolExecutor(count) as threads:
         return list(threads.map(one, range(count)))

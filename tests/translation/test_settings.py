@@ -6,7 +6,6 @@ from attnlab.errors import InputError
 from attnlab.translation.settings import (
     OptimizerSettings,
     RunSettings,
-    refuse_impossible_optimizer,
     settings_from,
 )
 
@@ -25,11 +24,11 @@ def test_nothing_given_is_the_default() -> None:
     [
         ({"modell": {}}, "no settings section 'modell'; choose from: corpus, tokenizer"),
         ({"model": {"head": 3}}, "no setting 'model.head'; choose from: dim, heads"),
-        ({"model": {"heads": "eight"}}, "'model.heads' is a whole number, not 'eight'"),
-        ({"model": {"dropout": True}}, "'model.dropout' is a number, not True"),
-        ({"corpus": {"lowercase": 1}}, "'corpus.lowercase' is true or false, not 1"),
+        ({"model": {"heads": "eight"}}, "model.heads must be a whole number, not 'eight'"),
+        ({"model": {"dropout": True}}, "model.dropout must be a number, not True"),
+        ({"corpus": {"lowercase": 1}}, "corpus.lowercase must be true or false, not 1"),
         ({"model": 3}, "section 'model' holds keys"),
-        ({"model": {"attention": {"encoder": 3}}}, "'model.attention' is a table of texts"),
+        ({"model": {"attention": {"encoder": 3}}}, "model.attention must be a table of texts"),
     ],
 )
 def test_unknown_keys_and_wrong_kinds_are_refused(values: dict[str, object], message: str) -> None:
@@ -41,13 +40,13 @@ def test_unknown_keys_and_wrong_kinds_are_refused(values: dict[str, object], mes
     ("options", "message"),
     [
         ({"epochs": 0}, "epochs must be a number above 0"),
-        ({"learning_rate": float("nan")}, "learning_rate must be a number above 0"),
-        ({"learning_rate": -1.0}, "learning_rate must be a number above 0"),
-        ({"schedule": "steps"}, "schedule is one of inverse_sqrt, linear, cosine"),
-        ({"best": "chrf"}, "best is one of bleu, loss"),
-        ({"precision": "fp16"}, "precision is one of auto, bf16, fp32"),
+        ({"learning_rate": float("nan")}, "learning rate must be a number above 0"),
+        ({"learning_rate": -1.0}, "learning rate must be a number above 0"),
+        ({"schedule": "steps"}, "schedule must be one of inverse_sqrt, linear, cosine"),
+        ({"best": "chrf"}, "best must be one of bleu, loss"),
+        ({"precision": "fp16"}, "precision must be one of auto, bf16, fp32"),
     ],
 )
 def test_impossible_training_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        refuse_impossible_optimizer(OptimizerSettings(**options))
+        OptimizerSettings(**options)

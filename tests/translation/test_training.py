@@ -135,7 +135,9 @@ def test_scores_name_their_part(small_run: Path) -> None:
 
 def test_an_existing_run_is_not_touched(small_run: Path) -> None:
     before = snapshot(small_run)
-    with pytest.raises(InputError, match="add --resume to go on, or --overwrite"):
+    with pytest.raises(
+        InputError, match="go on with attnlab train .* --resume, or start anew with --overwrite"
+    ):
         train(small_run, small_settings())
     assert snapshot(small_run) == before
 
@@ -273,7 +275,7 @@ def test_damaged_settings_are_named(copied_run: Path, text: str) -> None:
         ({"corpus": []}, r"corpus must be a table, not \[\]"),
         ({"corpus": {"name": "embedded"}}, r"corpus\.checksum is missing"),
         ({"settings": {"model": []}}, "section 'model' holds keys and values"),
-        ({"settings": {"model": {"heads": "x"}}}, r"setting 'model\.heads' is a whole number"),
+        ({"settings": {"model": {"heads": "x"}}}, r"model\.heads must be a whole number"),
     ],
 )
 def test_a_field_of_the_settings_that_cannot_be_used_is_named(

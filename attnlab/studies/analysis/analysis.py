@@ -8,32 +8,27 @@ from typing import Any
 import pandas as pd
 import torch
 
-from attnlab.addresses import refuse_unknown_sites
 from attnlab.errors import InputError
-from attnlab.extraction.batches import Text
 from attnlab.extraction.devices import own_device, usable_device
 from attnlab.extraction.keeping import KeptMatrices
-from attnlab.extraction.kept_source import KeptSource, load_kept_source
-from attnlab.extraction.matrix_source import MatrixSource, is_matrix_file, load_matrix_source
+from attnlab.extraction.kept_source import load_kept_source
+from attnlab.extraction.matrix_source import is_matrix_file, load_matrix_source
 from attnlab.extraction.processes import Processes
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import ALL, CONTENT, VIEWS, View
 from attnlab.functions.labels import HEAD
 from attnlab.functions.structure import HeadStructure
+from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, judge_for_labels
 from attnlab.studies.analysis.labelling import Labeller, Labelling
 from attnlab.studies.analysis.measuring import measure
-from attnlab.studies.analysis.passes import Passes, Progress
+from attnlab.studies.analysis.passes import Passes
+from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.evaluation import Judge
 from attnlab.studies.sources import Subject, load_subject, what_is_lacking
 
-SENTENCES = 200
-LABELLED_SENTENCES = 1000
-FIT_SENTENCES = 100
-STRUCTURE_SENTENCES = 100
-KEPT_MATRICES = 3
 # The column of heads that stands beside the labels too.
 SINK_SHARE = "mass_on_special"
 
@@ -66,135 +61,73 @@ class Analysis(OneLine):
     views: tuple[View, ...] = VIEWS
 
 
-def analyze(
-    source: str | Path | tuple[Any, Any],
-    *,
-    sentences: int | Sequence[Text] | None = None,
-    text: str | Path | None = None,
-    corpus: str | None = None,
-    pair: str | None = None,
-    treebank: str | Path | None = None,
-    labels: bool = False,
-    structure_sentences: int = STRUCTURE_SENTENCES,
-    ignore_special: bool = False,
-    ablation: bool | None = None,
-    sites: Sequence[str] | None = None,
-    array: str | None = None,
-    normalize: str = "none",
-    keep_matrices: int = KEPT_MATRICES,
-    fit_sentences: int = FIT_SENTENCES,
-    batch_size: int = 32,
-    device: str | None = None,
-    progress: Progress | None = None,
-    processes: Processes | None = None,
-) -> Analysis:
+@options_of(AnalysisSettings)
+def analyze(source: str | Path | tuple[Any, Any], settings: AnalysisSettings) -> Analysis:
     """Statistics, band distances and a few whole matrices of every head of a model or a file.
 
     Args:
         source: a run folder, a transformers folder or hub name, a pair (model, tokenizer), or a
             file of matrices, see `attnlab.extraction.matrix_source.load_matrix_source`, such as the one
             that an analysis leaves, of which all arrays are read.
-        sentences: how many held-out sentences, or the sentences themselves; None for 200, or 1,000
-            where heads are labelled. A file of matrices takes neither these nor `text`, `corpus`, `pair`.
-        text: a file with one sentence a line, instead of the run's own corpus.
-        corpus: a corpus by name or path, instead of the run's own.
-        pair: languages of `corpus`; None: those of the run, or `en-it`.
-        treebank: a CoNLL-U file (.conllu or .conllu.gz) whose sentences and trees are used.
-        labels: whether to say what each head does, with controls; a treebank asks for it too.
-        structure_sentences: over how many of the first sentences it is decided which family of
-            matrices describes each head in the fewest bits; 0 for none.
-        ignore_special: whether labels and figures of content tokens alone are shown first, see
-            `attnlab.extraction.views`; the tables hold both views either way.
-        ablation: with labels, whether to take each head away too and measure the loss; None for yes
-            where the model has a loss on the sentences.
-        sites: any of encoder, decoder, cross; None for all there are. Of a file: what it holds.
-        array: which array of a file of matrices that holds several.
-        normalize: `rows` divides the rows of a file's matrices by their sums.
-        keep_matrices: how many of the first sentences to keep whole.
-        fit_sentences: how many of the first sentences to fit.
-        batch_size: most sentences in one forward pass.
-        device: where the model runs, such as `cpu` or `cuda`; None: a GPU if there is one.
-        progress: called with (what is being done, sentences done, sentences in all).
-        processes: who shares the sentences; each of them calls this alike, inside
-            `Processes.together`, and gets the whole result. None: this process alone.
+        settings: as keyword arguments.
 
     Raises:
         InputError: the source, the sentences or a site cannot be used.
         AttnlabError: a layer whose weights are no attention weights.
     """
-    _refuse(
-        sites,
-        batch_size=batch_size,
-        keep_matrices=keep_matrices,
-        fit_sentences=fit_sentences,
-        structure_sentences=structure_sentences,
-    )
-    labels = labels or treebank is not None
-    views = (CONTENT, ALL) if ignore_special else (ALL, CONTENT)
-    if ablation and not labels:
-        msg = "--ablation stands beside labels; add --labels, or leave it out."
-        raise InputError(msg)
+    return analyze_together(source, settings, Processes())
+
+
+def analyze_together(
+    source: str | Path | tuple[Any, Any], settings: AnalysisSettings, processes: Processes
+) -> Analysis:
+    """What `analyze` returns, the whole of it in each of several processes that share the sentences.
+
+    Each of them calls this alike, inside `Processes.together`.
+
+    Raises:
+        InputError: see `analyze`.
+        AttnlabError: see `analyze`, here or in another process.
+    """
+    views = (CONTENT, ALL) if settings.ignore_special else (ALL, CONTENT)
     if isinstance(source, str | Path) and is_matrix_file(source):
-        _refuse_sentences(source, text=text, corpus=corpus, pair=pair, sentences=sentences)
-        if labels:
-            msg = f"{source} has no tokens, so its heads cannot be labelled; analyze a model."
-            raise InputError(msg)
-        kept = (
-            load_kept_source(Path(source), normalize=normalize, sites=sites) if not array else None
-        )
-        matrices = kept or load_matrix_source(
-            Path(source), array=array, normalize=normalize, sites=sites
-        )
-        if ignore_special and kept is None:
-            msg = (
-                f"{source} has no tokens, so none of them are special; leave --ignore-special out."
-            )
-            raise InputError(msg)
-        structure = HeadStructure(structure_sentences)
-        return _analyze_file(
-            matrices,
-            keep_matrices,
-            fit_sentences,
-            structure,
-            views=(ALL,) if kept is None else views,
-        )
-    processes = processes or Processes()
-    place = usable_device(own_device(device, processes))
-    count = LABELLED_SENTENCES if labels else SENTENCES
-    wanted = count if sentences is None else sentences
+        return _analyze_file(Path(source), settings, views)
+    device = usable_device(own_device(settings.device, processes))
     subject = load_subject(
         source,
-        sentences=wanted,
-        text=text,
-        corpus=corpus,
-        pair=pair,
-        treebank=treebank,
-        gold=labels,
-        scores=labels and ablation is not False,
+        sentences=settings.wanted,
+        text=settings.text,
+        corpus=settings.corpus,
+        pair=settings.pair,
+        treebank=settings.treebank,
+        gold=settings.labelled,
+        scores=settings.labelled and settings.ablation is not False,
     )
-    reading = prepare(subject.model.to(place), subject.tokenizer, subject.texts, sites)
-    all_read = isinstance(wanted, int) and len(subject.texts) < wanted
+    model = subject.model.to(device)
+    reading = prepare(model, subject.tokenizer, subject.texts, settings.sites)
+    all_read = isinstance(settings.wanted, int) and len(subject.texts) < settings.wanted
     labeller, judge = None, None
     if subject.gold is not None:
         labeller = Labeller(
             reading,
             subject.gold,
             subject.type_counts,
-            structure_sentences,
+            settings.structure_sentences,
             views=views,
         )
-        judge = _judge(subject, batch_size, ablation)
-    passes = Passes(batch_size, progress, processes)
+        judge = _judge(subject, settings.batch_size, settings.ablation)
+    passes = Passes(settings.batch_size, settings.progress, processes)
 
     def run(what: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
         some = reading if first is None else reading.first(first)
         return passes.run(what, some, consumers)
 
+    structure = HeadStructure(settings.structure_sentences)
     found = measure(
         run,
-        keep_matrices=keep_matrices,
-        fit_sentences=fit_sentences,
-        structure=HeadStructure(structure_sentences) if labeller is None else labeller.structure,
+        keep_matrices=settings.keep_matrices,
+        fit_sentences=settings.fit_sentences,
+        structure=structure if labeller is None else labeller.structure,
         views=views,
         also=[] if labeller is None else [labeller.functions],
     )
@@ -215,7 +148,7 @@ def analyze(
         about=_about(source, subject, found.coverage, found.sentences_kept),
         warnings=(
             *found.warnings,
-            *what_is_lacking(subject, sentences if all_read else None, sites),
+            *what_is_lacking(subject, settings.sentences if all_read else None, settings.sites),
             *(labelling.warnings if labelling else ()),
         ),
         labelling=labelling,
@@ -257,32 +190,35 @@ def _beside_ablation(
     return replace(labelling, labels=labels)
 
 
-def _refuse_sentences(source: str | Path, **options: object) -> None:
-    """Refuses what chooses sentences: a file of matrices is read whole."""
-    for name, value in options.items():
-        if value is not None:
-            msg = (
-                f"{source} holds matrices and no sentences; leave --{name} out, or analyze a model."
-            )
+def _refuse_sentences(source: Path, settings: AnalysisSettings) -> None:
+    """Refuses what chooses sentences or reads tokens: a file of matrices is read whole."""
+    for name in ("text", "corpus", "pair", "sentences"):
+        if getattr(settings, name) is not None:
+            msg = f"{source} holds matrices and no sentences; leave {name} out, or analyze a model."
             raise InputError(msg)
+    if settings.labelled:
+        msg = f"{source} has no tokens, so its heads cannot be labelled; analyze a model."
+        raise InputError(msg)
 
 
-def _analyze_file(
-    matrices: MatrixSource | KeptSource,
-    keep_matrices: int,
-    fit_sentences: int,
-    structure: HeadStructure,
-    *,
-    views: tuple[View, ...],
-) -> Analysis:
+def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, ...]) -> Analysis:
+    _refuse_sentences(source, settings)
+    reading: dict[str, Any] = {"normalize": settings.normalize, "sites": settings.sites}
+    kept = None if settings.array else load_kept_source(source, **reading)
+    matrices = kept or load_matrix_source(source, array=settings.array, **reading)
+    if settings.ignore_special and kept is None:
+        msg = f"{source} has no tokens, so none of them are special; leave ignore special out."
+        raise InputError(msg)
+    views = (ALL,) if kept is None else views
+
     def run(_: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
         return matrices.send(consumers, first)
 
     found = measure(
         run,
-        keep_matrices=keep_matrices,
-        fit_sentences=fit_sentences,
-        structure=structure,
+        keep_matrices=settings.keep_matrices,
+        fit_sentences=settings.fit_sentences,
+        structure=HeadStructure(settings.structure_sentences),
         views=views,
     )
     return Analysis(
@@ -299,14 +235,6 @@ def _analyze_file(
         warnings=(*matrices.warnings, *found.warnings),
         views=views,
     )
-
-
-def _refuse(sites: Sequence[str] | None, **numbers: int) -> None:
-    refuse_unknown_sites(sites or ())
-    for name, number in numbers.items():
-        if number < (1 if name == "batch_size" else 0):
-            msg = f"--{name.replace('_', '-')} must be a positive number, not {number}."
-            raise InputError(msg)
 
 
 def _about(

@@ -12,7 +12,7 @@ from attnlab.attribution.significance import Difference, loss_difference
 from attnlab.errors import AttnlabError
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.evaluation import Judge, judge_of
-from attnlab.studies.scored_sentences import ABLATION_SENTENCES
+from attnlab.studies.importance.settings import ABLATION_SENTENCES
 from attnlab.studies.sources import Subject
 
 

@@ -1,14 +1,13 @@
 """How one analysis takes sentences through models: with which options, shared by which processes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from attnlab.extraction.processes import Processes
 from attnlab.extraction.reading import Coverage, Reading
 from attnlab.extraction.sums import PerLayer, Sums
-
-Progress = Callable[[str, int, int], None]
+from attnlab.studies.settings import BATCH_SIZE, Progress
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Passes:
         processes: who shares the sentences.
     """
 
-    batch_size: int = 32
+    batch_size: int = BATCH_SIZE
     progress: Progress | None = None
     processes: Processes = field(default_factory=Processes)
 

@@ -21,15 +21,15 @@ from attnlab.matrices.rare_columns import check_blocks, fit_rare_columns
 from attnlab.matrices.residual import check_error
 from attnlab.matrices.sigma import nearest
 from attnlab.matrices.sink import fit_sink
-from attnlab.matrices.supports import Window, sides
+from attnlab.matrices.supports import sides
 from attnlab.matrices.values import check_values
 from attnlab.matrices.weights import matrix_names, rows_sum_to_one
+from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.description import describe_matrices
 from attnlab.studies.analysis.members import describe_members
+from attnlab.studies.approximation.settings import ApproximationSettings
 
-FAMILIES = ("diagonal", "band", "rare_columns", "sink", "additive", "union")
-SHOWN = ("diagonal", "band", "rare_columns", "additive")
 REFERENCES = ("zero", "uniform", "mean_by_offset", "svd", "top")
 # Every column has one type in all rows; options that a row does not have are empty cells.
 _TEXTS = dict.fromkeys(("matrix", "family", "values", "structure", "structure_runner_up"), "string")
@@ -47,51 +47,6 @@ def columns() -> list[str]:
     ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What is fitted; the names are those of the command's options.
-
-    Every family may use `budget` entries per row and `error_nnz` for E. The diagonal and the rare
-    columns have one entry per row by nature and use no more; of the band its largest entries are used,
-    unless `dropout` says how many (0: all of them, whatever the budget).
-
-    Raises:
-        InputError: a value out of range, an unknown family, or one that has no such values.
-    """
-
-    window: Window = (3, 3)
-    num_pos: int = 2
-    budget: int = 1
-    values: str = "free"
-    dropout: float | None = None
-    error_nnz: int = 0
-    error_bound: float = 0.5
-    causal: bool = False
-    families: tuple[str, ...] = SHOWN
-
-    def __post_init__(self) -> None:
-        sides(self.window)
-        check_values(self.values)
-        check_blocks(self.num_pos)
-        check_dropout(self.dropout or 0.0)
-        if self.budget < 1:
-            msg = f"The budget must be at least 1 entry per row, not {self.budget}."
-            raise InputError(msg)
-        check_error(self.error_nnz, self.error_bound)
-        for family in self.families:
-            if family not in FAMILIES:
-                msg = f"There is no family '{family}'; choose from: {', '.join(FAMILIES)}."
-                raise InputError(msg)
-        if not self.families:
-            msg = f"Name at least one family; choose from: {', '.join(FAMILIES)}."
-            raise InputError(msg)
-        if "additive" in self.families and self.values != "free":
-            msg = (
-                f"The family additive has free values only; leave it out for {self.values} values."
-            )
-            raise InputError(msg)
-
-
 @dataclass(frozen=True, repr=False)
 class Approximation(OneLine):
     """The table of all fits, and in words what was chosen in each, `members[family][matrix]`."""
@@ -100,7 +55,10 @@ class Approximation(OneLine):
     members: dict[str, list[str]]
 
 
-def approximate(H: Float[Tensor, "*batch query key"], settings: Settings) -> Approximation:
+@options_of(ApproximationSettings)
+def approximate(
+    H: Float[Tensor, "*batch query key"], settings: ApproximationSettings
+) -> Approximation:
     """Fits every family to every matrix, with five references beside them.
 
     The level is `oracle`: support and values come from the matrix itself (math.md section 7). The
@@ -116,10 +74,19 @@ def approximate(H: Float[Tensor, "*batch query key"], settings: Settings) -> App
 
     `kl` stands where the rows of both matrices sum to 1. `seconds` is the time of the whole batch
     divided by its size.
+
+    Args:
+        H: the matrices.
+        settings: as keyword arguments.
+
+    Raises:
+        InputError: a setting out of range, or matrices that cannot be fitted.
     """
+    rows = H.shape[-2]
+    _check(settings, rows)
     flat = H.flatten(end_dim=-3) if H.ndim > 2 else H[None]
     names = matrix_names(H.shape[:-2])
-    fits = {family: _timed(_fitter(family, settings), flat) for family in settings.families}
+    fits = {family: _timed(_fitter(family, settings, rows), flat) for family in settings.fitted}
     budget = max(int(fit.budget.max()) for fit, _ in fits.values())
     stochastic = rows_sum_to_one(flat)
     described = describe_matrices(flat, causal=settings.causal)
@@ -130,28 +97,28 @@ def approximate(H: Float[Tensor, "*batch query key"], settings: Settings) -> App
     ]
     parts = []
     for name, X, kl, seconds, allowed in results:
-        rows = {"matrix": names, "family": name} | _options(name, settings)
-        rows |= _measured(flat, X, kl, seconds) | {"budget": allowed}
-        rows |= _described(name, described)
+        cells = {"matrix": names, "family": name} | _options(name, settings, rows)
+        cells |= _measured(flat, X, kl, seconds) | {"budget": allowed}
+        cells |= _described(name, described)
         types = dict.fromkeys(columns(), "Float64") | _TEXTS | _COUNTS
-        parts.append(pd.DataFrame(rows, columns=columns()).astype(types))
+        parts.append(pd.DataFrame(cells, columns=columns()).astype(types))
     # Matrix by matrix, in the order of the file.
-    place = [row * len(parts) + part for part in range(len(parts)) for row in range(len(names))]
-    table = pd.concat(parts).set_axis(place).sort_index()
+    order = [row * len(parts) + part for part in range(len(parts)) for row in range(len(names))]
+    table = pd.concat(parts).set_axis(order).sort_index()
     members = {family: describe_members(fit) for family, (fit, _) in fits.items()}
     return Approximation(table, members)
 
 
 def approximate_arrays(
-    arrays: Mapping[str, Float[Tensor, "..."]], settings: Callable[[Tensor], Settings]
+    arrays: Mapping[str, Float[Tensor, "..."]], settings: ApproximationSettings
 ) -> Approximation:
     """Fits as `approximate`, of matrices that may differ in size from array to array.
 
     Args:
         arrays: `[*batch query key]` each; the name stands before those of its matrices.
-        settings: what is fitted, from the matrices of one array.
+        settings: what is fitted.
     """
-    found = {name: approximate(H, settings(H)) for name, H in arrays.items()}
+    found = {name: approximate(H, **settings.keywords()) for name, H in arrays.items()}
     tables = [
         one.table.assign(matrix=(name + "." if name else "") + one.table["matrix"])
         for name, one in found.items()
@@ -163,29 +130,35 @@ def approximate_arrays(
     return Approximation(pd.concat(tables, ignore_index=True), members)
 
 
+def _check(settings: ApproximationSettings, rows: int) -> None:
+    """Raises InputError for what the fits refuse, before the first of them is computed."""
+    sides(settings.window)
+    check_values(settings.values)
+    check_blocks(settings.num_pos)
+    check_dropout(settings.dropout or 0.0)
+    check_error(settings.error_entries(rows), settings.error_bound)
+
+
 def svd_rank(budget: int, queries: int, keys: int) -> int:
     """The largest rank that `budget` numbers can hold, at least 1: rank * (queries + keys) <= budget."""
     return max(1, min(budget // (queries + keys), queries, keys))
 
 
-def _fitter(family: str, settings: Settings) -> Callable[[Tensor], Fit]:
+def _fitter(family: str, settings: ApproximationSettings, rows: int) -> Callable[[Tensor], Fit]:
     shared: dict[str, Any] = {
         "values": settings.values,
         "causal": settings.causal,
-        "error_nnz": settings.error_nnz,
+        "error_nnz": settings.error_entries(rows),
         "error_bound": settings.error_bound,
     }
     window: dict[str, Any] = {"window": settings.window}
     blocks: dict[str, Any] = {"num_pos": settings.num_pos}
-    equal = settings.dropout is None
+    kept = settings.budget * rows if settings.dropout is None else None
     dropout: dict[str, Any] = {"dropout": settings.dropout or 0.0}
-
-    def kept(H: Tensor) -> int | None:
-        return settings.budget * H.shape[-2] if equal else None
 
     return {
         "diagonal": lambda H: fit_diagonal(H, **shared, **window),
-        "band": lambda H: fit_band(H, **shared, **window, **dropout, keep=kept(H)),
+        "band": lambda H: fit_band(H, **shared, **window, **dropout, keep=kept),
         "rare_columns": lambda H: fit_rare_columns(H, **shared, **window, **blocks),
         "sink": lambda H: fit_sink(H, **shared),
         "additive": lambda H: fit_additive(
@@ -193,15 +166,15 @@ def _fitter(family: str, settings: Settings) -> Callable[[Tensor], Fit]:
             **{name: value for name, value in shared.items() if name != "values"},
             **window,
             **blocks,
-            budget=settings.budget * H.shape[-2] + settings.error_nnz,
+            budget=settings.budget * rows + settings.error_entries(rows),
         ),
-        "union": lambda H: nearest([fitter(H) for fitter in _three(settings)]),
+        "union": lambda H: nearest([fitter(H) for fitter in _three(settings, rows)]),
     }[family]
 
 
-def _three(settings: Settings) -> list[Callable[[Tensor], Fit]]:
+def _three(settings: ApproximationSettings, rows: int) -> list[Callable[[Tensor], Fit]]:
     """The families of the union, the one of fewest parameters first, since it wins among equals."""
-    return [_fitter(family, settings) for family in ("diagonal", "rare_columns", "band")]
+    return [_fitter(family, settings, rows) for family in ("diagonal", "rare_columns", "band")]
 
 
 def _timed(fit: Callable[[Tensor], Any], H: Tensor) -> tuple[Any, float]:
@@ -211,7 +184,7 @@ def _timed(fit: Callable[[Tensor], Any], H: Tensor) -> tuple[Any, float]:
 
 
 def _reference(
-    H: Tensor, name: str, budget: int, settings: Settings
+    H: Tensor, name: str, budget: int, settings: ApproximationSettings
 ) -> tuple[Tensor, Tensor | None, float]:
     """A reference matrix for each H, its divergence where it has one, and the seconds it took."""
     rank = svd_rank(budget, *H.shape[-2:])
@@ -227,7 +200,7 @@ def _reference(
     return X, kl, seconds
 
 
-def _options(name: str, settings: Settings) -> dict[str, Any]:
+def _options(name: str, settings: ApproximationSettings, rows: int) -> dict[str, Any]:
     """The options that a family knows; the others stay empty in its rows."""
     if name in REFERENCES:
         return {}
@@ -239,8 +212,9 @@ def _options(name: str, settings: Settings) -> dict[str, Any]:
         options |= {"num_pos": settings.num_pos}
     if name in {"band", "union"}:
         options |= {"dropout": settings.dropout}
-    bound = settings.error_bound if settings.error_nnz else None
-    return options | {"error_nnz": settings.error_nnz, "error_bound": bound}
+    entries = settings.error_entries(rows)
+    bound = settings.error_bound if entries else None
+    return options | {"error_nnz": entries, "error_bound": bound}
 
 
 def _described(name: str, described: pd.DataFrame) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from attnlab.attention.perhead import PerHead
 from attnlab.attention.registry import make, mechanisms
 from attnlab.extraction.observing import Observed
 from attnlab.matrices.supports import offsets
+from attnlab.studies.comparison.settings import LEAST_BUDGET
 
 COLUMNS = 2
 ONE_KEY_PATTERNS = ("self", "previous", "next")
 CAUSAL_PATTERNS = ("self", "previous")
-LEAST_BUDGET = 5
 LARGEST_SIZE = 128
 
 Apply = Callable[[Observed], Tensor]

@@ -10,15 +10,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from attnlab.addresses import Side, refuse_unknown_sites, sides_of
+from attnlab.addresses import Side, sides_of
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Encoding, Sentence, Text, encode
 from attnlab.extraction.devices import usable_device
-from attnlab.extraction.observing import BATCH, Observed, observe, sites_of
+from attnlab.extraction.observing import Observed, observe, sites_of
+from attnlab.options import options_of
 from attnlab.representations import OneLine
-from attnlab.studies.analysis.passes import Progress
 from attnlab.studies.comparison.candidates import (
-    LEAST_BUDGET,
     Candidate,
     LayerCalibration,
     SiteStatistics,
@@ -26,6 +25,7 @@ from attnlab.studies.comparison.candidates import (
     left_out,
 )
 from attnlab.studies.comparison.scores import Scores
+from attnlab.studies.comparison.settings import ComparisonSettings
 from attnlab.studies.sources import (
     Subject,
     load_subject,
@@ -34,8 +34,6 @@ from attnlab.studies.sources import (
 )
 from attnlab.translation.runs.folder import refuse_without_sentences
 from attnlab.translation.runs.run import Run
-
-SENTENCES, CALIBRATION = 200, 500
 
 Source = str | Path | tuple[Any, Any]
 
@@ -71,20 +69,8 @@ class Comparison(OneLine):
     notes: tuple[str, ...]
 
 
-def compare(
-    source: Source,
-    budgets: Sequence[int],
-    *,
-    sites: Sequence[str] | None = None,
-    sentences: int | Sequence[Text] = SENTENCES,
-    calibration: int | Sequence[Text] = CALIBRATION,
-    text: str | Path | None = None,
-    calibration_text: str | Path | None = None,
-    seed: int = 0,
-    batch_size: int = BATCH,
-    device: str | None = None,
-    progress: Progress | None = None,
-) -> Comparison:
+@options_of(ComparisonSettings)
+def compare(source: Source, settings: ComparisonSettings) -> Comparison:
     """Every mechanism against the model's full attention, on held-out sentences.
 
     Queries, keys and values are the model's own; nothing is trained. Tables of sigma and the fixed
@@ -94,39 +80,30 @@ def compare(
     Args:
         source: a run folder, a transformers folder, the name of a model on the hub, or a pair
             (model, tokenizer).
-        budgets: visible keys a row, each 5 or more.
-        sites: any of encoder, decoder, cross; None for all that the model and its sentences have.
-        sentences: how many held-out sentences at most, or the sentences themselves.
-        calibration: how many training sentences at most, or the sentences themselves.
-        text: a file of held-out sentences (for decoder and cross of an encoder-decoder: source,
-            tab, translation); a run brings its own.
-        calibration_text: a file of training sentences, likewise; a run brings its own.
-        seed: of the bootstrap.
-        batch_size: most sentences in one forward pass.
-        device: where the model runs, such as `cpu` or `cuda`; None: a GPU if there is one.
-        progress: called with (what is being done, sentences done, sentences in all).
+        settings: as keyword arguments.
 
     Raises:
         InputError: a budget below 5, no sentences, a site that is lacking, or a model that cannot
             be compared.
     """
-    _refuse(budgets, sites, (sentences, calibration), batch_size)
-    place = usable_device(device)
+    device = usable_device(settings.device)
+    sentences, text = settings.sentences, settings.text
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
         refuse_without_sentences(source, "--text FILE (a sentence on each line)")
     subject = load_subject(source, sentences=sentences, text=text)
-    run, model = subject.run, subject.model.to(place)
+    run, model = subject.run, subject.model.to(device)
     held_out = encode(model, subject.tokenizer, subject.texts)
-    before = _training(source, subject, calibration, calibration_text)
+    before = _training(source, subject, settings)
     learning = encode(model, subject.tokenizer, before)
-    chosen = sites_of(model, held_out, sites)
+    chosen = sites_of(model, held_out, settings.sites)
     chosen = sites_of(model, learning, chosen)
-    levels = list(dict.fromkeys(budgets))
+    levels = list(dict.fromkeys(settings.budgets))
     by_site = {site: _types_of(site, run, held_out, learning) for site in chosen}
 
     def pass_over(what: str, texts: Encoding, receive: Callable[[Observed], None]) -> None:
+        progress = settings.progress
         tell = None if progress is None else (lambda done, total: progress(what, done, total))
-        observe(model, texts, chosen, receive, batch_size=batch_size, progress=tell)
+        observe(model, texts, chosen, receive, batch_size=settings.batch_size, progress=tell)
 
     learned = _Learned(by_site, levels)
     pass_over("calibrating", learning, learned.add)
@@ -136,7 +113,7 @@ def compare(
     pass_over("measuring", held_out, measured.add)
     return Comparison(
         measured.scores.heads(),
-        measured.scores.summary(seed),
+        measured.scores.summary(settings.seed),
         len(held_out.sentences),
         len(learning.sentences),
         {site: (one.statistics.queries, one.statistics.keys) for site, one in by_site.items()},
@@ -196,35 +173,13 @@ class _Measured:
             self.scores.add(candidate, budget, numbered)
 
 
-def _refuse(
-    budgets: Sequence[int],
-    sites: Sequence[str] | None,
-    counts: tuple[int | Sequence[Text], int | Sequence[Text]],
-    batch_size: int,
-) -> None:
-    """Refuses what can be refused before anything is loaded."""
-    for budget in budgets:
-        if budget < LEAST_BUDGET:
-            msg = f"A budget is {LEAST_BUDGET} visible keys a row or more, not {budget}."
-            raise InputError(msg)
-    refuse_unknown_sites(sites or ())
-    for which, count in zip(("held-out", "training"), counts, strict=True):
-        if isinstance(count, int) and count < 1:
-            msg = f"The number of {which} sentences must be at least 1, not {count}."
-            raise InputError(msg)
-    if batch_size < 1:
-        msg = f"The batch size must be at least 1, not {batch_size}."
-        raise InputError(msg)
-
-
 def _source(text: Text) -> str:
     return text if isinstance(text, str) else text[0]
 
 
-def _training(
-    source: Source, subject: Subject, wanted: int | Sequence[Text], path: str | Path | None
-) -> Sequence[Text]:
+def _training(source: Source, subject: Subject, settings: ComparisonSettings) -> Sequence[Text]:
     """The first training sentences that are not held out too."""
+    wanted, path = settings.calibration, settings.calibration_text
     count, texts = (wanted, ()) if isinstance(wanted, int) else (len(wanted), tuple(wanted))
     if not isinstance(wanted, int):
         pass

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.attribution.significance import DRAWS
 from attnlab.extraction.observing import Observed
 from attnlab.studies.comparison.candidates import Candidate
 
-DRAWS = 1000
 INTERVAL = (0.025, 0.975)
 FIGURES = ("mass_fraction", "output_error", "visible_keys")
 

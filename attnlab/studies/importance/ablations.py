@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -10,17 +9,17 @@ from statsmodels.stats.multitest import multipletests
 from torch import Tensor
 
 from attnlab.addresses import Head, layer_name
-from attnlab.attribution.ablation import Means, Replacement, ablate_each, ablated, mean_outputs
+from attnlab.attribution.ablation import Means, ablate_each, ablated, mean_outputs
 from attnlab.attribution.projections import all_heads
+from attnlab.attribution.replacements import REPLACEMENTS, Replacement
 from attnlab.attribution.significance import Difference, bleu_differences
 from attnlab.errors import AttnlabError, InputError
-from attnlab.studies.analysis.passes import Progress
 from attnlab.studies.evaluation import Judge
+from attnlab.studies.settings import Progress
 from attnlab.studies.steps import Steps
 
 LEVEL = 0.05
 FEW_SENTENCES = 100
-REPLACEMENTS: tuple[Replacement, ...] = get_args(Replacement)
 
 
 @dataclass(frozen=True)

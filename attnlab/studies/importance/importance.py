@@ -9,20 +9,18 @@ from typing import Any
 import pandas as pd
 from torch import Tensor
 
-from attnlab.addresses import Head, refuse_unknown_sites
-from attnlab.attribution.ablation import Replacement
+from attnlab.addresses import Head
 from attnlab.attribution.gradients import GradientImportance, gradient_importance
 from attnlab.attribution.projections import all_heads
+from attnlab.attribution.replacements import REPLACEMENTS, Replacement
 from attnlab.attribution.significance import DRAWS, loss_differences
 from attnlab.errors import InputError
-from attnlab.extraction.batches import Text
+from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.analysis import versions
-from attnlab.studies.analysis.passes import Progress
-from attnlab.studies.evaluation import BATCH, Judge, load_judge
+from attnlab.studies.evaluation import Judge, load_judge
 from attnlab.studies.importance.ablations import (
     LEVEL,
-    REPLACEMENTS,
     Ablation,
     ablated_losses,
     add_changes,
@@ -35,11 +33,10 @@ from attnlab.studies.importance.removal import (
     rank_agreement,
     removal_curves,
 )
-from attnlab.studies.scored_sentences import ABLATION_SENTENCES, ScoredBatch
+from attnlab.studies.importance.settings import FEWEST_SENTENCES, ImportanceSettings
+from attnlab.studies.scored_sentences import ScoredBatch
+from attnlab.studies.settings import Progress
 from attnlab.studies.steps import Steps
-
-SENTENCES, TRAINING, POINTS = ABLATION_SENTENCES, 500, 10
-FEWEST_SENTENCES = 4
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,65 +65,37 @@ class Importance(OneLine):
     warnings: tuple[str, ...]
 
 
-def importance(
-    source: str | Path | tuple[Any, Any],
-    *,
-    sentences: int | Sequence[Text] = SENTENCES,
-    replacements: Sequence[str] = REPLACEMENTS,
-    bleu: Sequence[str] | None = None,
-    points: int = POINTS,
-    training: int = TRAINING,
-    text: str | Path | None = None,
-    corpus: str | None = None,
-    pair: str | None = None,
-    sites: Sequence[str] | None = None,
-    batch_size: int = BATCH,
-    device: str | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Importance:
-    """What every head of a model is worth, by its gradient and by ablation.
+@options_of(ImportanceSettings)
+def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSettings) -> Importance:
+    """Importance of every head of a model, by its gradient and by ablation.
 
     The orders in which heads are removed are chosen on every other held-out sentence, the curves
     are measured on the rest; mean outputs come from training sentences.
 
+    Cost: for every head and replacement one pass over the sentences (decoder and cross heads spare
+    the encoder), for each of three orders as many over half of them, and the translations.
+
     Args:
         source: a run folder, a transformers encoder-decoder or language model, or a pair (model,
             tokenizer), see `attnlab.studies.evaluation.load_judge`.
-        sentences: how many held-out sentences at most, or the sentences themselves.
-        replacements: any of zero, mean, uniform. Heads are removed by the first that all heads take.
-        bleu: for which replacements each head's change of BLEU is measured, a translation of all
-            sentences each; () for none; None for the first replacement where the model translates.
-        points: at how many numbers of removed heads BLEU is measured.
-        training: how many training sentences the mean outputs are taken over.
-        text: a file of sentences (encoder-decoder: source, tab, translation).
-        corpus: a corpus by name or path, instead of the run's own.
-        pair: languages of `corpus`; None: those of the run, or `en-it`.
-        sites: any of encoder, decoder, cross; None for all there are.
-        batch_size: most sentences in one forward pass.
-        device: where the model runs; None: a GPU if there is one.
-        seed: of the bootstrap and of the random order.
-        progress: called with (what is being done, done, in all).
+        settings: as keyword arguments.
 
     Raises:
         InputError: the source, the sentences or an option cannot be used.
-
-    Cost: for every head and replacement one pass over the sentences (decoder and cross heads spare
-    the encoder), for each of three orders as many over half of them, and the translations.
     """
-    numbers = {"points": (points, 2), "training": (training, 1), "seed": (seed, 0)}
-    _refuse(sites, replacements, bleu, numbers, sentences)
+    replacements, seed, progress = settings.replacements, settings.seed, settings.progress
     judge = load_judge(
-        source, sentences=sentences, text=text, corpus=corpus, pair=pair, batch_size=batch_size,
-        device=device,
+        source, sentences=settings.sentences, text=settings.text, corpus=settings.corpus,
+        pair=settings.pair, batch_size=settings.batch_size, device=settings.device,
     )  # fmt: skip
-    judge = _at_sites(judge, sites)
+    judge = _at_sites(judge, settings.sites)
+    bleu = settings.bleu
     if bleu is None:
         bleu = replacements[:1] if judge.translates else ()
     if bleu and not judge.translates:
-        msg = f"{type(judge.model).__name__} translates nothing; leave BLEU out (--bleu none)."
+        msg = f"{type(judge.model).__name__} translates nothing; leave BLEU out (none)."
         raise InputError(msg)
-    ablations, warnings = possible_ablations(judge, replacements, training)
+    ablations, warnings = possible_ablations(judge, replacements, settings.training)
     halves = [
         judge.on([one.text for one in judge.examples[first::2]], judge.origin) for first in (0, 1)
     ]
@@ -153,7 +122,7 @@ def importance(
         add_changes(table, f"{ablation.replacement}_bleu", found, unit="")
     cumulative = _cumulative(
         halves, slopes[0], losses, before, ablations,
-        bleu=bool(bleu), points=points, seed=seed, progress=progress,
+        bleu=bool(bleu), points=settings.points, seed=seed, progress=progress,
     )  # fmt: skip
     return Importance(
         heads=table,
@@ -162,33 +131,6 @@ def importance(
         about=_about(source, judge, float(before.sum() / judge.tokens.sum()), draws, seed),
         warnings=tuple(warnings),
     )
-
-
-def _refuse(
-    sites: Sequence[str] | None,
-    replacements: Sequence[str],
-    bleu: Sequence[str] | None,
-    numbers: Mapping[str, tuple[int, int]],
-    sentences: int | Sequence[Text],
-) -> None:
-    refuse_unknown_sites(sites or ())
-    unknown = [name for name in (*replacements, *(bleu or ())) if name not in REPLACEMENTS]
-    if unknown or not replacements:
-        named = f"There is no replacement '{unknown[0]}'" if unknown else "No replacement is named"
-        msg = f"{named}; choose from: {', '.join(REPLACEMENTS)}."
-        raise InputError(msg)
-    for name in bleu or ():
-        if name not in replacements:
-            msg = f"--bleu {name} needs {name} among --replacements."
-            raise InputError(msg)
-    for name, (number, least) in numbers.items():
-        if number < least:
-            msg = f"--{name} must be at least {least}, not {number}."
-            raise InputError(msg)
-    count = sentences if isinstance(sentences, int) else len(sentences)
-    if count < FEWEST_SENTENCES:
-        msg = f"Importance needs at least {FEWEST_SENTENCES} sentences, not {count}."
-        raise InputError(msg)
 
 
 def _at_sites(judge: Judge, sites: Sequence[str] | None) -> Judge:

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from attnlab.addresses import Head
-from attnlab.attribution.ablation import Means, Replacement, ablate_cumulatively, ablated
+from attnlab.attribution.ablation import Means, ablate_cumulatively, ablated
+from attnlab.attribution.replacements import Replacement
 from attnlab.attribution.significance import Difference, loss_differences
 from attnlab.studies.evaluation import Judge
 from attnlab.studies.steps import Steps

@@ -1,6 +1,5 @@
 """How many heads a trained model can do without: gates learned at several penalties, and baselines."""
 
-import math
 import random as randomness
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,21 +8,17 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.addresses import Head, refuse_unknown_sites
+from attnlab.addresses import Head
 from attnlab.attribution.closing import close_heads
 from attnlab.attribution.gates import GateStep, HeadGates
 from attnlab.attribution.projections import all_heads
-from attnlab.errors import InputError
+from attnlab.options import options_of
 from attnlab.representations import OneLine
-from attnlab.studies.analysis.passes import Progress
 from attnlab.studies.pruning.curve import Curve
-from attnlab.studies.pruning.fine_tuning import TrainingPairs
-from attnlab.studies.pruning.penalties import PENALTIES
+from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.pruning.training import PruningCourse, State, load_course
 from attnlab.translation.runs.run import Run
 
-STEPS = 300
-SENTENCES = 1000
 SETTLED = 0.9
 UNSETTLED_SHARE = 0.1
 
@@ -58,22 +53,8 @@ class Pruning(OneLine):
         return [str(Head(*key)) for key in keys]
 
 
-def prune(
-    source: str | Path,
-    penalties: Sequence[float] = PENALTIES,
-    *,
-    sites: Sequence[str] | None = None,
-    steps: int | None = None,
-    epochs: float | None = None,
-    seed: int = 0,
-    train_model: bool = True,
-    random: bool = True,
-    sentences: int = SENTENCES,
-    batch_tokens: int | None = None,
-    device: str | None = None,
-    keep_models: bool = False,
-    progress: Progress | None = None,
-) -> Pruning:
+@options_of(PruningSettings)
+def prune(source: str | Path, settings: PruningSettings) -> Pruning:
     """The pruning curve of a run: heads left against loss and greedy BLEU, a model a penalty.
 
     For each penalty, from the run as it was trained, minimised over gates and parameters together::
@@ -89,44 +70,28 @@ def prune(
     and for each penalty as many random heads of each site closed (one draw) and the rest fine-tuned
     equally long. Where the parameters are not trained along, these baselines are not tuned either.
 
-    Args:
-        source: a run directory; it is read only.
-        penalties: each from 0 up, in nats a token and head.
-        sites: where heads may be closed, any of encoder, decoder, cross; None: everywhere.
-        steps: batches of training at each penalty; None: 300.
-        epochs: passes over the training pairs at each penalty, instead of `steps`.
-        seed: of batches, gates, dropout, random heads and bootstrap.
-        train_model: whether the model's parameters are trained along, as Voita et al. do.
-        random: whether random heads are closed for comparison, which doubles the time.
-        sentences: how many sentences at most are measured and translated, of validation and of test.
-        batch_tokens: tokens a batch and side; None: as in the run's training.
-        device: such as `cpu` or `cuda`; None: a GPU if there is one.
-        keep_models: whether the pruned parameters are kept, to be written as runs.
-        progress: called with (what is being done, steps done, steps in all).
-
     Cost: `steps` training steps and two rounds of translation a model; two models a penalty.
 
     Source: Voita et al. 2019 (arXiv 1905.09418), section 5; Louizos et al. 2018 (1712.01312).
+
+    Args:
+        source: a run directory; it is read only.
+        settings: as keyword arguments.
 
     Raises:
         InputError: the source is no run, or a number or site cannot be used.
         AttnlabError: the corpus changed since the training, or the loss became no number.
     """
-    _refuse_sites_and_penalties(sites, penalties)
-    _refuse_numbers(steps=steps, epochs=epochs, sentences=sentences, batch_tokens=batch_tokens)
-    course = load_course(
-        source, sites=sites, sentences=sentences, batch_tokens=batch_tokens, device=device,
-        seed=seed, train_model=train_model, progress=progress,
-    )  # fmt: skip
-    steps = _steps(course.pairs, steps, epochs)
+    course = load_course(source, settings)
+    steps = settings.steps_of(course.pairs.steps_in_epoch)
     before = course.measured("The run")
-    curve = Curve(tuple(all_heads(course.projections)), before, seed)
+    curve = Curve(tuple(all_heads(course.projections)), before, settings.seed)
     rows = _baseline_rows(course, curve, steps)
     found = []
-    for penalty in sorted(set(penalties)):
-        found.append(_pruned(course, curve, penalty, steps, keep=keep_models))
+    for penalty in sorted(set(settings.penalties)):
+        found.append(_pruned(course, curve, penalty, steps, keep=settings.keep_models))
         rows += found[-1].curve
-        if random:
+        if settings.random:
             rows += _random_rows(course, curve, penalty, steps, found[-1].closed)
     course.start_again()
     return Pruning(
@@ -138,9 +103,9 @@ def prune(
         about={
             "run": str(course.run.folder),
             "steps": steps,
-            "seed": seed,
+            "seed": settings.seed,
             "sites": list(course.sites),
-            "parameters_trained": train_model,
+            "parameters_trained": settings.train_model,
             "batch_tokens": course.pairs.batch_tokens,
         },
         warnings=tuple(warning for part in found for warning in part.warnings),
@@ -250,37 +215,3 @@ def _warnings(penalty: float, heads: int, closed: int, unsettled: int) -> list[s
     if not closed and penalty:
         found.append(f"At penalty {penalty:g} no head is closed; try a larger one.")
     return found
-
-
-def _steps(pairs: TrainingPairs, steps: int | None, epochs: float | None) -> int:
-    if epochs is not None:
-        return max(1, round(epochs * pairs.steps_in_epoch))
-    return STEPS if steps is None else steps
-
-
-def _refuse_sites_and_penalties(sites: Sequence[str] | None, penalties: Sequence[float]) -> None:
-    refuse_unknown_sites(sites or ())
-    if not penalties:
-        msg = "There is no penalty; give at least one, such as --penalty 0.03."
-        raise InputError(msg)
-    for penalty in penalties:
-        if not 0 <= penalty < math.inf:
-            msg = f"A penalty is a number from 0 up, in nats a token and head, not {penalty}."
-            raise InputError(msg)
-    if len({f"{penalty:g}" for penalty in penalties}) < len(set(penalties)):
-        msg = (
-            f"Of the penalties {', '.join(map(str, penalties))} two are the same in six digits, and "
-            "files name them so; leave one out."
-        )
-        raise InputError(msg)
-
-
-def _refuse_numbers(**numbers: int | float | None) -> None:
-    """Refuses numbers of options that are 0, negative or no number, and both measures of length."""
-    for name, number in numbers.items():
-        if number is not None and not 0 < number < math.inf:
-            msg = f"--{name.replace('_', '-')} must be a positive number, not {number}."
-            raise InputError(msg)
-    if numbers["steps"] is not None and numbers["epochs"] is not None:
-        msg = "Give either --steps or --epochs, not both."
-        raise InputError(msg)

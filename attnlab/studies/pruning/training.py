@@ -11,7 +11,6 @@ from attnlab.addresses import SITES, Head
 from attnlab.attribution.gates import GateStep, HeadGates, train_gates
 from attnlab.attribution.projections import Projections
 from attnlab.errors import AttnlabError, InputError
-from attnlab.studies.analysis.passes import Progress
 from attnlab.studies.evaluation import Judge, load_judge
 from attnlab.studies.pruning.curve import Measured
 from attnlab.studies.pruning.fine_tuning import (
@@ -24,6 +23,8 @@ from attnlab.studies.pruning.fine_tuning import (
     training_loss,
     training_pairs,
 )
+from attnlab.studies.pruning.settings import PruningSettings
+from attnlab.studies.settings import Progress
 from attnlab.translation.runs.folder import is_run, read_record
 from attnlab.translation.runs.run import Run
 
@@ -142,18 +143,8 @@ class PruningCourse:
             raise AttnlabError(msg)
 
 
-def load_course(
-    source: str | Path,
-    *,
-    sites: Sequence[str] | None,
-    sentences: int,
-    batch_tokens: int | None,
-    device: str | None,
-    seed: int,
-    train_model: bool,
-    progress: Progress | None,
-) -> PruningCourse:
-    """The run at `source`, ready to be pruned; arguments as in `attnlab.studies.pruning.pruning.prune`.
+def load_course(source: str | Path, settings: PruningSettings) -> PruningCourse:
+    """The run at `source`, ready to be pruned; with these settings.
 
     Raises:
         InputError: the source is no run, or one that was pruned before.
@@ -162,20 +153,20 @@ def load_course(
     if not is_run(source):
         raise _no_run(source)
     _refuse_pruned(Path(source))
-    test = load_judge(source, sentences=sentences, split="test", device=device)
+    test = load_judge(source, sentences=settings.sentences, device=settings.device)
     run = test.subject.run
     if run is None:
         raise _no_run(source)
     return PruningCourse(
         run=run,
-        judges={"validation": test.on_split("validation", sentences), "test": test},
+        judges={"validation": test.on_split("validation", settings.sentences), "test": test},
         projections=test.projections,
-        sites=tuple(site for site in SITES if sites is None or site in sites),
-        pairs=training_pairs(run, batch_tokens=batch_tokens, seed=seed),
+        sites=tuple(site for site in SITES if settings.sites is None or site in settings.sites),
+        pairs=training_pairs(run, batch_tokens=settings.batch_tokens, seed=settings.seed),
         start={name: tensor.clone() for name, tensor in run.model.state_dict().items()},
-        seed=seed,
-        train_model=train_model,
-        progress=progress,
+        seed=settings.seed,
+        train_model=settings.train_model,
+        progress=settings.progress,
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.errors import InputError
-from attnlab.translation.settings import FORMAT, settings_from
+from attnlab.translation.settings import RUN_FORMAT, settings_from
 
 SETTINGS = "settings.json"
 # What every reader of a run relies on, by kind.
@@ -86,17 +86,17 @@ def read_record(folder: str | Path) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         _refuse_other_kinds(record, {"format": int})
-        if record["format"] <= FORMAT:
+        if record["format"] <= RUN_FORMAT:
             _refuse_other_kinds(record, RECORD)
             settings_from(record["settings"])
     except (ValueError, InputError) as error:
         reason = str(error).removesuffix(".")
         msg = f"{path} is damaged ({reason}); restore it or train again into another folder."
         raise InputError(msg) from error
-    if record["format"] > FORMAT:
+    if record["format"] > RUN_FORMAT:
         msg = (
             f"{folder} was written by a newer attnlab (format {record['format']}, this one reads up to "
-            f"{FORMAT}); update attnlab to read it."
+            f"{RUN_FORMAT}); update attnlab to read it."
         )
         raise InputError(msg)
     return record
@@ -128,7 +128,10 @@ def refuse_existing(folder: str | Path, *, overwrite: bool) -> None:
         msg = f"{folder} exists and is not a run directory; choose another folder for the run."
         raise InputError(msg)
     if not overwrite:
-        msg = f"{folder} already holds a run; add --resume to go on, or --overwrite to start anew."
+        msg = (
+            f"{folder} already holds a run; go on with attnlab train {folder} --resume, or start anew "
+            "with --overwrite."
+        )
         raise InputError(msg)
     if replaced_run(folder) is not None:
         msg = f"{folder} holds two runs: {ways_on(folder)}."

@@ -55,8 +55,8 @@ def recover(folder: Path, *, overwrite: bool = False) -> None:
         raise AttnlabError(msg) from error
     if undone and not overwrite:
         msg = (
-            f"A replacement of the run in {folder} was cut short, and the old run is back; add --resume "
-            "to go on with it, or --overwrite to replace it."
+            f"A replacement of the run in {folder} was cut short, and the old run is back; go on "
+            f"with attnlab train {folder} --resume, or replace it with --overwrite."
         )
         raise AttnlabError(msg)
 

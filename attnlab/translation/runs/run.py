@@ -15,7 +15,7 @@ from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.loading import UNREADABLE, DamagedModelError, load_whole, reason
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.runs.folder import read_record
-from attnlab.translation.settings import FORMAT, ModelSettings, RunSettings, settings_from
+from attnlab.translation.settings import RUN_FORMAT, ModelSettings, RunSettings, settings_from
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers
 
 ARCHITECTURE = (
@@ -178,7 +178,7 @@ def new_record(
     splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
     path = local_path(settings.corpus.name)
     return {
-        "format": FORMAT,
+        "format": RUN_FORMAT,
         "attnlab": __version__,
         "command": command,
         "settings": settings.as_dict(),

@@ -1,0 +1,6 @@
+"""What can stand in for a head's output; apart, so that a command knows it before torch is loaded."""
+
+from typing import Literal, get_args
+
+Replacement = Literal["zero", "mean", "uniform"]
+REPLACEMENTS: tuple[Replacement, ...] = get_args(Replacement)

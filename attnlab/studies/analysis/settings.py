@@ -1,0 +1,93 @@
+"""Options of an analysis."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from attnlab.errors import InputError
+from attnlab.options import Option
+from attnlab.studies.settings import SENTENCE_FLAGS, CorpusTextSettings, Sentences
+
+SENTENCES = 200
+LABELLED_SENTENCES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisSettings(CorpusTextSettings):
+    """What `attnlab analyze` can be told.
+
+    Raises:
+        InputError: a value out of range, or an ablation without labels.
+    """
+
+    sentences: Annotated[
+        Sentences | None,
+        Option(
+            "Maximum number of held-out sentences. A file of matrices is read whole.",
+            SENTENCE_FLAGS,
+            least=1,
+            shown=f"{SENTENCES}, with labels {LABELLED_SENTENCES}",
+        ),
+    ] = None
+    treebank: Annotated[
+        str | Path | None,
+        Option(
+            "File of sentences with gold trees (.conllu or .conllu.gz). Labels the heads.",
+        ),
+    ] = None
+    labels: Annotated[
+        bool,
+        Option(
+            "Say what each head does, with an untrained model and shuffled words as controls.",
+            ("--labels",),
+        ),
+    ] = False
+    structure_sentences: Annotated[
+        int,
+        Option("Number of sentences that decide the structure of each head; 0 for none.", least=0),
+    ] = 100
+    ignore_special: Annotated[
+        bool,
+        Option(
+            "Show first what heads do with special tokens ([CLS], [SEP], start, end) left out as "
+            "keys. The tables hold both views either way.",
+            ("--ignore-special",),
+        ),
+    ] = False
+    ablation: Annotated[
+        bool | None,
+        Option(
+            "Set each head to zero too and measure the loss, beside labels.",
+            ("--ablation/--no-ablation",),
+            shown="where the model has a loss",
+        ),
+    ] = None
+    array: Annotated[str | None, Option("Name of the array, in a file of several.")] = None
+    normalize: Annotated[
+        str,
+        Option("Divide every row of a file's matrices by its sum (rows), or not (none)."),
+    ] = "none"
+    keep_matrices: Annotated[
+        int, Option("Number of sentences whose matrices are kept and drawn.", least=0)
+    ] = 3
+    fit_sentences: Annotated[
+        int, Option("Number of sentences to fit structured matrices to; 0 for none.", least=0)
+    ] = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ablation and not self.labelled:
+            msg = "Ablation stands beside labels; ask for labels too, or leave it out."
+            raise InputError(msg)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether heads are labelled; a treebank asks for it too."""
+        return self.labels or self.treebank is not None
+
+    @property
+    def wanted(self) -> Sentences:
+        """The sentences, or how many there are to be."""
+        if self.sentences is not None:
+            return self.sentences
+        return LABELLED_SENTENCES if self.labelled else SENTENCES

@@ -1,0 +1,81 @@
+"""Options that the studies share, each declared once; every study extends one of these.
+
+Nothing heavy is imported here, so that the command line can show them at once.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from attnlab.addresses import refuse_unknown_sites, sites_named
+from attnlab.options import Option, Settings
+
+Progress = Callable[[str, int, int], None]
+# How many sentences, or the sentences themselves: texts, or pairs of source and target.
+Sentences = int | Sequence[str | tuple[str, str]]
+SENTENCE_FLAGS = ("--sentences", "-n")
+BATCH_SIZE = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings(Settings):
+    """What every study of a model can be told.
+
+    Attributes:
+        progress: called with (what is being done, done, in all).
+    """
+
+    sentences: Annotated[
+        Sentences | None,
+        Option("Maximum number of held-out sentences.", SENTENCE_FLAGS, least=1),
+    ] = None
+    sites: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Sites to look at: any of encoder, decoder, cross; commas between.",
+            shown="all there are",
+            read=sites_named,
+        ),
+    ] = None
+    device: Annotated[
+        str | None,
+        Option(
+            "Device that the model runs on, such as cpu or cuda.", shown="a GPU if there is one"
+        ),
+    ] = None
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_unknown_sites(self.sites or ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSettings(StudySettings):
+    """Of a study that reads sentences which can be handed in."""
+
+    text: Annotated[
+        str | Path | None,
+        Option(
+            "File with one sentence per line, used instead of the run's own corpus (for an "
+            "encoder-decoder: source, tab, translation).",
+        ),
+    ] = None
+    batch_size: Annotated[
+        int, Option("Maximum number of sentences in one forward pass.", least=1)
+    ] = BATCH_SIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusTextSettings(TextSettings):
+    """Of a study whose sentences can come from another corpus than the run's own."""
+
+    corpus: Annotated[
+        str | None,
+        Option("Corpus, by name or path, whose test part is used instead of the run's own."),
+    ] = None
+    pair: Annotated[
+        str | None,
+        Option("Source and target language of the corpus.", shown="those of the run, or en-it"),
+    ] = None

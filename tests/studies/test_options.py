@@ -1,0 +1,126 @@
+"""An option is one field: of the settings, the public function and the command alike."""
+
+import dataclasses
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+import typer.main
+
+import attnlab
+from attnlab.cli.app import app
+from attnlab.cli.options import parameter_name, shown_default, with_options
+from attnlab.errors import InputError
+from attnlab.options import Option, Settings, option_fields, options_of
+from attnlab.studies.analysis.settings import AnalysisSettings
+from attnlab.studies.approximation.settings import ApproximationSettings
+from attnlab.studies.comparison.settings import ComparisonSettings
+from attnlab.studies.importance.settings import ImportanceSettings
+from attnlab.studies.pruning.settings import PruningSettings
+from attnlab.studies.settings import StudySettings
+
+STUDIES = {
+    "analyze": AnalysisSettings,
+    "approximate": ApproximationSettings,
+    "compare": ComparisonSettings,
+    "importance": ImportanceSettings,
+    "prune": PruningSettings,
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_takes_what_its_settings_declare(name: str) -> None:
+    fields = option_fields(STUDIES[name])
+    study = getattr(attnlab, name)
+    parameters = inspect.signature(study).parameters
+    offered = {option.name: option for option in typer.main.get_command(app).commands[name].params}
+    for field in fields:
+        given = parameters[field.name].default
+        missing = field.default is dataclasses.MISSING
+        assert given is (inspect.Parameter.empty if missing else field.default)
+        assert f"\n    {field.name}: {field.option.help}" in study.__doc__
+        option = offered[parameter_name(field)]
+        assert option.help.startswith(field.option.help.removesuffix("."))
+        assert option.default is None, "the default has one home"
+        assert option.required is missing
+        assert (shown_default(field) or "") in option.help
+
+
+def test_shared_options_are_those_of_every_study_of_a_model() -> None:
+    for name, settings in STUDIES.items():
+        if name != "approximate":
+            assert issubclass(settings, StudySettings), name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy(Settings):
+    """Settings of a study that there is not."""
+
+    names: Annotated[
+        Sequence[str], Option("Names.", choices=("a", "b"), read=lambda text: text.split("+"))
+    ] = ("a",)
+    share: Annotated[float, Option("Share.", ("--part",), least=0, below=1)] = 0.5
+    count: Annotated[int | None, Option("Count.", above=0, shown="as many as there are")] = None
+    wide: Annotated[bool, Option("Wide or narrow.", ("--wide/--narrow",))] = True
+
+
+@options_of(Toy)
+def toy(source: str, settings: Toy) -> tuple[str, Toy]:
+    """The source and its settings.
+
+    Args:
+        source: a word.
+        settings: as keyword arguments.
+    """
+    return source, settings
+
+
+def test_a_function_takes_fields_as_keywords() -> None:
+    assert toy("x", share=0.25) == ("x", Toy(share=0.25))
+    assert str(inspect.signature(toy)).startswith("(source: str, /, *, names: ")
+    assert toy.__doc__.endswith(
+        "count: Count. None: as many as there are.\n    wide: Wide or narrow."
+    )
+    with pytest.raises(TypeError, match="unexpected keyword argument 'size'"):
+        toy("x", size=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"names": ["a", "c"]}, "names must be among a, b, not 'c'"),
+        ({"share": 1.0}, "share must be at least 0 and below 1, not 1.0"),
+        ({"share": float("nan")}, "share must be at least 0 and below 1, not nan"),
+        ({"count": 0}, "count must be a number above 0, not 0"),
+    ],
+)
+def test_settings_refuse_what_they_cannot_be(options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}.$"):
+        toy("x", **options)
+
+
+def test_a_value_of_the_wrong_kind_is_named() -> None:
+    count, wide = option_fields(Toy)[2:]
+    for field, value in ((count, 1.5), (count, True), (wide, 1), (wide, None)):
+        with pytest.raises(InputError, match=f"{field.name} must be .*, not {value}"):
+            field.refuse(value)
+    count.refuse(None)
+
+
+def test_a_command_gives_what_was_typed() -> None:
+    found: list[Toy] = []
+
+    @with_options(Toy)
+    def command(**options: object) -> None:
+        from attnlab.cli.options import chosen
+
+        found.append(chosen(Toy, options))
+
+    program = typer.Typer()
+    program.command()(command)
+    run = typer.main.get_command(program)
+    run([], standalone_mode=False)
+    run(["--names", "b+a", "--part", "0", "--narrow"], standalone_mode=False)
+    assert found == [Toy(), Toy(names=["b", "a"], share=0.0, wide=False)]
