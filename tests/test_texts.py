@@ -14,6 +14,7 @@ import torch
 from attnlab.attention.plan import load_plan
 from attnlab.cli.train import _from_file as load_settings
 from attnlab.cli.translate import _sentences
+from attnlab.columns import Column
 from attnlab.corpora.files import read_line_pair
 from attnlab.corpora.readers import read_rows
 from attnlab.errors import InputError
@@ -199,7 +200,7 @@ def test_figures_and_pages_stand_any_token(tmp_path: Path, rectangular: bool) ->
     assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
     table = pd.DataFrame({"label": NASTY, "detail": NASTY}, dtype=object)
     section = Section(
-        "nasty", "\x07", "\ud800", (page_table(table, ["label", "detail"]),),
+        "nasty", "\x07", "\ud800", (page_table(table, [Column(name, name, name) for name in table]),),
         (PageFigure("heads", svg, "\u202e"),),
     )  # fmt: skip
     page = render_page("\x00 $5^$", {"Source": "\ud800\x01"}, ["\x1b[31m"], [section])

@@ -49,12 +49,12 @@ DRAWN = (
 )
 
 
-def figures_of(section: str, analysis: Analysis, folder: Path) -> tuple[PageFigure, ...]:
+def figures_of(section: str, analysis: Analysis, folder: str | Path) -> tuple[PageFigure, ...]:
     """Draws and writes the figures of one section."""
     return tuple(
         PageFigure(
             one.name,
-            write_figure(one.draw(analysis), folder, one.name),
+            write_figure(one.draw(analysis), Path(folder), one.name),
             one.caption.format(view=VIEW_NAMES[analysis.views[0]]),
         )
         for one in DRAWN

@@ -241,7 +241,11 @@ def write_results(analysis: Analysis, heads: pd.DataFrame) -> None:
     labelling = labelling_of(analysis)
     layers = layer_means(heads, list(MEASURES), SEED)
     tables = {
-        "labels": labelling.labels.merge(heads, on=["layer", "head"]),
+        # What the labels already hold, such as the mass on special tokens, is not taken twice.
+        "labels": labelling.labels.merge(
+            heads.drop(columns=[name for name in MEASURES if name in labelling.labels]),
+            on=["layer", "head"],
+        ),
         "controls": labelling.controls,
         "structure": labelling.structure,
         "relations": best_relations(analysis),

@@ -18,7 +18,7 @@ from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.fits import summarise
 from attnlab.studies.approximation import columns as approximation
-from attnlab.studies.approximation.approximation import Settings, approximate
+from attnlab.studies.approximation.approximation import approximate
 from attnlab.studies.comparison import columns as comparison
 from attnlab.studies.comparison.comparison import compare
 from attnlab.studies.importance import columns as importance
@@ -56,7 +56,7 @@ def write_pruning_tables(run: Path, folder: Path) -> None:
 
 def write_approximation_tables(_: Path, folder: Path) -> None:
     H = torch.rand(2, 6, 6, dtype=torch.float64).softmax(-1)
-    write_table(folder / approximation.FITS.file, approximate(H, Settings()).table)
+    write_table(folder / approximation.FITS.file, approximate(H).table)
 
 
 STUDIES = {

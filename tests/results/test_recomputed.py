@@ -111,10 +111,10 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("demo_cost")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    from attnlab.cli.demo import SETTINGS
+    from attnlab.cli.demo import DEMO_SETTINGS
     from attnlab.corpora.splits import HELD_OUT_FRACTION
 
-    held_out = round(HELD_OUT_FRACTION * SETTINGS["corpus"]["size"])
+    held_out = round(HELD_OUT_FRACTION * DEMO_SETTINGS["corpus"]["size"])
     assert pd.read_csv(folder / "table.csv")["test_sentences"].tolist() == [held_out]
 
 

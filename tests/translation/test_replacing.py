@@ -93,7 +93,7 @@ def write_checkpoint(folder: Path) -> None:
     checkpoint.mkdir(parents=True, exist_ok=True)
     for name in ("model.safetensors", "optimizer.pt", "scheduler.pt"):
         (checkpoint / name).write_bytes(b"new")
-    write_json(checkpoint / "trainer_state.json", {"best_global_step": 5})
+    write_json(checkpoint / "trainer_state.json", {"best_global_step": 5, "epoch": 1.0})
     (folder / ".model-x").mkdir(exist_ok=True)
     (folder / ".model-x" / "model.safetensors").write_bytes(b"new")
     (folder / ".model-x" / "model.safetensors").replace(folder / "model.safetensors")
@@ -115,7 +115,7 @@ def run(tmp_path: Path, corpus: ParallelCorpus, prepared: dict[str, Any]) -> Pat
         path = folder / "checkpoints" / "checkpoint-3" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"old")
-    write_json(path.with_name("trainer_state.json"), {"best_global_step": 3})
+    write_json(path.with_name("trainer_state.json"), {"best_global_step": 3, "epoch": 1.0})
     (path.parent / "link").symlink_to(tmp_path / "outside" / "store")
     (folder / "analysis").symlink_to(tmp_path / "outside" / "pages")
     (folder / "target_tokenizer").symlink_to("nowhere")
