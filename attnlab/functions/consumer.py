@@ -20,9 +20,9 @@ from attnlab.functions.counting import (
 )
 from attnlab.functions.counts import Scope, groups_of
 from attnlab.functions.label import BatchFacts, GoldWords
+from attnlab.functions.labels.rare import frequency_ranks
+from attnlab.functions.labels.syntactic import alignment_links
 from attnlab.functions.links import possible_links, tree_kinds, tree_links
-from attnlab.functions.rare import frequency_ranks
-from attnlab.functions.syntactic import alignment_links
 from attnlab.functions.treebank import GoldSentence
 from attnlab.functions.word_attention import gather_units
 from attnlab.functions.words import Alignment

@@ -9,15 +9,15 @@ from attnlab.errors import InputError
 from attnlab.extraction.sums import Sums
 from attnlab.extraction.views import ALL, View
 from attnlab.extraction.weights import LayerWeights
-from attnlab.functions.broad import BROAD_LABEL
 from attnlab.functions.counts import Counts
 from attnlab.functions.label import BatchFacts, HeadLabel, LayerView
+from attnlab.functions.labels.broad import BROAD_LABEL
+from attnlab.functions.labels.monotone import MONOTONE_LABEL
+from attnlab.functions.labels.positional import POSITIONAL_LABEL
+from attnlab.functions.labels.rare import RARE_LABEL
+from attnlab.functions.labels.sink import SINK_LABEL
+from attnlab.functions.labels.syntactic import ALIGNMENT_LABEL, SYNTACTIC_LABEL, relation_table
 from attnlab.functions.links import LinkCounts
-from attnlab.functions.monotone import MONOTONE_LABEL
-from attnlab.functions.positional import POSITIONAL_LABEL
-from attnlab.functions.rare import RARE_LABEL
-from attnlab.functions.sink import SINK_LABEL
-from attnlab.functions.syntactic import ALIGNMENT_LABEL, SYNTACTIC_LABEL, relation_table
 from attnlab.functions.verdict import verdict_table
 from attnlab.plugins import plugins
 

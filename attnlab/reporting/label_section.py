@@ -5,7 +5,7 @@ import pandas as pd
 from attnlab.columns import rounded
 from attnlab.extraction.views import KEYS
 from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS
-from attnlab.functions.syntactic import best_heads
+from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
 from attnlab.functions.verdict import BORDERLINE, HOLDS, UNDECIDED, UNKNOWN
 from attnlab.reporting.columns import columns_named

@@ -28,12 +28,12 @@ from attnlab.functions.controls import untrained_twin
 from attnlab.functions.counts import largest
 from attnlab.functions.gold import gold_of_treebank
 from attnlab.functions.intervals import wilson_interval
-from attnlab.functions.positional import (
+from attnlab.functions.labels.positional import (
     PositionalCounts,
     count_positional,
     judge_positional,
 )
-from attnlab.functions.syntactic import best_heads
+from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
 from attnlab.functions.verdict import verdict_table
 from attnlab.reporting.canvas import write_figure

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from attnlab.files import write_json, write_table
-from attnlab.functions.syntactic import best_heads
+from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
 from attnlab.reporting.canvas import write_figure
 from attnlab.studies.analysis.analysis import analyze

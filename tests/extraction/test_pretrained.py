@@ -11,8 +11,8 @@ from attnlab.extraction.reading import prepare
 from attnlab.functions.consumer import HeadFunctions, TextSide
 from attnlab.functions.controls import untrained_twin
 from attnlab.functions.corpus_alignment import align_corpus
-from attnlab.functions.labels import compare_relations, label_table
-from attnlab.functions.syntactic import best_heads
+from attnlab.functions.label_tables import compare_relations, label_table
+from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.treebank import load_treebank, shuffle_words
 
 SENTENCES = 300

@@ -17,7 +17,7 @@ from attnlab.extraction.reading import prepare
 from attnlab.extraction.weights import LayerWeights
 from attnlab.functions.consumer import HeadFunctions, TextSide, scope_of_layer
 from attnlab.functions.corpus_alignment import align_corpus
-from attnlab.functions.labels import label_table
+from attnlab.functions.label_tables import label_table
 from attnlab.functions.treebank import gold_sentence
 from attnlab.functions.verdict import BELOW, HOLDS
 from attnlab.grammar.corpus import draw_pairs

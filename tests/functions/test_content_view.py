@@ -12,8 +12,8 @@ from planted_layers import KINDS, layer, stochastic
 from attnlab.extraction.statistics import HeadStatistics
 from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.functions.consumer import HeadFunctions, TextSide
-from attnlab.functions.labels import label_table
-from attnlab.functions.rare import FREQUENT_TYPES
+from attnlab.functions.label_tables import label_table
+from attnlab.functions.labels.rare import FREQUENT_TYPES
 from attnlab.functions.structure import HeadStructure
 from attnlab.matrices.labels import label_heads
 

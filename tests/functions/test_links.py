@@ -7,6 +7,12 @@ from oracles.functions import links_by_loops
 from torch import Tensor
 
 from attnlab.functions.counts import CHOOSING, GROUPS, REPORTED, groups_of
+from attnlab.functions.labels.syntactic import (
+    alignment_links,
+    best_heads,
+    judge_links,
+    relation_table,
+)
 from attnlab.functions.links import (
     MAX_OFFSET,
     TO_DEPENDENT,
@@ -19,12 +25,6 @@ from attnlab.functions.links import (
     possible_links,
     tree_kinds,
     tree_links,
-)
-from attnlab.functions.syntactic import (
-    alignment_links,
-    best_heads,
-    judge_links,
-    relation_table,
 )
 from attnlab.functions.treebank import Arc, GoldSentence
 from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED

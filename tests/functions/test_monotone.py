@@ -7,7 +7,7 @@ from scipy.stats import linregress, spearmanr
 from torch import Tensor
 
 from attnlab.functions.counts import Scope
-from attnlab.functions.monotone import count_monotone, judge_monotone
+from attnlab.functions.labels.monotone import count_monotone, judge_monotone
 from attnlab.functions.verdict import BELOW, HOLDS, UNDECIDED
 
 TARGETS = 11

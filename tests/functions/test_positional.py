@@ -9,7 +9,7 @@ from oracles.functions import positional_by_loops
 from torch import Tensor
 
 from attnlab.functions.counts import CHOOSING, REPORTED, Scope, largest
-from attnlab.functions.positional import (
+from attnlab.functions.labels.positional import (
     PositionalCounts,
     count_positional,
     judge_positional,

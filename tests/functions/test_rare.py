@@ -7,7 +7,7 @@ from oracles.functions import rare_by_loops
 from torch import Tensor
 
 from attnlab.functions.counts import REPORTED, largest
-from attnlab.functions.rare import count_rare, frequency_ranks, judge_rare, rare_places
+from attnlab.functions.labels.rare import count_rare, frequency_ranks, judge_rare, rare_places
 from attnlab.functions.verdict import BORDERLINE, HOLDS, UNDECIDED
 
 

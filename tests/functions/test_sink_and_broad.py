@@ -8,8 +8,8 @@ from functions.planting import Batch, attend, cross_scope_of, make_batch, random
 from torch import Tensor
 
 from attnlab.extraction.weights import row_entropies
-from attnlab.functions.broad import count_broad, judge_broad
-from attnlab.functions.sink import (
+from attnlab.functions.labels.broad import count_broad, judge_broad
+from attnlab.functions.labels.sink import (
     count_sink,
     judge_sink,
 )

@@ -14,20 +14,20 @@ from oracles.intervals import ratio_by_sentences, wilson_by_hand
 from torch import Tensor
 
 from attnlab.extraction.weights import row_entropies
-from attnlab.functions.broad import count_broad, judge_broad
 from attnlab.functions.counting import LABELS
 from attnlab.functions.counts import DRAWS, GROUPS, largest, resampled, sum_of_halves
+from attnlab.functions.labels.broad import count_broad, judge_broad
+from attnlab.functions.labels.monotone import count_monotone, judge_monotone
+from attnlab.functions.labels.positional import count_positional, judge_positional
+from attnlab.functions.labels.rare import count_rare, judge_rare, rare_places
+from attnlab.functions.labels.sink import count_sink, judge_sink
+from attnlab.functions.labels.syntactic import judge_links, relation_table
 from attnlab.functions.links import (
     LinkKind,
     count_links,
     make_links,
     possible_links,
 )
-from attnlab.functions.monotone import count_monotone, judge_monotone
-from attnlab.functions.positional import count_positional, judge_positional
-from attnlab.functions.rare import count_rare, judge_rare, rare_places
-from attnlab.functions.sink import count_sink, judge_sink
-from attnlab.functions.syntactic import judge_links, relation_table
 from attnlab.functions.verdict import (
     BELOW,
     BORDERLINE,

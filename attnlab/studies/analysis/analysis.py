@@ -17,7 +17,7 @@ from attnlab.extraction.processes import Processes
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import ALL, CONTENT, VIEWS, View
-from attnlab.functions.labels import HEAD
+from attnlab.functions.label_tables import HEAD
 from attnlab.functions.structure import HeadStructure
 from attnlab.options import options_of
 from attnlab.representations import OneLine

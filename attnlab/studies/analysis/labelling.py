@@ -18,7 +18,7 @@ from attnlab.functions.consumer import HeadFunctions, TextSide
 from attnlab.functions.controls import untrained_twin
 from attnlab.functions.corpus_alignment import align_corpus
 from attnlab.functions.gold import Gold, shuffled
-from attnlab.functions.labels import (
+from attnlab.functions.label_tables import (
     HEAD,
     SEPARATOR,
     compare_controls,

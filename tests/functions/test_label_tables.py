@@ -21,7 +21,7 @@ from attnlab.functions.agreement import (
     cohen_kappa,
 )
 from attnlab.functions.counting import LABELS, count_functions, judge_functions, relations_of_layer
-from attnlab.functions.labels import compare_controls, compare_relations, label_table
+from attnlab.functions.label_tables import compare_controls, compare_relations, label_table
 from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
 from attnlab.matrices.candidates import FAMILIES
 
