@@ -1,16 +1,11 @@
 """Real tokens moved in front of padding, for mechanisms that count positions from the start of a sentence."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention.mechanism import Context, Scoring
-
-# What a mechanism depends on: no positions (or only those of real tokens among each other), offsets
-# between queries and keys, positions of keys, or positions of queries and keys alike.
-Positions = Literal["none", "offsets", "keys", "pairs"]
 
 
 @dataclass(frozen=True)
@@ -103,3 +98,53 @@ def rows_in_order(tokens: Tensor, order: Tensor) -> Tensor:
 def columns_in_order(pairs: Tensor, order: Tensor) -> Tensor:
     """Columns of a matrix of each sentence, `[batch, head, query, key]`, in the order `[batch, key]`."""
     return pairs.gather(3, order[:, None, None, :].expand_as(pairs))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sentences of a batch whose queries have equally much padding in front, which is left out.
+
+    Attributes:
+        sentences: their positions in the batch.
+        padding: how many of the queries at hand are padding in front of them.
+        context: what is told of them; queries are counted from their first real one.
+    """
+
+    sentences: Int[Tensor, " sentence"]
+    padding: int
+    context: Context
+
+
+def groups_by_start(context: Context, queries: int) -> list[Group]:
+    """The sentences of a batch by where their queries begin; none where all begin at once in front."""
+    real = context.real_queries
+    if real is None or not bool((~real[:, :1] & real.any(-1, keepdim=True)).any()):
+        return []
+    starts = real.byte().argmax(-1)
+    return [
+        _group((starts == start).nonzero().flatten(), start, context, queries)
+        for start in starts.unique().tolist()
+    ]
+
+
+def _group(sentences: Tensor, start: int, context: Context, queries: int) -> Group:
+    padding = min(max(start - context.first_query, 0), queries)
+    ids, visible, scoring = context.token_ids, context.visible, context.scoring
+
+    def pairs(whole: Tensor | None) -> Tensor | None:
+        if whole is None:
+            return None
+        return (whole if whole.shape[0] == 1 else whole[sentences])[:, :, padding:]
+
+    return Group(
+        sentences,
+        padding,
+        Context(
+            None if visible is None else visible[sentences],
+            max(context.first_query - start, 0),
+            None if ids is None else ids[sentences],
+            pairs(context.bias),
+            scoring and replace(scoring, allowed=pairs(scoring.allowed)),
+            None if context.real_queries is None else context.real_queries[sentences][:, start:],
+        ),
+    )

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.arranging import Positions, real_first, rows_in_order
-from attnlab.attention.mechanism import Context, visible_or_all
+from attnlab.attention.mechanism import Context, Positions, visible_or_all
 from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.traits import Place
@@ -203,11 +202,9 @@ class _Watcher(FullAttention):
         """Values mixed by full attention; keys come in the order in which sigma counts them."""
         weights = self.matrix(query, key, context)
         ids = context.token_ids if self.uses_tokens else None
-        counted, real = weights, self.real_queries
-        if real is not None:  # offsets count real queries, as they do real keys
-            order = real_first(real)
-            counted, real = rows_in_order(weights, order), real.gather(1, order)
-        self.tally.add(AttentionRecord(counted, ids, context.visible, real))
+        told = context.real_queries
+        real = self.real_queries if told is None else told[:, context.first_query :]
+        self.tally.add(AttentionRecord(weights, ids, context.visible, real))
         return weights @ value
 
 

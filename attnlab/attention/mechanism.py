@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, TypedDict, Unpack
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,15 +14,69 @@ from attnlab.attention.traits import Cost, Form, Traits
 from attnlab.errors import InputError
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """What a model's own attention does to its scores besides padding, causality and a bias.
+
+    ::
+
+        s_ij = softcap * tanh(q_i . k_j / sqrt(dim) / softcap) + bias_ij
+        weight_ij = exp(s_ij) / (exp(sink) + sum over allowed k of exp(s_ik))
+
+    Attributes:
+        allowed: True at the pairs that the model lets through; None for all.
+        softcap: what scores are squeezed below in size (Gemma 2, arXiv 2408.00118); None for no bound.
+        sinks: of each head, the score of a key without a value; rows then sum to less than 1
+            (gpt-oss, arXiv 2508.10925).
+    """
+
+    allowed: Bool[Tensor, "#batch #head query key"] | None = None
+    softcap: float | None = None
+    sinks: Float[Tensor, " head"] | None = None
+
+
+class Told(TypedDict, total=False):
+    """What a mechanism may be told besides queries, keys, values and padding.
+
+    Attributes:
+        first_query: position of the first query, so that cached decoding attends as uncached decoding does.
+        token_ids: ids of the keys, which only mechanisms that choose keys by token read.
+        bias: added to the scores, where the mechanism has any.
+        scoring: what a model's own attention does to its scores; only for mechanisms with a softmax
+            over single keys.
+        real_queries: in cross-attention, True at real tokens of the sentence of the queries, those
+            before `first_query` included; only for mechanisms that count positions.
+    """
+
+    first_query: int
+    token_ids: Int[Tensor, "batch key"] | None
+    bias: Float[Tensor, "#batch #head query key"] | None
+    scoring: Scoring | None
+    real_queries: Bool[Tensor, "batch token"] | None
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a mechanism is told besides queries, keys and values, packed; see `Told`."""
+
+    visible: Tensor | None = None
+    first_query: int = 0
+    token_ids: Tensor | None = None
+    bias: Tensor | None = None
+    scoring: Scoring | None = None
+    real_queries: Tensor | None = None
+
+
+# What a mechanism depends on: no positions (or only those of real tokens among each other), offsets
+# between queries and keys, positions of keys, or positions of queries and keys alike.
+Positions = Literal["none", "offsets", "keys", "pairs"]
+
+
 class Mechanism(nn.Module, ABC):
     """One way of mixing values, the same for every head it is called with.
 
     Tensors are `[batch, head, token, dim]`. `visible` is True where a key is a real token. A causal
-    mechanism lets a query see keys up to its own position; `first_query` is the position of the
-    first query, so that cached decoding sees what uncached decoding sees. `token_ids` are
-    those of the keys, which only mechanisms that choose keys by token look at; `bias` is added to the
-    scores, where the mechanism has any. Mechanisms with a softmax over single keys also take
-    `scoring`, what a model's own attention does to its scores; the others are never handed one.
+    mechanism lets a query attend to keys up to its own position. `Told` says what else there may be.
 
     The law of every mechanism, in eval mode: `forward(q, k, v) == implied_matrix(q, k) @ v`.
 
@@ -34,6 +88,7 @@ class Mechanism(nn.Module, ABC):
         forms: ways of computing it that may be asked for.
         refusals: for what it cannot do (`"causal"`, `"cross"`), why.
         scored: whether `forward` and `implied_matrix` take `scoring`.
+        positions: which positions it depends on.
         causal: whether a query is kept from keys behind it.
         cross: whether queries and keys belong to different sentences.
         dropout: probability with which a weight is dropped in training mode.
@@ -46,6 +101,7 @@ class Mechanism(nn.Module, ABC):
     forms: ClassVar[tuple[Form, ...]] = ("auto",)
     refusals: ClassVar[Mapping[str, str]] = {}
     scored: ClassVar[bool] = False
+    positions: ClassVar[Positions] = "none"
 
     def __init__(self, *, causal: bool = False, cross: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
@@ -87,10 +143,7 @@ class Mechanism(nn.Module, ABC):
         key: Float[Tensor, "batch head key dim"],
         value: Float[Tensor, "batch head key value_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
+        **told: Unpack[Told],
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, one row a query; a query that sees no key gets 0."""
 
@@ -100,48 +153,13 @@ class Mechanism(nn.Module, ABC):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
+        **told: Unpack[Told],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """Work for one head and one sentence; a mechanism that does not say is taken as dense."""
         return Cost(multiply_adds=2 * queries * keys * dim, bytes=4 * queries * keys)
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """What a model's own attention does to its scores besides padding, causality and a bias.
-
-    ::
-
-        s_ij = softcap * tanh(q_i . k_j / sqrt(dim) / softcap) + bias_ij
-        weight_ij = exp(s_ij) / (exp(sink) + sum over allowed k of exp(s_ik))
-
-    Attributes:
-        allowed: True at the pairs that the model lets through; None for all.
-        softcap: what scores are squeezed below in size (Gemma 2, arXiv 2408.00118); None for no bound.
-        sinks: of each head, the score of a key without a value; rows then sum to less than 1
-            (gpt-oss, arXiv 2508.10925).
-    """
-
-    allowed: Bool[Tensor, "#batch #head query key"] | None = None
-    softcap: float | None = None
-    sinks: Float[Tensor, " head"] | None = None
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a mechanism is told besides queries, keys and values; see `Mechanism`."""
-
-    visible: Tensor | None = None
-    first_query: int = 0
-    token_ids: Tensor | None = None
-    bias: Tensor | None = None
-    scoring: Scoring | None = None
 
 
 def visible_or_all(key: Tensor, visible: Tensor | None) -> Bool[Tensor, "batch key"]:

@@ -1,13 +1,16 @@
 """Mechanisms that never see what stands in padding: it is put aside once, before any of them computes."""
 
 from abc import abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Unpack
 
-from jaxtyping import Bool, Float, Int
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional as F
 
-from attnlab.attention.arranging import Arrangement, Positions, padding_behind
-from attnlab.attention.mechanism import Context, Mechanism, Scoring
+from attnlab.attention.arranging import Arrangement, groups_by_start, padding_behind
+from attnlab.attention.mechanism import Context, Mechanism, Told
 from attnlab.errors import AttnlabError
 
 # A weight of 0 makes numbers up to this size vanish, forward and backward, in 16 bits too.
@@ -19,13 +22,8 @@ class PaddingSafeMechanism(Mechanism):
 
     A subclass says how values are mixed and which matrix that is; it may multiply padding by 0. What
     it depends on besides real tokens is known from `positions`: where padding in front of them would
-    shift these, it is moved behind them first.
-
-    Attributes:
-        positions: which positions it depends on.
+    shift these, it is moved behind them first, or left out.
     """
-
-    positions: ClassVar[Positions] = "none"
 
     @abstractmethod
     def mix(
@@ -52,16 +50,21 @@ class PaddingSafeMechanism(Mechanism):
         key: Float[Tensor, "batch head key dim"],
         value: Float[Tensor, "batch head key value_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
-        scoring: Scoring | None = None,
+        **told: Unpack[Told],
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, one row a query; a query that sees no key gets 0."""
-        query, key = self.real_tokens(query, key, visible, first_query)
+        context = Context(visible, **told)
+        query, key = self.real_tokens(query, key, visible, context.first_query)
         value = without_padding(value, visible)
-        context = Context(visible, first_query, token_ids, bias, scoring)
+
+        def mixed(query: Tensor, context: Context, some: Tensor | slice) -> Tensor:
+            return self._mixed_in_order(query, key[some], value[some], context)
+
+        return self._by_start(query, context, mixed)
+
+    def _mixed_in_order(
+        self, query: Tensor, key: Tensor, value: Tensor, context: Context
+    ) -> Tensor:
         order = self.arrangement(query, key, context)
         if order is None:
             return self.mix(query, key, value, context)
@@ -73,20 +76,48 @@ class PaddingSafeMechanism(Mechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
-        scoring: Scoring | None = None,
+        **told: Unpack[Told],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
-        query, key = self.real_tokens(query, key, visible, first_query)
-        context = Context(visible, first_query, token_ids, bias, scoring)
+        context = Context(visible, **told)
+        query, key = self.real_tokens(query, key, visible, context.first_query)
+
+        def weights(query: Tensor, context: Context, some: Tensor | slice) -> Tensor:
+            return self._matrix_in_order(query, key[some], context)
+
+        return self._by_start(query, context, weights)
+
+    def _matrix_in_order(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         order = self.arrangement(query, key, context)
         if order is None:
             return self.matrix(query, key, context)
         moved = order.of_queries(query), order.of_keys(key)
         return order.matrix_back(self.matrix(*moved, order.of_context(context)))
+
+    def _by_start(
+        self,
+        query: Tensor,
+        context: Context,
+        computed: Callable[[Tensor, Context, Tensor | slice], Tensor],
+    ) -> Tensor:
+        """Rows of the whole batch, or of one group of sentences after the other; 0 for padding in front.
+
+        In cross-attention keys are counted among real tokens, so queries must be, too.
+        """
+        counted = self.cross and self.positions in {"offsets", "pairs"}
+        groups = groups_by_start(context, query.shape[-2]) if counted else []
+        if not groups:
+            return computed(query, context, slice(None))
+        parts = [
+            F.pad(
+                computed(
+                    query[group.sentences, :, group.padding :], group.context, group.sentences
+                ),
+                (0, 0, group.padding, 0),
+            )
+            for group in groups
+        ]
+        return torch.cat(parts)[torch.cat([group.sentences for group in groups]).argsort()]
 
     def arrangement(self, query: Tensor, key: Tensor, context: Context) -> Arrangement | None:
         """The order in which positions count real tokens only; None where they do as it is.

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar, Unpack
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.attention.mechanism import Mechanism, Scoring
+from attnlab.attention.mechanism import Mechanism, Told
 from attnlab.attention.traits import Cost, Traits
 from attnlab.errors import InputError
 
@@ -42,11 +42,7 @@ class PerHead(Mechanism):
         key: Float[Tensor, "batch head key dim"],
         value: Float[Tensor, "batch head key value_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
-        scoring: Scoring | None = None,
+        **told: Unpack[Told],
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, each group by its own mechanism."""
         parts = [
@@ -55,10 +51,7 @@ class PerHead(Mechanism):
                 key[:, heads],
                 value[:, heads],
                 visible,
-                first_query=first_query,
-                token_ids=token_ids,
-                bias=_of(bias, heads),
-                **_scoring(scoring, heads),
+                **_told(told, heads, mechanism),
             )
             for heads, mechanism in self._parts()
         ]
@@ -69,11 +62,7 @@ class PerHead(Mechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
-        scoring: Scoring | None = None,
+        **told: Unpack[Told],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrices of all heads, each from its own mechanism."""
         parts = [
@@ -81,10 +70,7 @@ class PerHead(Mechanism):
                 query[:, heads],
                 key[:, heads],
                 visible,
-                first_query=first_query,
-                token_ids=token_ids,
-                bias=_of(bias, heads),
-                **_scoring(scoring, heads),
+                **_told(told, heads, mechanism),
             )
             for heads, mechanism in self._parts()
         ]
@@ -109,9 +95,15 @@ def _of(bias: Tensor | None, heads: list[int]) -> Tensor | None:
     return bias if bias is None or bias.shape[1] == 1 else bias[:, heads]
 
 
-def _scoring(scoring: Scoring | None, heads: list[int]) -> dict[str, Any]:
-    """What the group is told of it; mechanisms that know no scoring are not asked about it."""
-    if scoring is None:
-        return {}
-    sinks = None if scoring.sinks is None else scoring.sinks[heads]
-    return {"scoring": replace(scoring, allowed=_of(scoring.allowed, heads), sinks=sinks)}
+def _told(told: Told, heads: list[int], mechanism: Mechanism) -> Told:
+    """What a group is told: its heads' part, and nothing that its mechanism does not know."""
+    part: Told = {**told}
+    if (bias := told.get("bias")) is not None:
+        part["bias"] = _of(bias, heads)
+    scoring = part.pop("scoring", None)
+    if scoring is not None:
+        sinks = None if scoring.sinks is None else scoring.sinks[heads]
+        part["scoring"] = replace(scoring, allowed=_of(scoring.allowed, heads), sinks=sinks)
+    if mechanism.positions == "none":
+        part.pop("real_queries", None)
+    return part

@@ -12,7 +12,7 @@ from torch import Tensor
 from attnlab.addresses import SITES, Side, sides_of
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
-from attnlab.attention.mechanism import Mechanism, Scoring
+from attnlab.attention.mechanism import Context, Mechanism
 from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.traits import Place
 from attnlab.errors import InputError
@@ -160,26 +160,15 @@ class _Observer(FullAttention):
         super().__init__(Full(), Place(causal=site == "decoder", cross=site == "cross"))
         self.hand_on: HandOn | None = None
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        value: Float[Tensor, "batch head key value_dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,  # noqa: ARG002 - known from the batch
-        bias: Float[Tensor, "#batch #head query key"] | None = None,
-        scoring: Scoring | None = None,
-    ) -> Float[Tensor, "batch head query value_dim"]:
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Values mixed by full attention."""
-        if bias is not None:
+        if context.bias is not None:
             msg = (
                 "This model adds relative positions to its scores, which not every mechanism can; "
                 "its heads cannot be compared."
             )
             raise InputError(msg)
-        if scoring is not None:
+        if context.scoring is not None:
             msg = (
                 "This model's own attention hides more than padding and the future, caps its scores or "
                 "has sinks, which not every mechanism can; its heads cannot be compared."
@@ -190,4 +179,4 @@ class _Observer(FullAttention):
             raise InputError(msg)
         self.hand_on(query, key, value)
         self.hand_on = None
-        return super().forward(query, key, value, visible, first_query=first_query)
+        return super().mix(query, key, value, context)

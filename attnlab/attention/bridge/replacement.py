@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.attention.bridge.calls import (
+    SITE,
+    CallRecord,
     call_of,
     looks_at_tokens,
     token_ids_of_keys,
@@ -50,6 +52,8 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     context: dict[str, Any] = {"first_query": reading.first_query}
     if looks_at_tokens(mechanism):
         context["token_ids"] = token_ids_of_keys(module, key.shape[0], key.shape[2])
+    if vars(module)[SITE] == "cross":
+        context |= _of_queries(mechanism, call, reading.first_query + query.shape[2])
     context |= _of_scores(mechanism, reading, position_bias, extra)
     for part in mechanism.modules():
         if isinstance(part, Mechanism):
@@ -73,6 +77,19 @@ def _from_start(
         hidden = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
         mask = F.pad(mask, (start, 0), value=hidden)
     return key, value, mask
+
+
+def _of_queries(mechanism: Mechanism, call: CallRecord, tokens: int) -> dict[str, Any]:
+    """Which queries are real, where padding in front of them shifts what a mechanism counts."""
+    counts = any(
+        part.positions in {"offsets", "pairs"}
+        for part in mechanism.modules()
+        if isinstance(part, Mechanism)
+    )
+    real = call.real
+    if not counts or real is None or real.shape[1] < tokens or bool(real[:, 0].all()):
+        return {}
+    return {"real_queries": real[:, :tokens]}
 
 
 def _of_scores(

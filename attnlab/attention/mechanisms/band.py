@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.arranging import Positions
 from attnlab.attention.kernels.flex import attend_blocks
 from attnlab.attention.kernels.union import Union, attend
-from attnlab.attention.mechanism import Context
+from attnlab.attention.mechanism import Context, Positions
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Place, Traits

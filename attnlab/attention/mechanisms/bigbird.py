@@ -11,10 +11,9 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.arranging import Positions
 from attnlab.attention.kernels.columns import Places
 from attnlab.attention.kernels.union import replaced, taken
-from attnlab.attention.mechanism import Context, sentence_ends, visible_or_all
+from attnlab.attention.mechanism import Context, Positions, sentence_ends, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scaled_scores, softmax_over
 from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Place, Traits

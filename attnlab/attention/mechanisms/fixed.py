@@ -7,9 +7,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from attnlab.attention.arranging import Positions
 from attnlab.attention.kernels.products import kernel_sums, with_ones
-from attnlab.attention.mechanism import Context, sentence_ends, visible_or_all, without_keys
+from attnlab.attention.mechanism import (
+    Context,
+    Positions,
+    sentence_ends,
+    visible_or_all,
+    without_keys,
+)
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Cost, Place, Traits

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.attention.arranging import Positions
-from attnlab.attention.mechanism import Context, visible_or_all
+from attnlab.attention.mechanism import Context, Positions, visible_or_all
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification

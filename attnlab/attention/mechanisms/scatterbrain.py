@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from attnlab.attention.arranging import Positions
 from attnlab.attention.kernels.features import common_height, favor_exponents
 from attnlab.attention.kernels.products import (
     SHORT,
@@ -19,7 +18,7 @@ from attnlab.attention.kernels.products import (
 )
 from attnlab.attention.kernels.scaled_sums import ScaledSums, over_earlier, over_later, together
 from attnlab.attention.kernels.union import Strip, Union
-from attnlab.attention.mechanism import Context, visible_or_all, without_keys
+from attnlab.attention.mechanism import Context, Positions, visible_or_all, without_keys
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification, sides

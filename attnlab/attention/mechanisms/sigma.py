@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.attention.arranging import Positions, real_first
+from attnlab.attention.arranging import real_first
 from attnlab.attention.kernels.columns import Places, best, draws, running_best
 from attnlab.attention.kernels.flex import attend_blocks
 from attnlab.attention.kernels.union import Union, attend
-from attnlab.attention.mechanism import Context, ordinals, visible_or_all
+from attnlab.attention.mechanism import Context, Positions, ordinals, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Place, Traits

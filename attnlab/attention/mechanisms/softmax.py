@@ -1,14 +1,14 @@
 """Softmax over a support: mechanisms that score some pairs and leave the others out."""
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.mechanism import Context
+from attnlab.attention.mechanism import Context, Told
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.traits import Cost, Form, Place
 from attnlab.errors import AttnlabError, InputError
@@ -104,13 +104,11 @@ class MaskedSoftmax(PaddingSafeMechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        *,
-        first_query: int = 0,
-        token_ids: Int[Tensor, "batch key"] | None = None,
+        **told: Unpack[Told],
     ) -> Bool[Tensor, "batch head query key"]:
         """True for the pairs whose weight may differ from 0."""
-        query, key = self.real_tokens(query, key, visible, first_query)
-        context = Context(visible, first_query, token_ids)
+        context = Context(visible, **told)
+        query, key = self.real_tokens(query, key, visible, context.first_query)
         shape = (*query.shape[:-1], key.shape[-2])
         order = self.arrangement(query, key, context)
         if order is not None:
