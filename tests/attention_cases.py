@@ -35,6 +35,14 @@ SPECS = [
         for p in ("self", "previous", "next", "left", "right", "start", "end")
     ),
     "topk(k=3)",
+    "keys(offsets=(-3, 0, 2), first=1, last=2)",
+    "keys(offsets=(-4, -1))",
+    "keys(first=2)",
+    "keys(offsets=(-2,), tokens=(3, 7), reach=2)",
+    "keys(tokens=(1, 5))",
+    "static(offsets=(-3, -1, 0, 4), weights=(0.5, 0.25, 1, 2))",
+    "static(offsets=(-2, -5), weights=(0.5, 0.25))",
+    "none",
     "perhead",
 ]
 VOCABULARY = 9
@@ -60,9 +68,8 @@ def can(spec: str, trait: str) -> bool:
     """Whether the mechanism declares the trait, and these options allow it."""
     if spec == "perhead":
         return True
-    if trait == "causal" and (
-        "-1]" in spec or any(p in spec for p in ("next", "right", "'start", "end"))
-    ):
+    ahead = ("-1]", "next", "right", "'start", "end", "last", ", 4)")
+    if trait == "causal" and any(part in spec for part in ahead):
         return False
     return bool(getattr(MECHANISMS[parse(spec).name].traits, trait))
 

@@ -188,6 +188,19 @@ def sentence_ends(visible: Bool[Tensor, "batch key"]) -> Int[Tensor, " batch"]:
     return (visible * positions).amax(-1)
 
 
+def nearest_real(
+    targets: Int[Tensor, " query"], visible: Bool[Tensor, "batch key"]
+) -> Int[Tensor, "batch query"]:
+    """Positions moved into each sentence: those before it to its first token, those behind to its last.
+
+    >>> nearest_real(torch.tensor([-1, 1, 5]), torch.tensor([[False, True, True]])).tolist()
+    [[1, 1, 2]]
+    """
+    begins = visible.long().argmax(-1, keepdim=True)
+    last = (sentence_ends(visible)[:, None] - 1).clamp(min=0)
+    return torch.minimum(torch.maximum(targets, begins), last)
+
+
 def without_keys(value: Tensor, dropout: float) -> Tensor:
     """Values with whole keys dropped at random, the same for every query, the rest scaled up.
 

@@ -9,11 +9,14 @@ from attnlab.attention.mechanisms.band import BandAttention
 from attnlab.attention.mechanisms.bigbird import BigBirdAttention
 from attnlab.attention.mechanisms.fixed import FixedAttention
 from attnlab.attention.mechanisms.full import FullAttention
+from attnlab.attention.mechanisms.keys import KeysAttention
 from attnlab.attention.mechanisms.linear import LinearAttention
 from attnlab.attention.mechanisms.linformer import LinformerAttention
 from attnlab.attention.mechanisms.longformer import LongformerAttention
+from attnlab.attention.mechanisms.none import NoAttention
 from attnlab.attention.mechanisms.scatterbrain import ScatterbrainAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
+from attnlab.attention.mechanisms.static import StaticAttention
 from attnlab.attention.mechanisms.topk import TopKAttention
 from attnlab.attention.specification import Specification, name_and_options, specified
 from attnlab.attention.traits import Form, Place
@@ -34,6 +37,9 @@ MECHANISMS: dict[str, type[Mechanism]] = {
         ScatterbrainAttention,
         FixedAttention,
         TopKAttention,
+        KeysAttention,
+        StaticAttention,
+        NoAttention,
     )
 }
 

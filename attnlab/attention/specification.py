@@ -54,6 +54,18 @@ class Specification:
                 msg = f"The option '{option}' of '{self.name}' is one of {listed}, not {value!r}."
                 raise InputError(msg)
 
+    def refuse_unless_distinct(self, option: str) -> None:
+        """Refuses an option that is no list of different whole numbers; keeps it as a tuple."""
+        numbers = getattr(self, option)
+        whole = isinstance(numbers, list | tuple) and all(type(one) is int for one in numbers)
+        if not whole or len(set(numbers)) < len(numbers):
+            msg = (
+                f"The option '{option}' of '{self.name}' is a list of different whole numbers such as "
+                f"[0, 2], not {numbers!r}."
+            )
+            raise InputError(msg)
+        object.__setattr__(self, option, tuple(numbers))
+
     def shorten_window(self) -> None:
         """Replaces the option `window` by its shortest form; one number stands for both sides."""
         left, right = sides(self.name, getattr(self, "window"))  # noqa: B009 - not every kind has one

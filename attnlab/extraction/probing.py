@@ -73,8 +73,8 @@ def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None
         site, name = next(iter(others.items()))
         rest = ", ".join(site for site in wanted if site not in others)
         msg = (
-            f"The matrix that '{name}' applies in the {site} has entries of either sign and is no "
-            "probability over keys, so its heads cannot be analyzed; "
+            f"The rows of the matrix that '{name}' applies in the {site} are no probabilities over "
+            "keys, so its heads cannot be analyzed; "
             f"{f'choose other sites: {rest}' if rest else 'analyze a model with another mechanism'}."
         )
         raise InputError(msg)

@@ -144,7 +144,8 @@ def test_rule_3_causal_hides_the_future_or_is_refused(spec: str, tokens: int) ->
             before = mechanism(query, key, value, token_ids=ids)
             torch.testing.assert_close(changed[:, :, :cut], before[:, :, :cut], **CLOSE)
             # Of two tokens 'previous' never looks at the last.
-            assert cut > 1 or tokens == 2 or not torch.equal(changed, before)
+            blind = tokens == 2 or spec == "none"
+            assert cut > 1 or blind or not torch.equal(changed, before)
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -267,7 +268,7 @@ def test_without_dropout_training_is_evaluation(spec: str) -> None:
         torch.testing.assert_close(out, expected, **CLOSE)
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec != "none"])
 def test_dropout_only_in_training_and_right_on_average(spec: str) -> None:
     query, key, value, visible = ragged(7)
     ids = drawn_ids(7, VOCABULARY)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from attnlab.attention.mechanisms.band import Band
@@ -60,10 +62,16 @@ def test_a_word_needs_no_quotes() -> None:
         ("longformer(window=3, global_tokens=0)", "a list of positions such as"),
         ("bigbird(block=0)", "whole number from 1 up"),
         ("linformer(k='3')", "whole number from 1 up, not '3'"),
+        ("keys", "lists no key; give offsets, first, last or tokens, or write 'none'"),
+        ("keys(offsets=3)", "a list of different whole numbers such as [0, 2], not 3"),
+        ("keys(offsets=(1, 1))", "a list of different whole numbers"),
+        ("keys(tokens=(-1,))", "a list of token ids from 0 up"),
+        ("static(offsets=(0, 1), weights=(1,))", "a list of numbers above 0, one for each offset"),
+        ("static(offsets=(0,), weights=(0,))", "a list of numbers above 0"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_the_choices(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+    with pytest.raises(InputError, match=re.escape(message)):
         make(text)
 
 

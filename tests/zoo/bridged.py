@@ -113,6 +113,12 @@ SPECS = [
         for pattern in ("self", "previous", "next", "left", "right", "start", "end")
     ),
     "topk(k=2)",
+    "keys(offsets=(-2, 0), first=1)",
+    "keys(first=1, last=1)",
+    "keys(offsets=(-1,), tokens=(5, 9, 30), reach=3)",
+    "static(offsets=(-2, 0), weights=(0.5, 0.25))",
+    "static(offsets=(-1, 3), weights=(0.5, 2.0))",
+    "none",
 ]
 
 

@@ -22,6 +22,8 @@ CHUNK = 64
 # So many queries at a time where no gradients are wanted: nothing is kept then, and what is not kept
 # stays in the processor's cache.
 PIECE = 1024
+# No offset lies in it.
+NO_WINDOW = (0, -1)
 # So many blocks beside a chunk's own are put together one by one.
 FEW_BLOCKS = 4
 
@@ -30,8 +32,8 @@ FEW_BLOCKS = 4
 class Union:
     """The keys that a row sees: multiples of `dilation` in the window, columns, entries.
 
-    A key that is reached in two ways counts once. `causal` cuts columns and entries behind the
-    row; a causal window has no right side.
+    `NO_WINDOW` holds no key. A key that is reached in two ways counts once. `causal` cuts columns and
+    entries behind the row; a causal window has no right side.
     """
 
     window: tuple[int, int]
@@ -91,11 +93,13 @@ def _attend_at_once(
     query: Tensor, key: Tensor, value: Tensor, union: Union, context: Context, *, dropout: float
 ) -> Tensor:
     visible = visible_or_all(key, context.visible)
-    strip = Strip(union, query.shape[-2], context.first_query)
-    alone = union.columns is None and union.entries is None
-    if alone and not dropout and not torch.is_grad_enabled():
-        return strip.fused(query, key, value, visible)
-    parts: list[_Part] = [strip]
+    parts: list[_Part] = []
+    if union.window != NO_WINDOW:
+        strip = Strip(union, query.shape[-2], context.first_query)
+        alone = union.columns is None and union.entries is None
+        if alone and not dropout and not torch.is_grad_enabled():
+            return strip.fused(query, key, value, visible)
+        parts.append(strip)
     parts += [_Columns(union, union.columns)] if union.columns is not None else []
     parts += [_Entries(union, union.entries)] if union.entries is not None else []
     rows = torch.arange(query.shape[-2], device=query.device) + context.first_query

@@ -11,6 +11,7 @@ from attnlab.attention.kernels.products import kernel_sums, with_ones
 from attnlab.attention.mechanism import (
     Context,
     Positions,
+    nearest_real,
     sentence_ends,
     visible_or_all,
     without_keys,
@@ -78,7 +79,7 @@ class FixedAttention(PaddingSafeMechanism):
         if self.spec.pattern not in SHIFTS and query.shape[-2] <= FEW:
             matrix = self.matrix(query[:, :1], key[:, :1], context)
             return matrix.to(value.dtype) @ value
-        index = _nearest(self._targets(query, first_query), visible)
+        index = nearest_real(self._targets(query, first_query), visible)
         # Padding between words hides even the key that a row would take.
         real = visible.gather(1, index)[:, None, :, None]
         alone = _rows_of(value, index).masked_fill(~real, 0.0)
@@ -93,7 +94,7 @@ class FixedAttention(PaddingSafeMechanism):
         targets = self._targets(query, first_query)
         columns = torch.arange(key.shape[-2], device=key.device)
         wide = torch.promote_types(key.dtype, torch.float32)
-        matrix = (_nearest(targets, visible).unsqueeze(-1) == columns).to(wide)
+        matrix = (nearest_real(targets, visible).unsqueeze(-1) == columns).to(wide)
         if self.spec.pattern not in SHIFTS:
             rows = torch.arange(query.shape[-2], device=key.device)[:, None] + first_query
             weights = self._weights(visible, wide)[:, None] * self._reach(columns - rows)
@@ -158,13 +159,6 @@ def _running_sums(weights: Tensor, values: Tensor) -> Tensor:
 
 def _picked(sums: Tensor, rows: Tensor) -> Tensor:
     return sums[:, :, rows.clamp(0, sums.shape[2] - 1)]
-
-
-def _nearest(targets: Tensor, visible: Tensor) -> Tensor:
-    """The position of each row's target, moved into the sentence, `[batch, query]`."""
-    begins = visible.long().argmax(-1, keepdim=True)
-    last = (sentence_ends(visible)[:, None] - 1).clamp(min=0)
-    return torch.minimum(torch.maximum(targets, begins), last)
 
 
 def _rows_of(value: Tensor, index: Tensor) -> Tensor:

@@ -1,0 +1,166 @@
+"""Attention to keys that are listed one by one: offsets, ends of the sentence, types of token."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from attnlab.attention.arranging import real_first
+from attnlab.attention.kernels.columns import Places
+from attnlab.attention.kernels.union import NO_WINDOW, Union, at, attend
+from attnlab.attention.mechanism import Context, Positions, nearest_real, visible_or_all
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax
+from attnlab.attention.mechanisms.static import nearest_offset, refuse_ahead
+from attnlab.attention.specification import Specification
+from attnlab.attention.traits import Place, Traits
+from attnlab.errors import AttnlabError, InputError
+from attnlab.matrices.supports import offsets
+
+
+@dataclass(frozen=True)
+class Keys(Specification):
+    """A query sees the keys at some offsets, the first and last few, and those of some token ids.
+
+    Tokens with a `reach` are seen by the queries at most so far away: each is a block of Sigma3.
+    """
+
+    name: ClassVar[str] = "keys"
+    offsets: Any = ()
+    first: Any = 0
+    last: Any = 0
+    tokens: Any = ()
+    reach: Any = None
+
+    def __post_init__(self) -> None:
+        for option in ("offsets", "tokens"):
+            self.refuse_unless_distinct(option)
+        for option in ("first", "last"):
+            self.refuse_unless_whole(option, 0)
+        if self.reach is not None:
+            self.refuse_unless_whole("reach", 0)
+        if any(token < 0 for token in self.tokens):
+            msg = (
+                f"The option 'tokens' of '{self.name}' is a list of token ids from 0 up, "
+                f"not {self.tokens!r}."
+            )
+            raise InputError(msg)
+        if not (self.offsets or self.first or self.last or self.tokens):
+            msg = (
+                f"'{self.name}' lists no key; give offsets, first, last or tokens, or write 'none'."
+            )
+            raise InputError(msg)
+
+
+class KeysAttention(MaskedSoftmax):
+    """Softmax over the listed keys.
+
+    ::
+
+        row i sees j  iff  j - i in offsets,  or j among the first or last keys of the sentence,
+                           or token(j) in tokens and |j - i| <= reach
+
+    A row that sees none of them in its sentence sees the key nearest to its smallest offset.
+    When causal, keys behind the query are cut, and `last` is refused: the end is not known yet.
+    Source: thesis sections 3.1 and 3.1.2, whose columns and blocks become lists.
+    """
+
+    specification: ClassVar[type[Specification] | None] = Keys
+    name: ClassVar[str] = Keys.name
+    source: ClassVar[str] = "this project; thesis, section 3.1"
+    traits: ClassVar[Traits] = Traits()
+    positions: ClassVar[Positions] = "offsets"
+
+    def __init__(self, spec: Keys, place: Place) -> None:
+        refuse_ahead(spec, max(spec.offsets, default=0), place)
+        if place.causal and spec.last:
+            msg = f"'{spec}' looks at the end of the sentence and cannot be causal; use last=0."
+            raise InputError(msg)
+        self.spec = spec
+        self.uses_tokens = bool(spec.tokens)
+        super().__init__(place)
+
+    def pairs(
+        self, query: Tensor, key: Tensor, context: Context
+    ) -> Bool[Tensor, "#batch 1 query key"]:
+        """Offsets, ends and tokens, and one key for rows without any."""
+        visible = visible_or_all(key, context.visible)
+        shape = query.shape[-2], key.shape[-2]
+        seen = self._union(query, visible, context).pairs(*shape, context.first_query, key.device)
+        if not self.uses_tokens:
+            return seen
+        offset = offsets(*shape, first_query=context.first_query, device=key.device)
+        seen = seen | self._tokens(offset, context)
+        empty = ~(seen & visible[:, None, None]).any(-1, keepdim=True)
+        alone = self._alone(query, visible, context)[:, None, :, None]
+        seen = seen | (empty & (torch.arange(shape[1], device=key.device) == alone))
+        return seen & (offset <= 0) if self.causal else seen
+
+    def slots(self) -> int | None:
+        """One for each offset and end; None with tokens, of which a sentence may hold any number."""
+        spec = self.spec
+        return None if spec.tokens else max(1, len(spec.offsets)) + spec.first + spec.last
+
+    def fetched(self) -> int:
+        """The offsets."""
+        return len(self.spec.offsets)
+
+    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Ends for all rows at once, offsets row by row, under one softmax."""
+        union = self._union(query, visible_or_all(key, context.visible), context)
+        return attend(query, key, value, union, context, dropout=self.active_dropout())
+
+    def _union(self, query: Tensor, visible: Tensor, context: Context) -> Union:
+        """All but tokens."""
+        columns = self._ends(visible) if self.spec.first or self.spec.last else None
+        entries = None
+        if self.spec.offsets:
+            entries = self._offsets(query, visible, context, fill=columns is None)
+        return Union(NO_WINDOW, 1, columns, entries, causal=self.causal)
+
+    def _ends(self, visible: Tensor) -> Places:
+        """The first and the last real keys of each sentence, `[batch, 1, slot]`."""
+        spec, count = self.spec, visible.sum(-1, keepdim=True)
+        slot = torch.arange(spec.first + spec.last, device=visible.device)
+        ordinal = torch.where(slot < spec.first, slot, count - 1 - (slot - spec.first))
+        # Both ends of a short sentence may meet.
+        usable = (
+            (ordinal >= 0) & (ordinal < count) & ((slot < spec.first) | (ordinal >= spec.first))
+        )
+        index = real_first(visible).gather(1, ordinal.clamp(0, visible.shape[-1] - 1))
+        return Places(index[:, None], usable[:, None])
+
+    def _offsets(self, query: Tensor, visible: Tensor, context: Context, *, fill: bool) -> Places:
+        """The key at each offset of each row, `[batch, 1, query, offset]`; one where there is none."""
+        rows = self._rows(query, context)
+        offset = torch.tensor(self.spec.offsets, device=query.device)
+        target = (rows[:, None] + offset)[None, None].expand(len(visible), -1, -1, -1)
+        index = target.clamp(0, visible.shape[-1] - 1)
+        usable = target == index
+        if fill and not self.uses_tokens:
+            empty = ~(usable & at(visible, index)).any(-1, keepdim=True)
+            alone = self._alone(query, visible, context)[:, None, :, None]
+            index = torch.where(empty, alone, index)
+            usable = usable | empty
+        return Places(index, usable)
+
+    def _alone(self, query: Tensor, visible: Tensor, context: Context) -> Tensor:
+        """The key of a row that sees no other, `[batch, query]`."""
+        target = self._rows(query, context) + nearest_offset(self.spec.offsets)
+        return nearest_real(target, visible)
+
+    def _tokens(self, offset: Tensor, context: Context) -> Tensor:
+        """True at keys whose token is listed, for the rows within reach, `[batch, 1, #query, key]`."""
+        if context.token_ids is None:
+            msg = f"'{self.spec}' chooses keys by token: hand over the token ids of the keys (token_ids=)."
+            raise AttnlabError(msg)
+        wanted = torch.tensor(self.spec.tokens, device=offset.device)
+        listed = torch.isin(context.token_ids, wanted)[:, None, None]
+        if self.spec.reach is not None:
+            listed = listed & (offset.abs() <= self.spec.reach)
+        return listed & (offset <= 0) if self.causal else listed
+
+    @staticmethod
+    def _rows(query: Tensor, context: Context) -> Tensor:
+        return torch.arange(query.shape[-2], device=query.device) + context.first_query

@@ -1,0 +1,47 @@
+"""No attention: the output of the head is 0, as when it is ablated."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from attnlab.attention.mechanism import Context
+from attnlab.attention.padding import PaddingSafeMechanism
+from attnlab.attention.specification import Specification
+from attnlab.attention.traits import Cost, Place, Traits
+
+
+@dataclass(frozen=True)
+class Nothing(Specification):
+    """No query sees any key; the output is 0."""
+
+    name: ClassVar[str] = "none"
+
+
+class NoAttention(PaddingSafeMechanism):
+    """Zeros, whatever the queries, keys and values are.
+
+    Source: Michel et al. 2019 (arXiv 1905.10650), whose ablation of a head this is.
+    """
+
+    specification: ClassVar[type[Specification] | None] = Nothing
+    name: ClassVar[str] = Nothing.name
+    source: ClassVar[str] = "Michel et al. 2019, arXiv 1905.10650"
+    traits: ClassVar[Traits] = Traits(stochastic=False, bias=False)
+
+    def __init__(self, spec: Nothing, place: Place) -> None:
+        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
+        self.spec = spec
+
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:  # noqa: ARG002
+        """Zeros with a gradient of 0: the sum over no value at all."""
+        zero = value[:, :, :0].sum(-2, keepdim=True)
+        return zero.expand(-1, -1, query.shape[-2], -1)
+
+    def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:  # noqa: ARG002
+        """Zeros."""
+        return query.new_zeros(*query.shape[:-1], key.shape[-2])
+
+    def cost(self, queries: int, keys: int, dim: int) -> Cost:  # noqa: ARG002
+        """Nothing is computed."""
+        return Cost(multiply_adds=0, bytes=0)
