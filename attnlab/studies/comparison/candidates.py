@@ -37,6 +37,7 @@ class Candidate:
         support: whether it sees some pairs and leaves the others out.
         apply: its implied matrices `[batch, head, query, key]`.
         multiply_adds: work of one head on a sentence of mean length; None: no form that saves work.
+        mechanism: what computes it, ready for a layer; None where only its matrix is known.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Candidate:
     support: bool
     apply: Apply
     multiply_adds: int | None
+    mechanism: Mechanism | None = None
 
 
 @dataclass(frozen=True)
@@ -262,7 +264,7 @@ def _candidate(
     named: tuple[str, str, str], mechanism: Mechanism, sizes: tuple[int, int, int]
 ) -> Candidate:
     work = mechanism.cost(*sizes).multiply_adds
-    return Candidate(*named, mechanism.traits.support, _implied(mechanism), work)
+    return Candidate(*named, mechanism.traits.support, _implied(mechanism), work, mechanism)
 
 
 def _implied(mechanism: Mechanism) -> Apply:

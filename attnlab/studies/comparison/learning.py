@@ -1,0 +1,149 @@
+"""What mechanisms learn from training sentences before they are measured, layer by layer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from attnlab.addresses import Side, sides_of
+from attnlab.errors import InputError
+from attnlab.extraction.batches import Encoding, Sentence, Text
+from attnlab.extraction.observing import Observed
+from attnlab.studies.comparison.candidates import (
+    Candidate,
+    LayerCalibration,
+    SiteStatistics,
+    candidates,
+)
+from attnlab.studies.comparison.scores import Scores
+from attnlab.studies.comparison.settings import ComparisonSettings
+from attnlab.studies.sources import Subject, read_texts, type_counts_of
+from attnlab.translation.runs.run import Run
+
+Source = str | Path | tuple[Any, Any]
+
+
+@dataclass(frozen=True)
+class SiteTypes:
+    """A site, and its token types numbered from 0: the few that occur stand for the vocabulary."""
+
+    statistics: SiteStatistics
+    types: Int[Tensor, " type"]
+
+    def numbered(self, layer: Observed) -> Observed:
+        """The layer with the numbers of its token types; padding gets any."""
+        places = torch.searchsorted(self.types.to(layer.token_ids.device), layer.token_ids)
+        return replace(layer, token_ids=places.clamp(max=len(self.types) - 1))
+
+
+class Learned:
+    """What every layer did on training sentences."""
+
+    def __init__(self, by_site: dict[str, SiteTypes], budgets: Sequence[int]) -> None:
+        self.by_site, self.budgets = by_site, budgets
+        self.layers: dict[tuple[str, int], LayerCalibration] = {}
+
+    def add(self, layer: Observed) -> None:
+        """Counts one batch of one layer."""
+        at_site, key = self.by_site[layer.site], (layer.site, layer.layer)
+        if key not in self.layers:
+            self.layers[key] = LayerCalibration(at_site.statistics, self.budgets)
+        self.layers[key].add(at_site.numbered(layer))
+
+    def candidates(self) -> dict[tuple[str, int], list[tuple[int, Candidate]]]:
+        """Every budget's candidates, by site and layer."""
+        return {
+            (site, layer): [
+                (budget, candidate)
+                for budget in self.budgets
+                for candidate in candidates(budget, self.by_site[site].statistics, learned)
+            ]
+            for (site, layer), learned in self.layers.items()
+        }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measures each layer's candidates on what it did on held-out sentences."""
+
+    by_site: dict[str, SiteTypes]
+    candidates: dict[tuple[str, int], list[tuple[int, Candidate]]]
+    scores: Scores
+
+    def add(self, layer: Observed) -> None:
+        """Scores every candidate of the layer on one batch."""
+        numbered = self.by_site[layer.site].numbered(layer)
+        for budget, candidate in self.candidates[layer.site, layer.layer]:
+            self.scores.add(candidate, budget, numbered)
+
+
+def _source(text: Text) -> str:
+    return text if isinstance(text, str) else text[0]
+
+
+def training_texts(
+    source: Source, subject: Subject, settings: ComparisonSettings
+) -> Sequence[Text]:
+    """The first training sentences that are not held out too."""
+    wanted, path = settings.calibration, settings.calibration_text
+    count, texts = (wanted, ()) if isinstance(wanted, int) else (len(wanted), tuple(wanted))
+    if not isinstance(wanted, int):
+        pass
+    elif path is not None:
+        run = subject.run
+        texts = read_texts(path, lowercase=run is not None and run.settings.corpus.lowercase)
+    elif subject.corpus is not None:
+        rows = subject.corpus().train
+        chosen = rows.select(range(min(2 * count, len(rows))))
+        texts = tuple(zip(chosen["source"], chosen["target"], strict=True))
+    else:
+        name = "A model without a folder" if isinstance(source, tuple) else source
+        msg = f"{name} brings no training sentences; add --calibration-text FILE."
+        raise InputError(msg)
+    held_out = set(map(_source, subject.texts))
+    found = [text for text in texts if _source(text) not in held_out][:count]
+    if not found:
+        msg = "There is no training sentence that is not held out too; give others."
+        raise InputError(msg)
+    return found
+
+
+def types_of_site(
+    site: str, run: Run | None, held_out: Encoding, learning: Encoding, *, whole: bool = False
+) -> SiteTypes:
+    """The site with its token types, and how often each occurs in training text.
+
+    Args:
+        site: encoder, decoder or cross.
+        run: the run of the model, which knows the counts.
+        held_out: sentences to be measured on.
+        learning: training sentences.
+        whole: every type of the run's vocabulary, so that ids number them, and not only those that
+            occur in the keys of these sentences.
+    """
+    held, before = ([_ids(site, s) for s in e.sentences] for e in (held_out, learning))
+    types = torch.tensor(sorted({token for _, ids in [*held, *before] for token in ids}))
+    if run is not None:
+        of_run = type_counts_of(run)[site == "decoder"]
+        types = torch.arange(len(of_run)) if whole else types
+        counts = of_run[types]
+    else:
+        tokens = torch.tensor([token for _, ids in before for token in ids])
+        counts = torch.bincount(tokens, minlength=int(types.max()) + 1)[types]
+    queries, keys = (
+        max(1, round(sum(len(side[part]) for side in held) / len(held))) for part in (0, 1)
+    )
+    longest = max(len(ids) for _, ids in [*held, *before])
+    return SiteTypes(SiteStatistics(site, counts, queries, keys, longest), types)
+
+
+def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids of the queries and of the keys of one sentence."""
+    pair: dict[Side, tuple[int, ...]] = {"source": sentence.source}
+    if sentence.target is not None:
+        pair["target"] = sentence.target
+    return sides_of(site, pair)

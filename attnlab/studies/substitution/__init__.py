@@ -1,0 +1,1 @@
+"""What a model loses when heads are replaced by other mechanisms."""

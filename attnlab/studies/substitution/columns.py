@@ -1,0 +1,96 @@
+"""The columns of a substitution study."""
+
+from attnlab.columns import Column, Table
+from attnlab.studies.comparison.columns import CASE, ERROR, KEYS, MASS
+
+_, BUDGET, MECHANISM, LEVEL = CASE
+SCOPE = Column("scope", "scope", "What is replaced at a time: a `head`, a `site`, or the `model`.")
+
+
+def _change(stem: str, heading: str, what: str, unit: str, digits: int) -> tuple[Column, ...]:
+    return (
+        Column(
+            f"{stem}_change{unit}",
+            f"{heading}, change",
+            f"Change of {what} from the model that has full attention and as many `steps`.",
+            digits,
+        ),
+        Column(f"{stem}_low", f"{heading}, low", "Lower end of its 95 % interval.", digits),
+        Column(f"{stem}_high", f"{heading}, high", "Upper end of its 95 % interval.", digits),
+        Column(
+            f"{stem}_p_value",
+            f"{heading}, p",
+            "Its p-value by a paired bootstrap over sentences, not corrected.",
+            3,
+        ),
+        Column(
+            f"{stem}_significant",
+            f"{heading}, significant",
+            "Whether that is below 5 % after Holm's correction for all rows of its scope and `steps`.",
+        ),
+    )
+
+
+SUBSTITUTIONS = Table(
+    "substitutions.csv",
+    "replaced heads, mechanism and budget",
+    (
+        SCOPE,
+        Column("replaced", "replaced", "The head, the site, or `all`."),
+        BUDGET,
+        MECHANISM,
+        LEVEL,
+        Column(
+            "replaced_heads",
+            "heads",
+            "How many heads were replaced; the others of a mechanism that has no form for a site "
+            "keep full attention.",
+        ),
+        Column(
+            "steps",
+            "steps",
+            "Batches of fine-tuning after the replacement, 0 for none; the model that it is "
+            "compared with had as many.",
+        ),
+        MASS,
+        ERROR,
+        KEYS,
+        Column("loss_nats", "loss (nats)", "Loss per token on test sentences.", 4),
+        *_change("loss", "loss", "the loss per token, in nats; above 0 is worse,", "_nats", 4),
+        Column("bleu", "BLEU", "BLEU (greedy) on test sentences; empty where not translated.", 2),
+        *_change("bleu", "BLEU", "BLEU; below 0 is worse,", "", 2),
+        Column(
+            "time_ratio",
+            "time",
+            "Time of the losses of all sentences, divided by that of full attention measured "
+            "alternately; attnlab's own code on this device, short sentences.",
+            2,
+        ),
+        Column("sentences", "sentences", "Number of test sentences."),
+    ),
+)
+PREDICTION = Table(
+    "prediction.csv",
+    "predictor and site",
+    (
+        Column("site", "site", "Encoder, decoder or cross-attention, or `all`."),
+        Column(
+            "predictor",
+            "predictor",
+            "What predicts the change of loss of a replaced head without running the model on: "
+            "`missing_mass`, 1 - attention captured, or `output_error`.",
+        ),
+        Column(
+            "across",
+            "across",
+            "`pairs` ranks all pairs of a head and a mechanism together; `mechanisms` the mechanisms "
+            "of each head, `heads` the heads under each mechanism, both averaged.",
+        ),
+        Column("spearman", "Spearman", "Rank correlation with the change of loss.", 2),
+        Column("low", "low", "Lower end of its 95 % interval, a bootstrap over heads.", 2),
+        Column("high", "high", "Upper end of its 95 % interval.", 2),
+        Column("heads", "heads", "Number of heads."),
+        Column("mechanisms", "mechanisms", "Number of mechanisms and budgets."),
+    ),
+)
+TABLES = (SUBSTITUTIONS, PREDICTION)

@@ -1,0 +1,183 @@
+"""Runs a model with its heads replaced: losses, translations, time, and the same after fine-tuning."""
+
+import math
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.attention.bridge.installing import mechanisms_in, use
+from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.plan import AttentionPlan
+from attnlab.errors import AttnlabError
+from attnlab.studies.evaluation import Judge
+from attnlab.studies.pruning.fine_tuning import (
+    fine_tune,
+    in_training,
+    linear_decay,
+    training_loss,
+    training_pairs,
+)
+from attnlab.studies.steps import Steps
+from attnlab.studies.substitution.settings import SubstitutionSettings
+from attnlab.studies.substitution.targets import Replacement, Target
+from attnlab.translation.runs.run import Run
+from attnlab.translation.scoring import score
+
+# Each pair of passes, with full attention and without, one after the other.
+TIMED_PASSES = 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Heads that are replaced, by what, and the plan that does it.
+
+    Attributes:
+        target: the heads.
+        replacement: the mechanism; None for a plan of the user's.
+        plan: as it stands in the model.
+    """
+
+    target: Target
+    replacement: Replacement | None
+    plan: AttentionPlan
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a model did on the test sentences.
+
+    Attributes:
+        trial: what was replaced; None: nothing.
+        steps: batches of fine-tuning.
+        losses: of each sentence, in nats, summed over its tokens.
+        tokens: number of target tokens of all sentences.
+        translations: greedy translations; None where they were not asked for.
+        bleu: of those.
+        time_ratio: time of the losses, divided by that of full attention; NaN where not measured.
+    """
+
+    trial: Trial | None
+    steps: int
+    losses: Float[Tensor, " sentence"]
+    tokens: float
+    translations: tuple[str, ...] | None
+    bleu: float | None
+    time_ratio: float
+
+
+class Trials:
+    """Tries one replacement after another; the model is put back after each.
+
+    Args:
+        judge: the model on test sentences.
+        run: its run, for training pairs.
+        settings: of the study.
+    """
+
+    def __init__(self, judge: Judge, run: Run, settings: SubstitutionSettings) -> None:
+        self.judge, self.run, self.settings = judge, run, settings
+        self._encoded = judge.reading_once()
+        self._start = {name: part.clone() for name, part in judge.model.state_dict().items()}
+
+    def outcomes(self, trials: Sequence[Trial]) -> list[Outcome]:
+        """The model with full attention, every trial, and both again after fine-tuning."""
+        steps = Steps("replacing", len(trials) + 1, self.settings.progress)
+        found = [steps.of(lambda: self._outcome(None))()]
+        found += [steps.of(lambda trial=trial: self._outcome(trial))() for trial in trials]
+        if self.settings.steps:
+            tuned = [None, *(trial for trial in trials if trial.target.scope != "head")]
+            steps = Steps("fine-tuning", len(tuned), self.settings.progress)
+            found += [steps.of(lambda trial=trial: self._tuned(trial))() for trial in tuned]
+        return found
+
+    def _outcome(self, trial: Trial | None) -> Outcome:
+        """Without training."""
+        alone = trial is not None and trial.target.scope == "head"
+        behind = trial is not None and all(head.site != "encoder" for head in trial.target.heads)
+        with self._replaced(trial):
+            losses = (self._encoded if behind else self.judge).losses()
+            translations = None if alone else self._translations()
+        ratio = math.nan if alone or trial is None else self._time_ratio(trial)
+        return self._found(trial, 0, losses, translations, ratio)
+
+    def _tuned(self, trial: Trial | None) -> Outcome:
+        """After training from where the run ended, with the mechanisms in place.
+
+        Raises:
+            AttnlabError: the loss is no longer a number.
+        """
+        settings, model = self.settings, self.judge.model
+        pairs = training_pairs(self.run, batch_tokens=None, seed=settings.seed)
+        dropout = max(part.dropout for _, part in mechanisms_in(model))
+        try:
+            with self._replaced(trial):
+                for _, mechanism in mechanisms_in(model):
+                    for part in mechanism.modules():
+                        if isinstance(part, Mechanism):
+                            part.dropout = dropout
+                with in_training(model, settings.seed):
+                    losses = fine_tune(
+                        model, pairs.batches(settings.steps), training_loss(self.run),
+                        projections=self.judge.projections, schedule=linear_decay(settings.steps),
+                    )  # fmt: skip
+                if not all(map(math.isfinite, losses)):
+                    name = "full attention" if trial is None else trial.target.name
+                    msg = (
+                        f"The loss of {self.run.folder} became no number while it was fine-tuned "
+                        f"with {name} replaced; take fewer steps."
+                    )
+                    raise AttnlabError(msg)
+                measured, translations = self.judge.losses(), self._translations()
+        finally:
+            model.load_state_dict(self._start)
+        return self._found(trial, settings.steps, measured, translations, math.nan)
+
+    @contextmanager
+    def _replaced(self, trial: Trial | None) -> Iterator[None]:
+        if trial is None:
+            yield
+            return
+        with use(self.judge.model, trial.plan):
+            self.judge.model.eval()
+            yield
+
+    def _translations(self) -> tuple[str, ...] | None:
+        return tuple(self.judge.translations()) if self.settings.bleu else None
+
+    def _found(
+        self,
+        trial: Trial | None,
+        steps: int,
+        losses: Tensor,
+        translations: tuple[str, ...] | None,
+        ratio: float,
+    ) -> Outcome:
+        bleu = None if translations is None else score(translations, self.judge.references).bleu
+        tokens = float(self.judge.tokens.sum())
+        return Outcome(trial, steps, losses, tokens, translations, bleu, ratio)
+
+    def _time_ratio(self, trial: Trial) -> float:
+        """Median of pairs of passes, one after the other."""
+        ratios = []
+        for _ in range(TIMED_PASSES):
+            whole = self._seconds()
+            with self._replaced(trial):
+                ratios.append(self._seconds() / whole)
+        return statistics.median(ratios)
+
+    def _seconds(self) -> float:
+        self._wait()
+        start = time.perf_counter()
+        self.judge.losses()
+        self._wait()
+        return time.perf_counter() - start
+
+    def _wait(self) -> None:
+        if self.judge.model.device.type == "cuda":
+            torch.cuda.synchronize(self.judge.model.device)

@@ -1,0 +1,107 @@
+"""How well cheap figures of a replaced head rank the loss that the replacement costs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy.stats import rankdata
+
+DRAWS = 1000
+INTERVAL = (2.5, 97.5)
+PREDICTORS = ("missing_mass", "output_error")
+# With fewer heads there is nothing to draw from.
+FEWEST = 3
+
+# Of heads and mechanisms, behind any batch.
+Matrix = np.ndarray
+
+
+def prediction(heads: pd.DataFrame, *, seed: int) -> pd.DataFrame:
+    """Rank correlations of the change of loss with captured mass and with output error.
+
+    Only mechanisms with a support count, for which both predictors exist, and that every head of a
+    group can have, so that they are compared on the same pairs; the intervals draw heads with
+    replacement, since the mechanisms of one head are no independent observations.
+
+    Args:
+        heads: rows of scope `head` of a substitution study: `replaced`, `site`, `budget`,
+            `mechanism`, `mass_fraction`, `output_error`, `loss_change_nats`.
+        seed: of the bootstrap.
+
+    Returns:
+        The columns of `attnlab.studies.substitution.columns.PREDICTION`.
+    """
+    known = heads.dropna(subset=["mass_fraction", "output_error", "loss_change_nats"])
+    known = known.assign(missing_mass=1 - known["mass_fraction"])
+    sites = list(dict.fromkeys(known["site"]))
+    groups = [(site, known[known["site"] == site]) for site in sites]
+    if len(sites) > 1:
+        groups.append(("all", known))
+    rows: list[dict[str, Any]] = []
+    for site, table in groups:
+        loss, *values = (_matrix(table, name) for name in ("loss_change_nats", *PREDICTORS))
+        draws = np.random.default_rng(seed).integers(0, len(loss), (DRAWS, len(loss)))
+        for predictor, value in zip(PREDICTORS, values, strict=True):
+            for across, correlate in _KINDS.items():
+                low = high = np.nan
+                if len(loss) >= FEWEST:
+                    low, high = np.nanpercentile(correlate(value[draws], loss[draws]), INTERVAL)
+                rows.append(
+                    {
+                        "site": site, "predictor": predictor, "across": across,
+                        "spearman": float(correlate(value, loss)), "low": low, "high": high,
+                        "heads": loss.shape[0], "mechanisms": loss.shape[1],
+                    }
+                )  # fmt: skip
+    columns = ["site", "predictor", "across", "spearman", "low", "high", "heads", "mechanisms"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def spearman(
+    one: Float[np.ndarray, "*batch pair"], other: Float[np.ndarray, "*batch pair"]
+) -> Float[np.ndarray, "*batch"]:
+    """Spearman's rank correlation along the last axis, ties at their mean rank; NaN where one does not vary.
+
+    >>> spearman(np.array([1.0, 2.0, 4.0]), np.array([10.0, 20.0, 30.0])).item()
+    1.0
+    """
+    first, second = (rankdata(values, axis=-1) for values in (one, other))
+    first, second = (ranks - ranks.mean(-1, keepdims=True) for ranks in (first, second))
+    spread = np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((first * second).sum(-1) / spread)
+
+
+def _matrix(table: pd.DataFrame, name: str) -> Matrix:
+    """A row a head, a column a mechanism and budget that all heads have."""
+    wide = table.pivot(index="replaced", columns=["budget", "mechanism"], values=name)
+    return wide.dropna(axis=1).to_numpy()
+
+
+def _pairs(values: Matrix, loss: Matrix) -> Matrix:
+    flat = (*values.shape[:-2], -1)
+    return spearman(values.reshape(flat), loss.reshape(flat))
+
+
+def _mechanisms(values: Matrix, loss: Matrix) -> Matrix:
+    return _mean(spearman(values, loss))
+
+
+def _heads(values: Matrix, loss: Matrix) -> Matrix:
+    return _mechanisms(values.swapaxes(-1, -2), loss.swapaxes(-1, -2))
+
+
+def _mean(found: Matrix) -> Matrix:
+    """Over the last axis, without those that do not vary."""
+    known = ~np.isnan(found)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(known, found, 0).sum(-1) / known.sum(-1))
+
+
+_KINDS: dict[str, Callable[[Matrix, Matrix], Matrix]] = {
+    "pairs": _pairs,
+    "mechanisms": _mechanisms,
+    "heads": _heads,
+}

@@ -1,0 +1,88 @@
+"""Options of the substitution study."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from attnlab.errors import InputError
+from attnlab.options import Option
+from attnlab.studies.comparison.settings import LEAST_BUDGET
+from attnlab.studies.settings import SENTENCE_FLAGS, StudySettings
+
+SCOPES = ("head", "site", "model")
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    """The words of a list with commas.
+
+    >>> words_in("site, model")
+    ('site', 'model')
+    """
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubstitutionSettings(StudySettings):
+    """What `attnlab substitute` can be told.
+
+    Raises:
+        InputError: a value out of range, or nothing to replace.
+    """
+
+    budgets: Annotated[
+        Sequence[int],
+        Option(
+            f"Number of visible keys per row, {LEAST_BUDGET} or more; may be given again.",
+            ("--budget",),
+            least=LEAST_BUDGET,
+        ),
+    ] = (LEAST_BUDGET,)
+    scopes: Annotated[
+        Sequence[str],
+        Option(
+            "What is replaced at a time: any of head, site, model; commas between.",
+            choices=SCOPES,
+            read=words_in,
+        ),
+    ] = SCOPES
+    mechanisms: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Mechanisms by their names in the table, commas between.",
+            shown="all that have a form for a model",
+            read=words_in,
+        ),
+    ] = None
+    plans: Annotated[
+        Sequence[Path],
+        Option("Attention plan (JSON) that is tried as a whole; may be given again.", ("--plan",)),
+    ] = ()
+    sentences: Annotated[
+        int, Option("Maximum number of test sentences.", SENTENCE_FLAGS, least=2)
+    ] = 500
+    calibration: Annotated[
+        int, Option("Maximum number of training sentences to learn tables on.", least=1)
+    ] = 500
+    bleu: Annotated[
+        bool, Option("Translate with every site and model replaced.", ("--bleu/--no-bleu",))
+    ] = True
+    steps: Annotated[
+        int,
+        Option(
+            "Number of training batches of a short fine-tuning of every replaced site and model; 0 "
+            "for none.",
+            ("--fine-tune",),
+            least=0,
+        ),
+    ] = 0
+    seed: Annotated[int, Option("Seed of the bootstrap and of fine-tuning.", least=0)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.budgets:
+            msg = f"There is no budget; give at least one, such as {LEAST_BUDGET}."
+            raise InputError(msg)
+        if not self.scopes and not self.plans:
+            msg = f"There is nothing to replace; choose from: {', '.join(SCOPES)}."
+            raise InputError(msg)

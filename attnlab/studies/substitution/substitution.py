@@ -1,0 +1,248 @@
+"""Loss and BLEU of a run whose heads are replaced by other mechanisms, at once and after fine-tuning."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from statsmodels.stats.multitest import multipletests
+
+from attnlab.addresses import Head
+from attnlab.attention.plan import load_plan
+from attnlab.attribution.projections import all_heads
+from attnlab.attribution.significance import DRAWS, Difference, bleu_differences, loss_differences
+from attnlab.errors import InputError
+from attnlab.extraction.batches import encode
+from attnlab.extraction.observing import observe, sites_of
+from attnlab.options import options_of
+from attnlab.representations import OneLine
+from attnlab.studies.comparison.learning import Learned, Measured, types_of_site
+from attnlab.studies.comparison.scores import FIGURES, Scores
+from attnlab.studies.evaluation import Judge, load_judge
+from attnlab.studies.substitution.measuring import Outcome, Trial, Trials
+from attnlab.studies.substitution.prediction import prediction
+from attnlab.studies.substitution.settings import SubstitutionSettings
+from attnlab.studies.substitution.targets import Replacement, Target, replacements, targets
+from attnlab.translation.runs.folder import is_run
+from attnlab.translation.runs.run import Run
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, repr=False)
+class Substitution(OneLine):
+    """Tables of one study.
+
+    Attributes:
+        substitutions: one row a target, mechanism, budget and number of fine-tuning steps; see
+            `attnlab.studies.substitution.columns.SUBSTITUTIONS`. The rows without a mechanism are
+            the model with full attention.
+        prediction: how well captured mass and output error rank the change of loss of single
+            heads; empty where heads were not replaced alone.
+        run: the run, its model as it was.
+        settings: what was asked for.
+        sentences: number of test sentences.
+        calibration: number of training sentences.
+        dropped: number of test sentences left out, empty or too long.
+    """
+
+    substitutions: pd.DataFrame
+    prediction: pd.DataFrame
+    run: Run
+    settings: SubstitutionSettings
+    sentences: int
+    calibration: int
+    dropped: int
+
+
+@options_of(SubstitutionSettings)
+def substitute(source: str | Path, settings: SubstitutionSettings) -> Substitution:
+    """What a run loses when heads are replaced by other mechanisms, at equal budgets of keys per row.
+
+    Every mechanism that `attnlab compare` knows replaces one head, all heads of a site and all heads,
+    and every plan stands in the model as a whole. Tables of sigma and the best fixed pattern are
+    learned on training sentences; losses, BLEU, captured mass and output error are measured on test
+    sentences. With `steps` each replaced site, model and plan is trained that many batches further on
+    the run's training pairs, beside the model with full attention trained as long.
+
+    Cost: a pass over the test sentences for every target and mechanism, a round of translation for
+    every site and model, and `steps` training steps for each of those.
+
+    Args:
+        source: a run directory; it is read only.
+        settings: as keyword arguments.
+
+    Raises:
+        InputError: the source is no run with full attention, or an option cannot be used.
+        AttnlabError: the corpus is no longer the one of the training.
+    """
+    plans = {path.stem: load_plan(path) for path in map(Path, settings.plans)}
+    if not is_run(source):
+        msg = f"{source} is no run directory of attnlab; make one with: attnlab train DIR."
+        raise InputError(msg)
+    judge = load_judge(source, sentences=settings.sentences, device=settings.device)
+    run = judge.subject.run
+    assert run is not None  # noqa: S101 - a run directory holds one
+    found, figures, calibration = _calibrated(judge, run, settings)
+    trials = _trials(judge, found, settings)
+    trials += [
+        Trial(Target("plan", name, frozenset(all_heads(judge.projections))), None, plan)
+        for name, plan in plans.items()
+    ]
+    outcomes = Trials(judge, run, settings).outcomes(trials)
+    table = _table(judge, outcomes, figures, settings)
+    heads = table[table["scope"] == "head"]
+    heads = heads.assign(site=[str(name).partition(".")[0] for name in heads["replaced"]])
+    return Substitution(
+        table,
+        prediction(heads, seed=settings.seed),
+        run,
+        settings,
+        len(judge.examples),
+        calibration,
+        judge.dropped,
+    )
+
+
+def _calibrated(
+    judge: Judge, run: Run, settings: SubstitutionSettings
+) -> tuple[list[Replacement], pd.DataFrame, int]:
+    """Every mechanism, taught; its figures by head on the test sentences; number of training sentences."""
+    model, progress = judge.model, settings.progress
+    held_out = encode(model, judge.tokenizer, [one.text for one in judge.examples])
+    learning = encode(
+        model,
+        judge.tokenizer,
+        [one.text for one in judge.on_split("train", settings.calibration).examples],
+    )
+    sites = sites_of(model, held_out, settings.sites)
+    by_site = {site: types_of_site(site, run, held_out, learning, whole=True) for site in sites}
+    learned = Learned(by_site, list(dict.fromkeys(settings.budgets)))
+    tell = None if progress is None else (lambda *done: progress("calibrating", *done))
+    observe(model, learning, sites, learned.add, progress=tell)
+    candidates = learned.candidates()
+    measured = Measured(by_site, candidates, Scores([one.number for one in held_out.sentences]))
+    tell = None if progress is None else (lambda *done: progress("measuring", *done))
+    observe(model, held_out, sites, measured.add, progress=tell)
+    chosen = _named(list(replacements(candidates)), settings.mechanisms)
+    return chosen, measured.scores.heads(), len(learning.sentences)
+
+
+def _named(found: list[Replacement], names: Sequence[str] | None) -> list[Replacement]:
+    """Those that are wanted.
+
+    Raises:
+        InputError: a name that none has.
+    """
+    there = list(dict.fromkeys(one.name for one in found))
+    unknown = [name for name in names or () if name not in there]
+    if unknown:
+        msg = f"There is no mechanism '{unknown[0]}' here; choose from: {', '.join(there)}."
+        raise InputError(msg)
+    return [one for one in found if names is None or one.name in names]
+
+
+def _trials(
+    judge: Judge, found: Iterable[Replacement], settings: SubstitutionSettings
+) -> list[Trial]:
+    """Every target with every mechanism that its heads can have.
+
+    All heads at once only where those that can have it are of several sites: else it is the site.
+    """
+    heads = [
+        head
+        for head in all_heads(judge.projections)
+        if settings.sites is None or head.site in settings.sites
+    ]
+    counts = {layer: part.heads for layer, part in judge.projections.items()}
+    return [
+        Trial(target, one, one.plan(target, counts, judge.model.dtype))
+        for target in targets(heads, settings.scopes)
+        for one in found
+        if (able := one.heads_of(target))
+        and (target.scope != "model" or len({head.site for head in able}) > 1)
+    ]
+
+
+def _table(
+    judge: Judge,
+    outcomes: Sequence[Outcome],
+    figures: pd.DataFrame,
+    settings: SubstitutionSettings,
+) -> pd.DataFrame:
+    """A row an outcome, with its changes from the model with full attention and as many steps."""
+    table = pd.DataFrame([_row(outcome, figures) for outcome in outcomes])
+    table["sentences"] = len(judge.examples)
+    for column in ("change_nats", "low", "high", "p_value"):
+        table[f"loss_{column}"] = np.nan
+    for column in ("change", "low", "high", "p_value"):
+        table[f"bleu_{column}"] = np.nan
+    draws = max(DRAWS, 2 * round(len(outcomes) / LEVEL))
+    for steps in sorted({outcome.steps for outcome in outcomes}):
+        same = [place for place, one in enumerate(outcomes) if one.steps == steps]
+        whole = next(outcomes[place] for place in same if outcomes[place].trial is None)
+        others = [place for place in same if outcomes[place].trial is not None]
+        losses = loss_differences(
+            whole.losses, [outcomes[place].losses for place in others], judge.tokens,
+            seed=settings.seed, draws=draws,
+        )  # fmt: skip
+        _fill(table, "loss", "_nats", dict(zip(others, losses, strict=True)))
+        written = {place: outcomes[place].translations for place in others}
+        known = {place: texts for place, texts in written.items() if texts is not None}
+        if known and whole.translations is not None:
+            scores = bleu_differences(
+                whole.translations, list(known.values()), judge.references,
+                seed=settings.seed, draws=DRAWS,
+            )  # fmt: skip
+            _fill(table, "bleu", "", dict(zip(known, scores, strict=True)))
+    return _significant(table)
+
+
+def _row(outcome: Outcome, figures: pd.DataFrame) -> dict[str, Any]:
+    """What is known of an outcome before it is compared."""
+    row: dict[str, Any] = {
+        "scope": "model", "replaced": "", "budget": pd.NA, "mechanism": "full", "level": "",
+        "replaced_heads": 0, "steps": outcome.steps, **dict.fromkeys(FIGURES, np.nan),
+        "loss_nats": float(outcome.losses.sum() / outcome.tokens),
+        "bleu": np.nan if outcome.bleu is None else outcome.bleu, "time_ratio": outcome.time_ratio,
+    }  # fmt: skip
+    if outcome.trial is None:
+        return row
+    target, one = outcome.trial.target, outcome.trial.replacement
+    row |= {"scope": target.scope, "replaced": target.name, "replaced_heads": len(target.heads)}
+    if one is None:
+        return row | {"mechanism": f"plan {target.name}", "replaced": "all"}
+    heads = one.heads_of(target)
+    own = figures[(figures["budget"] == one.budget) & (figures["mechanism"] == one.name)]
+    addresses = map(Head, own["site"], own["layer"], own["head"])
+    means = own[[head in set(heads) for head in addresses]][list(FIGURES)].mean()
+    return row | {
+        "budget": one.budget, "mechanism": one.name, "level": one.level,
+        "replaced_heads": len(heads), **means.to_dict(),
+    }  # fmt: skip
+
+
+def _fill(table: pd.DataFrame, stem: str, unit: str, found: Mapping[int, Difference]) -> None:
+    columns: dict[str, Callable[[Difference], float]] = {
+        f"{stem}_change{unit}": lambda one: one.change,
+        f"{stem}_low": lambda one: one.low,
+        f"{stem}_high": lambda one: one.high,
+        f"{stem}_p_value": lambda one: one.p_value,
+    }
+    for column, value in columns.items():
+        table.loc[list(found), column] = [value(one) for one in found.values()]
+
+
+def _significant(table: pd.DataFrame) -> pd.DataFrame:
+    """With Holm's correction for all rows of a scope and number of steps; in the declared order."""
+    from attnlab.studies.substitution.columns import SUBSTITUTIONS
+
+    for stem in ("loss", "bleu"):
+        table[f"{stem}_significant"] = False
+        known = table[table[f"{stem}_p_value"].notna()]
+        for _, group in known.groupby(["scope", "steps"]):
+            holds = multipletests(group[f"{stem}_p_value"].to_numpy(), LEVEL, "holm")[0]
+            table.loc[group.index, f"{stem}_significant"] = holds
+    return table[[column.name for column in SUBSTITUTIONS.columns]].astype({"budget": "Int64"})

@@ -1,0 +1,113 @@
+"""Which heads are replaced at a time, and what is put in their place."""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from attnlab.addresses import Head, layer_name
+from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.plan import AttentionPlan, plan_of
+from attnlab.studies.comparison.candidates import Candidate
+from attnlab.studies.substitution.selected import SelectedHeads
+
+Layer = tuple[str, int]
+
+
+class Target(NamedTuple):
+    """Heads that are replaced together.
+
+    Attributes:
+        scope: `head`, `site` or `model`.
+        name: `encoder.0.3`, `encoder` or `all`.
+        heads: the heads.
+    """
+
+    scope: str
+    name: str
+    heads: frozenset[Head]
+
+
+def targets(heads: Sequence[Head], scopes: Sequence[str]) -> list[Target]:
+    """Every head alone, the heads of every site, and all heads, as far as they are among `scopes`.
+
+    A model of one site has no scope `model`, which would be the same as its site.
+    """
+    found = []
+    sites = list(dict.fromkeys(head.site for head in heads))
+    if "head" in scopes:
+        found += [Target("head", str(head), frozenset([head])) for head in heads]
+    if "site" in scopes:
+        found += [
+            Target("site", site, frozenset(head for head in heads if head.site == site))
+            for site in sites
+        ]
+    if "model" in scopes and (len(sites) > 1 or "site" not in scopes):
+        found.append(Target("model", "all", frozenset(heads)))
+    return found
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One mechanism for every layer that can have it.
+
+    Attributes:
+        budget: keys per row.
+        name: as in the tables of `attnlab compare`.
+        level: `oracle`, `calibrated` or `static`.
+        by_layer: the candidate of each layer.
+    """
+
+    budget: int
+    name: str
+    level: str
+    by_layer: Mapping[Layer, Candidate]
+
+    def plan(
+        self, target: Target, counts: Mapping[Layer, int], dtype: torch.dtype
+    ) -> AttentionPlan:
+        """The plan that replaces the target's heads, where their site allows the mechanism.
+
+        Args:
+            target: what is replaced.
+            counts: number of heads of each layer.
+            dtype: of the model.
+        """
+        entries = {}
+        for layer, heads in by_layer(target.heads).items():
+            candidate = self.by_layer.get(layer)
+            if candidate is None or candidate.mechanism is None:
+                continue
+            mechanism: Mechanism = copy.deepcopy(candidate.mechanism).to(dtype)
+            if len(heads) < counts[layer]:
+                mechanism = SelectedHeads(mechanism, heads, counts[layer])
+            entries[layer_name(*layer)] = mechanism
+        return plan_of(entries)
+
+    def heads_of(self, target: Target) -> list[Head]:
+        """The target's heads that can have the mechanism, in order."""
+        return sorted(head for head in target.heads if (head.site, head.layer) in self.by_layer)
+
+
+def by_layer(heads: frozenset[Head]) -> dict[Layer, list[int]]:
+    """Indices of the heads in each layer."""
+    found: dict[Layer, list[int]] = {}
+    for head in sorted(heads):
+        found.setdefault((head.site, head.layer), []).append(head.head)
+    return found
+
+
+def replacements(
+    candidates: Mapping[Layer, Sequence[tuple[int, Candidate]]],
+) -> Iterator[Replacement]:
+    """Every mechanism and budget with its layers; what only has a matrix is left out."""
+    found: dict[tuple[int, str], dict[Layer, Candidate]] = {}
+    for layer, there in candidates.items():
+        for budget, candidate in there:
+            if candidate.mechanism is not None:
+                found.setdefault((budget, candidate.name), {})[layer] = candidate
+    for (budget, name), layers in sorted(found.items(), key=lambda item: item[0][0]):
+        level = next(iter(layers.values())).level
+        yield Replacement(budget, name, level, layers)
