@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attnlab.studies.comparison.comparison import compare
     from attnlab.studies.importance.importance import importance
     from attnlab.studies.pruning.pruning import prune
+    from attnlab.studies.substitution.substitution import substitute
     from attnlab.translation.runs.run import load
     from attnlab.translation.training import resume, train
 
@@ -30,6 +31,7 @@ __all__ = [
     "matrices",
     "prune",
     "resume",
+    "substitute",
     "train",
 ]
 
@@ -42,6 +44,7 @@ _HOMES = {
     "load": "attnlab.translation.runs.run",
     "prune": "attnlab.studies.pruning.pruning",
     "resume": "attnlab.translation.training",
+    "substitute": "attnlab.studies.substitution.substitution",
     "train": "attnlab.translation.training",
 }
 _PACKAGES = ("attention", "matrices")

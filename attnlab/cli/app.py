@@ -19,6 +19,7 @@ from attnlab.cli.demo import demo
 from attnlab.cli.importance import importance
 from attnlab.cli.mechanisms import mechanisms
 from attnlab.cli.prune import prune
+from attnlab.cli.substitute import substitute
 from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
 from attnlab.errors import AttnlabError, InputError, ToldElsewhereError
@@ -78,6 +79,7 @@ for command in (
     importance,
     approximate,
     compare,
+    substitute,
     corpora,
     prune,
     mechanisms,

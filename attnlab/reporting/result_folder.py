@@ -14,10 +14,12 @@ from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.comparison import columns as comparison
 from attnlab.studies.importance import columns as importance
 from attnlab.studies.pruning import columns as pruning
+from attnlab.studies.substitution import columns as substitution
 from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse_results
 
 IMPORTANCE_FIGURE = "importance"
 PRUNING_FIGURE = "curve"
+SUBSTITUTION_FIGURE = "substitution"
 PRUNING_EXPLANATION = "pruning.md"
 MODELS = "models"
 
@@ -70,6 +72,15 @@ IMPORTANCE = ResultFiles(
         *(table.file for table in importance.TABLES),
         f"{IMPORTANCE_FIGURE}.svg",
         f"{IMPORTANCE_FIGURE}.png",
+    ),
+)
+SUBSTITUTION = ResultFiles(
+    "substitution study",
+    "substitution.md",
+    (
+        *(table.file for table in substitution.TABLES),
+        f"{SUBSTITUTION_FIGURE}.svg",
+        f"{SUBSTITUTION_FIGURE}.png",
     ),
 )
 PRUNING = ResultFiles(

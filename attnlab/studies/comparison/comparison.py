@@ -12,14 +12,11 @@ from attnlab.extraction.devices import usable_device
 from attnlab.extraction.observing import Observed, observe, sites_of
 from attnlab.options import options_of
 from attnlab.representations import OneLine
-from attnlab.studies.comparison.candidates import (
-    left_out,
-)
+from attnlab.studies.comparison.candidates import left_out
+from attnlab.studies.comparison.learning import Learned, Measured, training_texts, types_of_site
 from attnlab.studies.comparison.scores import Scores
 from attnlab.studies.comparison.settings import ComparisonSettings
-from attnlab.studies.sources import (
-    load_subject,
-)
+from attnlab.studies.sources import load_subject
 from attnlab.translation.runs.folder import refuse_without_sentences
 
 Source = str | Path | tuple[Any, Any]

@@ -43,8 +43,7 @@ SUBSTITUTIONS = Table(
         Column(
             "replaced_heads",
             "heads",
-            "How many heads were replaced; the others of a mechanism that has no form for a site "
-            "keep full attention.",
+            "How many heads were replaced.",
         ),
         Column(
             "steps",

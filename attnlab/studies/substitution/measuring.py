@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -88,12 +89,11 @@ class Trials:
     def outcomes(self, trials: Sequence[Trial]) -> list[Outcome]:
         """The model with full attention, every trial, and both again after fine-tuning."""
         steps = Steps("replacing", len(trials) + 1, self.settings.progress)
-        found = [steps.of(lambda: self._outcome(None))()]
-        found += [steps.of(lambda trial=trial: self._outcome(trial))() for trial in trials]
+        found = [steps.of(partial(self._outcome, trial))() for trial in (None, *trials)]
         if self.settings.steps:
-            tuned = [None, *(trial for trial in trials if trial.target.scope != "head")]
+            tuned = (None, *(trial for trial in trials if trial.target.scope != "head"))
             steps = Steps("fine-tuning", len(tuned), self.settings.progress)
-            found += [steps.of(lambda trial=trial: self._tuned(trial))() for trial in tuned]
+            found += [steps.of(partial(self._tuned, trial))() for trial in tuned]
         return found
 
     def _outcome(self, trial: Trial | None) -> Outcome:

@@ -147,10 +147,7 @@ def _named(found: list[Replacement], names: Sequence[str] | None) -> list[Replac
 def _trials(
     judge: Judge, found: Iterable[Replacement], settings: SubstitutionSettings
 ) -> list[Trial]:
-    """Every target with every mechanism that its heads can have.
-
-    All heads at once only where those that can have it are of several sites: else it is the site.
-    """
+    """Every target with every mechanism that all its heads can have."""
     heads = [
         head
         for head in all_heads(judge.projections)
@@ -161,8 +158,7 @@ def _trials(
         Trial(target, one, one.plan(target, counts, judge.model.dtype))
         for target in targets(heads, settings.scopes)
         for one in found
-        if (able := one.heads_of(target))
-        and (target.scope != "model" or len({head.site for head in able}) > 1)
+        if one.has(target)
     ]
 
 
@@ -214,13 +210,11 @@ def _row(outcome: Outcome, figures: pd.DataFrame) -> dict[str, Any]:
     row |= {"scope": target.scope, "replaced": target.name, "replaced_heads": len(target.heads)}
     if one is None:
         return row | {"mechanism": f"plan {target.name}", "replaced": "all"}
-    heads = one.heads_of(target)
     own = figures[(figures["budget"] == one.budget) & (figures["mechanism"] == one.name)]
     addresses = map(Head, own["site"], own["layer"], own["head"])
-    means = own[[head in set(heads) for head in addresses]][list(FIGURES)].mean()
+    means = own[[head in target.heads for head in addresses]][list(FIGURES)].mean()
     return row | {
-        "budget": one.budget, "mechanism": one.name, "level": one.level,
-        "replaced_heads": len(heads), **means.to_dict(),
+        "budget": one.budget, "mechanism": one.name, "level": one.level, **dict(zip(FIGURES, means.tolist(), strict=True)),
     }  # fmt: skip
 
 

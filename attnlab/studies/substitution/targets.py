@@ -57,18 +57,18 @@ class Replacement:
         budget: keys per row.
         name: as in the tables of `attnlab compare`.
         level: `oracle`, `calibrated` or `static`.
-        by_layer: the candidate of each layer.
+        by_layer: it, as it was taught for each layer.
     """
 
     budget: int
     name: str
     level: str
-    by_layer: Mapping[Layer, Candidate]
+    by_layer: Mapping[Layer, Mechanism]
 
     def plan(
         self, target: Target, counts: Mapping[Layer, int], dtype: torch.dtype
     ) -> AttentionPlan:
-        """The plan that replaces the target's heads, where their site allows the mechanism.
+        """The plan that replaces the target's heads.
 
         Args:
             target: what is replaced.
@@ -77,18 +77,15 @@ class Replacement:
         """
         entries = {}
         for layer, heads in by_layer(target.heads).items():
-            candidate = self.by_layer.get(layer)
-            if candidate is None or candidate.mechanism is None:
-                continue
-            mechanism: Mechanism = copy.deepcopy(candidate.mechanism).to(dtype)
+            mechanism = copy.deepcopy(self.by_layer[layer]).to(dtype)
             if len(heads) < counts[layer]:
                 mechanism = SelectedHeads(mechanism, heads, counts[layer])
             entries[layer_name(*layer)] = mechanism
         return plan_of(entries)
 
-    def heads_of(self, target: Target) -> list[Head]:
-        """The target's heads that can have the mechanism, in order."""
-        return sorted(head for head in target.heads if (head.site, head.layer) in self.by_layer)
+    def has(self, target: Target) -> bool:
+        """Whether the mechanism can stand at all of the target's heads."""
+        return all((head.site, head.layer) in self.by_layer for head in target.heads)
 
 
 def by_layer(heads: frozenset[Head]) -> dict[Layer, list[int]]:
@@ -103,11 +100,11 @@ def replacements(
     candidates: Mapping[Layer, Sequence[tuple[int, Candidate]]],
 ) -> Iterator[Replacement]:
     """Every mechanism and budget with its layers; what only has a matrix is left out."""
-    found: dict[tuple[int, str], dict[Layer, Candidate]] = {}
+    found: dict[tuple[int, str, str], dict[Layer, Mechanism]] = {}
     for layer, there in candidates.items():
         for budget, candidate in there:
             if candidate.mechanism is not None:
-                found.setdefault((budget, candidate.name), {})[layer] = candidate
-    for (budget, name), layers in sorted(found.items(), key=lambda item: item[0][0]):
-        level = next(iter(layers.values())).level
+                key = budget, candidate.name, candidate.level
+                found.setdefault(key, {})[layer] = candidate.mechanism
+    for (budget, name, level), layers in sorted(found.items(), key=lambda item: item[0][0]):
         yield Replacement(budget, name, level, layers)

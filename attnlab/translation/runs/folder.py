@@ -20,7 +20,7 @@ RECORD = {
 }
 KINDS = {dict: "a table", str: "a text", int: "a whole number"}
 # What takes hours to make; it is never deleted along with the model that it is of.
-STUDIES = ("importance", "pruning")
+STUDIES = ("importance", "pruning", "substitution")
 # Where an older run stays while another takes its place; `replacing` says in which order.
 MOVING, REPLACED, DELETED = ".moving-run", ".replaced-run", ".deleted-run"
 

@@ -1,0 +1,104 @@
+"""`attnlab substitute`: what a run loses when its heads are replaced by other mechanisms."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlab.cli.options import chosen, with_options
+from attnlab.studies.substitution.settings import SubstitutionSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+    from attnlab.studies.substitution.substitution import Substitution
+
+
+@with_options(SubstitutionSettings)
+def substitute(
+    source: Annotated[Path, typer.Argument(help="A run of `attnlab train` with full attention.")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to (default: SOURCE/substitution).")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an older study, or files of its names.")
+    ] = False,
+    **options: Any,
+) -> None:
+    """Replace heads, sites and all heads by other mechanisms; measure loss, BLEU and time.
+
+    Without retraining, and with --fine-tune STEPS again after so many training batches beside the
+    model with full attention trained as long. Writes substitutions.csv, prediction.csv,
+    substitution.svg, substitution.png and substitution.md, which explains the columns.
+    """
+    from attnlab.reporting.result_folder import SUBSTITUTION, refuse_taken
+
+    settings = chosen(SubstitutionSettings, options)
+    folder = out or source / "substitution"
+    refuse_taken(folder, SUBSTITUTION, overwrite=overwrite)
+
+    from rich.console import Console
+
+    from attnlab.cli.progress import progress_bars
+    from attnlab.reporting.substitution import answers, write_substitution
+    from attnlab.studies.substitution.substitution import substitute as study
+    from attnlab.translation.quiet import quiet
+
+    with quiet(), progress_bars() as tell:
+        found = study(source, **replace(settings, progress=tell).keywords())
+        write_substitution(found, folder, title=f"Heads of {source} replaced")
+    console = Console()
+    for table in _tables(found):
+        console.print(table)
+    for answer in answers(found):
+        console.print(answer, highlight=False)
+    console.print(f"Wrote {folder}; {folder / 'substitution.md'} explains it.", soft_wrap=True)
+
+
+def _tables(found: "Substitution") -> list["Table"]:
+    """Changes of loss and BLEU with a site, all heads or a plan replaced; a table a budget and steps."""
+    rows = found.substitutions
+    rows = rows[(rows["scope"] != "head") & (rows["replaced_heads"] > 0)]
+    return [
+        _shown(int(str(steps)), budget, own)
+        for (steps, budget), own in rows.groupby(["steps", "budget"], sort=False, dropna=False)
+    ]
+
+
+def _shown(steps: int, budget: Any, rows: "pd.DataFrame") -> "Table":
+    from pandas import isna
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    columns = list(dict.fromkeys(rows["replaced"]))
+    trained = f"after {steps} batches of fine-tuning" if steps else "without retraining"
+    what = "plans" if isna(budget) else f"{budget} keys per row"
+    table = Table(
+        title=f"\n{what}, {trained}: change of loss (nats per token), of BLEU",
+        title_justify="left",
+        caption="* beyond chance (5 %, Holm's correction)",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
+    table.add_column("mechanism", no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    for mechanism, own in rows.groupby("mechanism", sort=False):
+        by_target = {row["replaced"]: row for row in own.to_dict("records")}
+        table.add_row(str(mechanism), *(_cell(by_target.get(name)) for name in columns))
+    return table
+
+
+def _cell(row: Mapping[Any, Any] | None) -> str:
+    if row is None:
+        return "-"
+    mark = "*" if row["loss_significant"] else " "
+    loss = f"{row['loss_change_nats']:+.3f}{mark}"
+    if row["bleu_change"] != row["bleu_change"]:
+        return loss
+    return f"{loss} {row['bleu_change']:+5.1f}" + ("*" if row["bleu_significant"] else " ")

@@ -1,0 +1,163 @@
+"""A substitution study as files: its tables, a figure, and what they say."""
+
+from pathlib import Path
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attnlab.columns import rounded
+from attnlab.files import write_table, write_text
+from attnlab.reporting.canvas import INK, blank, panel, style, write_figure
+from attnlab.reporting.comparison import LEVEL_COLOURS, LEVEL_MARKERS
+from attnlab.reporting.result_folder import SUBSTITUTION, SUBSTITUTION_FIGURE
+from attnlab.studies.substitution.columns import PREDICTION, SUBSTITUTIONS, TABLES
+from attnlab.studies.substitution.substitution import Substitution
+
+_LEFT, _WIDTH, _GAP, _TOP, _HEIGHT = 0.75, 2.2, 0.55, 0.75, 2.2
+_PREDICTORS = {"missing_mass": "attention not captured", "output_error": "relative output error"}
+_SITE_MARKERS = {"encoder": "o", "decoder": "s", "cross": "^"}
+
+
+def write_substitution(found: Substitution, folder: str | Path, *, title: str) -> None:
+    """Writes `substitutions.csv`, `prediction.csv`, the figure and, last, `substitution.md`.
+
+    Raises:
+        AttnlabError: something could not be written.
+    """
+    folder = Path(folder)
+    figure = draw_substitution(found.substitutions)
+    (folder / SUBSTITUTION.last).unlink(missing_ok=True)
+    write_table(folder / SUBSTITUTIONS.file, found.substitutions)
+    write_table(folder / PREDICTION.file, found.prediction)
+    write_figure(figure, folder, SUBSTITUTION_FIGURE)
+    write_text(folder / SUBSTITUTION.last, _explanation(found, title))
+
+
+def answers(found: Substitution) -> list[str]:
+    """What the tables say about the cheapest replacement and about the predictors, a sentence each."""
+    sentences = []
+    rows = found.substitutions
+    for steps in sorted(set(rows["steps"])):
+        whole = rows[(rows["steps"] == steps) & (rows["scope"] == "model")]
+        whole = whole[(whole["replaced_heads"] > 0) & (whole["level"] != "oracle")]
+        if len(whole):
+            best = whole.loc[whole["loss_change_nats"].idxmin()]
+            change = rounded(best["loss_change_nats"], 3, signed=True)
+            low, high = (rounded(best[f"loss_{end}"], 3, signed=True) for end in ("low", "high"))
+            when = f"After {steps} batches of fine-tuning" if steps else "Without retraining"
+            sentences.append(
+                f"{when}, replacing every head costs least with {best['mechanism']} at "
+                f"{best['budget']} keys per row: {change} [{low}, {high}] nats per token."
+            )
+    pairs = found.prediction[found.prediction["across"] == "pairs"]
+    if len(pairs):
+        parts = []
+        for site, own in pairs.groupby("site", sort=False):
+            by_name = own.set_index("predictor")["spearman"]
+            mass, error = (rounded(by_name[name], 2) for name in _PREDICTORS)
+            parts.append(f"{site} {mass} and {error}")
+        sentences.append(
+            "Rank correlation of the loss of a replaced head with the attention not captured and with "
+            f"the output error, over pairs of head and mechanism: {'; '.join(parts)}."
+        )
+    return sentences
+
+
+def draw_substitution(rows: pd.DataFrame) -> Figure:
+    """Above: change of loss and BLEU with all heads replaced; below: what predicts the loss of one head."""
+    alone = rows[(rows["scope"] == "head") & rows["mass_fraction"].notna()]
+    together = rows[(rows["scope"] != "head") & (rows["replaced_heads"] > 0)]
+    names = _labels(together)
+    height = 0.17 * max(len(names), 3) + 0.2
+    columns = list(dict.fromkeys(together["replaced"]))
+    wide = 1.5 + _LEFT + max(len(columns), 2) * (_WIDTH + _GAP)
+    lower = _HEIGHT + 1.2 if len(alone) else 0.0
+    with style():
+        figure = blank(wide, _TOP + height + 0.6 + lower)
+        for position, column in enumerate(columns):
+            left = _LEFT + 1.5 + position * (_WIDTH + _GAP)
+            axes = panel(figure, left, _TOP, _WIDTH, height)
+            _draw_changes(axes, together[together["replaced"] == column], names)
+            axes.tick_params(axis="y", labelleft=position == 0, length=0)
+            axes.set_title(str(column), loc="left")
+        _headline(
+            figure, 0.25, "Change of loss (nats per token, 95 % intervals) with all heads replaced"
+        )
+        if len(alone):
+            top = _TOP + height + 1.3
+            for position, (name, label) in enumerate(_PREDICTORS.items()):
+                left = _LEFT + position * (_WIDTH * 1.5 + _GAP)
+                axes = panel(figure, left, top, _WIDTH * 1.5, _HEIGHT)
+                _draw_prediction(axes, alone, name)
+                axes.set_xlabel(label, fontsize=8.5)
+            axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, fontsize=8)
+            _headline(
+                figure, top - 0.3, "Change of loss with one head replaced, by what is known before"
+            )
+    return figure
+
+
+def _headline(figure: Figure, top: float, text: str) -> None:
+    figure.text(0.012, 1 - top / figure.get_figheight(), text, va="center", fontsize=11)
+
+
+def _label(row: pd.Series) -> str:
+    keys = "" if pd.isna(row["budget"]) else f" ({row['budget']})"
+    tuned = f", {row['steps']} steps" if row["steps"] else ""
+    return f"{row['mechanism']}{keys}{tuned}"
+
+
+def _labels(rows: pd.DataFrame) -> list[str]:
+    """Mechanisms by their mean change of loss, the worst first."""
+    if rows.empty:
+        return []
+    labels = rows.apply(_label, axis=1)
+    order = rows["loss_change_nats"].groupby(labels).mean().sort_values(ascending=False)
+    return [str(name) for name in order.index]
+
+
+def _draw_changes(axes: Axes, rows: pd.DataFrame, names: list[str]) -> None:
+    for row in rows.to_dict("records"):
+        height = names.index(_label(pd.Series(row)))
+        colour = LEVEL_COLOURS.get(row["level"], INK)
+        axes.plot([row["loss_low"], row["loss_high"]], [height, height], color=colour, linewidth=1)
+        marker = LEVEL_MARKERS.get(row["level"], "*")
+        axes.plot(row["loss_change_nats"], height, marker, color=colour, markersize=4)
+    axes.set_xscale("symlog", linthresh=0.1)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.margins(x=0.08)
+    axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
+    axes.grid(axis="y", color="#e5e7eb", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    sns.despine(ax=axes)
+
+
+def _draw_prediction(axes: Axes, rows: pd.DataFrame, predictor: str) -> None:
+    values = 1 - rows["mass_fraction"] if predictor == "missing_mass" else rows[predictor]
+    sites = rows["replaced"].str.partition(".")[0]
+    for site, marker in _SITE_MARKERS.items():
+        own = sites == site
+        if own.any():
+            axes.plot(
+                values[own], rows.loc[own, "loss_change_nats"], marker, markersize=3, alpha=0.6,
+                label=site, markeredgewidth=0,
+            )  # fmt: skip
+    axes.set_yscale("symlog", linthresh=0.01)
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.axhline(0, color=INK, linewidth=0.8, linestyle=":")
+    sns.despine(ax=axes)
+
+
+def _explanation(found: Substitution, title: str) -> str:
+    said = "\n\n".join(answers(found))
+    facts = (
+        f"{found.sentences} test sentences ({found.dropped} left out, empty or too long), "
+        f"{found.calibration} training sentences for what is learned, seed {found.settings.seed}."
+    )
+    columns = "\n".join(table.explained() for table in TABLES)
+    drawn = f"![Change of loss by mechanism]({SUBSTITUTION_FIGURE}.svg)"
+    return f"# {title}\n\n{said}\n\n{facts}\n\n{drawn}\n\n{columns}"
