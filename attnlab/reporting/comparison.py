@@ -74,7 +74,7 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
                 if column == 0:
                     axes.set_title(f"{site}, {budget} visible keys a row", loc="left")
         figure.legend(
-            handles=[_example(level) for level in LEVEL_COLOURS],
+            handles=[example_of(level) for level in LEVEL_COLOURS],
             loc="upper right",
             ncols=len(LEVEL_COLOURS),
             frameon=False,
@@ -83,7 +83,8 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
     return figure
 
 
-def _example(level: str) -> Line2D:
+def example_of(level: str) -> Line2D:
+    """The mark of a level in a legend."""
     colour, marker = LEVEL_COLOURS[level], LEVEL_MARKERS[level]
     return Line2D([], [], color=colour, marker=marker, markersize=4, label=level)
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from attnlab.columns import rounded
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import INK, blank, panel, style, write_figure
-from attnlab.reporting.comparison import LEVEL_COLOURS, LEVEL_MARKERS
+from attnlab.reporting.comparison import LEVEL_COLOURS, LEVEL_MARKERS, example_of
 from attnlab.reporting.result_folder import SUBSTITUTION, SUBSTITUTION_FIGURE
 from attnlab.studies.substitution.columns import PREDICTION, SUBSTITUTIONS, TABLES
 from attnlab.studies.substitution.substitution import Substitution
@@ -85,6 +85,11 @@ def draw_substitution(rows: pd.DataFrame) -> Figure:
         _headline(
             figure, 0.25, "Change of loss (nats per token, 95 % intervals) with all heads replaced"
         )
+        figure.legend(
+            handles=[example_of(level) for level in dict.fromkeys(together["level"]) if level],
+            loc="center right", bbox_to_anchor=(0.99, 1 - 0.25 / figure.get_figheight()),
+            frameon=False, fontsize=8, ncols=3,
+        )  # fmt: skip
         if len(alone):
             top = _TOP + height + 1.3
             for position, (name, label) in enumerate(_PREDICTORS.items()):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,7 @@ from attnlab.attention.plan import AttentionPlan
 from attnlab.errors import AttnlabError
 from attnlab.studies.evaluation import Judge
 from attnlab.studies.pruning.fine_tuning import (
+    TrainingPairs,
     fine_tune,
     in_training,
     linear_decay,
@@ -96,6 +97,10 @@ class Trials:
             found += [steps.of(partial(self._tuned, trial))() for trial in tuned]
         return found
 
+    @cached_property
+    def _pairs(self) -> TrainingPairs:
+        return training_pairs(self.run, batch_tokens=None, seed=self.settings.seed)
+
     def _outcome(self, trial: Trial | None) -> Outcome:
         """Without training."""
         alone = trial is not None and trial.target.scope == "head"
@@ -113,7 +118,6 @@ class Trials:
             AttnlabError: the loss is no longer a number.
         """
         settings, model = self.settings, self.judge.model
-        pairs = training_pairs(self.run, batch_tokens=None, seed=settings.seed)
         dropout = max(part.dropout for _, part in mechanisms_in(model))
         try:
             with self._replaced(trial):
@@ -123,7 +127,7 @@ class Trials:
                             part.dropout = dropout
                 with in_training(model, settings.seed):
                     losses = fine_tune(
-                        model, pairs.batches(settings.steps), training_loss(self.run),
+                        model, self._pairs.batches(settings.steps), training_loss(self.run),
                         projections=self.judge.projections, schedule=linear_decay(settings.steps),
                     )  # fmt: skip
                 if not all(map(math.isfinite, losses)):

@@ -214,7 +214,8 @@ def _row(outcome: Outcome, figures: pd.DataFrame) -> dict[str, Any]:
     addresses = map(Head, own["site"], own["layer"], own["head"])
     means = own[[head in target.heads for head in addresses]][list(FIGURES)].mean()
     return row | {
-        "budget": one.budget, "mechanism": one.name, "level": one.level, **dict(zip(FIGURES, means.tolist(), strict=True)),
+        "budget": one.budget, "mechanism": one.name, "level": one.level,
+        **dict(zip(FIGURES, means.tolist(), strict=True)),
     }  # fmt: skip
 
 

@@ -1,0 +1,28 @@
+"""`attnlab substitute` from the command line."""
+
+from pathlib import Path
+
+import pandas as pd
+from typer.testing import CliRunner
+
+from attnlab.cli.app import app
+
+QUICK = ("-n", "6", "--calibration", "10", "--mechanisms", "band,top-k", "--no-bleu")
+
+
+def test_writes_what_it_names_and_explains_every_column(small_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["substitute", str(small_run), "--out", str(out), *QUICK]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    names = {"substitutions.csv", "prediction.csv", "substitution.md"}
+    assert {path.name for path in out.iterdir()} == {
+        *names, "substitution.svg", "substitution.png",
+    }  # fmt: skip
+    explained = (out / "substitution.md").read_text(encoding="utf-8")
+    for name in ("substitutions", "prediction"):
+        for column in pd.read_csv(out / f"{name}.csv").columns:
+            assert f"- `{column}`:" in explained
+    assert "Without retraining, replacing every head costs least with band" in done.output
+    assert "mathdefault" not in (out / "substitution.svg").read_text(encoding="utf-8")
+    again = CliRunner().invoke(app, words)
+    assert "--overwrite" in str(again.exception)

@@ -1,0 +1,240 @@
+"""Replaced heads: what changes is what was replaced, and nothing of the run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from attnlab.addresses import Head
+from attnlab.attention import make, use
+from attnlab.attention.perhead import PerHead
+from attnlab.attribution.significance import loss_difference
+from attnlab.errors import InputError
+from attnlab.studies.evaluation import load_judge
+from attnlab.studies.pruning.fine_tuning import (
+    fine_tune,
+    in_training,
+    linear_decay,
+    training_loss,
+    training_pairs,
+)
+from attnlab.studies.substitution.prediction import prediction, spearman
+from attnlab.studies.substitution.selected import SelectedHeads
+from attnlab.studies.substitution.substitution import Substitution, substitute
+from attnlab.studies.substitution.targets import targets
+
+SENTENCES, STEPS = 6, 2
+MECHANISMS = ("band", "bigbird", "top-k", "sigma salience")
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Full attention everywhere, and a band in one head."""
+    folder = tmp_path_factory.mktemp("plans")
+    contents = {"whole": {"encoder": "full"}, "narrow": {"cross.0.1": "band(window=0)"}}
+    paths = tuple(folder / f"{name}.json" for name in contents)
+    for path, mechanisms in zip(paths, contents.values(), strict=True):
+        path.write_text(
+            json.dumps({"format": "attnlab attention plan 1", "mechanisms": mechanisms})
+        )
+    return paths
+
+
+@pytest.fixture(scope="module")
+def study(small_run: Path, plans: tuple[Path, Path]) -> Substitution:
+    return substitute(
+        small_run, sentences=SENTENCES, calibration=20, mechanisms=MECHANISMS, plans=plans
+    )
+
+
+@pytest.fixture(scope="module")
+def tuned_study(small_run: Path, plans: tuple[Path, Path]) -> Substitution:
+    return substitute(
+        small_run, sentences=SENTENCES, calibration=8, mechanisms=("top-k",), plans=plans[:1],
+        scopes=("site",), sites=("encoder",), bleu=False, steps=STEPS, seed=3,
+    )  # fmt: skip
+
+
+def row(study: Substitution, **wanted: object) -> pd.Series:
+    rows = study.substitutions
+    for name, value in wanted.items():
+        rows = rows[rows[name] == value]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def test_every_target_has_every_mechanism_that_can_stand_there(study: Substitution) -> None:
+    rows = study.substitutions
+    by_target = rows.groupby("replaced")["mechanism"].agg(set)
+    everywhere = {"band", "top-k", "sigma salience"}
+    for name in ("decoder.0.1", "cross", "decoder"):
+        assert by_target[name] == everywhere
+    for name in ("encoder.0.0", "encoder"):
+        assert by_target[name] == everywhere | {"bigbird"}
+    assert by_target["all"] == everywhere | {"plan whole", "plan narrow"}
+    assert set(rows["replaced_heads"]) == {0, 1, 2, 6}
+
+
+def test_full_attention_in_place_of_itself_changes_nothing(
+    study: Substitution, tuned_study: Substitution
+) -> None:
+    at_once = row(study, mechanism="plan whole")
+    tuned = row(tuned_study, mechanism="plan whole", steps=STEPS)
+    for same in (at_once, tuned):
+        assert same["loss_change_nats"] == 0
+        assert not same["loss_significant"]
+    assert at_once["bleu_change"] == 0
+
+
+def test_losses_are_those_of_the_plan_installed_by_hand(
+    study: Substitution, small_run: Path
+) -> None:
+    judge = load_judge(small_run, sentences=SENTENCES)
+    before = judge.losses()
+    by_hand = {
+        ("encoder.0.1", "band"): {"encoder.0.1": "band(window=(2, 2))"},
+        ("decoder.0.0", "top-k"): {"decoder.0.0": "topk(k=5)"},
+        ("cross", "band"): {"cross": "band(window=(2, 2))"},
+        ("all", "plan narrow"): {"cross.0.1": "band(window=0)"},
+    }
+    for (replaced, mechanism), plan in by_hand.items():
+        with use(judge.model, plan):
+            after = judge.losses()
+        change = loss_difference(before, after, judge.tokens, seed=0)
+        found = row(study, replaced=replaced, mechanism=mechanism)
+        assert found["loss_change_nats"] == pytest.approx(change.change, abs=1e-6)
+        assert found["loss_nats"] == pytest.approx(change.after, abs=1e-6)
+        assert found["loss_low"] <= found["loss_change_nats"] <= found["loss_high"]
+
+
+def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
+    tuned_study: Substitution, small_run: Path
+) -> None:
+    judge = load_judge(small_run, sentences=SENTENCES)
+    run = judge.subject.run
+    assert run is not None
+
+    def tuned() -> torch.Tensor:
+        pairs = training_pairs(run, batch_tokens=None, seed=3)
+        with in_training(run.model, 3):
+            fine_tune(
+                run.model, pairs.batches(STEPS), training_loss(run),
+                projections=judge.projections, schedule=linear_decay(STEPS),
+            )  # fmt: skip
+        return judge.losses()
+
+    start = {name: part.clone() for name, part in run.model.state_dict().items()}
+    whole = tuned()
+    assert float(whole.sum() / judge.tokens.sum()) == pytest.approx(
+        row(tuned_study, mechanism="full", steps=STEPS)["loss_nats"], abs=1e-6
+    )
+    run.model.load_state_dict(start)
+    with use(run.model, {"encoder": make("topk(k=5)", dropout=run.model.config.attention_dropout)}):
+        after = tuned()
+    found = row(tuned_study, mechanism="top-k", steps=STEPS)
+    change = float((after - whole).sum() / judge.tokens.sum())
+    assert found["loss_change_nats"] == pytest.approx(change, abs=1e-6)
+
+
+def test_the_run_is_as_it_was(tuned_study: Substitution, small_run: Path) -> None:
+    kept = load_judge(small_run, sentences=1).model.state_dict()
+    left = tuned_study.run.model.state_dict()
+    assert kept.keys() == left.keys()
+    assert all(torch.equal(kept[name], left[name]) for name in kept)
+
+
+def test_intervals_and_tests_are_of_their_rows(study: Substitution) -> None:
+    rows = study.substitutions
+    compared = rows[rows["replaced_heads"] > 0]
+    assert compared["loss_p_value"].between(0, 1).all()
+    assert (rows["sentences"] == study.sentences).all()
+    together = compared["scope"] != "head"
+    assert compared.loc[together, "bleu_change"].notna().all()
+    assert compared.loc[~together, "bleu"].isna().all()
+    assert compared.loc[together, "time_ratio"].gt(0).all()
+    assert not compared.loc[compared["loss_p_value"] > 0.05, "loss_significant"].any()
+
+
+def test_selected_heads_are_those_of_single_mechanisms() -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (
+        torch.randn(2, 3, 7, 4, generator=generator, dtype=torch.float64) for _ in range(3)
+    )
+    visible = torch.ones(2, 7, dtype=torch.bool)
+    visible[1, 5:] = False
+    band = make("band(window=1)", causal=True)
+    chosen = SelectedHeads(band, [0, 2], 3)
+    parts = PerHead([([0, 2], band), ([1], make("full", causal=True))])
+    torch.testing.assert_close(
+        chosen(query, key, value, visible), parts(query, key, value, visible)
+    )
+    matrix = chosen.implied_matrix(query, key, visible)
+    torch.testing.assert_close(matrix, parts.implied_matrix(query, key, visible))
+    torch.testing.assert_close(chosen(query, key, value, visible), matrix @ value)
+
+
+def test_scopes() -> None:
+    heads = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("cross", 0, 0)]
+    names = [target.name for target in targets(heads, ("head", "site", "model"))]
+    assert names == ["encoder.0.0", "encoder.0.1", "cross.0.0", "encoder", "cross", "all"]
+    assert [t.name for t in targets(heads[:2], ("site", "model"))] == ["encoder"]
+    assert [t.name for t in targets(heads[:2], ("model",))] == ["all"]
+
+
+def test_spearman_is_that_of_scipy_with_ties() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        one, other = random.integers(0, 5, (2, 12)).astype(float)
+        assert spearman(one, other) == pytest.approx(spearmanr(one, other).statistic)
+    assert np.isnan(spearman(np.ones(4), np.arange(4.0)))
+
+
+def test_what_decides_the_loss_predicts_it() -> None:
+    """Planted: the loss is a function of the output error; captured mass is noise."""
+    random = np.random.default_rng(1)
+    table = pd.DataFrame(
+        [
+            {"replaced": f"{site}.0.{head}", "site": site, "budget": 5, "mechanism": name,
+             "mass_fraction": random.random(), "output_error": random.random()}
+            for site in ("encoder", "cross") for head in range(6) for name in "abcdef"
+        ]
+    )  # fmt: skip
+    table["loss_change_nats"] = table["output_error"] ** 3
+    table.loc[len(table)] = {
+        "replaced": "encoder.0.0", "site": "encoder", "budget": 5, "mechanism": "linear",
+        "mass_fraction": np.nan, "output_error": 9.0, "loss_change_nats": -1.0,
+    }  # fmt: skip
+    found = prediction(table, seed=0).set_index(["site", "predictor", "across"])
+    for site in ("encoder", "cross", "all"):
+        for across in ("pairs", "mechanisms", "heads"):
+            exact = found.loc[(site, "output_error", across)]
+            assert exact["spearman"] == pytest.approx(1)
+            noise = found.loc[(site, "missing_mass", across)]
+            assert noise["low"] < noise["spearman"] < noise["high"]
+            assert abs(noise["spearman"]) < 0.7
+    assert (found["mechanisms"] == 6).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mechanisms": ("nobody",)}, "no mechanism 'nobody'"),
+        ({"scopes": ("heads",)}, "scopes must be among head, site, model"),
+        ({"budgets": (2,)}, "budgets must be at least 5"),
+        ({"scopes": ()}, "nothing to replace"),
+        ({"plans": (Path("none.json"),)}, "none.json"),
+        ({"sites": ("middle",)}, "no site 'middle'"),
+    ],
+)
+def test_refusals(small_run: Path, options: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        substitute(small_run, **({"sentences": 4, "calibration": 4} | options))  # type: ignore[arg-type]
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no run directory"):
+        substitute(tmp_path, sentences=4)
