@@ -112,12 +112,16 @@ def _typed_kind(field: OptionField) -> Any:
         return str
     if _is_table(field.kind):
         return list[str]
-    kinds = field.kinds()
-    for kind in (bool, int, float, Path, str):
-        if kind in kinds:
-            return kind
-    several = next(kind for kind in kinds if get_origin(kind) is not None)
-    return list[get_args(several)[0]]  # type: ignore[misc]  # typer reads it at run time
+    kind = _most_particular(field.kinds())
+    if kind is not None:
+        return kind
+    several = next(kind for kind in field.kinds() if get_origin(kind) is not None)
+    inner = get_args(several)[0]
+    return list[_most_particular(get_args(inner) or (inner,))]  # type: ignore[misc]  # for typer
+
+
+def _most_particular(kinds: Sequence[Any]) -> Any:
+    return next((kind for kind in (bool, int, float, Path, str) if kind in kinds), None)
 
 
 def _is_table(kind: Any) -> bool:

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 # Files that commands and scripts write.
-WRITTEN = {"README.md", "comparison.md", "importance.md", "pruning.md"}
+WRITTEN = {"README.md", "comparison.md", "importance.md", "pruning.md", "substitution.md"}
 NUMBERS = r"\d+(?:(?:, | and )\d+)*"
 CITED = re.compile(rf"\b([a-z]+\.md)(?:,? (sections?|traps?) ({NUMBERS}))?")
 SOURCES = sorted(

@@ -55,7 +55,7 @@ class SubstitutionSettings(StudySettings):
         ),
     ] = None
     plans: Annotated[
-        Sequence[Path],
+        Sequence[str | Path],
         Option("Attention plan (JSON) that is tried as a whole; may be given again.", ("--plan",)),
     ] = ()
     sentences: Annotated[
