@@ -1,0 +1,220 @@
+"""The folder of a study: its plan, a folder for each finished cell, a file for each that failed."""
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import AttnlabError, InputError
+from attnlab.files import write_json
+from attnlab.studies.engine.cells import Cell
+from attnlab.studies.engine.computing import Attempted
+
+FORMAT = "attnlab study 1"
+PLAN, RECORD, ROWS = "study.json", "cell.json", "rows.csv"
+# Locked while a process computes cells.
+RUNNING = ".running"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study was last asked for.
+
+    Attributes:
+        study: its name.
+        options: by name, in the types of JSON.
+        cells: in the order of the table.
+    """
+
+    study: str
+    options: Mapping[str, Any]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class FinishedCell:
+    """What lies in the folder of a finished cell.
+
+    Attributes:
+        rows: its table as CSV.
+        seconds: how long it took.
+        beside_others: whether other cells could run at the same time, so that `seconds` says little.
+        versions: what it was computed with.
+    """
+
+    rows: str
+    seconds: float
+    beside_others: bool
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A process that computes the cells of a folder now, so many at a time."""
+
+    process: int
+    host: str
+    at_a_time: int
+
+
+class StudyFolder:
+    """Reads and writes the folder of a study, each cell whole or not at all.
+
+    Args:
+        path: of the folder; it need not exist.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def cell_folder(self, cell: Cell) -> Path:
+        """Where a finished cell lies."""
+        return self.path / "cells" / cell.address
+
+    def failure_file(self, cell: Cell) -> Path:
+        """Where the failure of a cell is written down."""
+        return self.path / "failed" / f"{cell.address}.json"
+
+    def read_cell(self, cell: Cell) -> FinishedCell | None:
+        """What a finished cell holds; None where it is not there, or damaged."""
+        folder = self.cell_folder(cell)
+        try:
+            rows = (folder / ROWS).read_bytes()
+            record = json.loads((folder / RECORD).read_bytes())
+            is_whole = (
+                record["rows_checksum"] == hashlib.sha256(rows).hexdigest()
+                and Cell(**record["cell"]).address == cell.address
+            )
+            found = FinishedCell(
+                rows.decode(), record["seconds"], record["beside_others"], record["versions"]
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return found if is_whole else None
+
+    def write(self, done: Attempted) -> None:
+        """Writes what became of a cell: its folder, or the file that tells its failure.
+
+        Raises:
+            AttnlabError: the disk is full or the folder cannot be written.
+        """
+        failure = self.failure_file(done.cell)
+        outcome = done.outcome
+        record = {"cell": done.cell.as_dict(), "attempts": done.attempts}
+        if outcome.rows is None:
+            told = {"failure": (outcome.failure or "").splitlines(), "versions": outcome.versions}
+            write_json(failure, record | told)
+            return
+        rows = outcome.rows.encode()
+        record |= {
+            "rows_checksum": hashlib.sha256(rows).hexdigest(),
+            "seconds": outcome.seconds,
+            "beside_others": done.at_a_time > 1,
+            "versions": outcome.versions,
+        }
+        try:
+            self._put(
+                done.cell, {ROWS: rows, RECORD: json.dumps(record, indent=2).encode() + b"\n"}
+            )
+            failure.unlink(missing_ok=True)
+        except OSError as error:
+            msg = f"Could not write {self.cell_folder(done.cell)}: {error.strerror or error}."
+            raise AttnlabError(msg) from error
+
+    def _put(self, cell: Cell, files: Mapping[str, bytes]) -> None:
+        folder = self.cell_folder(cell)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+        try:
+            for name, content in files.items():
+                (made / name).write_bytes(content)
+            made.chmod(0o755)
+            if folder.exists():  # damaged
+                shutil.rmtree(folder)
+            made.rename(folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+    def write_plan(self, plan: Plan) -> None:
+        """Writes down what is asked for.
+
+        Raises:
+            AttnlabError: the disk is full or the folder cannot be written.
+        """
+        cells = [cell.as_dict() for cell in plan.cells]
+        head = {"format": FORMAT, "study": plan.study, "options": dict(plan.options)}
+        write_json(self.path / PLAN, head | {"cells": cells})
+
+    def read_plan(self) -> Plan | None:
+        """What the study in this folder was last asked for; None where there is none.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        path = self.path / PLAN
+        if not path.exists():
+            return None
+        try:
+            found = json.loads(path.read_bytes())
+            if found["format"] != FORMAT:
+                raise ValueError(found["format"])
+            cells = tuple(Cell(**cell) for cell in found["cells"])
+            return Plan(found["study"], found["options"], cells)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            msg = f"{path} is damaged ({error}); delete it, finished cells are kept."
+            raise InputError(msg) from error
+
+    @contextmanager
+    def running(self) -> Iterator[Callable[[int], None]]:
+        """Keeps other processes from computing the cells of this folder.
+
+        Yields a function that tells them how many cells run at a time.
+
+        Raises:
+            AttnlabError: one computes them already.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / RUNNING).open("a+b") as file:
+            if not _lock(file.fileno()):
+                msg = f"Another process computes the cells of {self.path} now; wait for it or stop it."
+                raise AttnlabError(msg)
+            # What a process that was killed left half written.
+            for left in (self.path / "cells").glob(".*"):
+                shutil.rmtree(left)
+
+            def tell(at_a_time: int) -> None:
+                file.truncate(0)
+                run = Run(os.getpid(), platform.node(), at_a_time)
+                file.write(json.dumps(vars(run)).encode())
+                file.flush()
+
+            tell(0)
+            yield tell
+
+    def run_now(self) -> Run | None:
+        """The process that computes cells of this folder; None where there is none."""
+        path = self.path / RUNNING
+        if not path.exists():
+            return None
+        with path.open("rb") as file:
+            if _lock(file.fileno()):
+                return None
+            told = file.read()
+        return Run(**json.loads(told)) if told else None
+
+
+def _lock(file: int) -> bool:
+    """Whether the file could be locked; it is until it is closed, or its process ends."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,59 @@
+"""The one table of studies, by name."""
+
+from collections.abc import Mapping
+from functools import cache
+
+from attnlab.errors import InputError
+from attnlab.plugins import plugins
+from attnlab.studies.engine.study import CellKind, Study
+from attnlab.studies.random_search.study import RANDOM_SEARCH
+
+GROUP = "attnlab.studies"
+STUDIES = {study.name: study for study in (RANDOM_SEARCH,)}
+
+
+@cache
+def studies() -> Mapping[str, Study]:
+    """All studies by name: attnlab's own, then those of other distributions.
+
+    Another distribution registers a `Study` as an entry point of the group `attnlab.studies`; it must be
+    installed wherever cells are computed.
+
+    Raises:
+        InputError: what is registered is no study, or has the name of another.
+    """
+    found = dict(STUDIES)
+    for entry, study in plugins(GROUP).items():
+        if not isinstance(study, Study):
+            msg = f"'{entry}', registered under {GROUP}, is no attnlab.studies.engine.study.Study."
+            raise InputError(msg)
+        if study.name in found:
+            msg = f"The entry point '{entry}' of {GROUP} registers '{study.name}', which exists already."
+            raise InputError(msg)
+        found[study.name] = study
+    return found
+
+
+def study_named(name: str) -> Study:
+    """The study of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in studies():
+        msg = f"There is no study '{name}'; choose from: {', '.join(studies())}."
+        raise InputError(msg)
+    return studies()[name]
+
+
+def kind_named(name: str) -> CellKind:
+    """The kind of cells of that name.
+
+    Raises:
+        InputError: no study here has such cells.
+    """
+    for study in studies().values():
+        if study.kind.name == name:
+            return study.kind
+    msg = f"No study installed here has cells of the kind '{name}'; install what registers it."
+    raise InputError(msg)

@@ -1,0 +1,144 @@
+"""Plans and runs a study in its folder, and tells how far it is."""
+
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from attnlab.errors import InputError
+from attnlab.options import option_fields, options_of
+from attnlab.studies.engine.cells import Cell, cell_of, plain_settings
+from attnlab.studies.engine.cluster import compute_on_cluster
+from attnlab.studies.engine.collecting import Collected, collect
+from attnlab.studies.engine.computing import Attempted, compute_in_turn
+from attnlab.studies.engine.folder import Plan, StudyFolder
+from attnlab.studies.engine.registry import study_named
+from attnlab.studies.engine.settings import RunningSettings
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a study is.
+
+    Attributes:
+        cells: how many it has.
+        done: how many are finished.
+        failed: how many failed in the last run; the next one tries them again.
+        running: how many are being computed now.
+        seconds_left: what the others will take at the mean of the finished ones, as many at a time as
+            run now or else one; None where none is finished.
+    """
+
+    cells: int
+    done: int
+    failed: int
+    running: int
+    seconds_left: float | None
+
+
+@options_of(RunningSettings)
+def run_study(study: str, settings: RunningSettings) -> Collected:
+    """The rows of a study: cells that are finished in its folder are read, all others are computed.
+
+    Ctrl-C and SIGTERM leave everything finished in place, and raise KeyboardInterrupt.
+
+    Args:
+        study: its name, see `attnlab study list`.
+        settings: as keyword arguments.
+
+    Raises:
+        InputError: no such study, or an option, the corpus or the cluster cannot be used.
+        AttnlabError: another process runs the study, the cluster went away, or the disk is full.
+    """
+    folder = StudyFolder(settings.folder_of(study))
+    plan = plan_study(study, folder.path, settings.options)
+    with folder.running() as tell_others, _stopped_by_sigterm():
+        folder.write_plan(plan)
+        missing = [cell for cell in plan.cells if folder.read_cell(cell) is None]
+        ended = len(plan.cells) - len(missing)
+        _tell(settings, ended, plan)
+        tell_others(settings.jobs or 1)
+        with closing(_computed(missing, settings)) as attempts:
+            for attempted in attempts:
+                folder.write(attempted)
+                ended += 1
+                _tell(settings, ended, plan)
+                tell_others(attempted.at_a_time)
+    return collect(folder.path)
+
+
+def plan_study(study: str, folder: str | Path, options: Mapping[str, Any] | None = None) -> Plan:
+    """The cells of a study; data that they read is read for its checksum, and nothing is written.
+
+    Args:
+        study: its name.
+        folder: of the study; options that are not given are those of its last run.
+        options: of the study, by name.
+
+    Raises:
+        InputError: no such study, an option or the corpus cannot be used, or the folder is another
+            study's.
+    """
+    known = study_named(study)
+    before = StudyFolder(folder).read_plan()
+    if before is not None and before.study != study:
+        msg = f"{folder} holds the study '{before.study}'; name another folder with --out."
+        raise InputError(msg)
+    fields = {option.name for option in option_fields(known.options)}
+    kept = {} if before is None else before.options
+    chosen = known.options(
+        **{name: value for name, value in kept.items() if name in fields}, **(options or {})
+    )
+    cells = dict.fromkeys(cell_of(known.kind, one) for one in known.cells(chosen))
+    return Plan(study, plain_settings(chosen), tuple(cells))
+
+
+def status_of(plan: Plan, folder: str | Path) -> Status:
+    """How far the cells of a plan are in the folder of the study."""
+    at = StudyFolder(folder)
+    found = {cell: at.read_cell(cell) for cell in plan.cells}
+    seconds = [one.seconds for one in found.values() if one is not None]
+    missing = len(found) - len(seconds)
+    now = at.run_now()
+    at_a_time = 0 if now is None else now.at_a_time
+    return Status(
+        cells=len(found),
+        done=len(seconds),
+        failed=sum(found[cell] is None and at.failure_file(cell).exists() for cell in found),
+        running=min(at_a_time, missing),
+        seconds_left=mean(seconds) * missing / max(at_a_time, 1) if seconds else None,
+    )
+
+
+def _computed(missing: Sequence[Cell], settings: RunningSettings) -> Iterator[Attempted]:
+    if not missing or (settings.jobs is None and settings.cluster is None):
+        return compute_in_turn(missing)
+    return compute_on_cluster(
+        missing, jobs=settings.jobs, cluster=settings.cluster, connected=settings.connected
+    )
+
+
+def _tell(settings: RunningSettings, ended: int, plan: Plan) -> None:
+    if settings.progress is not None:
+        settings.progress("Cells", ended, len(plan.cells))
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM interrupts as Ctrl-C does; only the main thread can be told of signals."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,1 @@
+"""How near the thesis's random search comes to planted attention matrices."""
