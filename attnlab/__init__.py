@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from attnlab.studies.analysis.analysis import analyze
     from attnlab.studies.approximation.approximation import approximate
     from attnlab.studies.comparison.comparison import compare
+    from attnlab.studies.engine.running import run_study
     from attnlab.studies.importance.importance import importance
     from attnlab.studies.pruning.pruning import prune
     from attnlab.studies.substitution.substitution import substitute
@@ -31,6 +32,7 @@ __all__ = [
     "matrices",
     "prune",
     "resume",
+    "run_study",
     "substitute",
     "train",
 ]
@@ -44,6 +46,7 @@ _HOMES = {
     "load": "attnlab.translation.runs.run",
     "prune": "attnlab.studies.pruning.pruning",
     "resume": "attnlab.translation.training",
+    "run_study": "attnlab.studies.engine.running",
     "substitute": "attnlab.studies.substitution.substitution",
     "train": "attnlab.translation.training",
 }

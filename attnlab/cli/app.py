@@ -1,69 +1,30 @@
 """The program `attnlab`: gathers the commands and turns errors into one sentence."""
 
-import inspect
-import os
 import sys
 import traceback
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from attnlab import __version__
 from attnlab.cli.analyze import analyze
 from attnlab.cli.approximate import approximate
+from attnlab.cli.commands import Command, Group, help_of
 from attnlab.cli.compare import compare
 from attnlab.cli.corpora import corpora
 from attnlab.cli.demo import demo
 from attnlab.cli.importance import importance
 from attnlab.cli.mechanisms import mechanisms
 from attnlab.cli.prune import prune
+from attnlab.cli.study import study
 from attnlab.cli.substitute import substitute
 from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
-from attnlab.errors import AttnlabError, InputError, ToldElsewhereError
-from attnlab.launcher import one_of_several
-
-# Commands whose work several processes share, as torchrun or accelerate launch start them.
-_SHARED_COMMANDS = {"analyze"}
-
-
-class _PlainSwitches:
-    """Shows switches in the help without a type: nothing is typed behind them."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """All parameters, `--help` among them; their classes are not public in every typer."""
-        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # a mixin
-        for parameter in parameters:
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""
-        return parameters
-
-
-class _Command(_PlainSwitches, TyperCommand):
-    def invoke(self, ctx: Any) -> Any:
-        """Runs the command, unless each of several processes would do the whole of it."""
-        if self.name not in _SHARED_COMMANDS and one_of_several():
-            msg = f"'{self.name}' runs in one process; start it without torchrun or accelerate launch."
-            first = os.environ.get("RANK", "0") == "0"
-            raise InputError(msg) if first else ToldElsewhereError(msg)
-        return super().invoke(ctx)
-
-
-class _Group(_PlainSwitches, TyperGroup):
-    pass
-
-
-def _wrapped(command: Callable[..., None]) -> str:
-    """The docstring without the line ends inside paragraphs, so that the terminal wraps it."""
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-
+from attnlab.errors import AttnlabError, ToldElsewhereError
 
 app = typer.Typer(
     name="attnlab",
-    cls=_Group,
+    cls=Group,
     help="Train small translation models, see what every attention head does, "
     "and find out what could replace it.",
     no_args_is_help=True,
@@ -84,7 +45,8 @@ for command in (
     prune,
     mechanisms,
 ):
-    app.command(cls=_Command, help=_wrapped(command))(command)
+    app.command(cls=Command, help=help_of(command))(command)
+app.add_typer(study)
 
 
 def _print_version(wanted: bool) -> bool:

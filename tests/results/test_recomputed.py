@@ -5,6 +5,7 @@ follows from the corpus, the settings or the other tables of the folder.
 """
 
 import importlib
+import io
 import json
 from collections.abc import Callable
 from functools import cache
@@ -195,3 +196,16 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     settings = settings_from({"corpus": {"name": name, "limit": int(row["training_pairs"])}})
     budget = step_budget(encoded_pairs_of(settings)[0], settings.optimizer)
     assert (budget.batch_tokens, budget.warmup) == (row["batch_tokens"], row["warmup"])
+
+
+@recomputes("study_engine")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    from attnlab.studies.engine.collecting import collect
+    from attnlab.studies.engine.computing import compute_rows
+
+    found = collect(folder / "study")
+    assert found.missing == 0
+    again = pd.read_csv(io.StringIO(compute_rows(found.plan.cells[0])))
+    assert again.iloc[0].to_dict() == pytest.approx(found.table.iloc[0][again.columns].to_dict())
+    seconds = pd.read_csv(folder / "table.csv").set_index("processes")["seconds"]
+    assert f"**{seconds[1] / seconds[2]:.2f} times" in (folder / "README.md").read_text("utf-8")

@@ -91,10 +91,14 @@ def _compute(client: Any, cells: Sequence[Cell]) -> Iterator[Attempted]:
         waiting[key] = cell
         return client.submit(compute_on_worker, run, json.dumps(cell.as_dict()), key=key)
 
-    queue = as_completed([submit(cell) for cell in cells], raise_errors=False)
+    futures = [submit(cell) for cell in cells]
+    queue = as_completed(futures, loop=client.loop, raise_errors=False)
+    del futures
     for future in queue:
         cell = waiting.pop(future.key)
         outcome = _outcome_of(future)
+        # Rows of a future that is held are computed again when the worker that has them dies.
+        future.release()
         failures = client.get_metadata(_count_key(run, cell), 0)
         is_last = failures >= ATTEMPTS or submitted[cell.address] >= MOST_SUBMISSIONS
         if outcome.rows is None and not is_last:

@@ -1,0 +1,48 @@
+"""Shapes of commands: help without types of switches, and no work done twice by several processes."""
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from attnlab.errors import InputError, ToldElsewhereError
+from attnlab.launcher import one_of_several
+
+# Commands whose work several processes share, as torchrun or accelerate launch start them.
+_SHARED_COMMANDS = {"analyze"}
+
+
+class _PlainSwitches:
+    """Shows switches in the help without a type: nothing is typed behind them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, `--help` among them; their classes are not public in every typer."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # a mixin
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
+class Command(_PlainSwitches, TyperCommand):
+    """A command that does its work in one process, unless it is one of those that share it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command, unless each of several processes would do the whole of it."""
+        if self.name not in _SHARED_COMMANDS and one_of_several():
+            msg = f"'{self.name}' runs in one process; start it without torchrun or accelerate launch."
+            first = os.environ.get("RANK", "0") == "0"
+            raise InputError(msg) if first else ToldElsewhereError(msg)
+        return super().invoke(ctx)
+
+
+class Group(_PlainSwitches, TyperGroup):
+    """A group of commands."""
+
+
+def help_of(command: Callable[..., None]) -> str:
+    """The docstring without the line ends inside paragraphs, so that the terminal wraps it."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

@@ -1,0 +1,242 @@
+"""`attnlab study`: runs studies of many cells, here or on a cluster, and goes on where they stopped."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from attnlab.cli.commands import Command, Group, help_of
+from attnlab.cli.options import chosen, typed, with_options
+from attnlab.cli.progress import progress_bars
+from attnlab.errors import InputError
+from attnlab.studies.engine.settings import Connection, FolderSettings, RunningSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from attnlab.studies.engine.collecting import Collected
+    from attnlab.studies.engine.folder import Plan
+    from attnlab.studies.engine.study import Study
+
+INTERRUPTED = 130
+SHOWN_CELLS = 12
+
+NAME = Annotated[str, typer.Argument(help="A study of: attnlab study list.")]
+
+study = typer.Typer(
+    name="study",
+    cls=Group,
+    help="Run studies of many independent cells, on one machine or many, and go on where they stopped.",
+    no_args_is_help=True,
+)
+
+
+class _ACommandPerStudy(Group):
+    """Looks studies up when they are asked for, so that each has its own options in the help."""
+
+    make: Callable[["Study"], Callable[..., None]]
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the signature is typer's
+        """The names of all studies."""
+        from attnlab.studies.engine.registry import studies
+
+        return list(studies())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - as above
+        """The command of a study.
+
+        Raises:
+            InputError: there is no such study.
+        """
+        from attnlab.studies.engine.registry import study_named
+
+        wanted = study_named(cmd_name)
+        command = type(self).make(wanted)
+        program = typer.Typer(add_completion=False)
+        text = f"{wanted.summary}\n\n{help_of(command)}"
+        program.command(cmd_name, cls=Command, help=text)(command)
+        return typer.main.get_command(program)
+
+
+def _command_of_run(wanted: "Study") -> Callable[..., None]:
+    @with_options(wanted.options, RunningSettings, headings=("Study", "Run"))
+    def command(**options: Any) -> None:
+        """Computes the cells that are not finished, and collects what there is.
+
+        Options of the study that are not given are those of its last run in the same folder. Ctrl-C
+        leaves everything finished in place; the same command goes on.
+        """
+        _run(wanted, options)
+
+    return command
+
+
+def _command_of_plan(wanted: "Study") -> Callable[..., None]:
+    @with_options(wanted.options, FolderSettings, headings=("Study", "Folder"))
+    def command(**options: Any) -> None:
+        """Tells which cells there are and how many are finished; computes and writes nothing."""
+        _plan(wanted, options)
+
+    return command
+
+
+class _RunCommands(_ACommandPerStudy):
+    make = staticmethod(_command_of_run)
+
+
+class _PlanCommands(_ACommandPerStudy):
+    make = staticmethod(_command_of_plan)
+
+
+for _name, _kind, _text in (
+    ("plan", _PlanCommands, "Show the cells of a study and how many are finished."),
+    ("run", _RunCommands, "Compute the cells of a study that are not finished."),
+):
+    _group = typer.Typer(name=_name, cls=_kind, help=_text, no_args_is_help=True)
+    _group.callback()(lambda: None)
+    study.add_typer(_group)
+
+
+@study.command("list", cls=Command)
+def list_studies() -> None:
+    """List the studies there are."""
+    from attnlab.studies.engine.registry import studies
+
+    table = Table("study", "question")
+    for name, known in studies().items():
+        table.add_row(name, known.summary)
+    console = Console()
+    console.print(table)
+    console.print("See the options of one with: attnlab study run NAME --help")
+
+
+def _plan(wanted: "Study", options: dict[str, Any]) -> None:
+    from attnlab.studies.engine.running import plan_study
+
+    folder = chosen(FolderSettings, options).folder_of(wanted.name)
+    plan = plan_study(wanted.name, folder, typed(wanted.options, options))
+    console = Console()
+    varied = _varied(plan)
+    table = Table(*varied, title="Cells", title_justify="left")
+    for cell in plan.cells[:SHOWN_CELLS]:
+        table.add_row(*(str(cell.key_columns[name]) for name in varied))
+    if len(plan.cells) > SHOWN_CELLS:
+        table.add_row(*("…" for _ in varied))
+    console.print(table)
+    _print_status(console, plan, folder)
+
+
+def _varied(plan: "Plan") -> list[str]:
+    """The settings in which cells differ; all where there is one cell."""
+    columns = [cell.key_columns for cell in plan.cells]
+    names = list(columns[0]) if columns else []
+    return [name for name in names if len({one[name] for one in columns}) > 1] or names
+
+
+def _run(wanted: "Study", options: dict[str, Any]) -> None:
+    from attnlab.studies.engine.running import run_study
+
+    settings = chosen(RunningSettings, options)
+    console = Console()
+    folder = settings.folder_of(wanted.name)
+    try:
+        with progress_bars() as tell:
+            found = run_study(
+                wanted.name,
+                **replace(
+                    settings,
+                    options=typed(wanted.options, options),
+                    progress=tell,
+                    connected=_print_connection,
+                ).keywords(),
+            )
+    except KeyboardInterrupt:
+        console.print(
+            f"Interrupted; finished cells are kept in {folder}. Go on with the same command.",
+            soft_wrap=True,
+        )
+        raise typer.Exit(INTERRUPTED) from None
+    _write(console, found, str(folder))
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _print_connection(connection: Connection) -> None:
+    workers = "1 worker" if connection.workers == 1 else f"{connection.workers} workers"
+    typer.echo(f"Dask dashboard: {connection.dashboard} ({workers} so far)", err=True)
+
+
+def _write(console: Console, found: "Collected", folder: str) -> None:
+    done = len(found.cells) - found.missing
+    found.write(folder)
+    rows = found.text.count("\n") - 1 if found.text else 0
+    console.print(
+        f"{done} of {len(found.cells)} cells finished, {found.failed} failed; wrote {rows} rows to "
+        f"{folder}/table.csv, timings to {folder}/cells.csv.",
+        soft_wrap=True,
+    )
+    beside = int((found.cells["beside_others"] == True).sum())  # noqa: E712 - None for missing ones
+    if beside:
+        console.print(f"The timings of {beside} cells were taken while others could run.")
+    if found.failed:
+        console.print(f"Why cells failed stands in {folder}/failed/.", soft_wrap=True)
+
+
+@study.command("status", cls=Command)
+@with_options(FolderSettings)
+def status(name: NAME, **options: Any) -> None:
+    """Tell how many cells of a study are done, running and failed, and the time left."""
+    folder = chosen(FolderSettings, options).folder_of(name)
+    _print_status(Console(), _planned(name, folder), folder)
+
+
+@study.command("collect", cls=Command)
+@with_options(FolderSettings)
+def collect(name: NAME, **options: Any) -> None:
+    """Join the rows of finished cells into FOLDER/table.csv, with their settings as columns."""
+    from attnlab.studies.engine.collecting import collect as joined
+
+    folder = chosen(FolderSettings, options).folder_of(name)
+    _planned(name, folder)
+    _write(Console(), joined(folder), str(folder))
+
+
+def _planned(name: str, folder: "Path") -> "Plan":
+    """What the study in the folder was last asked for.
+
+    Raises:
+        InputError: it was never run there, or the folder is another study's.
+    """
+    from attnlab.studies.engine.folder import StudyFolder
+    from attnlab.studies.engine.registry import study_named
+
+    study_named(name)
+    plan = StudyFolder(folder).read_plan()
+    if plan is None or plan.study != name:
+        msg = f"{folder} does not hold the study '{name}'; begin it with: attnlab study run {name}"
+        raise InputError(msg)
+    return plan
+
+
+def _print_status(console: Console, plan: "Plan", folder: "Path") -> None:
+    from attnlab.studies.engine.running import status_of
+
+    now = status_of(plan, folder)
+    left = now.cells - now.done
+    console.print(
+        f"{now.cells} cells in {folder}: {now.done} done, {now.running} running, "
+        f"{now.failed} failed, {left - now.running} to do.",
+        soft_wrap=True,
+    )
+    if left and now.seconds_left is not None:
+        at_a_time = "as now" if now.running else "one at a time"
+        console.print(f"Time left: about {_duration(now.seconds_left)}, {at_a_time}.")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -1,0 +1,61 @@
+"""`attnlab study`: options of each study, what is there, and how far it is."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from attnlab.cli.app import app
+from attnlab.errors import InputError
+
+CELLS = ["--structure", "band", "--structure", "sink", "--attempts", "1", "--tokens", "8"]
+
+
+def attnlab(*words: str) -> str:
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["study", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_study_from_its_plan_to_its_table(tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path)]
+    plan = attnlab("plan", "random_search", *out, *CELLS, "--seeds", "1")
+    assert f"2 cells in {tmp_path}: 0 done, 0 running, 0 failed, 2 to do." in plan
+    assert "structure" in plan
+    assert "tokens" not in plan, "only what varies is shown"
+    assert not list(tmp_path.iterdir()), "a plan writes nothing"
+    assert "2 of 2 cells finished, 0 failed; wrote 2 rows" in attnlab(
+        "run", "random_search", *out, *CELLS, "--seeds", "1"
+    )
+    plan = attnlab("plan", "random_search", *out, "--seeds", "2")
+    assert "4 cells" in plan
+    assert "2 done" in plan
+    assert "Time left: about 0 min" in plan
+    assert "2 cells" in attnlab("status", "random_search", *out)
+    (tmp_path / "table.csv").unlink()
+    assert "wrote 2 rows" in attnlab("collect", "random_search", *out)
+    assert (tmp_path / "table.csv").read_text().startswith("structure,tokens,attempts,noise,seed,")
+
+
+def test_studies_are_listed_with_their_questions_and_options() -> None:
+    assert "How near does the thesis's random search come" in attnlab("list")
+    shown = attnlab("run", "random_search", "--help")
+    for word in ("--structure", "--jobs", "--cluster", "--out", "studies/NAME"):
+        assert word in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "absent"], "There is no study 'absent'; choose from: random_search"),
+        (["run", "random_search", "--seeds", "0"], "seeds must be at least 1"),
+        (["run", "random_search", "--jobs", "2", "--cluster", "tcp://a:1"], "not both"),
+        (["status", "random_search"], "does not hold the study 'random_search'; begin it with"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        attnlab(*words)
