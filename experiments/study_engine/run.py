@@ -29,7 +29,8 @@ from experiments.shared.readme import (
 
 OUT = RESULTS / "study_engine"
 STUDY = "random_search"
-OPTIONS = {"structures": ("band",), "attempts": (60,), "seeds": 24}
+ATTEMPTS = 60
+OPTIONS = {"structures": ("band",), "attempts": (ATTEMPTS,), "seeds": 24}
 PROCESSES = (1, 2)
 
 
@@ -80,7 +81,7 @@ def readme(folder: Path) -> str:
     seconds = table.set_index("processes")["seconds"]
     return render(
         __file__, read_facts(folder), table=table, ratio=seconds[1] / seconds[2],
-        cells=int(table["cells"].iloc[0]), attempts=OPTIONS["attempts"][0],
+        cells=int(table["cells"].iloc[0]), attempts=ATTEMPTS,
     )  # fmt: skip
 
 

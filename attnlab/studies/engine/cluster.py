@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -22,6 +22,8 @@ from attnlab.studies.engine.settings import Connection
 LOOPBACK = "127.0.0.1"
 # A cell that was never begun, because workers die before they begin, is not handed out for ever.
 MOST_SUBMISSIONS = 10
+# Ctrl-C on a terminal reaches workers too, whose client ends them in order. Dask runs this in each.
+IGNORE_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 # What computes shares global state, so that cells take turns where a worker has several threads.
 _TURN = threading.Lock()
 
@@ -32,7 +34,7 @@ def compute_on_cluster(
     jobs: int | None,
     cluster: str | None,
     connected: Callable[[Connection], None] | None,
-) -> Iterator[Attempted]:
+) -> Generator[Attempted, None, None]:
     """Computes cells on `jobs` processes of this machine, or on the workers of `cluster`.
 
     Yields each cell as it ends. A cell that failed or whose worker died is handed out again until it
@@ -146,6 +148,7 @@ def _client(jobs: int | None, cluster: str | None) -> Iterator[Any]:
                     dashboard_address=f"{LOOPBACK}:0",
                     # Rows are small, so that a large process has nothing that Dask could put elsewhere.
                     memory_limit=None,
+                    preload=[IGNORE_INTERRUPTS],
                     silence_logs=logging.CRITICAL,
                 )
             )

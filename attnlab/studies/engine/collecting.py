@@ -38,12 +38,7 @@ class Collected:
         """The rows as a frame."""
         if not self.text:
             return pd.DataFrame()
-        return pd.read_csv(
-            io.StringIO(self.text),
-            float_precision="round_trip",
-            keep_default_na=False,
-            na_values=[""],
-        )
+        return pd.read_csv(io.StringIO(self.text), keep_default_na=False, na_values=[""])
 
     @property
     def missing(self) -> int:

@@ -4,7 +4,7 @@ import json
 import platform
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -54,7 +54,7 @@ class Attempted:
     at_a_time: int
 
 
-def compute_in_turn(cells: Iterable[Cell]) -> Iterator[Attempted]:
+def compute_in_turn(cells: Iterable[Cell]) -> Generator[Attempted, None, None]:
     """Computes one cell after the other in this process, each up to `ATTEMPTS` times."""
     for cell in cells:
         attempts, outcome = 0, Outcome()

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,9 +90,8 @@ def plan_study(study: str, folder: str | Path, options: Mapping[str, Any] | None
         raise InputError(msg)
     fields = {option.name for option in option_fields(known.options)}
     kept = {} if before is None else before.options
-    chosen = known.options(
-        **{name: value for name, value in kept.items() if name in fields}, **(options or {})
-    )
+    kept = {name: value for name, value in kept.items() if name in fields}
+    chosen = known.options(**{**kept, **(options or {})})
     cells = dict.fromkeys(cell_of(known.kind, one) for one in known.cells(chosen))
     return Plan(study, plain_settings(chosen), tuple(cells))
 
@@ -114,7 +113,9 @@ def status_of(plan: Plan, folder: str | Path) -> Status:
     )
 
 
-def _computed(missing: Sequence[Cell], settings: RunningSettings) -> Iterator[Attempted]:
+def _computed(
+    missing: Sequence[Cell], settings: RunningSettings
+) -> Generator[Attempted, None, None]:
     if not missing or (settings.jobs is None and settings.cluster is None):
         return compute_in_turn(missing)
     return compute_on_cluster(

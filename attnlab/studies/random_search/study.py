@@ -56,19 +56,21 @@ def search_rows(settings: SearchSettings) -> "pd.DataFrame":
     from attnlab.matrices.synthetic import draw_corpus
 
     generator = torch.Generator().manual_seed(settings.seed)
-    sizes = {"window": WINDOW, "num_pos": NUM_POS}
     H = draw_corpus(
         settings.structure,
         torch.tensor([settings.tokens]),
         noise=settings.noise,
+        window=WINDOW,
+        num_pos=NUM_POS,
         generator=generator,
-        **sizes,
     )
-    found = random_search(H, **sizes, attempts=settings.attempts, generator=generator)
+    found = random_search(
+        H, window=WINDOW, num_pos=NUM_POS, attempts=settings.attempts, generator=generator
+    )
     row = {
         "draws": found.draws,
         "search_l1": found.l1.item(),
-        "exact_l1": fit_sigma(H, **sizes).l1.item(),
+        "exact_l1": fit_sigma(H, window=WINDOW, num_pos=NUM_POS).l1.item(),
         "zero_l1": H.sum().item(),
     }
     return pd.DataFrame([row])
