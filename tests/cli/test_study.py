@@ -1,13 +1,18 @@
 """`attnlab study`: options of each study, what is there, and how far it is."""
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
 
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "running_studies.md").read_text("utf-8")
+COMMANDS = re.findall(r"^ {4}attnlab study (.+?)(?:\s+#.*)?$", GUIDE, flags=re.MULTILINE)
 CELLS = ["--structure", "band", "--structure", "sink", "--attempts", "1", "--tokens", "8"]
 
 
@@ -59,3 +64,14 @@ def test_what_cannot_be_is_refused(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=message):
         attnlab(*words)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_of_the_guide_can_be_read(line: str) -> None:
+    command = typer.main.get_command(app).commands["study"]
+    name, *words = shlex.split(line)
+    command = command.commands[name]
+    if name in {"plan", "run"}:
+        name, *words = words
+        command = command.get_command(None, name)
+    command.make_context(name, words)

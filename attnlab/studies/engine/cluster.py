@@ -156,7 +156,7 @@ def _client(jobs: int | None, cluster: str | None) -> Iterator[Any]:
             address = cluster
         try:
             client = stack.enter_context(Client(address, set_as_default=False))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:
             msg = (
                 f"No Dask scheduler answers at {cluster} ({error}); start one with: dask scheduler"
             )
