@@ -9,6 +9,8 @@ from attnlab.options import Option, Settings
 
 # Goes into `CellKind.locations`.
 CORPUS_LOCATIONS = ("corpus",)
+# Corpora in memory, so that cells which alternate between them do not read each again.
+KEPT = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,7 @@ class CorpusCellSettings(Settings):
 
 
 def corpus_of_cell(settings: CorpusCellSettings) -> ParallelCorpus:
-    """The corpus that the settings name, kept for the next cell that reads it.
+    """The corpus that the settings name, kept for the next cells that read it.
 
     Raises:
         InputError: it is not on this machine, or cannot be read.
@@ -41,6 +43,6 @@ def corpus_checksum(settings: CorpusCellSettings) -> str:
     return corpus_of_cell(settings).checksum
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=KEPT)
 def _loaded(name: str, pair: str, size: int | None, limit: int | None) -> ParallelCorpus:
     return load_corpus(name, pair=pair, size=size, limit=limit)
