@@ -24,6 +24,8 @@ LOOPBACK = "127.0.0.1"
 MOST_SUBMISSIONS = 10
 # Ctrl-C on a terminal reaches workers too, whose client ends them in order. Dask runs this in each.
 IGNORE_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+ENDED = ("finished", "error", "cancelled")
+GONE = "The cluster went away; what was finished is kept: give the command again to go on."
 # What computes shares global state, so that cells take turns where a worker has several threads.
 _TURN = threading.Lock()
 
@@ -54,7 +56,10 @@ def compute_on_cluster(
         if connected is not None:
             found = (client.scheduler.address, client.dashboard_link, len(client.nthreads()))
             connected(Connection(*found))
-        yield from _compute(client, cells)
+        try:
+            yield from _compute(client, cells)
+        except OSError as error:
+            raise AttnlabError(GONE) from error
 
 
 def compute_on_worker(run: str, cell: str) -> str | None:
@@ -97,6 +102,10 @@ def _compute(client: Any, cells: Sequence[Cell]) -> Iterator[Attempted]:
     queue = as_completed(futures, loop=client.loop, raise_errors=False)
     del futures
     for future in queue:
+        if future.status not in ENDED:
+            # Its worker died with the rows, before they were fetched: Dask has them computed again.
+            queue.add(future)
+            continue
         cell = waiting.pop(future.key)
         outcome = _outcome_of(future)
         # Rows of a future that is held are computed again when the worker that has them dies.
@@ -120,12 +129,12 @@ def _outcome_of(future: Any) -> Outcome:
     Raises:
         AttnlabError: nothing, because the scheduler is gone.
     """
-    if future.status == "error":
-        return Outcome(failure=f"The worker ended or could not begin: {future.exception()}\n")
-    if future.status != "finished":
-        msg = "The cluster went away; what was finished is kept: give the command again to go on."
-        raise AttnlabError(msg)
-    outcome = future.result()
+    if future.status == "cancelled":
+        raise AttnlabError(GONE)
+    try:
+        outcome = future.result()
+    except Exception as error:  # noqa: BLE001 - workers that died, or cannot import what they need
+        return Outcome(failure=f"The worker ended or could not begin: {error}\n")
     if outcome is None:
         return Outcome(failure=f"The worker died {ATTEMPTS} times while it computed this cell.\n")
     return Outcome(**json.loads(outcome))
