@@ -368,7 +368,7 @@ def test_cost_counts_visible_keys() -> None:
 
 @pytest.mark.parametrize("form", ["fast", "flex"])
 def test_forms_that_do_not_exist_are_refused(form: str) -> None:
-    with pytest.raises(InputError, match="use form='auto'"):
+    with pytest.raises(InputError, match=f"has no form '{form}'; choose from: 'auto', 'dense'"):
         make("topk(k=3)", form=form)
 
 

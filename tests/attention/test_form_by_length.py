@@ -17,7 +17,6 @@ from attnlab.attention.registry import make
         ("sigma(window=16, num_pos=8, columns='first')", True, 512, "dense"),
         ("sigma(window=16, num_pos=8, columns='random', extra=2)", True, 1024, "dense"),
         ("sigma(window=16, num_pos=8, columns='random', extra=2)", True, 2048, "fast"),
-        ("topk(k=4)", False, 2048, "dense"),
     ],
 )
 def test_form_by_length(

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.kernels.flex import attend_blocks
-from attnlab.attention.kernels.union import Union, attend
+from attnlab.attention.kernels.union import Union
 from attnlab.attention.mechanism import Context, Positions
-from attnlab.attention.mechanisms.softmax import MaskedSoftmax
+from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Place, Traits
 
@@ -25,7 +23,7 @@ class Band(Specification):
         self.shorten_window()
 
 
-class BandAttention(MaskedSoftmax):
+class BandAttention(UnionSoftmax):
     """Softmax over the keys at offsets -left..right of the query; when causal, over -left..0.
 
     Between different sentences (cross-attention) the offset is taken as it stands: query 5 sees
@@ -41,25 +39,13 @@ class BandAttention(MaskedSoftmax):
     def __init__(self, spec: Band, place: Place) -> None:
         self.spec = spec
         left, right = sides(self.name, spec.window)
-        self.union = Union((left, 0 if place.causal else right), causal=place.causal)
+        self.band = Union((left, 0 if place.causal else right), causal=place.causal)
         super().__init__(place)
 
-    def pairs(self, query: Tensor, key: Tensor, context: Context) -> Bool[Tensor, "1 1 query key"]:
-        """True at offsets -left..right, cut at 0 when causal."""
-        return self.union.pairs(query.shape[-2], key.shape[-2], context.first_query, query.device)
+    def union(self, query: Tensor, key: Tensor, context: Context) -> Union:  # noqa: ARG002 - all alike
+        """Offsets -left..right, cut at 0 when causal."""
+        return self.band
 
     def slots(self) -> int:
         """Both sides and the query's own position."""
-        return sum(self.union.window) + 1
-
-    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """Chunks of queries on the stretches of keys that their windows cover."""
-        return attend(query, key, value, self.union, context, dropout=self.active_dropout())
-
-    def has_flex(self) -> bool:
-        """A band is known from two positions."""
-        return True
-
-    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """FlexAttention that skips all blocks outside the band."""
-        return attend_blocks(query, key, value, self.union, context)
+        return sum(self.band.window) + 1

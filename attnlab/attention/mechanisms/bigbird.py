@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from attnlab.attention.kernels.columns import Places
 from attnlab.attention.kernels.union import replaced, taken
 from attnlab.attention.mechanism import Context, Positions, sentence_ends, visible_or_all
-from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scaled_scores, softmax_over
+from attnlab.attention.mechanisms.softmax import scaled_scores, softmax_over
+from attnlab.attention.mechanisms.sparse import SparseSoftmax
 from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Place, Traits
 
@@ -37,7 +38,7 @@ class BigBird(Specification):
             self.refuse_unless_whole(option, 0)
 
 
-class BigBirdAttention(MaskedSoftmax):
+class BigBirdAttention(SparseSoftmax):
     """Softmax over blocks: those at distance 0 and 1, the global ones, and a few random ones.
 
     Of the global blocks the first half stands at the start of the sentence, the rest at its end;

@@ -9,10 +9,10 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from attnlab.attention.kernels.columns import Places
-from attnlab.attention.kernels.flex import attend_blocks
-from attnlab.attention.kernels.union import Union, attend, replaced, taken
+from attnlab.attention.kernels.union import Union, replaced, taken
 from attnlab.attention.mechanism import Context, ordinals, visible_or_all
-from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scaled_scores, softmax_over
+from attnlab.attention.mechanisms.softmax import scaled_scores, softmax_over
+from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Place, Traits
 from attnlab.errors import InputError
@@ -44,7 +44,7 @@ class Longformer(Specification):
         object.__setattr__(self, "global_tokens", tuple(dict.fromkeys(positions)))
 
 
-class LongformerAttention(MaskedSoftmax):
+class LongformerAttention(UnionSoftmax):
     """Softmax over the window and the global tokens; the rows of global tokens run over all keys.
 
     ::
@@ -89,22 +89,29 @@ class LongformerAttention(MaskedSoftmax):
         usable = usable & ~same.tril(-1).any(-1)
         return Places(index[:, None], usable[:, None])
 
+    def union(self, query: Tensor, key: Tensor, context: Context) -> Union:  # noqa: ARG002 - all alike
+        """Window and columns of the global tokens."""
+        columns = None
+        if self.spec.global_tokens:
+            columns = self.global_tokens(visible_or_all(key, context.visible))
+        return Union(self.window, self.spec.dilation, columns, causal=self.causal)
+
     def pairs(
         self, query: Tensor, key: Tensor, context: Context
-    ) -> Bool[Tensor, "batch 1 query key"]:
+    ) -> Bool[Tensor, "#batch 1 query key"]:
         """Window, columns of the global tokens and their rows."""
-        shape = (query.shape[-2], key.shape[-2])
-        visible = visible_or_all(key, context.visible)
-        tokens = self.global_tokens(visible)
-        seen = self._union(tokens).pairs(*shape, context.first_query, query.device)
-        index, usable = self._rows(tokens, shape[0], context.first_query)
+        pairs = super().pairs(query, key, context)
+        if not self.spec.global_tokens:
+            return pairs
+        shape, first = (query.shape[-2], key.shape[-2]), context.first_query
+        tokens = self.global_tokens(visible_or_all(key, context.visible))
+        index, usable = self._rows(tokens, shape[0], first)
         is_global = usable.new_zeros(*index.shape[:2], shape[0] + 1)
         is_global = is_global.scatter(-1, torch.where(usable, index, shape[0]), True)
-        seen = seen | is_global[:, :, : shape[0], None]
+        pairs = pairs | is_global[:, :, : shape[0], None]
         if self.causal:
-            first = context.first_query
-            seen = seen & (offsets(*shape, first_query=first, device=query.device) <= 0)
-        return seen
+            pairs = pairs & (offsets(*shape, first_query=first, device=query.device) <= 0)
+        return pairs
 
     def slots(self) -> int:
         """The window, and one key for each global token."""
@@ -116,18 +123,12 @@ class LongformerAttention(MaskedSoftmax):
 
     def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Window and columns in chunks; the few global rows over all keys."""
-        tokens = self.global_tokens(visible_or_all(key, context.visible))
-        out = attend(query, key, value, self._union(tokens), context, dropout=self.active_dropout())
+        out = super().fast(query, key, value, context)
         return self.with_global_rows(out, query, key, value, context)
-
-    def has_flex(self) -> bool:
-        """Window and columns are known from positions; the few global rows are done apart."""
-        return True
 
     def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Window and columns through FlexAttention, then the global rows."""
-        tokens = self.global_tokens(visible_or_all(key, context.visible))
-        out = attend_blocks(query, key, value, self._union(tokens), context)
+        out = super().flex(query, key, value, context)
         return self.with_global_rows(out, query, key, value, context)
 
     def with_global_rows(
@@ -147,10 +148,6 @@ class LongformerAttention(MaskedSoftmax):
         weights = softmax_over(scaled_scores(taken(query, index), key), seen)
         mixed = torch.nn.functional.dropout(weights, self.active_dropout()) @ value
         return replaced(out, index, usable, mixed)
-
-    def _union(self, tokens: Places) -> Union:
-        columns = tokens if self.spec.global_tokens else None
-        return Union(self.window, self.spec.dilation, columns, causal=self.causal)
 
     def _rows(self, tokens: Places, queries: int, first_query: int) -> tuple[Tensor, Tensor]:
         """Which of the queries at hand are global, as indices among them."""

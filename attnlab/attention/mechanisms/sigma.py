@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.attention.arranging import real_first
 from attnlab.attention.kernels.columns import Places, best, draws, running_best
-from attnlab.attention.kernels.flex import attend_blocks
-from attnlab.attention.kernels.union import Union, attend
+from attnlab.attention.kernels.union import Union
 from attnlab.attention.mechanism import Context, Positions, ordinals, visible_or_all
-from attnlab.attention.mechanisms.softmax import MaskedSoftmax
+from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Place, Traits
 from attnlab.errors import AttnlabError, InputError
@@ -44,7 +43,7 @@ class Sigma(Specification):
         self.refuse_unless_chosen()
 
 
-class SigmaAttention(MaskedSoftmax):
+class SigmaAttention(UnionSoftmax):
     """Softmax over a band, `num_pos` columns of the sentence, and `extra` entries in each row.
 
     Columns are the keys of highest priority: a learned number for each head and token id
@@ -110,27 +109,8 @@ class SigmaAttention(MaskedSoftmax):
         """The entries, and the columns where each row has its own."""
         return self.spec.extra + (self.spec.num_pos if self.causal else 0)
 
-    def pairs(
-        self, query: Tensor, key: Tensor, context: Context
-    ) -> Bool[Tensor, "#batch #head query key"]:
+    def union(self, query: Tensor, key: Tensor, context: Context) -> Union:
         """Band, columns and entries."""
-        union = self._union(query, key, context)
-        return union.pairs(query.shape[-2], key.shape[-2], context.first_query, query.device)
-
-    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """Band in chunks, columns at once, entries row by row, under one softmax."""
-        union = self._union(query, key, context)
-        return attend(query, key, value, union, context, dropout=self.active_dropout())
-
-    def has_flex(self) -> bool:
-        """Columns shared by all rows are known from positions; what each row has for itself is not."""
-        return not (self.causal and self.spec.num_pos) and not self.spec.extra
-
-    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """Band and columns through FlexAttention."""
-        return attend_blocks(query, key, value, self._union(query, key, context), context)
-
-    def _union(self, query: Tensor, key: Tensor, context: Context) -> Union:
         visible = visible_or_all(key, context.visible)
         rows = range(context.first_query, context.first_query + query.shape[-2])
         columns, parts = None, []

@@ -10,16 +10,7 @@ from torch.nn import functional as F
 
 from attnlab.attention.mechanism import Context, Told
 from attnlab.attention.padding import PaddingSafeMechanism
-from attnlab.attention.traits import Cost, Form, Place
-from attnlab.errors import AttnlabError, InputError
-
-# Below this many queries torch's fused dense attention is quicker than any of the sparse forms
-# (two cores, 8 heads of 64; experiments/scaling/run.py measures it).
-FAST_FROM = 512
-# The keys must be this many times those that a row sees before leaving the others out pays.
-FAST_GAIN = 4
-# A key that is fetched for one row alone costs about as much as so many that rows share.
-FETCHED_COST = 30
+from attnlab.attention.traits import Form, Place
 
 
 class MaskedSoftmax(PaddingSafeMechanism):
@@ -29,21 +20,14 @@ class MaskedSoftmax(PaddingSafeMechanism):
 
         out_i = sum over allowed j of softmax_j(q_i . k_j / sqrt(dim)) v_j
 
-    A subclass says which pairs are allowed, and may bring a form that never scores the others.
+    A subclass says which pairs are allowed; `SparseSoftmax` has a form that never scores the others.
     """
 
-    forms: ClassVar[tuple[Form, ...]] = ("auto", "dense", "fast", "flex")
+    forms: ClassVar[tuple[Form, ...]] = ("auto", "dense")
     scored: ClassVar[bool] = True
 
     def __init__(self, place: Place) -> None:
         super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
-        if place.form == "flex" and not self.has_flex():
-            msg = f"The mechanism '{self.name}' has no FlexAttention form; use form='auto'."
-            raise InputError(msg)
-        if place.form == "fast" and self.slots() is None:
-            msg = f"The mechanism '{self.name}' has no fast form; use form='auto'."
-            raise InputError(msg)
-        self.form = place.form
 
     @abstractmethod
     def pairs(
@@ -54,41 +38,15 @@ class MaskedSoftmax(PaddingSafeMechanism):
     ) -> Bool[Tensor, "#batch #head query key"] | None:
         """True where a query may see a key, padding aside; None when every pair is allowed."""
 
-    def slots(self) -> int | None:
-        """How many keys a row of the fast form scores; None when there is no such form."""
-        return None
-
-    def fetched(self) -> int:
-        """How many of the slots the fast form fetches for each row alone, not for a stretch of rows."""
-        return 0
-
-    def has_flex(self) -> bool:
-        """Whether the support can be told to FlexAttention."""
-        return False
-
-    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """The same output as the dense form, without scoring all pairs."""
-        raise NotImplementedError
-
-    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """The same output through FlexAttention."""
-        raise NotImplementedError
-
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """Mixed values by the quicker of the dense and the fast form; without keys, 0."""
-        if context.bias is not None or context.scoring is not None:
-            matrix = self.matrix(query, key, context)
-            return F.dropout(matrix, self.active_dropout(), self.training) @ value
-        if self.form == "flex":
-            if not query.is_cuda:
-                msg = "form='flex' runs on a GPU only; use form='auto' on this machine."
-                raise AttnlabError(msg)
-            if self.active_dropout():
-                msg = "FlexAttention has no dropout of weights; set the attention dropout to 0."
-                raise AttnlabError(msg)
-            return self.flex(query, key, value, context)
-        if self._fast_pays(query.shape[-2], key.shape[-2]):
-            return self.fast(query, key, value, context)
+        """Mixed values; without keys, 0."""
+        if context.bias is None and context.scoring is None:
+            return self.unbiased(query, key, value, context)
+        matrix = self.matrix(query, key, context)
+        return F.dropout(matrix, self.active_dropout(), self.training) @ value
+
+    def unbiased(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Mixed values where the scores are the scaled products alone."""
         return self.dense(query, key, value, context)
 
     def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
@@ -132,25 +90,6 @@ class MaskedSoftmax(PaddingSafeMechanism):
     def active_dropout(self) -> float:
         """The dropout of this call: 0 outside training."""
         return self.dropout if self.training else 0.0
-
-    def global_rows(self) -> int:
-        """How many rows see every key, whatever the others see."""
-        return 0
-
-    def cost(self, queries: int, keys: int, dim: int) -> Cost:
-        """Scores and mixing of the keys that a row sees; one weight kept a pair."""
-        slots = self.slots()
-        row = keys if slots is None else min(slots, keys)
-        wide = min(self.global_rows(), queries)
-        pairs = (queries - wide) * row + wide * keys
-        return Cost(multiply_adds=2 * pairs * dim, bytes=4 * pairs)
-
-    def _fast_pays(self, queries: int, keys: int) -> bool:
-        slots = self.slots()
-        if slots is None or self.form == "dense":
-            return False
-        work = slots + FETCHED_COST * self.fetched()
-        return self.form == "fast" or (queries >= FAST_FROM and keys >= FAST_GAIN * work)
 
     def _seen(
         self, query: Tensor, key: Tensor, context: Context

@@ -1,0 +1,107 @@
+"""Softmax over a support whose other pairs are never scored."""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from attnlab.attention.kernels.flex import attend_blocks
+from attnlab.attention.kernels.union import Union, attend
+from attnlab.attention.mechanism import Context
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax
+from attnlab.attention.traits import Cost, Form, Place
+from attnlab.errors import AttnlabError, InputError
+
+# Below this many queries torch's fused dense attention is quicker than any of the sparse forms
+# (two cores, 8 heads of 64; experiments/scaling/run.py measures it).
+FAST_FROM = 512
+# The keys must be this many times those that a row scores before leaving the others out pays.
+FAST_GAIN = 4
+# A key that is fetched for one row alone costs about as much as so many that rows share.
+FETCHED_COST = 30
+
+
+class SparseSoftmax(MaskedSoftmax):
+    """Softmax over a support of bounded rows, by the quicker of its dense and its fast form."""
+
+    forms: ClassVar[tuple[Form, ...]] = ("auto", "dense", "fast")
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self.form = place.form
+
+    @abstractmethod
+    def slots(self) -> int:
+        """How many keys a row of the fast form scores."""
+
+    def fetched(self) -> int:
+        """How many of the slots the fast form fetches for each row alone, not for a stretch of rows."""
+        return 0
+
+    def global_rows(self) -> int:
+        """How many rows see every key, whatever the others see."""
+        return 0
+
+    @abstractmethod
+    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """The same output as the dense form, without scoring all pairs."""
+
+    def unbiased(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Mixed values by the quicker of the dense and the fast form."""
+        work = self.slots() + FETCHED_COST * self.fetched()
+        long = query.shape[-2] >= FAST_FROM and key.shape[-2] >= FAST_GAIN * work
+        if self.form == "fast" or (self.form == "auto" and long):
+            return self.fast(query, key, value, context)
+        return self.dense(query, key, value, context)
+
+    def cost(self, queries: int, keys: int, dim: int) -> Cost:
+        """Scores and mixing of the keys that a row scores; one weight kept per pair."""
+        wide = min(self.global_rows(), queries)
+        pairs = (queries - wide) * min(self.slots(), keys) + wide * keys
+        return Cost(multiply_adds=2 * pairs * dim, bytes=4 * pairs)
+
+
+class UnionSoftmax(SparseSoftmax):
+    """Softmax over a window, columns and entries, which FlexAttention can skip to on a GPU."""
+
+    forms: ClassVar[tuple[Form, ...]] = ("auto", "dense", "fast", "flex")
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        # FlexAttention knows what all rows share from positions, not what each row has for itself.
+        if place.form == "flex" and self.fetched():
+            msg = f"The mechanism '{self.name}' has no FlexAttention form; use form='auto'."
+            raise InputError(msg)
+
+    @abstractmethod
+    def union(self, query: Tensor, key: Tensor, context: Context) -> Union:
+        """The window, columns and entries of the rows at hand."""
+
+    def pairs(
+        self, query: Tensor, key: Tensor, context: Context
+    ) -> Bool[Tensor, "#batch #head query key"]:
+        """The union written out pair by pair."""
+        union = self.union(query, key, context)
+        return union.pairs(query.shape[-2], key.shape[-2], context.first_query, query.device)
+
+    def unbiased(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Mixed values by the form asked for, or the quicker of the dense and the fast one."""
+        if self.form != "flex":
+            return super().unbiased(query, key, value, context)
+        if not query.is_cuda:
+            msg = "form='flex' runs on a GPU only; use form='auto' on this machine."
+            raise AttnlabError(msg)
+        if self.active_dropout():
+            msg = "FlexAttention has no dropout of weights; set the attention dropout to 0."
+            raise AttnlabError(msg)
+        return self.flex(query, key, value, context)
+
+    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Window in chunks, columns at once, entries row by row, under one softmax."""
+        union = self.union(query, key, context)
+        return attend(query, key, value, union, context, dropout=self.active_dropout())
+
+    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """The same output through FlexAttention, which skips all blocks outside the union."""
+        return attend_blocks(query, key, value, self.union(query, key, context), context)
