@@ -11,9 +11,10 @@ SITES: tuple[Site, ...] = ("encoder", "decoder", "cross")
 # For matrices of a file, which does not say where they come from.
 UNKNOWN_SITE: Site = "unknown"
 # The columns that identify a head in every table.
-HEAD_COLUMNS = ("site", "layer", "head")
+HEAD_COLUMNS = ["site", "layer", "head"]
+SIDES: tuple[Side, Side] = ("source", "target")
 # The side of a sentence pair that queries come from, and the one that keys come from.
-SIDES: Mapping[str, tuple[Side, Side]] = {
+_SIDES_OF: Mapping[str, tuple[Side, Side]] = {
     "encoder": ("source", "source"),
     "decoder": ("target", "target"),
     "cross": ("target", "source"),
@@ -54,7 +55,7 @@ def sides_of(site: str, pair: Mapping[Side, Value]) -> tuple[Value, Value]:
     >>> sides_of("cross", {"source": "en", "target": "it"})
     ('it', 'en')
     """
-    query, key = (side if side in pair else "source" for side in SIDES[site])
+    query, key = (side if side in pair else "source" for side in _SIDES_OF[site])
     return pair[query], pair[key]
 
 

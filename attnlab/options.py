@@ -30,6 +30,8 @@ from typing import (
 
 from attnlab.errors import InputError
 
+# Sentences in one forward pass, where nothing else is said.
+BATCH_SIZE = 32
 Source = TypeVar("Source")
 Chosen = TypeVar("Chosen")
 Result = TypeVar("Result")

@@ -18,7 +18,7 @@ from attnlab.errors import InputError
 from attnlab.files import write_json
 from attnlab.texts import read_text
 
-FORMAT = "attnlab attention plan 1"
+PLAN_FORMAT = "attnlab attention plan 1"
 
 Entry = Specification | Mechanism
 
@@ -130,7 +130,7 @@ class AttentionPlan:
             address: None if isinstance(entry, Mechanism) else str(entry)
             for address, entry in self.entries.items()
         }
-        return {"format": FORMAT, "mechanisms": mechanisms}
+        return {"format": PLAN_FORMAT, "mechanisms": mechanisms}
 
     def as_dict(self) -> dict[str, str]:
         """Addresses and mechanisms as text.
@@ -201,8 +201,8 @@ def read_plan(content: Any, origin: str) -> AttentionPlan:
         InputError: it is no plan, names what cannot be read, or stands for a mechanism object.
     """
     entries = content.get("mechanisms") if isinstance(content, dict) else None
-    if not isinstance(entries, dict) or content.get("format") != FORMAT:
-        msg = f'{origin} is no attention plan: it needs "format": "{FORMAT}" and "mechanisms".'
+    if not isinstance(entries, dict) or content.get("format") != PLAN_FORMAT:
+        msg = f'{origin} is no attention plan: it needs "format": "{PLAN_FORMAT}" and "mechanisms".'
         raise InputError(msg)
     for address, text in entries.items():
         if text is None:
@@ -221,7 +221,7 @@ def read_plan(content: Any, origin: str) -> AttentionPlan:
 
 def write_plan(path: str | Path, plan: AttentionPlan) -> None:
     """Writes the plan as JSON, atomically."""
-    write_json(path, {"format": FORMAT, "mechanisms": plan.as_dict()})
+    write_json(path, {"format": PLAN_FORMAT, "mechanisms": plan.as_dict()})
 
 
 def _shown(entry: Entry) -> str:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.addresses import HEAD_COLUMNS
 from attnlab.attribution.projections import Change, Layer, Projections, changed_heads
 
 Batch = TypeVar("Batch")
@@ -52,7 +53,7 @@ class GradientImportance:
             share = mean / mean.norm().clamp_min(1e-300)
             figures = zip(mean.tolist(), error.tolist(), share.tolist(), strict=True)
             rows += [(site, layer, head, *three) for head, three in enumerate(figures)]
-        names = ["site", "layer", "head", "importance", "standard_error", "importance_in_layer"]
+        names = [*HEAD_COLUMNS, "importance", "standard_error", "importance_in_layer"]
         return pd.DataFrame(rows, columns=names)
 
 

@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from attnlab.plugins import plugins
+from attnlab.reporting.columns import ADDITIVE, BAND
 from attnlab.texts import shown as visible
 
 if TYPE_CHECKING:
@@ -20,10 +21,8 @@ _ROWS_SHOWN = 24
 _HEADINGS = {"mean_by_offset": "by offset"}
 _BUDGET = (
     "zero, uniform: no weights at all; by offset: the mean of each diagonal. One budget for all: so "
-    "many entries per row, and those of E beside them; additive splits it between whole diagonals "
-    "around offset 0, whole columns and E as is best. top: the largest entries, as many as the "
-    "largest fit may use; nothing of that size is nearer. The band holds the diagonals and the blocks "
-    "in its reach, so it is never farther away: bits per row decide."
+    f"many entries per row, and those of E beside them; {ADDITIVE}. top: the largest entries, as many "
+    f"as the largest fit may use; nothing of that size is nearer. {BAND}: bits per row decide."
 )
 _NON_ZEROS = (
     "non-zeros: entries of the approximation other than 0, mean over matrices; entries of a member where "

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from attnlab.studies.analysis.analysis import Analysis
 
 _MOST_ROWS = 24
-_FITS = (
-    "diagonal", "kept_band", "rare_columns", "additive", "top", "zero", "uniform", "mean_by_offset",
-)  # fmt: skip
 
 
 def fit_tables(analysis: "Analysis") -> list["Table"]:
@@ -22,7 +19,7 @@ def fit_tables(analysis: "Analysis") -> list["Table"]:
     from attnlab.functions.columns import STRUCTURE_OF_HEAD
     from attnlab.reporting.columns import columns_named
     from attnlab.reporting.naming import VIEW_NAMES
-    from attnlab.studies.analysis.columns import BITS, RELATIVE
+    from attnlab.studies.analysis.columns import BITS, EQUAL_BUDGET, REFERENCES, RELATIVE
     from attnlab.studies.analysis.description import structure_of_heads
     from attnlab.studies.analysis.fits import summarise
 
@@ -39,7 +36,14 @@ def fit_tables(analysis: "Analysis") -> list["Table"]:
         tables.append(table)
     if not analysis.fits.empty:
         title = "relative l1 distance at equal budget"
-        tables.append(_table(summarise(analysis.fits), title, (), columns_named(_FITS, RELATIVE)))
+        tables.append(
+            _table(
+                summarise(analysis.fits),
+                title,
+                (),
+                columns_named((*EQUAL_BUDGET, *REFERENCES), RELATIVE),
+            )
+        )
     return tables
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from attnlab.addresses import HEAD_COLUMNS
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -25,7 +27,8 @@ _FIGURES = {
     ),
 }
 _LABELS = ("phrase", "standing", "structure_phrase")
-_MOST_ROWS = 48
+# A longer table scrolls away; the file has every head.
+MOST_HEADS = 48
 
 
 def head_table(analysis: "Analysis") -> "Table":
@@ -41,7 +44,7 @@ def head_table(analysis: "Analysis") -> "Table":
     from attnlab.reporting.naming import VIEW_NAMES, head_names
 
     keys = analysis.views[0]
-    heads = analysis.heads.head(_MOST_ROWS)
+    heads = analysis.heads.head(MOST_HEADS)
     more = len(analysis.heads) - len(heads)
     table = Table(
         title=VIEW_NAMES[keys].capitalize() if analysis.labelling or keys == CONTENT else None,
@@ -53,7 +56,7 @@ def head_table(analysis: "Analysis") -> "Table":
     if analysis.labelling is not None:
         figures = ("mass_on_special",)
         labels = with_phrases(analysis.labelling.view(keys).labels)
-        labels = heads[["site", "layer", "head"]].merge(labels, how="left")
+        labels = heads[HEAD_COLUMNS].merge(labels, how="left")
         for column in columns_named(_LABELS, LABELS.columns):
             if column.name in labels:
                 table.add_column(column.narrow)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.attribution.replacements import REPLACEMENTS
+from attnlab.cli.head_table import MOST_HEADS
 from attnlab.cli.options import chosen, with_options
 from attnlab.studies.importance.settings import ImportanceSettings
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from attnlab.studies.importance.importance import Importance
 
-_MOST_ROWS = 48
 _ORDERS = {"gradient": "by gradient", "loss": "by loss", "random": "at random"}
 
 
@@ -76,7 +76,7 @@ def _heads(found: "Importance") -> "Table":
     from attnlab.addresses import Head
 
     heads = found.heads
-    more = len(heads) - _MOST_ROWS
+    more = len(heads) - MOST_HEADS
     left_out = f"\nand {more} more heads in importance.csv" if more > 0 else ""
     table = Table(
         title="Each head replaced alone",
@@ -92,7 +92,7 @@ def _heads(found: "Importance") -> "Table":
                 title = "BLEU" if measure == "bleu" else measure
                 table.add_column(f"{title}\n{name}", justify="right", no_wrap=True)
                 shown.append((f"{name}_{measure}", unit, digits))
-    for row in heads.head(_MOST_ROWS).to_dict("records"):
+    for row in heads.head(MOST_HEADS).to_dict("records"):
         cells = [
             ""
             if row[f"{name}_change{unit}"] != row[f"{name}_change{unit}"]

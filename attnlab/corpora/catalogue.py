@@ -6,6 +6,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab.addresses import SIDES
 from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, EMBEDDED_PAIRS, ParallelCorpus
 from attnlab.corpora.files import LINES, find_files, find_languages, list_split_files
 from attnlab.corpora.libraries import is_saved_folder
@@ -82,7 +83,7 @@ def summarise_corpus(corpus: ParallelCorpus) -> "pd.DataFrame":
     rows = []
     for split in SPLITS:
         part = getattr(corpus, split)
-        for side in ("source", "target"):
+        for side in SIDES:
             words = pd.Series([len(sentence.split()) for sentence in part[side]])
             rows.append(
                 {

@@ -8,8 +8,8 @@ from pathlib import Path
 from attnlab.errors import InputError
 
 HUB_ANSWER_SECONDS = 10.0
-# The owner's name and the model's, or of a few old models the name alone.
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[A-Za-z0-9][\w.\-]*)?")
+# The owner's name and that of the model or corpus, or of a few old ones the name alone.
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[A-Za-z0-9][\w.\-]*)?")
 
 
 def model_source(name: str | Path) -> str:
@@ -26,7 +26,7 @@ def model_source(name: str | Path) -> str:
     text = str(name)
     if text and Path(text).is_dir():
         return text
-    if not _HUB_NAME.fullmatch(text) or Path(text).exists():
+    if not HUB_NAME.fullmatch(text) or Path(text).exists():
         found = "is a file" if Path(text).is_file() else "does not exist"
         msg = f"{text!r} {found} and is no name of a model on the hub; give a folder with a model."
         raise InputError(msg)

@@ -1,11 +1,10 @@
 """Corpora that the library datasets keeps: folders it saved, and the hub with its cache."""
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.corpora.files import SPLIT_NAMES
-from attnlab.corpora.hub import hub_answers
+from attnlab.corpora.hub import HUB_NAME, hub_answers
 from attnlab.corpora.readers import checked_pair, refuse_missing
 from attnlab.corpora.splits import Pair, Splits
 from attnlab.errors import AttnlabError, InputError
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     import datasets
 
 HUB_NAMES = {"opus_books": "Helsinki-NLP/opus_books"}
-HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 OFFLINE_CHOICES = (
     'without a network use the corpus "embedded" or the path of a file or folder on this machine'
 )

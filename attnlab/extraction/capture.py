@@ -10,6 +10,7 @@ from attnlab.extraction.batches import Progress, Text
 from attnlab.extraction.keeping import KeptMatrices, MatrixKeeper
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.statistics import HeadStatistics
+from attnlab.options import BATCH_SIZE
 from attnlab.representations import OneLine
 
 
@@ -38,7 +39,7 @@ def capture(
     sentences: Sequence[Text],
     *,
     sites: Sequence[str] | None = None,
-    batch_size: int = 32,
+    batch_size: int = BATCH_SIZE,
     share: tuple[int, int] = (0, 1),
     keep_matrices: int = 0,
     keep_bytes: int = 64 * 2**20,

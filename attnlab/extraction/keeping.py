@@ -20,9 +20,9 @@ from attnlab.files import write_tensors
 from attnlab.representations import OneLine
 
 Key = tuple[int, Site, int]
-FORMAT = "attnlab matrices 1"
+MATRICES_FORMAT = "attnlab matrices 1"
 # One letter a token: word, punctuation, and special tokens: at the start, at the end, any other.
-KINDS = {"w": "content", "p": "punctuation", "o": "opening", "c": "closing", "s": "special"}
+LETTERS = {"w": "content", "p": "punctuation", "o": "opening", "c": "closing", "s": "special"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,7 +33,7 @@ class KeptMatrices(OneLine):
         matrices: padding cut off.
         tokens: (query tokens, key tokens) by (sentence, site).
         left_out: sentences that were wanted but would have gone over the limit of bytes.
-        kinds: what the tokens of both sides are, a letter of `KINDS` each.
+        kinds: what the tokens of both sides are, a letter of `LETTERS` each.
     """
 
     matrices: Mapping[Key, Float[Tensor, "head query key"]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class KeptMatrices(OneLine):
                 "kinds": json.dumps(
                     {f"{n}.{site}": sides for (n, site), sides in self.kinds.items()}
                 ),
-                "format": FORMAT,
+                "format": MATRICES_FORMAT,
             },
         )
 
@@ -81,7 +81,7 @@ def holds_kept_matrices(path: str | Path) -> bool:
         return False
     try:
         with safe_open(str(path), "pt") as file:
-            return (file.metadata() or {}).get("format") == FORMAT
+            return (file.metadata() or {}).get("format") == MATRICES_FORMAT
     except (SafetensorError, OSError):
         return False
 
@@ -144,7 +144,7 @@ def _check_sides(
 
 @dataclass(frozen=True)
 class KeptLayer:
-    """Matrices of one layer and sentence, with tokens and letters of `KINDS` of both sides."""
+    """Matrices of one layer and sentence, with tokens and letters of `LETTERS` of both sides."""
 
     matrices: Float[Tensor, "head query key"]
     tokens: tuple[list[str], list[str]]
@@ -204,6 +204,6 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
 def _letters(axis: Axis, row: int) -> str:
     """What each real token of one sentence is."""
     # The first that fits: an opening or closing token is special too, punctuation is content.
-    flags = [(letter, getattr(axis, KINDS[letter])[row].tolist()) for letter in "ocspw"]
+    flags = [(letter, getattr(axis, LETTERS[letter])[row].tolist()) for letter in "ocspw"]
     places = range(int(axis.real[row].sum()))
     return "".join(next(letter for letter, found in flags if found[place]) for place in places)

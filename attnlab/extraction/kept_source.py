@@ -120,7 +120,7 @@ def load_kept_source(
 
 
 def _axis(kinds: str) -> Axis:
-    """Tokens by the letters of `attnlab.extraction.keeping.KINDS`."""
+    """Tokens by the letters of `attnlab.extraction.keeping.LETTERS`."""
 
     def of(letters: str) -> Tensor:
         return torch.tensor([[kind in letters for kind in kinds]])

@@ -18,8 +18,8 @@ from attnlab.attention.traits import Place
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis, Encoding, Progress, Sentence
 from attnlab.extraction.forward import forward
+from attnlab.options import BATCH_SIZE
 
-BATCH = 32
 # Of one layer at once, in float64: 32 MiB, of which a comparison holds a handful of copies.
 MOST_WEIGHTS = 2**22
 
@@ -80,7 +80,7 @@ def observe(
     sites: Sequence[str],
     receive: Callable[[Observed], None],
     *,
-    batch_size: int = BATCH,
+    batch_size: int = BATCH_SIZE,
     progress: Progress | None = None,
 ) -> None:
     """Hands every layer of `sites` to `receive` for every batch, as soon as it is computed.

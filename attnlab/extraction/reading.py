@@ -13,6 +13,7 @@ from attnlab.extraction.forward import forward
 from attnlab.extraction.probing import probe
 from attnlab.extraction.taps import Plumbing, attentions_of, opened, ready_to_show
 from attnlab.extraction.weights import LayerWeights, checked
+from attnlab.options import BATCH_SIZE
 
 
 @runtime_checkable
@@ -86,7 +87,7 @@ class Reading:
         self,
         consumers: Sequence[Consumer],
         *,
-        batch_size: int = 32,
+        batch_size: int = BATCH_SIZE,
         share: tuple[int, int] = (0, 1),
         progress: Progress | None = None,
     ) -> Coverage:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.addresses import Site, site_order
+from attnlab.addresses import HEAD_COLUMNS, Site, site_order
 from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS, TARGETS
 from attnlab.extraction.sums import PerLayer, Sums
 from attnlab.extraction.weights import LayerWeights
@@ -63,7 +63,7 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
                 for one in range(len(distance))
                 for other in range(one + 1, len(distance))
             ]
-        return pd.DataFrame(rows, columns=["site", "layer", "head", "other_head", "js_distance"])
+        return pd.DataFrame(rows, columns=[*HEAD_COLUMNS, "other_head", "js_distance"])
 
     def _ordered(self) -> Iterator[tuple[tuple[Site, int], Figures]]:
         yield from sorted(self.sums.items(), key=lambda item: (site_order(item[0][0]), item[0][1]))

@@ -12,12 +12,13 @@ from typing import Literal
 
 import pandas as pd
 
+from attnlab.addresses import HEAD_COLUMNS
+from attnlab.columns import KEYS
+
 View = Literal["all", "content"]
 ALL: View = "all"
 CONTENT: View = "content"
 VIEWS: tuple[View, ...] = (ALL, CONTENT)
-# The column of a table that says which.
-KEYS = "keys"
 
 
 def stacked(tables: Sequence[pd.DataFrame], views: Sequence[View]) -> pd.DataFrame:
@@ -25,12 +26,12 @@ def stacked(tables: Sequence[pd.DataFrame], views: Sequence[View]) -> pd.DataFra
     named = []
     for table, keys in zip(tables, views, strict=True):
         if not table.empty:
-            place = sum(name in table for name in ("site", "layer", "head"))
+            behind = sum(name in table for name in HEAD_COLUMNS)
             named.append(table.copy())
-            named[-1].insert(place, KEYS, keys)
+            named[-1].insert(behind, KEYS.name, keys)
     return pd.concat(named, ignore_index=True) if named else pd.DataFrame()
 
 
 def rows_of_view(table: pd.DataFrame, keys: View) -> pd.DataFrame:
     """The rows of one view of a table that `stacked` gave; an empty table is returned as it is."""
-    return table if table.empty else table[table[KEYS] == keys].reset_index(drop=True)
+    return table if table.empty else table[table[KEYS.name] == keys].reset_index(drop=True)

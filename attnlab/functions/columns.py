@@ -43,7 +43,7 @@ STRENGTH = Column(
     "How far the value is from the untrained head's (0) to the threshold (1).",
     2,
 )
-FIGURES = (
+VALUE_COLUMNS = (
     Column(
         "statistic",
         "statistic",
@@ -55,7 +55,7 @@ FIGURES = (
     HIGH,
     Column("threshold", "threshold", "What the value must reach.", 2),
 )
-SECOND_FIGURES = (
+SECOND_VALUE_COLUMNS = (
     Column(
         "second_statistic", "second statistic", "What else the rule asks for; empty if nothing."
     ),
@@ -84,10 +84,10 @@ CONTROLS = Table(
         KEYS,
         LABEL,
         DETAIL,
-        *FIGURES,
+        *VALUE_COLUMNS,
         Column("control", "control", "What the figure would be without the function.", 2),
         Column("denominator", "counted", "How many rows, pairs or sentences the value rests on."),
-        *SECOND_FIGURES,
+        *SECOND_VALUE_COLUMNS,
         UNIT,
         COUNTED,
         NEEDED,
@@ -140,8 +140,8 @@ LABELS = Table(
         ),
         Column("function", "function", "The label that most speaks for."),
         DETAIL,
-        *FIGURES,
-        *SECOND_FIGURES,
+        *VALUE_COLUMNS,
+        *SECOND_VALUE_COLUMNS,
         UNIT,
         COUNTED,
         NEEDED,

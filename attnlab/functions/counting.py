@@ -22,7 +22,7 @@ from attnlab.functions.verdict import verdict_table
 from attnlab.plugins import plugins
 
 # In the order of the rows of verdicts.
-LABELS = (
+OWN_LABELS = (
     RARE_LABEL,
     SINK_LABEL,
     BROAD_LABEL,
@@ -42,7 +42,7 @@ def known_labels() -> dict[str, HeadLabel]:
     Raises:
         InputError: what is registered is no `HeadLabel`, or has the name of another.
     """
-    found = {label.name: label for label in LABELS}
+    found = {label.name: label for label in OWN_LABELS}
     for name, label in plugins("attnlab.labels").items():
         if not isinstance(label, HeadLabel) or label.name in found:
             what = (

@@ -19,7 +19,7 @@ from torch import Tensor
 CHOOSING, REPORTED = 0, 1
 GROUPS_OF_HALF = 32
 GROUPS = 2 * GROUPS_OF_HALF
-DRAWS = 400
+DRAWS_OF_HALVES = 400
 
 # Not typing.Self: beartype cannot check it on methods.
 Same = TypeVar("Same", bound="Counts")
@@ -104,8 +104,8 @@ def sum_of_halves(values: Shaped[Tensor, "group *shape"]) -> Shaped[Tensor, "hal
 def _draws(seed: int) -> Float[Tensor, "draw group half"]:
     """How often each group is drawn when the groups of a half are drawn with replacement."""
     generator = torch.Generator().manual_seed(seed)
-    picks = torch.randint(GROUPS_OF_HALF, (DRAWS, GROUPS_OF_HALF, 2), generator=generator)
-    times = torch.zeros(DRAWS, GROUPS_OF_HALF, 2, dtype=torch.float64)
+    picks = torch.randint(GROUPS_OF_HALF, (DRAWS_OF_HALVES, GROUPS_OF_HALF, 2), generator=generator)
+    times = torch.zeros(DRAWS_OF_HALVES, GROUPS_OF_HALF, 2, dtype=torch.float64)
     return times.scatter_add_(1, picks, torch.ones_like(times))
 
 

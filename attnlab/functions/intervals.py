@@ -8,11 +8,11 @@ from scipy.stats import norm
 from torch import Tensor
 
 from attnlab.functions.counts import Counts, sum_by_group
-from attnlab.functions.thresholds import LEVEL
+from attnlab.functions.thresholds import CONFIDENCE_LEVEL
 
 
 def wilson_interval(
-    hits: Int[Tensor, "*shape"], total: Int[Tensor, "*shape"], level: float = LEVEL
+    hits: Int[Tensor, "*shape"], total: Int[Tensor, "*shape"], level: float = CONFIDENCE_LEVEL
 ) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
     """Lower and upper end of Wilson's interval for a share; 0 and 1 where `total` is 0.
 
@@ -94,7 +94,7 @@ class RatioCounts(Counts):
         return RatioCounts(self.sentences, *sums)
 
     def interval(
-        self, level: float = LEVEL
+        self, level: float = CONFIDENCE_LEVEL
     ) -> tuple[Float[Tensor, "part *shape"], Float[Tensor, "part *shape"]]:
         """Lower and upper end, from the spread between sentences; NaN below two sentences.
 

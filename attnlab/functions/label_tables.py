@@ -19,7 +19,6 @@ from attnlab.functions.verdict import (
     status_of,
 )
 
-HEAD = list(HEAD_COLUMNS)
 SEPARATOR = "; "
 _FIGURES = ("value", "low", "high", "status")
 # What an untrained head's own status leaves of a label that a trained head carries.
@@ -38,7 +37,7 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
         verdicts: one row a head and label, with `site` and `layer` beside the columns of `Verdict`.
     """
     rows = []
-    for head, mine in verdicts.groupby(HEAD, sort=False):
+    for head, mine in verdicts.groupby(HEAD_COLUMNS, sort=False):
         names = {
             status: in_precedence(mine[mine["status"] == status]["label"]) for status in STATUSES
         }
@@ -46,7 +45,7 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
         holding = names[HOLDS] or [nothing]
         others = (SEPARATOR.join(names[status]) for status in (BORDERLINE, UNDECIDED))
         rows.append((*_key(head), SEPARATOR.join(holding), holding[0], *others))
-    return pd.DataFrame(rows, columns=[*HEAD, "labels", "label", BORDERLINE, UNDECIDED])
+    return pd.DataFrame(rows, columns=[*HEAD_COLUMNS, "labels", "label", BORDERLINE, UNDECIDED])
 
 
 def _key(head: object) -> tuple[object, ...]:
@@ -74,7 +73,7 @@ def compare_controls(
         tables: verdicts by name, `model` and `untrained` among them, all with `site` and `layer`.
         relations: from `compare_relations`, where there are gold links; with `shuffled` in `tables`.
     """
-    keys = [*HEAD, "label"]
+    keys = [*HEAD_COLUMNS, "label"]
     result = tables["model"]
     result = result[[*keys, *(name for name in result if name not in keys)]]
     for name, table in tables.items():
@@ -101,8 +100,8 @@ def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataF
         for theirs, mine in zip(("accuracy", *_FIGURES[1:]), _FIGURES, strict=True)
     }
     known = relations.assign(detail=relations["relation"] + " " + relations["direction"])
-    known = known.set_index([*HEAD, "detail"])
-    index = pd.MultiIndex.from_frame(controls[[*HEAD, "detail"]])
+    known = known.set_index([*HEAD_COLUMNS, "detail"])
+    index = pd.MultiIndex.from_frame(controls[[*HEAD_COLUMNS, "detail"]])
     resting = index.isin(known.index)
     found = known.reindex(index[resting])
     result = controls.copy()
@@ -126,9 +125,9 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     ranked = controls.assign(order=order).sort_values(
         ["order", "strength"], ascending=False, kind="stable", na_position="last"
     )
-    best = ranked.drop_duplicates(HEAD).sort_index()
+    best = ranked.drop_duplicates(HEAD_COLUMNS).sort_index()
     columns = ["detail", *_SHOWN, "strength", "stands_status"]
-    return best[[*HEAD, "label", *columns]].rename(columns={"label": "function"})
+    return best[[*HEAD_COLUMNS, "label", *columns]].rename(columns={"label": "function"})
 
 
 _SHOWN = (
@@ -171,7 +170,7 @@ def compare_relations(
         untrained: the same of the untrained model.
         margin: how far accuracy must exceed the one on shuffled words.
     """
-    keys = [*HEAD, "relation", "direction"]
+    keys = [*HEAD_COLUMNS, "relation", "direction"]
     figures = ("accuracy", "low", "high", "status")
     result = model
     for name, table in (("shuffled", shuffled), ("untrained", untrained)):

@@ -14,7 +14,7 @@ from attnlab.functions.words import Alignment
 
 TO_HEAD, TO_DEPENDENT = "dependent>head", "head>dependent"
 ALL_RELATIONS = "all"
-MAX_OFFSET = 32
+MAX_LINK_OFFSET = 32
 
 
 class LinkKind(NamedTuple):
@@ -89,7 +89,7 @@ class LinkCounts(Counts):
         links: links whose query may look at their key and at some other word.
         chance: how many of them a head that picks at random would follow on average.
         hits: those that the head's arg-max follows.
-        offsets: links by offset in word units, from -MAX_OFFSET to +MAX_OFFSET; longer ones are in
+        offsets: links by offset in word units, from -MAX_LINK_OFFSET to +MAX_LINK_OFFSET; longer ones are in
             `links` only.
     """
 
@@ -154,10 +154,10 @@ def possible_links(
 def _count_possible(
     links: Links, cell: Int[Tensor, " link"], candidates: Int[Tensor, " link"]
 ) -> LinkCounts:
-    kinds, wide = len(links.kinds), 2 * MAX_OFFSET + 1
+    kinds, wide = len(links.kinds), 2 * MAX_LINK_OFFSET + 1
     offset = links.key - links.query
-    near = offset.abs() <= MAX_OFFSET
-    place = cell[near] * wide + offset[near] + MAX_OFFSET
+    near = offset.abs() <= MAX_LINK_OFFSET
+    place = cell[near] * wide + offset[near] + MAX_LINK_OFFSET
     chance = torch.zeros(GROUPS * kinds, dtype=torch.float64, device=cell.device)
     return LinkCounts(
         links.kinds,

@@ -5,7 +5,7 @@ heads.md says which of these numbers are published and which were chosen here.
 
 from dataclasses import dataclass
 
-LEVEL = 0.95
+CONFIDENCE_LEVEL = 0.95
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,12 @@ from collections.abc import Iterable
 from attnlab.columns import Column
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
 
-SHOWN = (
+ADDITIVE = (
+    "additive splits the same number between whole diagonals around offset 0, whole columns and E as "
+    "is best"
+)
+BAND = "The band holds the diagonals and the blocks in its reach, so it is never farther away"
+ONLY_SHOWN = (
     Column("head_name", "head", "Site, layer and head, each counted from 0."),
     Column(
         "phrase",
@@ -32,5 +37,5 @@ def columns_named(names: Iterable[str], declared: Iterable[Column]) -> tuple[Col
     Raises:
         KeyError: a column that nobody has declared.
     """
-    known = {column.name: column for column in (*SHOWN, *declared)}
+    known = {column.name: column for column in (*ONLY_SHOWN, *declared)}
     return tuple(known[name] for name in names)

@@ -11,13 +11,13 @@ from attnlab.addresses import SITES
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import blank, panel, style, write_figure
 from attnlab.reporting.result_folder import COMPARISON, comparison_figure
-from attnlab.studies.comparison.columns import HEADS, SUMMARY, TABLES
+from attnlab.studies.comparison.columns import MECHANISMS_BY_HEAD, SUMMARY, TABLES
 from attnlab.studies.comparison.comparison import Comparison
 
 LEVEL_COLOURS = {"oracle": "#c2570c", "calibrated": "#2178d9", "static": "#6b7280"}
 # Level is told by shape too, for readers who cannot tell the colours apart.
 LEVEL_MARKERS = {"oracle": "D", "calibrated": "o", "static": "s"}
-FIGURES = {"mass_fraction": "share of attention captured", "output_error": "relative output error"}
+_AXES = {"mass_fraction": "share of attention captured", "output_error": "relative output error"}
 # What lies beyond is written in figures: an untrained Linformer would press all others together.
 LIMITS = {"mass_fraction": 1.0, "output_error": 1.5}
 _LEFT, _GAP, _TOP = 1.9, 0.25, 0.75
@@ -43,7 +43,7 @@ def write_comparison(found: Comparison, folder: str | Path) -> None:
         AttnlabError: something could not be written.
     """
     folder = Path(folder)
-    write_table(folder / HEADS.file, found.heads)
+    write_table(folder / MECHANISMS_BY_HEAD.file, found.heads)
     write_table(folder / SUMMARY.file, found.summary)
     sites = set(found.summary["site"])
     for site in SITES:
@@ -61,12 +61,12 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
     budgets = list(dict.fromkeys(summary["budget"]))
     names = summary.groupby("mechanism")["output_error"].mean().sort_values(ascending=False).index
     width, height = 2.9, 0.2 * len(names) + 0.2
-    whole = _LEFT + len(FIGURES) * (width + _GAP), _TOP + len(budgets) * (height + 0.75) - 0.2
+    whole = _LEFT + len(_AXES) * (width + _GAP), _TOP + len(budgets) * (height + 0.75) - 0.2
     with style():
         figure = blank(*whole)
         for place, budget in enumerate(budgets):
             top = _TOP + place * (height + 0.75)
-            for column, (name, label) in enumerate(FIGURES.items()):
+            for column, (name, label) in enumerate(_AXES.items()):
                 axes = panel(figure, _LEFT + column * (width + _GAP), top, width, height)
                 _draw(axes, summary[summary["budget"] == budget], list(names), name)
                 axes.set_xlabel(label)

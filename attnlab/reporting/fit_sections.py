@@ -4,26 +4,22 @@ from pathlib import Path
 
 from attnlab.extraction.views import rows_of_view
 from attnlab.functions.columns import STRUCTURE_OF_HEAD
-from attnlab.reporting.columns import columns_named
+from attnlab.reporting.columns import ADDITIVE, BAND, columns_named
 from attnlab.reporting.figures import figures_of
 from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page import Section, page_table
 from attnlab.studies.analysis.analysis import Analysis
-from attnlab.studies.analysis.columns import BITS, RELATIVE
+from attnlab.studies.analysis.columns import BITS, EQUAL_BUDGET, REFERENCES, RELATIVE
 from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.fits import summarise
 
 _WINDOWS_SHOWN = (0, 1, 2, 3, 5, 10)
-_REFERENCES = ("zero", "uniform", "mean_by_offset")
-EQUAL_BUDGET = ("diagonal", "kept_band", "rare_columns", "additive", "top")
 DESCRIBED = ("structure", "structure_margin_bits_per_row", "structure_runner_up")
 # What every reader of these tables must know; on the terminal and on the page.
 BUDGET = (
     "At equal budget every family has at most two entries per row on average, one for the structure "
-    "and one for the sparse error E; additive splits the same number between whole diagonals around "
-    "offset 0, whole columns and E as is best, so that one shifted diagonal can be nearer. The band "
-    "holds the diagonals and the blocks in its reach, so it is never farther away: distance does not "
-    "say which family a head belongs to, bits per row do."
+    f"and one for the sparse error E; {ADDITIVE}, so that one shifted diagonal can be nearer. "
+    f"{BAND}: distance does not say which family a head belongs to, bits per row do."
 )
 
 
@@ -37,7 +33,7 @@ def _family_sections(analysis: Analysis) -> list[Section]:
     tables, text = [], ""
     if not analysis.fits.empty:
         summary = summarise(analysis.fits)
-        names = [name for name in (*EQUAL_BUDGET, *_REFERENCES) if name in summary]
+        names = [name for name in (*EQUAL_BUDGET, *REFERENCES) if name in summary]
         named = summary.assign(head_name=head_names(summary))
         tables.append(page_table(named, columns_named(["head_name", *names], RELATIVE)))
         count = analysis.fits["sentence"].nunique()
@@ -70,7 +66,7 @@ def _band_sections(analysis: Analysis, figures: Path) -> list[Section]:
     summary = summarise(analysis.fits)
     summary = summary.assign(head_name=head_names(summary))
     shown = [f"band_{window}" for window in _WINDOWS_SHOWN]
-    references = [name for name in _REFERENCES if name in summary]
+    references = [name for name in REFERENCES if name in summary]
     count = analysis.fits["sentence"].nunique()
     return [
         Section(

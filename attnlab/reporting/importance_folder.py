@@ -6,7 +6,12 @@ from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.importance_figure import draw_importance
 from attnlab.reporting.result_folder import IMPORTANCE, IMPORTANCE_FIGURE
-from attnlab.studies.importance.columns import AGREEMENT, CUMULATIVE, HEADS, TABLES
+from attnlab.studies.importance.columns import (
+    AGREEMENT_OF_MEASURES,
+    CUMULATIVE,
+    IMPORTANCE_OF_HEADS,
+    TABLES,
+)
 from attnlab.studies.importance.importance import Importance
 
 
@@ -21,9 +26,9 @@ def write_importance(found: Importance, folder: str | Path, *, title: str) -> Pa
     folder = Path(folder)
     figure = draw_importance(found)
     (folder / IMPORTANCE.last).unlink(missing_ok=True)
-    write_table(folder / HEADS.file, found.heads)
+    write_table(folder / IMPORTANCE_OF_HEADS.file, found.heads)
     write_table(folder / CUMULATIVE.file, found.cumulative)
-    write_table(folder / AGREEMENT.file, found.agreement)
+    write_table(folder / AGREEMENT_OF_MEASURES.file, found.agreement)
     write_figure(figure, folder, IMPORTANCE_FIGURE)
     write_text(folder / IMPORTANCE.last, _explanation(found, title))
     return folder

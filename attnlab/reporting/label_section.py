@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from attnlab.columns import rounded
-from attnlab.extraction.views import KEYS
+from attnlab.columns import KEYS, rounded
 from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS
 from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
@@ -189,7 +188,7 @@ def _agreement_section(labelling: Labelling) -> list[Section]:
             tuple(
                 page_table(
                     rows,
-                    [AGREEMENT[str(name)] for name in rows if name != KEYS],
+                    [AGREEMENT[str(name)] for name in rows if name != KEYS.name],
                     VIEW_NAMES[keys],
                 )
                 for keys in labelling.views

@@ -55,7 +55,7 @@ ANALYSIS = ResultFiles(
         "figures",
     ),
 )
-APPROXIMATION = ResultFiles("approximation", approximation.FITS.file, whole=False)
+APPROXIMATION = ResultFiles("approximation", approximation.APPROXIMATIONS.file, whole=False)
 COMPARISON = ResultFiles(
     "comparison",
     "comparison.md",

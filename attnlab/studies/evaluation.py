@@ -18,6 +18,7 @@ from attnlab.attribution.projections import Projections, projections_of
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Text, both_tokenizers, most_positions
 from attnlab.extraction.devices import usable_device
+from attnlab.options import BATCH_SIZE
 from attnlab.representations import OneLine
 from attnlab.studies.scored_sentences import (
     Example,
@@ -25,7 +26,7 @@ from attnlab.studies.scored_sentences import (
     encode_examples,
     scored_batches,
 )
-from attnlab.studies.settings import BATCH_SIZE, TextSettings
+from attnlab.studies.settings import TextSettings
 from attnlab.studies.sources import Subject, first_pairs, load_subject
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.tokenizer import Tokenizers

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 from attnlab.addresses import refuse_unknown_sites, sites_named
-from attnlab.options import Option, Settings
+from attnlab.options import BATCH_SIZE, Option, Settings
 
 Progress = Callable[[str, int, int], None]
 # How many sentences, or the sentences themselves: texts, or pairs of source and target.
 Sentences = int | Sequence[str | tuple[str, str]]
 SENTENCE_FLAGS = ("--sentences", "-n")
-BATCH_SIZE = 32
 
 
 @dataclass(frozen=True, kw_only=True)

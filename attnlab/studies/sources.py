@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.corpora.corpus import EMBEDDED, ParallelCorpus, load_corpus
+from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.corpora.hub import model_source
 from attnlab.corpora.splits import SPLITS
 from attnlab.errors import InputError
@@ -26,8 +26,6 @@ from attnlab.translation.loading import (
 )
 from attnlab.translation.runs.folder import is_run, refuse_without_sentences
 from attnlab.translation.runs.run import Run, load
-
-DEFAULT_PAIR = "en-it"
 
 
 @dataclass(frozen=True, repr=False)

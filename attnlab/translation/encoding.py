@@ -12,7 +12,7 @@ from attnlab.translation.tokenizer import Tokenizers
 if TYPE_CHECKING:
     import datasets
 
-COLUMNS = ("input_ids", "labels", "row")
+_FEATURES = ("input_ids", "labels", "row")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def encode_rows(
             for ids, labels, place in zip(source, target, places, strict=True)
             if max(len(ids), len(labels)) <= max_tokens
         ]
-        return {name: [row[n] for row in short] for n, name in enumerate(COLUMNS)}
+        return {name: [row[n] for row in short] for n, name in enumerate(_FEATURES)}
 
     ids = datasets.List(datasets.Value("int32"))
     return rows.map(
@@ -82,7 +82,7 @@ def encode_rows(
         with_indices=True,
         remove_columns=rows.column_names,
         features=datasets.Features(
-            dict(zip(COLUMNS, (ids, ids, datasets.Value("int64")), strict=True))
+            dict(zip(_FEATURES, (ids, ids, datasets.Value("int64")), strict=True))
         ),
         keep_in_memory=True,
         load_from_cache_file=False,

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from attnlab.errors import InputError
 
-SHOWN = 3
+NAMES_SHOWN = 3
 # What transformers raises for files that are damaged, depending on the file and on what is wrong.
 # torch has no public name for what `torch.load` raises for a file that is none of its own.
 UNREADABLE = (
@@ -165,8 +165,8 @@ def _refuse(
 
 
 def _told(names: list[str], fault: str) -> str:
-    shown = ", ".join(names[:SHOWN])
-    if len(names) > SHOWN:
-        shown += f" and {len(names) - SHOWN} more"
+    shown = ", ".join(names[:NAMES_SHOWN])
+    if len(names) > NAMES_SHOWN:
+        shown += f" and {len(names) - NAMES_SHOWN} more"
     count = "1 tensor is" if len(names) == 1 else f"{len(names)} tensors are"
     return f"{count} {fault}: {shown}"

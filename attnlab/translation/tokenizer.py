@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab.addresses import SIDES
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json, write_text
@@ -23,7 +24,6 @@ SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 """Stands for the space before a subword, so that subwords joined give the text back."""
 JOINING_MARKS = ("'", "\N{RIGHT SINGLE QUOTATION MARK}", "-")
 COUNTS_FILE = "token_counts.json"
-SIDES = ("source", "target")
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,7 +20,12 @@ from attnlab.functions.agreement import (
     agreement_with_structure,
     cohen_kappa,
 )
-from attnlab.functions.counting import LABELS, count_functions, judge_functions, relations_of_layer
+from attnlab.functions.counting import (
+    OWN_LABELS,
+    count_functions,
+    judge_functions,
+    relations_of_layer,
+)
 from attnlab.functions.label_tables import compare_controls, compare_relations, label_table
 from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
 from attnlab.matrices.candidates import FAMILIES
@@ -217,7 +222,7 @@ def test_functions_are_compared_by_the_shape_they_leave() -> None:
 
 
 def test_every_label_leaves_a_family_of_matrices() -> None:
-    assert {label.family for label in LABELS} == set(FAMILIES)
+    assert {label.family for label in OWN_LABELS} == set(FAMILIES)
 
 
 def test_agreement_in_all_and_by_site() -> None:

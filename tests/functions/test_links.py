@@ -14,7 +14,7 @@ from attnlab.functions.labels.syntactic import (
     relation_table,
 )
 from attnlab.functions.links import (
-    MAX_OFFSET,
+    MAX_LINK_OFFSET,
     TO_DEPENDENT,
     TO_HEAD,
     LinkCounts,
@@ -139,8 +139,8 @@ def in_groups(of_half: Tensor) -> Tensor:
 
 def counts_of(*kinds: tuple[int, int, float]) -> LinkCounts:
     """200 links of each kind a half: how many the one head follows, how many lie at +1, chance."""
-    offsets = torch.zeros(2, len(kinds), 2 * MAX_OFFSET + 1, dtype=torch.long)
-    offsets[:, :, MAX_OFFSET + 1] = torch.tensor([at_offset for _, at_offset, _ in kinds])
+    offsets = torch.zeros(2, len(kinds), 2 * MAX_LINK_OFFSET + 1, dtype=torch.long)
+    offsets[:, :, MAX_LINK_OFFSET + 1] = torch.tensor([at_offset for _, at_offset, _ in kinds])
     return LinkCounts(
         (OBJ, AMOD)[: len(kinds)],
         in_groups(torch.full((2, len(kinds)), 200)),
@@ -227,7 +227,7 @@ def test_arcs_ahead_cannot_be_followed_in_a_causal_decoder() -> None:
     causal = counted(random_heads(words, 2), words, links, causal=True)
     # The second word has but one candidate: nothing to choose.
     assert causal.links.sum() == ((links.key < links.query) & (links.query >= 2)).sum()
-    middle = MAX_OFFSET
+    middle = MAX_LINK_OFFSET
     assert causal.offsets[..., middle:].sum() == 0
 
 
@@ -252,8 +252,8 @@ def test_few_candidates_make_no_syntactic_head(causal: bool) -> None:
 @pytest.mark.parametrize(("hits", "status"), [(560, BELOW), (590, BORDERLINE), (640, HOLDS)])
 def test_accuracy_must_exceed_chance_too(hits: int, status: str) -> None:
     # Offset baseline 0.3, chance 0.5.
-    offsets = torch.zeros(2, 1, 2 * MAX_OFFSET + 1, dtype=torch.long)
-    offsets[..., MAX_OFFSET - 2] = 300
+    offsets = torch.zeros(2, 1, 2 * MAX_LINK_OFFSET + 1, dtype=torch.long)
+    offsets[..., MAX_LINK_OFFSET - 2] = 300
     counts = LinkCounts(
         (OBJ,),
         in_groups(torch.full((2, 1), 1000)),

@@ -14,8 +14,8 @@ from oracles.intervals import ratio_by_sentences, wilson_by_hand
 from torch import Tensor
 
 from attnlab.extraction.weights import row_entropies
-from attnlab.functions.counting import LABELS
-from attnlab.functions.counts import DRAWS, GROUPS, largest, resampled, sum_of_halves
+from attnlab.functions.counting import OWN_LABELS
+from attnlab.functions.counts import DRAWS_OF_HALVES, GROUPS, largest, resampled, sum_of_halves
 from attnlab.functions.labels.broad import count_broad, judge_broad
 from attnlab.functions.labels.monotone import count_monotone, judge_monotone
 from attnlab.functions.labels.positional import count_positional, judge_positional
@@ -40,7 +40,7 @@ from attnlab.functions.verdict import (
 
 MANY, FEW = 801, 41
 
-NAMES = [label.name for label in LABELS]
+NAMES = [label.name for label in OWN_LABELS]
 
 
 def some(batch: Batch, share: float) -> Tensor:
@@ -254,7 +254,7 @@ def test_draws_are_of_whole_groups_within_their_half() -> None:
     values = torch.zeros(GROUPS, 2)
     values[0::2, 0], values[1::2, 1] = 1, 1
     drawn = resampled(values, seed=3)
-    assert drawn.shape == (DRAWS, 2, 2)
+    assert drawn.shape == (DRAWS_OF_HALVES, 2, 2)
     # Every draw takes as many groups as there are, even ones for the first half.
     assert set(drawn[:, 0, 0].tolist()) == set(drawn[:, 1, 1].tolist()) == {GROUPS / 2}
     assert drawn[:, 0, 1].sum() == drawn[:, 1, 0].sum() == 0

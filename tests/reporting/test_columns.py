@@ -56,7 +56,7 @@ def write_pruning_tables(run: Path, folder: Path) -> None:
 
 def write_approximation_tables(_: Path, folder: Path) -> None:
     H = torch.rand(2, 6, 6, dtype=torch.float64).softmax(-1)
-    write_table(folder / approximation.FITS.file, approximate(H).table)
+    write_table(folder / approximation.APPROXIMATIONS.file, approximate(H).table)
 
 
 STUDIES = {

@@ -6,7 +6,7 @@ import torch
 
 from attnlab.errors import InputError
 from attnlab.matrices.band import fit_band
-from attnlab.matrices.candidates import FAMILIES as CODED
+from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.references import top_entries
 from attnlab.matrices.sigma import fit_sigma
@@ -116,11 +116,11 @@ def test_bits_are_those_of_the_labels() -> None:
     for number, one in enumerate(H):
         found = label_heads(one[None])
         mine = table[table["matrix"] == str(number)].set_index("family")
-        for family, name in {"diffuse": "uniform"}.items() | {(f, f) for f in CODED[1:]}:
-            expected = float(found.bits_per_row[CODED.index(family)])
+        for family, name in {"diffuse": "uniform"}.items() | {(f, f) for f in FAMILIES[1:]}:
+            expected = float(found.bits_per_row[FAMILIES.index(family)])
             assert float(mine.loc[name, "bits_per_row"]) == pytest.approx(expected)
-        assert mine["structure"].unique() == [CODED[int(found.chosen)]]
-        assert mine["structure_runner_up"].unique() == [CODED[int(found.runner_up)]]
+        assert mine["structure"].unique() == [FAMILIES[int(found.chosen)]]
+        assert mine["structure_runner_up"].unique() == [FAMILIES[int(found.runner_up)]]
         assert mine["structure_margin_bits_per_row"].iloc[0] == pytest.approx(float(found.margin))
         assert mine.loc[["zero", "svd", "top", "union", "additive"], "bits_per_row"].isna().all()
 

@@ -27,7 +27,7 @@ from attnlab.studies.comparison.candidates import (
     window_of,
 )
 from attnlab.studies.comparison.comparison import Comparison, compare
-from attnlab.studies.comparison.scores import FIGURES, measure_matrices
+from attnlab.studies.comparison.scores import MEASURED, measure_matrices
 from attnlab.translation.runs.run import load
 
 # Sentences of 11 and 7 tokens, their translations of 8 and 5.
@@ -63,7 +63,7 @@ def made(budget: int, site: str = "encoder") -> dict[str, Candidate]:
 
 def figures(candidate: Candidate, seen: Observed) -> dict[str, torch.Tensor]:
     found = measure_matrices(candidate.apply(seen), seen, support=candidate.support)
-    return dict(zip(FIGURES, found, strict=True))
+    return dict(zip(MEASURED, found, strict=True))
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -72,7 +72,7 @@ def test_measures_equal_plain_loops(site: str) -> None:
     causal, cross = site == "decoder", site == "cross"
     band = make("band(window=(2, 1))", causal=causal, cross=cross)
     matrices = band.implied_matrix(seen.query, seen.key, seen.visible)
-    found = dict(zip(FIGURES, measure_matrices(matrices, seen, support=True), strict=True))
+    found = dict(zip(MEASURED, measure_matrices(matrices, seen, support=True), strict=True))
     for b in range(2):
         rows, columns = int(seen.real_queries[b].sum()), int(seen.visible[b].sum())
         for h in range(3):

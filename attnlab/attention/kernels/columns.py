@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-CHUNK = 64
+KEYS_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,24 @@ def running_best(
     """For each row i the `count` highest priorities among the able keys 0..i.
 
     What row i gets does not depend on keys behind it, so the choice is causal and cached decoding
-    repeats it. Cost: O(key * (CHUNK + count)); the best of all earlier chunks are carried along.
+    repeats it. Cost: O(key * (KEYS_AT_ONCE + count)); the best of all earlier chunks are carried along.
     """
     keys = priority.shape[-1]
-    chunks = -(-keys // CHUNK)
-    filling = chunks * CHUNK - keys
+    chunks = -(-keys // KEYS_AT_ONCE)
+    filling = chunks * KEYS_AT_ONCE - keys
     able = able[:, None].expand(priority.shape)
     values = torch.nn.functional.pad(
         priority.masked_fill(~able, -torch.inf), (0, filling), value=-torch.inf
     )
-    values = values.unflatten(-1, (chunks, CHUNK))
-    positions = torch.arange(chunks * CHUNK, device=priority.device).view(chunks, CHUNK)
+    values = values.unflatten(-1, (chunks, KEYS_AT_ONCE))
+    positions = torch.arange(chunks * KEYS_AT_ONCE, device=priority.device).view(
+        chunks, KEYS_AT_ONCE
+    )
     carried, carried_at = _best_before(values, positions, count)
     wanted = torch.arange(rows.start, rows.stop, device=priority.device).clamp(max=keys - 1)
-    chunk, row = wanted // CHUNK, wanted % CHUNK
+    chunk, row = wanted // KEYS_AT_ONCE, wanted % KEYS_AT_ONCE
     near = values[:, :, chunk].masked_fill(
-        torch.arange(CHUNK, device=priority.device) > row[:, None], -torch.inf
+        torch.arange(KEYS_AT_ONCE, device=priority.device) > row[:, None], -torch.inf
     )
     near_at = positions[chunk].expand(near.shape)
     candidates = torch.cat([carried[:, :, chunk], near], -1)
@@ -98,7 +100,7 @@ def draws(seed: int, rows: int, columns: int) -> Float[Tensor, "rows columns"]:
     True
     """
     pieces = []
-    for start in range(0, max(rows, 1), CHUNK):
+    for start in range(0, max(rows, 1), KEYS_AT_ONCE):
         generator = torch.Generator().manual_seed(seed * 1_000_003 + start)
-        pieces.append(torch.rand(CHUNK, columns, generator=generator, dtype=torch.float64))
+        pieces.append(torch.rand(KEYS_AT_ONCE, columns, generator=generator, dtype=torch.float64))
     return torch.cat(pieces)[:rows]

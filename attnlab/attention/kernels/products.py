@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from attnlab.attention.mechanism import visible_or_all
 
-CHUNK = 64
+TOKENS_AT_ONCE = 64
 # For so many queries forming all pairs is quicker than any sum over keys.
 SHORT = 64
 Method = TypeVar("Method", bound=Callable[..., Tensor])
@@ -36,7 +36,7 @@ def kernel_sums(phi_query: Tensor, phi_key: Tensor, value: Tensor, *, causal: bo
     if not causal:
         return phi_query @ (phi_key.mT @ value)
     tokens = phi_query.shape[-2]
-    size = min(CHUNK, tokens)
+    size = min(TOKENS_AT_ONCE, tokens)
     filling = -tokens % size
     query, key, value = (
         F.pad(x, (0, 0, 0, filling)).unflatten(-2, (-1, size)) for x in (phi_query, phi_key, value)

@@ -18,7 +18,7 @@ from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.mechanisms.softmax import softmax_over
 from attnlab.matrices.supports import offsets
 
-CHUNK = 64
+QUERIES_AT_ONCE = 64
 # So many queries at a time where no gradients are wanted: nothing is kept then, and what is not kept
 # stays in the processor's cache.
 PIECE = 1024
@@ -140,7 +140,7 @@ class Strip:
         self.union, self.queries = union, queries
         left, right = union.window
         strand = -(-queries // union.dilation)
-        self.size = min(CHUNK, strand)
+        self.size = min(QUERIES_AT_ONCE, strand)
         self.chunks = -(-strand // self.size)
         self.span = left + self.size + right
         self.start = first_query - left * union.dilation

@@ -19,7 +19,7 @@ from attnlab.attention.mechanisms.sparse import SparseSoftmax
 from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Place, Traits
 
-NEAR = (-1, 0, 1)
+NEAR_BLOCKS = (-1, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class BigBirdAttention(SparseSoftmax):
 
     def slots(self) -> int:
         """Near, global and random blocks, times their size."""
-        return (len(NEAR) + self.spec.global_blocks + self.spec.random) * self.spec.block
+        return (len(NEAR_BLOCKS) + self.spec.global_blocks + self.spec.random) * self.spec.block
 
     def global_rows(self) -> int:
         """The tokens of the global blocks."""
@@ -138,7 +138,7 @@ class BigBirdAttention(SparseSoftmax):
     def _near(self, ends: Tensor, heads: int, blocks: int) -> Places:
         """The blocks that each block of a sentence sees, `[batch, head, block, slot]`."""
         spec, own = self.spec, (-(-ends // self.spec.block)).tolist()
-        slots = len(NEAR) + spec.global_blocks + spec.random
+        slots = len(NEAR_BLOCKS) + spec.global_blocks + spec.random
         index = torch.zeros(len(own), heads, blocks, slots, dtype=torch.long)
         usable = torch.zeros(index.shape, dtype=torch.bool)
         for count in set(own):
@@ -158,12 +158,12 @@ def block_table(drawn: int, wanted: int, seed: int, blocks: int, heads: int) -> 
     """
     ends = [*range(-(-wanted // 2)), *range(blocks - 1, blocks - 1 - wanted // 2, -1)]
     global_blocks = [block for block in dict.fromkeys(ends) if 0 <= block < blocks]
-    index = torch.zeros(heads, blocks, len(NEAR) + wanted + drawn, dtype=torch.long)
+    index = torch.zeros(heads, blocks, len(NEAR_BLOCKS) + wanted + drawn, dtype=torch.long)
     usable = torch.zeros(index.shape, dtype=torch.bool)
     for head in range(heads):
         generator = random.Random(f"{seed} {blocks} {head}")
         for row in range(blocks):
-            near = [row + step for step in NEAR if 0 <= row + step < blocks]
+            near = [row + step for step in NEAR_BLOCKS if 0 <= row + step < blocks]
             seen = [*dict.fromkeys([*global_blocks, *near])]
             # So many that enough remain when those already seen are left out.
             draw = generator.sample(range(blocks), min(blocks, drawn + len(seen)))

@@ -18,7 +18,7 @@ from attnlab.functions.thresholds import SINK, Rule
 from attnlab.functions.verdict import Verdict, verdicts_of
 
 # The kinds of keys by view; among content there are no special tokens.
-KINDS: dict[View, tuple[str, ...]] = {
+SINK_KINDS: dict[View, tuple[str, ...]] = {
     ALL: ("opening", "closing", "punctuation"),
     CONTENT: ("punctuation",),
 }
@@ -80,7 +80,7 @@ def judge_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Ver
 
 
 def _count(view: LayerView) -> SinkCounts:
-    kinds = KINDS[view.keys]
+    kinds = SINK_KINDS[view.keys]
     marked = torch.stack([getattr(view.layer.keys, kind) for kind in kinds], -1)
     return count_sink(view.layer.wide, view.facts.scope, kinds, marked, view.mass)
 

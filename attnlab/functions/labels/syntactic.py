@@ -20,7 +20,7 @@ from attnlab.functions.intervals import wilson_interval
 from attnlab.functions.label import HeadLabel, LayerView
 from attnlab.functions.links import (
     ALL_RELATIONS,
-    MAX_OFFSET,
+    MAX_LINK_OFFSET,
     LinkCounts,
     LinkKind,
     Links,
@@ -108,7 +108,7 @@ def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.
             f"{prefix}threshold": by_kind(threshold[half]),
         }
     columns |= {
-        "baseline_offset": by_kind(best - MAX_OFFSET),
+        "baseline_offset": by_kind(best - MAX_LINK_OFFSET),
         "counted": by_kind(links.amin(0)),
         "needed": [rule.needed] * len(number),
         "stability": by_head(_stability(counts, at_best, rule, seed)),

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from attnlab.addresses import HEAD_COLUMNS
 from attnlab.errors import InputError
 from attnlab.extraction.devices import own_device, usable_device
 from attnlab.extraction.keeping import KeptMatrices
@@ -17,7 +18,6 @@ from attnlab.extraction.processes import Processes
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import ALL, CONTENT, VIEWS, View
-from attnlab.functions.label_tables import HEAD
 from attnlab.functions.structure import HeadStructure
 from attnlab.options import options_of
 from attnlab.representations import OneLine
@@ -136,8 +136,8 @@ def analyze_together(
     )
     if labelling is not None:
         labelling = _beside_ablation(labelling, judge, passes, reading.sites, subject.seed)
-        sinks = found.heads[[*HEAD, SINK_SHARE]]
-        labels_of_heads = labelling.labels.merge(sinks, on=HEAD, how="left", validate="m:1")
+        sinks = found.heads[[*HEAD_COLUMNS, SINK_SHARE]]
+        labels_of_heads = labelling.labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
         labelling = replace(labelling, labels=labels_of_heads)
     return Analysis(
         heads=found.heads,
@@ -186,7 +186,7 @@ def _beside_ablation(
         )
         return replace(labelling, warnings=(*labelling.warnings, note))
     found = ablate_for_labels(judge, passes, sites, seed=seed)
-    labels = labelling.labels.merge(found, on=HEAD, how="left")
+    labels = labelling.labels.merge(found, on=HEAD_COLUMNS, how="left")
     return replace(labelling, labels=labels)
 
 

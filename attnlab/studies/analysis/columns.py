@@ -42,6 +42,9 @@ def _band(window: int) -> Column:
     )
 
 
+# Of `RELATIVE`: the families that are compared at equal budget, and what they are compared with.
+EQUAL_BUDGET = ("diagonal", "kept_band", "rare_columns", "additive", "top")
+REFERENCES = ("zero", "uniform", "mean_by_offset")
 # Of `summarise`: mean relative distances, a column an approximation.
 RELATIVE = (
     Column(

@@ -7,6 +7,7 @@ import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.addresses import HEAD_COLUMNS
 from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.labels import label_heads
 
@@ -46,10 +47,9 @@ def structure_of_heads(families: pd.DataFrame) -> pd.DataFrame:
     Args:
         families: one row per head and family, see `HeadStructure.families`.
     """
-    keys = ["site", "layer", "head"]
-    heads = families[keys].drop_duplicates()
+    heads = families[HEAD_COLUMNS].drop_duplicates()
     known = families[families["bits_per_row"].abs() < float("inf")]
-    bits = known.pivot(index=keys, columns="family", values="bits_per_row")
+    bits = known.pivot(index=HEAD_COLUMNS, columns="family", values="bits_per_row")
     bits = bits.reindex(columns=[*FAMILIES]).loc[[*heads.itertuples(index=False, name=None)]]
     table = pd.concat([chosen_by_bits(bits), bits.add_prefix("bits_")], axis="columns")
     return table.reset_index()

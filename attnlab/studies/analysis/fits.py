@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.addresses import Site, site_order
+from attnlab.addresses import HEAD_COLUMNS, Site, site_order
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.weights import LayerWeights
 from attnlab.matrices.distances import l1_distance
@@ -148,7 +148,7 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
         tables = [pd.DataFrame(columns) for measured in self.sums.values() for columns in measured]
         table = pd.concat(tables, ignore_index=True)
         table = table.astype({"window": "Int64", "budget": "Int64"})
-        keys = ["site", "layer", "head", "sentence"]
+        keys = [*HEAD_COLUMNS, "sentence"]
         return table.sort_values(keys, key=_in_order, kind="stable", ignore_index=True)
 
 
@@ -207,7 +207,8 @@ def summarise(fits: pd.DataFrame) -> pd.DataFrame:
     name = fits["approximation"].where(
         fits["window"].isna(), fits["approximation"] + "_" + fits["window"].astype(str)
     )
-    keys = ["site", "layer", "head"]
-    table = fits.assign(name=name).pivot_table(index=keys, columns="name", values="relative")
+    table = fits.assign(name=name).pivot_table(
+        index=HEAD_COLUMNS, columns="name", values="relative"
+    )
     table.columns.name = None
-    return table.reset_index().sort_values(keys, key=_in_order, ignore_index=True)
+    return table.reset_index().sort_values(HEAD_COLUMNS, key=_in_order, ignore_index=True)

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from attnlab.addresses import HEAD_COLUMNS
 from attnlab.extraction.batches import BothTokenizers, both_tokenizers
 from attnlab.extraction.reading import Reading
 from attnlab.extraction.sums import PerLayer
@@ -19,7 +20,6 @@ from attnlab.functions.controls import untrained_twin
 from attnlab.functions.corpus_alignment import align_corpus
 from attnlab.functions.gold import Gold, shuffled
 from attnlab.functions.label_tables import (
-    HEAD,
     SEPARATOR,
     compare_controls,
     compare_relations,
@@ -150,7 +150,7 @@ class Labeller:
             relations = compare_relations(
                 relations, mixed.relations(seed), untrained.relations(seed)
             )
-            first = [*HEAD, "relation", "direction"]
+            first = [*HEAD_COLUMNS, "relation", "direction"]
             relations = relations[[*first, *(n for n in relations if n not in first)]]
         counted = {"model": self.functions, "untrained": untrained, "shuffled": mixed}
         views = [self._view(keys, counted, relations, seed) for keys in self.views]
@@ -219,9 +219,11 @@ def _type_counts(ids: Sequence[Sequence[int]], types: int) -> Int[Tensor, " type
 
 def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:
     table = label_table(verdicts)
-    standing = controls[controls["stands"]].groupby(HEAD)["label"].agg(SEPARATOR.join)
-    table = table.merge(standing.rename("standing").reset_index(), on=HEAD, how="left")
+    standing = controls[controls["stands"]].groupby(HEAD_COLUMNS)["label"].agg(SEPARATOR.join)
+    table = table.merge(standing.rename("standing").reset_index(), on=HEAD_COLUMNS, how="left")
     nothing = table["label"].where(table["label"] == UNDECIDED, UNKNOWN)
     table = table.assign(standing=table["standing"].fillna(nothing))
-    table = table.merge(strongest_functions(controls), on=HEAD, validate="one_to_one")
-    return table if shapes.empty else table.merge(shapes, on=HEAD, how="left", validate="1:1")
+    table = table.merge(strongest_functions(controls), on=HEAD_COLUMNS, validate="one_to_one")
+    return (
+        table if shapes.empty else table.merge(shapes, on=HEAD_COLUMNS, how="left", validate="1:1")
+    )

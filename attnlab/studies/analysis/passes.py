@@ -7,7 +7,8 @@ from typing import Any
 from attnlab.extraction.processes import Processes
 from attnlab.extraction.reading import Coverage, Reading
 from attnlab.extraction.sums import PerLayer, Sums
-from attnlab.studies.settings import BATCH_SIZE, Progress
+from attnlab.options import BATCH_SIZE
+from attnlab.studies.settings import Progress
 
 
 @dataclass(frozen=True)

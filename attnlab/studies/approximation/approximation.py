@@ -13,7 +13,7 @@ from attnlab.errors import InputError
 from attnlab.matrices import references
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import check_dropout, fit_band
-from attnlab.matrices.candidates import FAMILIES as CODED
+from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.distances import distances, kl_divergence
 from attnlab.matrices.fit import Fit
@@ -26,11 +26,12 @@ from attnlab.matrices.values import check_values
 from attnlab.matrices.weights import matrix_names, rows_sum_to_one
 from attnlab.options import options_of
 from attnlab.representations import OneLine
+from attnlab.studies.analysis.columns import REFERENCES
 from attnlab.studies.analysis.description import describe_matrices
 from attnlab.studies.analysis.members import describe_members
 from attnlab.studies.approximation.settings import ApproximationSettings
 
-REFERENCES = ("zero", "uniform", "mean_by_offset", "svd", "top")
+COMPARED_WITH = (*REFERENCES, "svd", "top")
 # Every column has one type in all rows; options that a row does not have are empty cells.
 _TEXTS = dict.fromkeys(("matrix", "family", "values", "structure", "structure_runner_up"), "string")
 _COUNTS = dict.fromkeys(
@@ -90,7 +91,7 @@ def approximate(
     budget = max(int(fit.budget.max()) for fit, _ in fits.values())
     stochastic = rows_sum_to_one(flat)
     described = describe_matrices(flat, causal=settings.causal)
-    results = [(name, *_reference(flat, name, budget, settings), None) for name in REFERENCES]
+    results = [(name, *_reference(flat, name, budget, settings), None) for name in COMPARED_WITH]
     results += [
         (name, fit.approximation, fit.kl if stochastic else None, seconds, fit.budget.tolist())
         for name, (fit, seconds) in fits.items()
@@ -202,7 +203,7 @@ def _reference(
 
 def _options(name: str, settings: ApproximationSettings, rows: int) -> dict[str, Any]:
     """The options that a family knows; the others stay empty in its rows."""
-    if name in REFERENCES:
+    if name in COMPARED_WITH:
         return {}
     left, right = sides(settings.window, causal=settings.causal)
     options: dict[str, Any] = {"values": settings.values}
@@ -220,7 +221,7 @@ def _options(name: str, settings: ApproximationSettings, rows: int) -> dict[str,
 def _described(name: str, described: pd.DataFrame) -> dict[str, Any]:
     """What a matrix is called, and how many bits per row the family of this name needs for it."""
     family = "diffuse" if name == "uniform" else name
-    bits = described[family].tolist() if family in CODED else None
+    bits = described[family].tolist() if family in FAMILIES else None
     labels = ("structure", "structure_margin_bits_per_row", "structure_runner_up")
     return {"bits_per_row": bits} | {label: described[label].tolist() for label in labels}
 

@@ -2,7 +2,7 @@
 
 from attnlab.columns import Column, Table
 
-FITS = Table(
+APPROXIMATIONS = Table(
     "fits.csv",
     "matrix and family",
     (
@@ -29,4 +29,4 @@ FITS = Table(
         Column("seconds", "seconds", "Time of the fit per matrix."),
     ),
 )
-TABLES = (FITS,)
+TABLES = (APPROXIMATIONS,)

@@ -8,8 +8,8 @@ from typing import Annotated
 from attnlab.errors import InputError
 from attnlab.options import Option, Settings
 
-FAMILIES = ("diagonal", "band", "rare_columns", "sink", "additive", "union")
-SHOWN = ("diagonal", "band", "rare_columns", "additive")
+FITTED_FAMILIES = ("diagonal", "band", "rare_columns", "sink", "additive", "union")
+DEFAULT_FAMILIES = ("diagonal", "band", "rare_columns", "additive")
 
 
 def window_in(text: str) -> tuple[int, int]:
@@ -79,7 +79,7 @@ class ApproximationSettings(Settings):
         Option(
             "Families to fit: any of diagonal, band, rare_columns, sink, additive, union; commas "
             "between.",
-            choices=FAMILIES,
+            choices=FITTED_FAMILIES,
             shown="diagonal, band, rare_columns and, with free values, additive",
             read=families_in,
         ),
@@ -99,7 +99,7 @@ class ApproximationSettings(Settings):
         super().__post_init__()
         self.error_entries(1)
         if not self.fitted:
-            msg = f"Name at least one family; choose from: {', '.join(FAMILIES)}."
+            msg = f"Name at least one family; choose from: {', '.join(FITTED_FAMILIES)}."
             raise InputError(msg)
         if "additive" in self.fitted and self.values != "free":
             msg = (
@@ -112,7 +112,9 @@ class ApproximationSettings(Settings):
         """The families that are fitted: those named, else those of the default that have such values."""
         if self.families is not None:
             return tuple(self.families)
-        return tuple(name for name in SHOWN if name != "additive" or self.values == "free")
+        return tuple(
+            name for name in DEFAULT_FAMILIES if name != "additive" or self.values == "free"
+        )
 
     def error_entries(self, rows: int) -> int:
         """How many non-zeros E may have beside a matrix with so many rows.

@@ -33,7 +33,7 @@ ERROR = Column(
     "output of zeros. H is full attention, X the mechanism's matrix, V the values.",
     3,
 )
-KEYS = Column(
+VISIBLE_KEYS = Column(
     "visible_keys",
     "keys per row",
     "Keys that a row saw, on average: fewer at the ends of a sentence, more where global tokens "
@@ -57,7 +57,7 @@ def _with_interval(column: Column) -> tuple[Column, ...]:
     )
 
 
-HEADS = Table(
+MECHANISMS_BY_HEAD = Table(
     "mechanisms_by_head.csv",
     "head, mechanism and budget, means over sentences",
     (
@@ -73,12 +73,12 @@ HEADS = Table(
         INDEX,
         MASS,
         ERROR,
-        KEYS,
+        VISIBLE_KEYS,
     ),
 )
 SUMMARY = Table(
     "summary.csv",
     "site, mechanism and budget, means over heads and sentences",
-    (*CASE, *_with_interval(MASS), *_with_interval(ERROR), KEYS, WORK),
+    (*CASE, *_with_interval(MASS), *_with_interval(ERROR), VISIBLE_KEYS, WORK),
 )
-TABLES = (HEADS, SUMMARY)
+TABLES = (MECHANISMS_BY_HEAD, SUMMARY)

@@ -14,7 +14,7 @@ from attnlab.extraction.observing import Observed
 from attnlab.studies.comparison.candidates import Candidate
 
 INTERVAL = (0.025, 0.975)
-FIGURES = ("mass_fraction", "output_error", "visible_keys")
+MEASURED = ("mass_fraction", "output_error", "visible_keys")
 
 
 class Entry(NamedTuple):
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 def measure_matrices(
     matrices: Float[Tensor, "batch head query key"], layer: Observed, *, support: bool
 ) -> Float[Tensor, "figure batch head"]:
-    """Mass captured, output error and visible keys of implied matrices (`FIGURES`).
+    """Mass captured, output error and visible keys of implied matrices (`MEASURED`).
 
     What needs a support is NaN where there is none.
     """
@@ -72,7 +72,7 @@ class Scores:
         }  # fmt: skip
         key = entry, layer.layer
         self._by_head[key] = self._by_head.get(key, 0) + figures.sum(1)
-        whole = figures.new_zeros(len(FIGURES), len(self._places))
+        whole = figures.new_zeros(len(MEASURED), len(self._places))
         sums = self._by_sentence.setdefault(entry, whole)
         sums[:, [self._places[number] for number in layer.sentences]] += figures.sum(-1)
 
@@ -85,7 +85,7 @@ class Scores:
                 entry._asdict()
                 | self._levels[entry]
                 | {"layer": layer, "head": head}
-                | dict(zip(FIGURES, figures, strict=True))
+                | dict(zip(MEASURED, figures, strict=True))
                 for head, figures in enumerate(means)
             ]
         return pd.DataFrame(rows)
@@ -97,7 +97,7 @@ class Scores:
         rows = []
         for entry, sums in self._by_sentence.items():
             heads = sum(s.shape[1] for (other, _), s in self._by_head.items() if other == entry)
-            means = dict(zip(FIGURES, (sums / heads).numpy(), strict=True))
+            means = dict(zip(MEASURED, (sums / heads).numpy(), strict=True))
             row: dict[str, Any] = entry._asdict() | {"level": self._levels[entry]["level"]}
             for name in ("mass_fraction", "output_error"):
                 low, high = np.quantile(means[name][draws].mean(-1), INTERVAL)

@@ -18,7 +18,7 @@ from attnlab.studies.evaluation import Judge
 from attnlab.studies.settings import Progress
 from attnlab.studies.steps import Steps
 
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 FEW_SENTENCES = 100
 
 
@@ -141,4 +141,6 @@ def add_changes(
     table[f"{name}_significant"] = False
     if known.any():
         p_values = table.loc[known, f"{name}_p_value"].to_numpy()
-        table.loc[known, f"{name}_significant"] = multipletests(p_values, LEVEL, "holm")[0]
+        table.loc[known, f"{name}_significant"] = multipletests(
+            p_values, SIGNIFICANCE_LEVEL, "holm"
+        )[0]

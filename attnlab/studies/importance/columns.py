@@ -42,7 +42,7 @@ def _replaced(name: str, measure: str) -> tuple[Column, ...]:
     )
 
 
-HEADS = Table(
+IMPORTANCE_OF_HEADS = Table(
     "importance.csv",
     "head",
     (
@@ -95,7 +95,7 @@ CUMULATIVE = Table(
         Column("reported_on", "reported on", "The sentences on which loss and BLEU are measured."),
     ),
 )
-AGREEMENT = Table(
+AGREEMENT_OF_MEASURES = Table(
     "agreement.csv",
     "pair of measures",
     (
@@ -112,4 +112,4 @@ AGREEMENT = Table(
         Column("heads", "heads", "How many heads have both."),
     ),
 )
-TABLES = (HEADS, CUMULATIVE, AGREEMENT)
+TABLES = (IMPORTANCE_OF_HEADS, CUMULATIVE, AGREEMENT_OF_MEASURES)

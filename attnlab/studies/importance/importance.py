@@ -20,7 +20,7 @@ from attnlab.representations import OneLine
 from attnlab.studies.analysis.analysis import versions
 from attnlab.studies.evaluation import Judge, load_judge
 from attnlab.studies.importance.ablations import (
-    LEVEL,
+    SIGNIFICANCE_LEVEL,
     Ablation,
     ablated_losses,
     add_changes,
@@ -101,7 +101,7 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
     ]
     slopes = _gradients(halves, progress)
     losses = ablated_losses(judge, ablations, progress)
-    draws = max(DRAWS, 2 * round(len(all_heads(judge.projections)) / LEVEL))
+    draws = max(DRAWS, 2 * round(len(all_heads(judge.projections)) / SIGNIFICANCE_LEVEL))
     table = (slopes[0] + slopes[1]).table()
     table = table.rename(
         columns={

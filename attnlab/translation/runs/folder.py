@@ -18,7 +18,7 @@ RECORD = {
         "pairs": {"train": int, "validation": int, "test": int},
     },
 }
-KINDS = {dict: "a table", str: "a text", int: "a whole number"}
+_TYPE_NAMES = {dict: "a table", str: "a text", int: "a whole number"}
 # What takes hours to make; it is never deleted along with the model that it is of.
 STUDIES = ("importance", "pruning", "substitution")
 # Where an older run stays while another takes its place; `replacing` says in which order.
@@ -109,7 +109,7 @@ def _refuse_other_kinds(found: Any, wanted: Any, path: str = "") -> None:
     """
     kind = dict if isinstance(wanted, dict) else wanted
     if not isinstance(found, kind) or isinstance(found, bool):
-        msg = f"{path or 'it'} must be {KINDS[kind]}, not {found!r}"
+        msg = f"{path or 'it'} must be {_TYPE_NAMES[kind]}, not {found!r}"
         raise InputError(msg)
     for key, inner in wanted.items() if isinstance(wanted, dict) else ():
         where = f"{path}.{key}" if path else key
