@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attnlab.attention.mechanism import Context, Positions, visible_or_all
 from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
-from attnlab.attention.traits import Place
+from attnlab.attention.traits import Setup
 from attnlab.errors import InputError
 from attnlab.matrices.supports import offsets
 
@@ -119,8 +119,8 @@ class Tally:
             self.occurrences += torch.bincount(ids, minlength=len(self.occurrences))
             self.received.index_add_(1, ids, weights.sum(-2).transpose(0, 1)[:, visible])
         near = offset.abs() <= LARGEST_OFFSET
-        places = (offset + LARGEST_OFFSET)[near]
-        self.by_offset.index_add_(1, places, weights.sum(0)[:, near])
+        columns = (offset + LARGEST_OFFSET)[near]
+        self.by_offset.index_add_(1, columns, weights.sum(0)[:, near])
 
     def tables(self, *, extra: int, smoothing: float = SMOOTHING) -> SigmaTables:
         """The tables of all that was counted."""
@@ -186,13 +186,13 @@ def load_frequencies(model: nn.Module, counts: Int[Tensor, " token"]) -> None:
 
 
 class _Watcher(FullAttention):
-    """Full attention in the place of a sigma mechanism, counting what passes."""
+    """Full attention instead of a sigma mechanism, counting what passes."""
 
     name: ClassVar[str] = "watcher"
     positions: ClassVar[Positions] = SigmaAttention.positions
 
     def __init__(self, sigma: SigmaAttention) -> None:
-        super().__init__(Full(), Place(causal=sigma.causal, cross=sigma.cross))
+        super().__init__(Full(), Setup(causal=sigma.causal, cross=sigma.cross))
         vocabulary = sigma.get_buffer("priority").shape[-1] if sigma.uses_tokens else 0
         self.uses_tokens = sigma.uses_tokens
         self.tally = Tally(vocabulary, sigma.window)

@@ -34,7 +34,7 @@ class PerHead(Mechanism):
             raise InputError(msg)
         self.groups = [tuple(heads) for heads, _ in groups]
         self.mechanisms = nn.ModuleList([mechanism for _, mechanism in groups])
-        self.places = [order.index(head) for head in range(len(order))]
+        self.order = [order.index(head) for head in range(len(order))]
 
     def forward(
         self,
@@ -55,7 +55,7 @@ class PerHead(Mechanism):
             )
             for heads, mechanism in self._parts()
         ]
-        return torch.cat(parts, 1)[:, self.places]
+        return torch.cat(parts, 1)[:, self.order]
 
     def implied_matrix(
         self,
@@ -74,7 +74,7 @@ class PerHead(Mechanism):
             )
             for heads, mechanism in self._parts()
         ]
-        return torch.cat(parts, 1)[:, self.places]
+        return torch.cat(parts, 1)[:, self.order]
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """The mean over heads."""

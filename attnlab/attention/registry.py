@@ -19,7 +19,7 @@ from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.mechanisms.static import StaticAttention
 from attnlab.attention.mechanisms.topk import TopKAttention
 from attnlab.attention.specification import Specification, name_and_options, specified
-from attnlab.attention.traits import Form, Place
+from attnlab.attention.traits import Form, Setup
 from attnlab.errors import InputError
 from attnlab.plugins import plugins
 
@@ -133,6 +133,6 @@ def make(
         forms = ", ".join(f"'{one}'" for one in kind.forms)
         msg = f"The mechanism '{value.name}' has no form '{form}'; choose from: {forms}."
         raise InputError(msg)
-    place = Place(causal, cross, dropout, heads, vocabulary, form)
-    build: Callable[[Any, Place], Mechanism] = kind
-    return build(value, place)
+    setup = Setup(causal, cross, dropout, heads, vocabulary, form)
+    build: Callable[[Any, Setup], Mechanism] = kind
+    return build(value, setup)

@@ -47,8 +47,8 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where in a model a mechanism stands.
+class Setup:
+    """What a mechanism is made for.
 
     Attributes:
         causal: queries are kept from the keys behind them.

@@ -36,7 +36,7 @@ class Sentence:
     """Token ids of one sentence.
 
     Attributes:
-        number: its place in what was handed in, from 0.
+        number: its index in what was handed in, from 0.
         source: what the encoder reads, or the only stack of a model that has one.
         target: what the decoder reads under teacher forcing: the row of a token predicts the next.
     """

@@ -205,5 +205,7 @@ def _letters(axis: Axis, row: int) -> str:
     """What each real token of one sentence is."""
     # The first that fits: an opening or closing token is special too, punctuation is content.
     flags = [(letter, getattr(axis, LETTERS[letter])[row].tolist()) for letter in "ocspw"]
-    places = range(int(axis.real[row].sum()))
-    return "".join(next(letter for letter, found in flags if found[place]) for place in places)
+    positions = range(int(axis.real[row].sum()))
+    return "".join(
+        next(letter for letter, found in flags if found[position]) for position in positions
+    )

@@ -19,13 +19,13 @@ from attnlab.representations import OneLine
 
 @dataclass(frozen=True)
 class Names:
-    """Tokens by their places in one sentence."""
+    """Tokens by their positions in one sentence."""
 
     names: Sequence[str]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The tokens at these places."""
-        return [self.names[place] for place in ids]
+        """The tokens at these positions."""
+        return [self.names[position] for position in ids]
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,5 +126,5 @@ def _axis(kinds: str) -> Axis:
         return torch.tensor([[kind in letters for kind in kinds]])
 
     every = torch.ones(1, len(kinds), dtype=torch.bool)
-    places = torch.arange(len(kinds))[None]
-    return Axis(places, every, of("wp"), of("soc"), of("o"), of("c"), of("p"))
+    positions = torch.arange(len(kinds))[None]
+    return Axis(positions, every, of("wp"), of("soc"), of("o"), of("c"), of("p"))

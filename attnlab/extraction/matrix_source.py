@@ -21,11 +21,11 @@ AXES = ("layer", "sentence", "head", "query", "key")
 
 
 class Positions:
-    """Names tokens that are not known by their places, from 0."""
+    """Names tokens that are not known by their positions, from 0."""
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The places as text."""
-        return [str(place) for place in ids]
+        """The positions as text."""
+        return [str(position) for position in ids]
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,5 +131,5 @@ def _looks_back(matrices: Float[Tensor, "layer sentence head query key"]) -> boo
 
 def _places(sentences: int, length: int) -> Axis:
     every = torch.ones(sentences, length, dtype=torch.bool)
-    places = torch.arange(length).expand(sentences, length)
-    return Axis(places, every, every, ~every, ~every, ~every, ~every)
+    positions = torch.arange(length).expand(sentences, length)
+    return Axis(positions, every, every, ~every, ~every, ~every, ~every)

@@ -14,7 +14,7 @@ from attnlab.attention.bridge.installing import use
 from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
 from attnlab.attention.mechanism import Context, Mechanism
 from attnlab.attention.mechanisms.full import Full, FullAttention
-from attnlab.attention.traits import Place
+from attnlab.attention.traits import Setup
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis, Encoding, Progress, Sentence
 from attnlab.extraction.forward import forward
@@ -61,7 +61,7 @@ def sites_of(model: Any, encoding: Encoding, wanted: Sequence[str] | None) -> tu
     Raises:
         InputError: a site that is wanted is lacking, or the model computes its attention itself.
     """
-    there = {place.site for place in attention_modules(model)}
+    there = {at.site for at in attention_modules(model)}
     reason = "the model has no such site"
     if model.config.is_encoder_decoder and not encoding.paired:
         there &= {"encoder"}
@@ -93,29 +93,29 @@ def observe(
     """
     plan = getattr(model, "attention_plan", None)
     otherwise = plan is not None and any(entry != Full() for entry in plan.entries.values())
-    if otherwise or any(hasattr(place.module, NAME) for place in attention_modules(model)):
+    if otherwise or any(hasattr(at.module, NAME) for at in attention_modules(model)):
         msg = "Mechanisms are compared with full attention: give a run or a model that has it."
         raise InputError(msg)
     training = model.training
     watching: dict[str, Mechanism] = {site: _Observer(site) for site in sites}
     try:
         with use(model.eval(), watching) as installed, torch.no_grad():
-            watched = [(p, mechanism_of(p.module)) for p in installed.places if p.site in sites]
-            observers = [(place, part) for place, part in watched if isinstance(part, _Observer)]
-            cells = max(place.heads for place, _ in observers)
+            watched = [(p, mechanism_of(p.module)) for p in installed.modules if p.site in sites]
+            observers = [(at, part) for at, part in watched if isinstance(part, _Observer)]
+            cells = max(at.heads for at, _ in observers)
             for batch in encoding.batches(
                 batch_size, cells, most_weights=MOST_WEIGHTS, progress=progress
             ):
                 axes = encoding.axes(batch, model.device)
                 if set(sites) == {"encoder"}:
                     axes = {"source": axes["source"]}
-                for place, observer in observers:
-                    observer.hand_on = partial(_hand_on, receive, observer, place, batch, axes)
+                for at, observer in observers:
+                    observer.hand_on = partial(_hand_on, receive, observer, at, batch, axes)
                 forward(model, axes, with_weights=False)
-                for place, observer in observers:
+                for at, observer in observers:
                     if observer.hand_on is not None:
                         msg = (
-                            f"The model did not use {place.site} layer {place.layer}; its heads cannot "
+                            f"The model did not use {at.site} layer {at.layer}; its heads cannot "
                             "be compared."
                         )
                         raise InputError(msg)
@@ -126,19 +126,19 @@ def observe(
 def _hand_on(
     receive: Callable[[Observed], None],
     observer: "_Observer",
-    place: AttentionAt,
+    at: AttentionAt,
     batch: Sequence[Sentence],
     axes: dict[Side, Axis],
     *seen: Tensor,
 ) -> None:
     """The layer with the weights of full attention, to whoever wants it."""
-    queries, keys = sides_of(place.site, axes)
+    queries, keys = sides_of(at.site, axes)
     query, key, value = (part.double() for part in seen)
     weights = observer.implied_matrix(query, key, keys.real) * queries.real[:, None, :, None]
     receive(
         Observed(
-            site=place.site,
-            layer=place.layer,
+            site=at.site,
+            layer=at.layer,
             query=query,
             key=key,
             value=value,
@@ -157,7 +157,7 @@ class _Observer(FullAttention):
     name: ClassVar[str] = "observer"
 
     def __init__(self, site: str) -> None:
-        super().__init__(Full(), Place(causal=site == "decoder", cross=site == "cross"))
+        super().__init__(Full(), Setup(causal=site == "decoder", cross=site == "cross"))
         self.hand_on: HandOn | None = None
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:

@@ -64,10 +64,10 @@ def _wanted(
 def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None:
     """Raises where rows of the matrix that a mechanism applies are no distributions over keys."""
     others = {
-        place.site: part.name
-        for place, mechanism in mechanisms_in(model)
+        at.site: part.name
+        for at, mechanism in mechanisms_in(model)
         for part in mechanism.modules()
-        if isinstance(part, Mechanism) and not part.traits.stochastic and place.site in wanted
+        if isinstance(part, Mechanism) and not part.traits.stochastic and at.site in wanted
     }
     if others:
         site, name = next(iter(others.items()))

@@ -25,7 +25,7 @@ FUSED_KERNELS = {
 
 @dataclass(frozen=True)
 class Tap:
-    """One layer's weights stand at place `index` of what `module` returns.
+    """One layer's weights stand at index `index` of what `module` returns.
 
     Attributes:
         site: encoder, decoder or cross.
@@ -205,7 +205,7 @@ def _reads_back(model: nn.Module, weights: Tensor) -> bool:
     """
     if getattr(model.config, "is_encoder_decoder", False):
         return False
-    sites = {place.site for place, _ in mechanisms_in(model)}
+    sites = {at.site for at, _ in mechanisms_in(model)}
     said = {
         module.is_causal
         for module in model.modules()

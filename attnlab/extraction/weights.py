@@ -175,6 +175,6 @@ def checked(layer: LayerWeights) -> LayerWeights:
         return replace(layer, weights=weights)
     msg = (
         f"{layer.site} layer {layer.layer}: {problem} (tolerance {tolerance:g}), so these are no "
-        "attention weights of a model in eval mode with its padding and causal masks in place."
+        "attention weights of a model in eval mode with its padding and causal masks."
     )
     raise AttnlabError(msg)

@@ -150,10 +150,6 @@ class NearAttention(MaskedSoftmax):
     name = Near.name
     source = "a test"
 
-    def __init__(self, spec, place):
-        super().__init__(place)
-        self.spec = spec
-
     @classmethod
     def at_budget(cls, keys, *, causal):
         return Near(keys - 1 if causal else keys // 2)

@@ -104,15 +104,15 @@ def test_full_attention_changes_nothing_and_leaves_no_trace(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_sites_and_layers_are_found(name: str) -> None:
-    places = attention_modules(model(name))
-    sites = [(place.site, place.layer) for place in places]
+    modules = attention_modules(model(name))
+    sites = [(at.site, at.layer) for at in modules]
     expected = {site: [0, 1] for site in ("encoder", "decoder", "cross")}
     if name in ("bert", "distilbert"):
         expected = {"encoder": [0, 1]}
     if name in ("llama", "gpt2", "bert-decoder"):
         expected = {"decoder": [0, 1]}
     assert {site: [n for other, n in sites if other == site] for site, _ in sites} == expected
-    assert {place.heads for place in places} == {4 if name == "llama" else 2}
+    assert {at.heads for at in modules} == {4 if name == "llama" else 2}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -225,9 +225,9 @@ def test_sigma_learns_by_the_ids_that_the_encoder_reads() -> None:
     random = model("marian")
     spec = "sigma(window=1, num_pos=2)"
     with use(random, {"encoder": spec, "cross": spec}) as installed:
-        for place in installed.places:
-            if place.site != "decoder":
-                mechanism_of(place.module).load_tables(torch.arange(40.0).expand(2, -1))
+        for at in installed.modules:
+            if at.site != "decoder":
+                mechanism_of(at.module).load_tables(torch.arange(40.0).expand(2, -1))
         with torch.no_grad():
             out = random(**inputs("marian"), output_attentions=True)
         ids = inputs("marian")["input_ids"][0]
@@ -239,9 +239,9 @@ def test_sigma_learns_by_the_ids_that_the_encoder_reads() -> None:
         assert random.generate(**given, num_beams=2, max_new_tokens=3).shape[0] == 3
     decoder = use(random, {"decoder": spec})
     with decoder as installed:
-        for place in installed.places:
-            if place.site == "decoder":
-                mechanism_of(place.module).load_tables(torch.arange(40.0).expand(2, -1))
+        for at in installed.modules:
+            if at.site == "decoder":
+                mechanism_of(at.module).load_tables(torch.arange(40.0).expand(2, -1))
         with pytest.raises(AttnlabError, match="use_cache=False"):
             random.generate(**given, max_new_tokens=3)
         assert random.generate(**given, max_new_tokens=3, use_cache=False).shape[0] == 3
@@ -333,7 +333,7 @@ def test_dropout_follows_the_model() -> None:
         random.train()
         with torch.random.fork_rng():
             random(**inputs("bert"))
-        assert mechanism_of(installed.places[0].module).dropout == pytest.approx(0.1)
+        assert mechanism_of(installed.modules[0].module).dropout == pytest.approx(0.1)
         random.eval()
 
 
@@ -492,7 +492,7 @@ def test_attnlabs_own_model_is_swapped_alike(tmp_path: Path) -> None:
         "cross.1": "topk(k=1)",
     }
     installed = install(random, plan)
-    assert {(p.site, p.layer) for p in installed.places} == {
+    assert {(p.site, p.layer) for p in installed.modules} == {
         (s, n) for s in ("encoder", "decoder", "cross") for n in (0, 1)
     }
     out = output_of(output_attentions=True)

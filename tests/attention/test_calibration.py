@@ -150,17 +150,17 @@ def test_a_model_learns_the_tables_of_its_own_full_attention() -> None:
     learned = calibrate(model, batches)
     assert not model.training
     for site, layer in (("encoder", 1), ("cross", 0)):
-        place = next(p for p in installed.places if (p.site, p.layer) == (site, layer))
-        mechanism = mechanism_of(place.module)
+        at = next(p for p in installed.modules if (p.site, p.layer) == (site, layer))
+        mechanism = mechanism_of(at.module)
         assert isinstance(mechanism, SigmaAttention)
         expected = fit_tables(
             kept[site], vocabulary=VOCABULARY, window=(1, 1), extra=mechanism.spec.extra
         )
         torch.testing.assert_close(mechanism.get_buffer("priority"), expected.salience)
-        torch.testing.assert_close(learned[f"{place.path}.attnlab"].salience, expected.salience)
+        torch.testing.assert_close(learned[f"{at.path}.attnlab"].salience, expected.salience)
         if mechanism.spec.extra:
             assert torch.equal(mechanism.get_buffer("offsets"), expected.offsets)
-    first = mechanism_of(installed.places[0].module)
+    first = mechanism_of(installed.modules[0].module)
     assert isinstance(first, PerHead)
     assert not any(bool(buffer.isnan().any()) for buffer in first.buffers())
     with torch.no_grad():
@@ -172,8 +172,8 @@ def test_causal_rows_never_look_at_offsets_ahead() -> None:
     model = marian()
     with use(model, PLAN) as installed:
         calibrate(model, [batch(0)])
-        place = next(p for p in installed.places if p.site == "decoder")
-        assert bool((mechanism_of(place.module).get_buffer("offsets") < -2).all())
+        at = next(p for p in installed.modules if p.site == "decoder")
+        assert bool((mechanism_of(at.module).get_buffer("offsets") < -2).all())
 
 
 def test_padded_targets_do_not_count_in_cross_attention() -> None:

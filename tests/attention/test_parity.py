@@ -12,12 +12,12 @@ from transformers import BigBirdConfig, BigBirdModel, LongformerConfig
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
-from attnlab.attention.kernels.columns import Places
+from attnlab.attention.kernels.columns import Indices
 from attnlab.attention.mechanisms import bigbird
 from attnlab.attention.mechanisms.longformer import Longformer, LongformerAttention
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.registry import make
-from attnlab.attention.traits import Place
+from attnlab.attention.traits import Setup
 from attnlab.errors import InputError
 
 HEADS, DIM = 2, 14
@@ -36,10 +36,10 @@ class ChosenGlobals(LongformerAttention):
 
     chosen: Tensor
 
-    def global_tokens(self, visible: Tensor) -> Places:
+    def global_tokens(self, visible: Tensor) -> Indices:
         count = int(self.chosen.sum(-1).max())
         index = self.chosen.int().argsort(dim=-1, descending=True, stable=True)[:, :count]
-        return Places(index[:, None], self.chosen.gather(1, index)[:, None])
+        return Indices(index[:, None], self.chosen.gather(1, index)[:, None])
 
 
 @pytest.mark.parametrize("form", ["dense", "fast"])
@@ -72,7 +72,7 @@ def test_longformer_equals_transformers(where: str, padded: bool, form: str) -> 
             heads_of(layer(hidden)) for layer in (theirs.query, theirs.key, theirs.value)
         )
     spec = Longformer(window=window // 2, global_tokens=[0] if where != "none" else [])
-    mechanism = ChosenGlobals(spec, Place(form=form))
+    mechanism = ChosenGlobals(spec, Setup(form=form))
     mechanism.chosen = chosen
     out = joined(mechanism(query, key, value, visible))
     torch.testing.assert_close(out[visible], expected[visible], rtol=0, atol=5e-6)
@@ -187,10 +187,10 @@ def test_bigbird_equals_transformers_in_training(
     counts = multiplicities(table, tokens // block)
     assert float(counts.max()) == 1, "their random blocks overlap: weigh them by multiplicity"
 
-    def same_blocks(drawn: int, wanted: int, seed: int, blocks: int, heads: int) -> Places:
+    def same_blocks(drawn: int, wanted: int, seed: int, blocks: int, heads: int) -> Indices:
         ranked = counts.sort(dim=-1, descending=True, stable=True)
         slots = 3 + wanted + drawn
-        return Places(ranked.indices[..., :slots], ranked.values[..., :slots] > 0)
+        return Indices(ranked.indices[..., :slots], ranked.values[..., :slots] > 0)
 
     monkeypatch.setattr(bigbird, "block_table", same_blocks)
     mechanism = make(f"bigbird(block={block}, random={drawn})", form=form)

@@ -33,8 +33,8 @@ def written(folder: Path, name: str = "bert", planned: Any = "linformer(k=3)") -
     random = model(name)
     installed = put_in(random, planned)
     with torch.no_grad():
-        for place in installed.places:
-            for part in mechanism_of(place.module).parameters():
+        for at in installed.modules:
+            for part in mechanism_of(at.module).parameters():
                 part.add_(0.25)
     random.save_pretrained(folder)
     installed.write(folder)
@@ -66,7 +66,7 @@ def test_every_mechanism_comes_back_into_a_model(spec: str, tmp_path: Path) -> N
 def test_every_family_comes_back(name: str, tmp_path: Path) -> None:
     specs = ["band(window=1)", "sigma(window=1)"]
     specs += [] if needs_scores("linformer(k=2)") and name == "t5" else ["linformer(k=2)"]
-    sites = {place.site for place in put_in(model(name), "full").places}
+    sites = {at.site for at in put_in(model(name), "full").modules}
     planned = {
         f"{site}.{layer}.{layer}": spec
         for site in sites
@@ -85,7 +85,7 @@ def test_layers_that_share_a_projection_share_it_again(tmp_path: Path) -> None:
     for part in (PLAN_FILE, TENSOR_FILE):
         (tmp_path / part).unlink()
     again = load_with_plan(tmp_path)
-    first, second = (mechanism_of(place.module).key_projection for place in again.places)
+    first, second = (mechanism_of(at.module).key_projection for at in again.modules)
     assert first is second
 
 

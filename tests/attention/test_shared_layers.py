@@ -49,7 +49,7 @@ def test_modules_know_the_layers_that_call_them(arrangement: tuple[int, int, int
         if type(part).__name__ == "AlbertAttention":
             part.register_forward_pre_hook(lambda *_, path=path: calls.append(path))
     output(random)
-    found = {place.path: place.layers for place in attention_modules(random)}
+    found = {at.path: at.layers for at in attention_modules(random)}
     assert {layer: path for path, layers in found.items() for layer in layers} == dict(
         enumerate(calls)
     )
@@ -127,7 +127,7 @@ def test_mechanisms_come_back_and_go_again(spec: str, tmp_path: Path) -> None:
     installed.write(tmp_path / "beside")
     again = load_with_plan(tmp_path / "weights")
     assert torch.equal(hidden(again.model), expected)
-    assert [place.layers for place in again.places] == [(0, 1), (2, 3)]
+    assert [at.layers for at in again.modules] == [(0, 1), (2, 3)]
     written = json.loads((tmp_path / "beside" / "attention_plan.json").read_text())
     assert written["mechanisms"] == installed.plan.as_dict()
     installed.remove()
@@ -137,10 +137,10 @@ def test_mechanisms_come_back_and_go_again(spec: str, tmp_path: Path) -> None:
 def test_layers_of_a_module_have_one_mechanism_that_trains() -> None:
     random = albert(4, 2)
     installed = put_in(random, "linformer(k=3)")
-    assert len(installed.places) == 2
+    assert len(installed.modules) == 2
     out = random(input_ids=ids(3, TOKENS), attention_mask=REAL)[0]
     out.square().sum().backward()
-    for place in installed.places:
-        gradients = [part.grad for part in mechanism_of(place.module).parameters()]
+    for at in installed.modules:
+        gradients = [part.grad for part in mechanism_of(at.module).parameters()]
         assert gradients
         assert all(gradient is not None and bool(gradient.any()) for gradient in gradients)

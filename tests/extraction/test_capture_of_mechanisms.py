@@ -67,15 +67,13 @@ def applied(model: Any) -> Iterator[dict[tuple[str, int], Tensor]]:
     """The matrices that the mechanisms apply, straight from what each is called with."""
     found: dict[tuple[str, int], Tensor] = {}
     hooks = []
-    for place in attention_modules(model):
+    for at in attention_modules(model):
 
-        def note(mechanism: Any, args: Any, options: Any, _: Any, place: Any = place) -> None:
+        def note(mechanism: Any, args: Any, options: Any, _: Any, at: Any = at) -> None:
             query, key, _value, *visible = args
-            found[place.site, place.layer] = mechanism.implied_matrix(
-                query, key, *visible, **options
-            )
+            found[at.site, at.layer] = mechanism.implied_matrix(query, key, *visible, **options)
 
-        mechanism = mechanism_of(place.module)
+        mechanism = mechanism_of(at.module)
         hooks.append(mechanism.register_forward_hook(note, with_kwargs=True))
     try:
         yield found
@@ -122,7 +120,7 @@ def test_captured_matrices_are_those_that_the_mechanisms_apply(
         assert len(kept) == sum(map(len, expected))
         for (number, at, layer), matrix in kept.items():
             torch.testing.assert_close(matrix, expected[number][at, layer][0], atol=2e-5, rtol=1e-4)
-    assert mechanism_of(installed.places[0].module) is not None
+    assert mechanism_of(installed.modules[0].module) is not None
     for text, before in zip(rows, outputs, strict=True):
         with torch.no_grad():
             assert torch.equal(model(**inputs(model, text))[0], before)

@@ -196,7 +196,7 @@ def test_a_users_own_mechanism_runs_trains_and_cannot_be_saved_as_text(tmp_path:
 def test_attention_dropout_stays_when_mechanisms_are_swapped() -> None:
     model = model_of(attention_dropout=0.25)
     with use(model, PLAN) as installed:
-        assert {place.module.mechanism.dropout for place in installed.places} == {0.25}
+        assert {at.module.mechanism.dropout for at in installed.modules} == {0.25}
 
 
 def test_a_run_trains_under_a_plan_and_loads(tmp_path: Path) -> None:

@@ -156,8 +156,8 @@ def needs_scores(spec: str) -> bool:
 def learned(installed: Installed) -> Installed:
     """The same mechanisms with tables in place of what calibration would learn."""
     generator = torch.Generator().manual_seed(7)
-    for place in installed.places:
-        for part in mechanism_of(place.module).modules():
+    for at in installed.modules:
+        for part in mechanism_of(at.module).modules():
             if isinstance(part, SigmaAttention):
                 heads = max((len(table) for table in part.buffers()), default=1)
                 part.load_tables(

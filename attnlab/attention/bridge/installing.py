@@ -40,7 +40,7 @@ class Installed:
     Attributes:
         model: the model.
         plan: which mechanism stands where.
-        places: the model's attention modules.
+        modules: the model's attention modules.
         before: the mechanisms of attnlab's own modules that made room.
         implementation: the name of the model's own attention.
         hooks: what notes the calls of the model.
@@ -50,7 +50,7 @@ class Installed:
 
     model: PreTrainedModel
     plan: AttentionPlan
-    places: list[AttentionAt]
+    modules: list[AttentionAt]
     before: list[Mechanism | None]
     implementation: str
     hooks: list[Any]
@@ -59,12 +59,12 @@ class Installed:
 
     def remove(self) -> None:
         """Gives the model its own attention back, exactly as it was."""
-        for place, mechanism in zip(self.places, self.before, strict=True):
-            if isinstance(place.module, MultiHeadAttention) and mechanism is not None:
-                place.module.mechanism = mechanism
+        for at, mechanism in zip(self.modules, self.before, strict=True):
+            if isinstance(at.module, MultiHeadAttention) and mechanism is not None:
+                at.module.mechanism = mechanism
             else:
-                delattr(place.module, NAME)
-                forget_calls(place.module)
+                delattr(at.module, NAME)
+                forget_calls(at.module)
         for hook in self.hooks:
             hook.remove()
         if self.plan_before is not None:
@@ -72,7 +72,7 @@ class Installed:
         else:
             note_in_configuration(self.model, self.entry_before)
         vars(self.model).pop(INSTALLED_PLAN, None)
-        _switch(self.model, self.places, self.implementation)
+        _switch(self.model, self.modules, self.implementation)
 
     def write(self, folder: str | Path) -> None:
         """Writes the plan and what the mechanisms have learned into `folder`."""
@@ -80,9 +80,9 @@ class Installed:
         write_plan(folder / PLAN_FILE, self.plan)
         # Tensors that layers share are written once for each, since safetensors knows no sharing.
         tensors = {
-            f"{place.path}.{NAME}.{name}": tensor.clone()
-            for place in self.places
-            for name, tensor in mechanism_of(place.module).state_dict().items()
+            f"{at.path}.{NAME}.{name}": tensor.clone()
+            for at in self.modules
+            for name, tensor in mechanism_of(at.module).state_dict().items()
         }
         write_tensors(folder / TENSOR_FILE, tensors)
 
@@ -113,27 +113,27 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     is trained, moved and saved with the model. The configuration names the plan meanwhile, so that
     `save_pretrained` writes both; `load_with_plan` brings them back.
     """
-    places = attention_modules(model)
-    if any(hasattr(place.module, NAME) for place in places):
+    modules = attention_modules(model)
+    if any(hasattr(at.module, NAME) for at in modules):
         msg = f"{type(model).__name__} has attnlab's mechanisms already; take those out first."
         raise InputError(msg)
-    plan = _plan(planned, places)
+    plan = _plan(planned, modules)
     plan_before = getattr(model, OWN_PLAN, None)
-    made = [_made(plan, place, model) for place in places]
+    made = [_made(plan, at, model) for at in modules]
     share_projections(nn.ModuleList(made))
     implementation = model.config._attn_implementation  # noqa: SLF001 - it has no public name
     before: list[Mechanism | None] = []
-    for place, mechanism in zip(places, made, strict=True):
-        if isinstance(place.module, MultiHeadAttention):
-            before.append(place.module.mechanism)
-            place.module.mechanism = mechanism
+    for at, mechanism in zip(modules, made, strict=True):
+        if isinstance(at.module, MultiHeadAttention):
+            before.append(at.module.mechanism)
+            at.module.mechanism = mechanism
         else:
             before.append(None)
-            place.module.add_module(NAME, mechanism)
+            at.module.add_module(NAME, mechanism)
     AttentionInterface.register(NAME, attention_function)
     AttentionMaskInterface.register(NAME, eager_mask)
-    _switch(model, places, NAME)
-    hooks = record_calls(model, places)
+    _switch(model, modules, NAME)
+    hooks = record_calls(model, modules)
     entry_before = getattr(model.config, PLAN_ENTRY, None)
     if plan_before is not None:
         # attnlab's own model writes the plan that stands in it into its configuration.
@@ -141,7 +141,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     else:
         note_in_configuration(model, plan.as_written())
     vars(model)[INSTALLED_PLAN] = plan
-    return Installed(model, plan, places, before, implementation, hooks, plan_before, entry_before)
+    return Installed(model, plan, modules, before, implementation, hooks, plan_before, entry_before)
 
 
 def note_in_configuration(model: PreTrainedModel, entry: Any) -> None:
@@ -152,8 +152,8 @@ def note_in_configuration(model: PreTrainedModel, entry: Any) -> None:
         delattr(model.config, PLAN_ENTRY)
 
 
-def _switch(model: PreTrainedModel, places: list[AttentionAt], implementation: str) -> None:
-    if not all(isinstance(place.module, MultiHeadAttention) for place in places):
+def _switch(model: PreTrainedModel, modules: list[AttentionAt], implementation: str) -> None:
+    if not all(isinstance(at.module, MultiHeadAttention) for at in modules):
         model.set_attn_implementation(implementation)
 
 
@@ -167,13 +167,13 @@ def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]
     """Attnlab's mechanisms that stand in `model`, in order; none in a model with its own attention."""
     if not any(isinstance(part, Mechanism) for part in model.modules()):
         return []
-    return [(place, mechanism_of(place.module)) for place in attention_modules(model)]
+    return [(at, mechanism_of(at.module)) for at in attention_modules(model)]
 
 
-def _plan(planned: Planned, places: list[AttentionAt]) -> AttentionPlan:
-    heads = {place.site: place.heads for place in places}
+def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
+    heads = {at.site: at.heads for at in modules}
     layers: dict[str, int] = {
-        site: sum(len(place.layers) for place in places if place.site == site)
+        site: sum(len(at.layers) for at in modules if at.site == site)
         for site in SITES
         if site in heads
     }
@@ -181,26 +181,24 @@ def _plan(planned: Planned, places: list[AttentionAt]) -> AttentionPlan:
         return plan_of(dict.fromkeys(layers, planned))
     plan = planned if isinstance(planned, AttentionPlan) else plan_of(planned)
     plan.refuse_outside(layers, heads)
-    for place in places:
-        plan.refuse_unequal(place.site, place.layers, place.heads)
+    for at in modules:
+        plan.refuse_unequal(at.site, at.layers, at.heads)
     return plan
 
 
-def _made(plan: AttentionPlan, place: AttentionAt, model: PreTrainedModel) -> Mechanism:
+def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mechanism:
     config = model.config.get_text_config()
-    special = "decoder_vocab_size" if place.site == "decoder" else "source_vocab_size"
-    own = isinstance(place.module, MultiHeadAttention)
+    special = "decoder_vocab_size" if at.site == "decoder" else "source_vocab_size"
+    own = isinstance(at.module, MultiHeadAttention)
     mechanism = plan.mechanism(
-        place.site,
-        place.layer,
-        place.heads,
+        at.site,
+        at.layer,
+        at.heads,
         # Other models say at each call how much they drop.
-        dropout=mechanism_of(place.module).dropout if own else 0.0,
+        dropout=mechanism_of(at.module).dropout if own else 0.0,
         vocabulary=getattr(config, special, None) or config.vocab_size,
     )
-    if isinstance(place.module, MultiHeadAttention) and place.module.global_rows is not None:
-        place.module.global_rows.refuse_without_globals(
-            mechanism, layer_name(place.site, place.layer)
-        )
-    like = next(place.module.parameters())
-    return mechanism.to(device=like.device, dtype=like.dtype).train(place.module.training)
+    if isinstance(at.module, MultiHeadAttention) and at.module.global_rows is not None:
+        at.module.global_rows.refuse_without_globals(mechanism, layer_name(at.site, at.layer))
+    like = next(at.module.parameters())
+    return mechanism.to(device=like.device, dtype=like.dtype).train(at.module.training)

@@ -1,4 +1,4 @@
-"""The function that transformers calls in place of its own attention, which asks the module's mechanism."""
+"""The function that transformers calls instead of its own attention, which asks the module's mechanism."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     position_bias: Tensor | None = None,
     **extra: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """What transformers calls in place of its own attention: `[batch, query, head, dim]` comes back."""
+    """What transformers calls instead of its own attention: `[batch, query, head, dim]` comes back."""
     mechanism = mechanism_of(module)
     call = call_of(module)
     groups, held = query.shape[1] // key.shape[1], key.shape[2]
@@ -117,13 +117,13 @@ def _of_scores(
 
 def _refuse_without_scores(mechanism: Mechanism, asked: dict[str, Any]) -> None:
     scoring = asked.get("scoring", Scoring())
-    for what, present, able in (
+    for what, present, possible in (
         ("adds relative positions to its scores", "bias" in asked, mechanism.traits.bias),
         ("hides pairs by a mask of its own", scoring.allowed is not None, mechanism.scored),
         ("caps its scores", scoring.softcap is not None, mechanism.scored),
         ("has attention sinks", scoring.sinks is not None, mechanism.scored),
     ):
-        if present and not able:
+        if present and not possible:
             msg = (
                 f"This model {what}, and '{mechanism.name}' has no scores of single keys for that; "
                 "choose a mechanism with a softmax over keys, such as full, band or topk."

@@ -126,9 +126,9 @@ def _install_learned(
         msg = f"The plan in {folder} does not fit the model: {error}"
         raise InputError(msg) from error
     wanted = {
-        f"{place.path}.{NAME}.{name}": tensor
-        for place in installed.places
-        for name, tensor in mechanism_of(place.module).state_dict(keep_vars=True).items()
+        f"{at.path}.{NAME}.{name}": tensor
+        for at in installed.modules
+        for name, tensor in mechanism_of(at.module).state_dict(keep_vars=True).items()
     }
     try:
         _fill(wanted, learned, folder)

@@ -10,7 +10,7 @@ KEYS_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Places:
+class Indices:
     """Positions of keys, and which of them count.
 
     `index` and `usable` are `[batch, head, slot]` when shared by all rows (columns), and
@@ -20,33 +20,33 @@ class Places:
     index: Tensor
     usable: Tensor
 
-    def at_rows(self, rows: slice) -> "Places":
+    def at_rows(self, rows: slice) -> "Indices":
         """Those of some queries, where each query has its own."""
-        return Places(self.index[:, :, rows], self.usable[:, :, rows])
+        return Indices(self.index[:, :, rows], self.usable[:, :, rows])
 
 
 def best(
-    priority: Float[Tensor, "*rows key"], able: Bool[Tensor, "*rows key"], count: int
+    priority: Float[Tensor, "*rows key"], eligible: Bool[Tensor, "*rows key"], count: int
 ) -> tuple[Int[Tensor, "*rows slot"], Bool[Tensor, "*rows slot"]]:
-    """Positions of the `count` highest priorities among those `able`, and which exist.
+    """Positions of the `count` highest priorities among those `eligible`, and which exist.
 
     Of equal priorities the earlier position wins.
 
     >>> best(torch.tensor([1.0, 3.0, 3.0]), torch.tensor([True, True, True]), 2)[0].tolist()
     [1, 2]
     """
-    ranked = priority.masked_fill(~able, -torch.inf).sort(dim=-1, descending=True, stable=True)
+    ranked = priority.masked_fill(~eligible, -torch.inf).sort(dim=-1, descending=True, stable=True)
     index = ranked.indices[..., :count]
-    return index, able.gather(-1, index)
+    return index, eligible.gather(-1, index)
 
 
 def running_best(
     priority: Float[Tensor, "batch head key"],
-    able: Bool[Tensor, "batch key"],
+    eligible: Bool[Tensor, "batch key"],
     count: int,
     rows: range,
-) -> Places:
-    """For each row i the `count` highest priorities among the able keys 0..i.
+) -> Indices:
+    """For each row i the `count` highest priorities among the eligible keys 0..i.
 
     What row i gets does not depend on keys behind it, so the choice is causal and cached decoding
     repeats it. Cost: O(key * (KEYS_AT_ONCE + count)); the best of all earlier chunks are carried along.
@@ -54,9 +54,9 @@ def running_best(
     keys = priority.shape[-1]
     chunks = -(-keys // KEYS_AT_ONCE)
     filling = chunks * KEYS_AT_ONCE - keys
-    able = able[:, None].expand(priority.shape)
+    eligible = eligible[:, None].expand(priority.shape)
     values = torch.nn.functional.pad(
-        priority.masked_fill(~able, -torch.inf), (0, filling), value=-torch.inf
+        priority.masked_fill(~eligible, -torch.inf), (0, filling), value=-torch.inf
     )
     values = values.unflatten(-1, (chunks, KEYS_AT_ONCE))
     positions = torch.arange(chunks * KEYS_AT_ONCE, device=priority.device).view(
@@ -70,10 +70,10 @@ def running_best(
     )
     near_at = positions[chunk].expand(near.shape)
     candidates = torch.cat([carried[:, :, chunk], near], -1)
-    places = torch.cat([carried_at[:, :, chunk], near_at], -1)
+    indices = torch.cat([carried_at[:, :, chunk], near_at], -1)
     ranked = candidates.sort(dim=-1, descending=True, stable=True)
-    index = places.gather(-1, ranked.indices[..., :count]).clamp(max=keys - 1)
-    return Places(index, ranked.values[..., :count] > -torch.inf)
+    index = indices.gather(-1, ranked.indices[..., :count]).clamp(max=keys - 1)
+    return Indices(index, ranked.values[..., :count] > -torch.inf)
 
 
 def _best_before(values: Tensor, positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -86,10 +86,10 @@ def _best_before(values: Tensor, positions: Tensor, count: int) -> tuple[Tensor,
         tops.append(top)
         tops_at.append(top_at)
         candidates = torch.cat([top, values[:, :, chunk]], -1)
-        places = torch.cat([top_at, positions[chunk].expand(values[:, :, chunk].shape)], -1)
+        indices = torch.cat([top_at, positions[chunk].expand(values[:, :, chunk].shape)], -1)
         ranked = candidates.sort(dim=-1, descending=True, stable=True)
         top = ranked.values[..., :count]
-        top_at = places.gather(-1, ranked.indices[..., :count])
+        top_at = indices.gather(-1, ranked.indices[..., :count])
     return torch.stack(tops, 2), torch.stack(tops_at, 2)
 
 

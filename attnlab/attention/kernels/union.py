@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.kernels.columns import Places
+from attnlab.attention.kernels.columns import Indices
 from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.mechanisms.softmax import softmax_over
 from attnlab.matrices.supports import offsets
@@ -38,8 +38,8 @@ class Union:
 
     window: tuple[int, int]
     dilation: int = 1
-    columns: Places | None = None
-    entries: Places | None = None
+    columns: Indices | None = None
+    entries: Indices | None = None
     causal: bool = False
 
     def in_window(self, offset: Tensor) -> Tensor:
@@ -59,10 +59,10 @@ class Union:
         return seen & (offset <= 0) if self.causal else seen
 
 
-def marked(places: Places, keys: int) -> Tensor:
+def marked(indices: Indices, keys: int) -> Tensor:
     """True at the positions that count, `[batch, head, ..., key]`."""
     # What does not count is marked in one column too many, which is cut off.
-    index = torch.where(places.usable, places.index, keys)
+    index = torch.where(indices.usable, indices.index, keys)
     marked = torch.zeros(*index.shape[:-1], keys + 1, dtype=torch.bool, device=index.device)
     return marked.scatter(-1, index, True)[..., :keys]
 
@@ -220,35 +220,35 @@ class Strip:
 class _Columns:
     """The same few keys for all rows of a sentence and head, where the window does not reach them."""
 
-    def __init__(self, union: Union, places: Places) -> None:
-        self.union, self.places = union, places
+    def __init__(self, union: Union, columns: Indices) -> None:
+        self.union, self.columns = union, columns
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
-        return query @ taken(key, self.places.index).mT
+        return query @ taken(key, self.columns.index).mT
 
     def mix(self, weights: Tensor, value: Tensor) -> Tensor:
-        return weights @ taken(value, self.places.index)
+        return weights @ taken(value, self.columns.index)
 
     def seen(self, rows: Tensor, visible: Tensor) -> Tensor:
-        index = self.places.index[:, :, None]
-        real = self.places.usable[:, :, None] & at(visible, self.places.index)[:, :, None]
+        index = self.columns.index[:, :, None]
+        real = self.columns.usable[:, :, None] & at(visible, self.columns.index)[:, :, None]
         return real & _outside(self.union, index, rows)
 
 
 class _Entries:
     """A few keys for each row, where neither window nor columns nor an earlier entry reach them."""
 
-    def __init__(self, union: Union, places: Places) -> None:
-        self.union, self.places = union, places
+    def __init__(self, union: Union, entries: Indices) -> None:
+        self.union, self.entries = union, entries
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
-        return (taken(key, self.places.index) @ query.unsqueeze(-1)).squeeze(-1)
+        return (taken(key, self.entries.index) @ query.unsqueeze(-1)).squeeze(-1)
 
     def mix(self, weights: Tensor, value: Tensor) -> Tensor:
-        return (weights.unsqueeze(-2) @ taken(value, self.places.index)).squeeze(-2)
+        return (weights.unsqueeze(-2) @ taken(value, self.entries.index)).squeeze(-2)
 
     def seen(self, rows: Tensor, visible: Tensor) -> Tensor:
-        index, usable = self.places.index, self.places.usable
+        index, usable = self.entries.index, self.entries.usable
         real = usable & at(visible, index) & _outside(self.union, index, rows)
         twice = (index.unsqueeze(-1) == index.unsqueeze(-2)) & usable.unsqueeze(-2)
         real = real & ~twice.tril(-1).any(-1)

@@ -9,7 +9,7 @@ from attnlab.attention.kernels.union import Union
 from attnlab.attention.mechanism import Context, Positions
 from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
-from attnlab.attention.traits import Place, Traits
+from attnlab.attention.traits import Setup, Traits
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,10 @@ class BandAttention(UnionSoftmax):
     traits: ClassVar[Traits] = Traits()
     positions: ClassVar[Positions] = "offsets"
 
-    def __init__(self, spec: Band, place: Place) -> None:
-        self.spec = spec
+    def __init__(self, spec: Band, setup: Setup) -> None:
         left, right = sides(self.name, spec.window)
-        self.band = Union((left, 0 if place.causal else right), causal=place.causal)
-        super().__init__(place)
+        self.band = Union((left, 0 if setup.causal else right), causal=setup.causal)
+        super().__init__(spec, setup)
 
     def union(self, query: Tensor, key: Tensor, context: Context) -> Union:  # noqa: ARG002 - all alike
         """Offsets -left..right, cut at 0 when causal."""

@@ -11,13 +11,13 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.kernels.columns import Places
+from attnlab.attention.kernels.columns import Indices
 from attnlab.attention.kernels.union import replaced, taken
 from attnlab.attention.mechanism import Context, Positions, sentence_ends, visible_or_all
 from attnlab.attention.mechanisms.softmax import scaled_scores, softmax_over
 from attnlab.attention.mechanisms.sparse import SparseSoftmax
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Place, Traits
+from attnlab.attention.traits import Traits
 
 NEAR_BLOCKS = (-1, 0, 1)
 
@@ -58,9 +58,7 @@ class BigBirdAttention(SparseSoftmax):
         "cross": "its blocks of queries and of keys are the same tokens",
     }
 
-    def __init__(self, spec: BigBird, place: Place) -> None:
-        self.spec = spec
-        super().__init__(place)
+    spec: BigBird
 
     def pairs(
         self, query: Tensor, key: Tensor, context: Context
@@ -125,7 +123,7 @@ class BigBirdAttention(SparseSoftmax):
         )
         return replaced(out, index, usable, mixed)
 
-    def _global(self, ends: Tensor, blocks: int) -> Places:
+    def _global(self, ends: Tensor, blocks: int) -> Indices:
         """The global blocks of each sentence, `[batch, 1, global]`; each counts once."""
         size, wanted = self.spec.block, self.spec.global_blocks
         own = -(-ends // size)
@@ -133,9 +131,9 @@ class BigBirdAttention(SparseSoftmax):
         last = own[:, None] - 1 - torch.arange(wanted // 2, device=ends.device)
         usable = torch.cat([first < own[:, None], last > first.shape[-1] - 1], -1)
         index = torch.cat([first, last], -1).clamp(0, max(blocks - 1, 0))
-        return Places(index[:, None], usable[:, None])
+        return Indices(index[:, None], usable[:, None])
 
-    def _near(self, ends: Tensor, heads: int, blocks: int) -> Places:
+    def _near(self, ends: Tensor, heads: int, blocks: int) -> Indices:
         """The blocks that each block of a sentence sees, `[batch, head, block, slot]`."""
         spec, own = self.spec, (-(-ends // self.spec.block)).tolist()
         slots = len(NEAR_BLOCKS) + spec.global_blocks + spec.random
@@ -146,12 +144,12 @@ class BigBirdAttention(SparseSoftmax):
             for sentence in (at for at, length in enumerate(own) if length == count):
                 index[sentence, :, :count] = table.index
                 usable[sentence, :, :count] = table.usable
-        return Places(index.to(ends.device), usable.to(ends.device))
+        return Indices(index.to(ends.device), usable.to(ends.device))
 
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(mode=False)
-def block_table(drawn: int, wanted: int, seed: int, blocks: int, heads: int) -> Places:
+def block_table(drawn: int, wanted: int, seed: int, blocks: int, heads: int) -> Indices:
     """Which blocks each block of a sentence of `blocks` sees, `[head, block, slot]`.
 
     Each block once: the `wanted` global ones, the near ones, then `drawn` of the rest at random.
@@ -170,10 +168,10 @@ def block_table(drawn: int, wanted: int, seed: int, blocks: int, heads: int) -> 
             seen += [block for block in draw if block not in seen][:drawn]
             index[head, row, : len(seen)] = torch.tensor(seen)
             usable[head, row, : len(seen)] = True
-    return Places(index, usable)
+    return Indices(index, usable)
 
 
-def _blocks(tokens: Tensor, near: Places, size: int) -> Tensor:
+def _blocks(tokens: Tensor, near: Indices, size: int) -> Tensor:
     """The keys of the blocks that each block sees, `[batch, head, block, slot * size, dim]`."""
     batch, heads, _, dim = tokens.shape
     flat = tokens.unflatten(2, (-1, size)).flatten(3).flatten(0, 2)

@@ -18,7 +18,7 @@ from attnlab.attention.mechanism import (
 )
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.attention.traits import Cost, Setup, Traits
 from attnlab.errors import InputError
 
 SHIFTS = {"self": 0, "previous": -1, "next": 1}
@@ -61,14 +61,14 @@ class FixedAttention(PaddingSafeMechanism):
     traits: ClassVar[Traits] = Traits(bias=False)
     positions: ClassVar[Positions] = "offsets"
 
-    def __init__(self, spec: Fixed, place: Place) -> None:
-        if place.causal and spec.pattern not in BACKWARD:
+    def __init__(self, spec: Fixed, setup: Setup) -> None:
+        if setup.causal and spec.pattern not in BACKWARD:
             msg = (
                 f"'{spec}' looks ahead and cannot be causal; the patterns that do not are: "
                 f"{', '.join(BACKWARD)}."
             )
             raise InputError(msg)
-        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
+        super().__init__(causal=setup.causal, cross=setup.cross, dropout=setup.dropout)
         self.spec = spec
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
@@ -123,10 +123,10 @@ class FixedAttention(PaddingSafeMechanism):
         steps = torch.arange(visible.shape[-1], device=visible.device)
         begins = visible.long().argmax(-1, keepdim=True)
         if self.spec.pattern in {"left", "end"}:
-            place = steps - begins + 1
+            position = steps - begins + 1
         else:
-            place = sentence_ends(visible)[:, None] - steps
-        return place.to(dtype) ** 3 * visible
+            position = sentence_ends(visible)[:, None] - steps
+        return position.to(dtype) ** 3 * visible
 
     def _reach(self, offset: Tensor) -> Tensor:
         reach = {"left": offset <= -2, "right": offset >= 2}

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from attnlab.attention.mechanism import Context
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Place, Traits
+from attnlab.attention.traits import Traits
 from attnlab.matrices.supports import offsets
 
 
@@ -28,10 +28,7 @@ class FullAttention(MaskedSoftmax):
     name: ClassVar[str] = Full.name
     source: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
     traits: ClassVar[Traits] = Traits(subquadratic=False)
-
-    def __init__(self, spec: Full, place: Place) -> None:
-        super().__init__(place)
-        self.spec = spec
+    spec: Full
 
     def pairs(
         self, query: Tensor, key: Tensor, context: Context

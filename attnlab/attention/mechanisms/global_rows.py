@@ -31,15 +31,15 @@ class GlobalRows(nn.Module):
         self.query, self.key, self.value = (copy.deepcopy(layer) for layer in (query, key, value))
 
     @staticmethod
-    def refuse_without_globals(mechanism: Mechanism, place: str) -> None:
-        """Raises when a mechanism that is to stand at `place` has no global tokens.
+    def refuse_without_globals(mechanism: Mechanism, address: str) -> None:
+        """Raises when a mechanism that is to stand at `address` has no global tokens.
 
         Raises:
             InputError: see above.
         """
         if not _has_global_tokens(mechanism):
             msg = (
-                f"{place} projects the rows of global tokens apart, and this '{mechanism.name}' has "
+                f"{address} projects the rows of global tokens apart, and this '{mechanism.name}' has "
                 "none; put a longformer with global_tokens there, or take a model without "
                 "global_projections."
             )

@@ -1,4 +1,4 @@
-"""Linear attention: a kernel of feature vectors in place of the softmax, in time linear in the tokens."""
+"""Linear attention: a kernel of feature vectors instead of the softmax, in time linear in the tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from attnlab.attention.kernels.scaled_sums import over_all, over_earlier
 from attnlab.attention.mechanism import Context, visible_or_all, without_keys
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.attention.traits import Cost, Setup, Traits
 from attnlab.matrices.supports import offsets
 
 # So many tokens of heads of a sentence at a time: what they need stays in the processor's cache.
@@ -35,7 +35,7 @@ TOGETHER = 16384
 
 @dataclass(frozen=True)
 class Linear(Specification):
-    """A kernel of feature vectors in place of the softmax."""
+    """A kernel of feature vectors instead of the softmax."""
 
     name: ClassVar[str] = "linear"
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"feature": ("elu", "taylor", "favor")}
@@ -68,8 +68,8 @@ class LinearAttention(PaddingSafeMechanism):
     source: ClassVar[str] = "arXiv 2006.16236 (elu), 2007.14902 (taylor), 2009.14794 (favor)"
     traits: ClassVar[Traits] = Traits(support=False, bias=False)
 
-    def __init__(self, spec: Linear, place: Place) -> None:
-        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
+    def __init__(self, spec: Linear, setup: Setup) -> None:
+        super().__init__(causal=setup.causal, cross=setup.cross, dropout=setup.dropout)
         self.spec = spec
 
     @in_full_precision

@@ -12,7 +12,7 @@ from attnlab.attention.mechanism import Context, Positions, visible_or_all
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.attention.traits import Cost, Setup, Traits
 from attnlab.errors import AttnlabError, InputError
 
 
@@ -57,15 +57,15 @@ class LinformerAttention(PaddingSafeMechanism):
         "causal": "each of its k mixtures holds keys from the whole sentence, the future too"
     }
 
-    def __init__(self, spec: Linformer, place: Place) -> None:
-        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
-        if spec.share == "none" and place.heads is None:
+    def __init__(self, spec: Linformer, setup: Setup) -> None:
+        super().__init__(causal=setup.causal, cross=setup.cross, dropout=setup.dropout)
+        if spec.share == "none" and setup.heads is None:
             msg = (
                 f"'{spec}' has projections for each head: say how many with make(spec, heads=...)."
             )
             raise InputError(msg)
         self.spec = spec
-        heads = place.heads if spec.share == "none" and place.heads else 1
+        heads = setup.heads if spec.share == "none" and setup.heads else 1
         shape = (heads, spec.k, spec.max_length)
         self.key_projection = nn.Parameter(torch.zeros(shape))
         if spec.share in {"none", "heads"}:
@@ -84,7 +84,7 @@ class LinformerAttention(PaddingSafeMechanism):
         self._tied_weights_keys = {"key_projection": "key_projection"}
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """Mixed values: k projected keys in place of n."""
+        """Mixed values: k projected keys instead of n."""
         real = visible_or_all(key, context.visible)[:, None, :, None]
         weights = self._weights(query, key, real)
         if self.training:

@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.kernels.columns import Places
+from attnlab.attention.kernels.columns import Indices
 from attnlab.attention.kernels.union import Union, replaced, taken
 from attnlab.attention.mechanism import Context, ordinals, visible_or_all
 from attnlab.attention.mechanisms.softmax import scaled_scores, softmax_over
 from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
-from attnlab.attention.traits import Place, Traits
+from attnlab.attention.traits import Setup, Traits
 from attnlab.errors import InputError
 from attnlab.matrices.supports import offsets
 
@@ -64,19 +64,18 @@ class LongformerAttention(UnionSoftmax):
         "cross": "its global tokens are queries and keys at once, which belong to one sentence"
     }
 
-    def __init__(self, spec: Longformer, place: Place) -> None:
-        self.spec = spec
-        if place.causal and any(position < 0 for position in spec.global_tokens):
+    def __init__(self, spec: Longformer, setup: Setup) -> None:
+        if setup.causal and any(position < 0 for position in spec.global_tokens):
             msg = (
                 "A causal 'longformer' cannot count global tokens from the end of the sentence, "
                 f"which is not known yet; use positions from 0 up, not {list(spec.global_tokens)}."
             )
             raise InputError(msg)
         left, right = sides(self.name, spec.window)
-        self.window = (left, 0 if place.causal else right)
-        super().__init__(place)
+        self.window = (left, 0 if setup.causal else right)
+        super().__init__(spec, setup)
 
-    def global_tokens(self, visible: Bool[Tensor, "batch key"]) -> Places:
+    def global_tokens(self, visible: Bool[Tensor, "batch key"]) -> Indices:
         """Where the global tokens of each sentence stand, `[batch, 1, global]`."""
         positions = torch.tensor(self.spec.global_tokens, dtype=torch.long, device=visible.device)
         lengths = visible.sum(-1, keepdim=True)
@@ -87,7 +86,7 @@ class LongformerAttention(UnionSoftmax):
         # Two ways of writing one position, 0 and -1 in a sentence of one word, count once.
         same = (wanted[:, :, None] == wanted[:, None, :]) & usable[:, None, :]
         usable = usable & ~same.tril(-1).any(-1)
-        return Places(index[:, None], usable[:, None])
+        return Indices(index[:, None], usable[:, None])
 
     def union(self, query: Tensor, key: Tensor, context: Context) -> Union:  # noqa: ARG002 - all alike
         """Window and columns of the global tokens."""
@@ -149,7 +148,7 @@ class LongformerAttention(UnionSoftmax):
         mixed = torch.nn.functional.dropout(weights, self.active_dropout()) @ value
         return replaced(out, index, usable, mixed)
 
-    def _rows(self, tokens: Places, queries: int, first_query: int) -> tuple[Tensor, Tensor]:
+    def _rows(self, tokens: Indices, queries: int, first_query: int) -> tuple[Tensor, Tensor]:
         """Which of the queries at hand are global, as indices among them."""
         index = tokens.index - first_query
         usable = tokens.usable & (index >= 0) & (index < queries)

@@ -22,7 +22,7 @@ from attnlab.attention.mechanism import Context, Positions, visible_or_all, with
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification, sides
-from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.attention.traits import Cost, Setup, Traits
 from attnlab.matrices.supports import offsets
 
 # A difference that is less than this part of what it was taken from is computed without one.
@@ -62,11 +62,11 @@ class ScatterbrainAttention(PaddingSafeMechanism):
     traits: ClassVar[Traits] = Traits(support=False, bias=False)
     positions: ClassVar[Positions] = "offsets"
 
-    def __init__(self, spec: Scatterbrain, place: Place) -> None:
-        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
+    def __init__(self, spec: Scatterbrain, setup: Setup) -> None:
+        super().__init__(causal=setup.causal, cross=setup.cross, dropout=setup.dropout)
         self.spec = spec
         left, right = sides(self.name, spec.window)
-        self.union = Union((left, 0 if place.causal else right), causal=place.causal)
+        self.union = Union((left, 0 if setup.causal else right), causal=setup.causal)
 
     @in_full_precision
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:

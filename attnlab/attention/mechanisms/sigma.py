@@ -9,12 +9,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.attention.arranging import real_first
-from attnlab.attention.kernels.columns import Places, best, draws, running_best
+from attnlab.attention.kernels.columns import Indices, best, draws, running_best
 from attnlab.attention.kernels.union import Union
 from attnlab.attention.mechanism import Context, Positions, ordinals, visible_or_all
 from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
-from attnlab.attention.traits import Place, Traits
+from attnlab.attention.traits import Setup, Traits
 from attnlab.errors import AttnlabError, InputError
 
 BY_TOKEN = ("salience", "frequency")
@@ -60,33 +60,32 @@ class SigmaAttention(UnionSoftmax):
     traits: ClassVar[Traits] = Traits()
     positions: ClassVar[Positions] = "offsets"
 
-    def __init__(self, spec: Sigma, place: Place) -> None:
-        self.spec = spec
+    def __init__(self, spec: Sigma, setup: Setup) -> None:
         left, right = sides(self.name, spec.window)
-        self.window = (left, 0 if place.causal else right)
-        super().__init__(place)
-        self._claim(place)
+        self.window = (left, 0 if setup.causal else right)
+        super().__init__(spec, setup)
+        self._claim(setup)
 
-    def _claim(self, place: Place) -> None:
+    def _claim(self, setup: Setup) -> None:
         """Makes room for the tables that calibration fills."""
         spec = self.spec
         self.uses_tokens = spec.columns in BY_TOKEN and spec.num_pos > 0
         self.uses_offsets = spec.entries == "offsets" and spec.extra > 0
-        if self.uses_tokens and (place.vocabulary is None or place.heads is None):
+        if self.uses_tokens and (setup.vocabulary is None or setup.heads is None):
             msg = (
                 f"'{spec}' keeps a number for each head and token id: say how many with "
                 "make(spec, heads=..., vocabulary=...)."
             )
             raise InputError(msg)
-        if self.uses_offsets and place.heads is None:
+        if self.uses_offsets and setup.heads is None:
             msg = f"'{spec}' keeps offsets for each head: say how many with make(spec, heads=...)."
             raise InputError(msg)
         # What is not learned yet is NaN, so that it cannot pass for a table.
         if self.uses_tokens:
-            table = torch.full((place.heads or 0, place.vocabulary or 0), torch.nan)
+            table = torch.full((setup.heads or 0, setup.vocabulary or 0), torch.nan)
             self.register_buffer("priority", table)
         if self.uses_offsets:
-            rows = torch.zeros(place.heads or 0, spec.extra, dtype=torch.long)
+            rows = torch.zeros(setup.heads or 0, spec.extra, dtype=torch.long)
             self.register_buffer("offsets", rows)
 
     def load_tables(
@@ -119,8 +118,8 @@ class SigmaAttention(UnionSoftmax):
             if self.causal:
                 parts.append(running_best(priority, visible, self.spec.num_pos, rows))
             else:
-                able = visible[:, None].expand(priority.shape)
-                columns = Places(*best(priority, able, self.spec.num_pos))
+                eligible = visible[:, None].expand(priority.shape)
+                columns = Indices(*best(priority, eligible, self.spec.num_pos))
         if self.spec.extra:
             parts.append(self._entries(visible, query.shape[1], rows))
         entries = _joined(parts) if parts else None
@@ -145,14 +144,14 @@ class SigmaAttention(UnionSoftmax):
             raise AttnlabError(msg)
         return chosen
 
-    def _entries(self, visible: Tensor, heads: int, rows: range) -> Places:
+    def _entries(self, visible: Tensor, heads: int, rows: range) -> Indices:
         """Where the entries of each row stand, `[batch, head, query, extra]`."""
         keys = visible.shape[-1]
         row = torch.arange(rows.start, rows.stop, device=visible.device)
         if self.uses_offsets:
             index = (self.get_buffer("offsets")[:, None] + row[:, None])[None]
             usable = (index >= 0) & (index < keys)
-            return Places(index.clamp(0, keys - 1), usable)
+            return Indices(index.clamp(0, keys - 1), usable)
         # Rows and keys are counted among real tokens; of another sentence's queries all count.
         row = row.expand(len(visible), -1) if self.cross else ordinals(visible)[:, row]
         table = draws(self.spec.seed, rows.stop, heads * self.spec.extra).to(visible.device)
@@ -162,12 +161,12 @@ class SigmaAttention(UnionSoftmax):
         counts = counts[:, None, :, None]
         drawn = torch.minimum((chance * counts).long(), (counts - 1).clamp(min=0))
         index = real_first(visible).gather(1, drawn.flatten(1)).view(drawn.shape)
-        return Places(index, (counts > 0).expand(index.shape))
+        return Indices(index, (counts > 0).expand(index.shape))
 
 
-def _joined(parts: list[Places]) -> Places:
+def _joined(parts: list[Indices]) -> Indices:
     batch = max(part.index.shape[0] for part in parts)
     heads = max(part.index.shape[1] for part in parts)
     index = [part.index.expand(batch, heads, -1, -1) for part in parts]
     usable = [part.usable.expand(batch, heads, -1, -1) for part in parts]
-    return Places(torch.cat(index, -1), torch.cat(usable, -1))
+    return Indices(torch.cat(index, -1), torch.cat(usable, -1))

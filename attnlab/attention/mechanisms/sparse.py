@@ -1,7 +1,7 @@
 """Softmax over a support whose other pairs are never scored."""
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jaxtyping import Bool
 from torch import Tensor
@@ -10,7 +10,7 @@ from attnlab.attention.kernels.flex import attend_blocks
 from attnlab.attention.kernels.union import Union, attend
 from attnlab.attention.mechanism import Context
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
-from attnlab.attention.traits import Cost, Form, Place
+from attnlab.attention.traits import Cost, Form, Setup
 from attnlab.errors import AttnlabError, InputError
 
 # Below this many queries torch's fused dense attention is quicker than any of the sparse forms
@@ -27,9 +27,9 @@ class SparseSoftmax(MaskedSoftmax):
 
     forms: ClassVar[tuple[Form, ...]] = ("auto", "dense", "fast")
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self.form = place.form
+    def __init__(self, spec: Any, setup: Setup) -> None:
+        super().__init__(spec, setup)
+        self.form = setup.form
 
     @abstractmethod
     def slots(self) -> int:
@@ -67,10 +67,10 @@ class UnionSoftmax(SparseSoftmax):
 
     forms: ClassVar[tuple[Form, ...]] = ("auto", "dense", "fast", "flex")
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, spec: Any, setup: Setup) -> None:
+        super().__init__(spec, setup)
         # FlexAttention knows what all rows share from positions, not what each row has for itself.
-        if place.form == "flex" and self.fetched():
+        if setup.form == "flex" and self.fetched():
             msg = f"The mechanism '{self.name}' has no FlexAttention form; use form='auto'."
             raise InputError(msg)
 

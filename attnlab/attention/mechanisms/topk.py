@@ -10,7 +10,7 @@ from attnlab.attention.kernels.columns import best
 from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scores_of
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.attention.traits import Cost, Traits
 from attnlab.matrices.supports import offsets
 
 
@@ -36,26 +36,23 @@ class TopKAttention(MaskedSoftmax):
     name: ClassVar[str] = TopK.name
     source: ClassVar[str] = "Gupta et al. 2021, arXiv 2106.06899"
     traits: ClassVar[Traits] = Traits(subquadratic=False)
-
-    def __init__(self, spec: TopK, place: Place) -> None:
-        super().__init__(place)
-        self.spec = spec
+    spec: TopK
 
     def pairs(
         self, query: Tensor, key: Tensor, context: Context
     ) -> Bool[Tensor, "batch head query key"]:
         """True for the k best real keys of each row, of those that causality and the model leave it."""
         scores = scores_of(query, key, context).detach()
-        able = visible_or_all(key, context.visible)[:, None, None, :].expand(scores.shape)
+        eligible = visible_or_all(key, context.visible)[:, None, None, :].expand(scores.shape)
         if self.causal:
             shape = (query.shape[-2], key.shape[-2])
-            able = able & (
+            eligible = eligible & (
                 offsets(*shape, first_query=context.first_query, device=query.device) <= 0
             )
         if context.scoring is not None and context.scoring.allowed is not None:
-            able = able & context.scoring.allowed
-        index, usable = best(scores, able, self.spec.k)
-        return able.new_zeros(scores.shape).scatter(-1, index, usable)
+            eligible = eligible & context.scoring.allowed
+        index, usable = best(scores, eligible, self.spec.k)
+        return eligible.new_zeros(scores.shape).scatter(-1, index, usable)
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """All pairs are scored; only k a row are mixed."""

@@ -47,34 +47,34 @@ def english_tokens(sentence: Sentence) -> list[Token]:
     return tokens
 
 
-def _adverb(entry: Adverb, place: int, head: Token) -> Token:
-    return Token(word(entry), word(entry), "ADV", "advmod", head, place)
+def _adverb(entry: Adverb, node: int, head: Token) -> Token:
+    return Token(word(entry), word(entry), "ADV", "advmod", head, node)
 
 
 def _phrase(
-    phrase: Phrase, place: int, relation: str, head: Token | None, *, subject: bool = False
+    phrase: Phrase, node: int, relation: str, head: Token | None, *, subject: bool = False
 ) -> tuple[list[Token], Token]:
     match phrase:
         case NounPhrase():
-            return _noun_phrase(phrase, place, relation, head)
+            return _noun_phrase(phrase, node, relation, head)
         case NamePhrase():
             name = word(phrase.name)
-            token = Token(name, name, "PROPN", relation, head, inside(place, Slot.NOUN))
+            token = Token(name, name, "PROPN", relation, head, inside(node, Slot.NOUN))
             return [token], token
         case Pronoun():
-            return _pronoun(phrase, place, relation, head, subject=subject)
+            return _pronoun(phrase, node, relation, head, subject=subject)
         case Coordination():
-            tokens, first = _phrase(phrase.first, inside(place, Slot.FIRST), relation, head)
-            others, second = _phrase(phrase.second, inside(place, Slot.SECOND), "conj", first)
-            link = Token("and", "and", "CCONJ", "cc", second, inside(place, Slot.LINK))
+            tokens, first = _phrase(phrase.first, inside(node, Slot.FIRST), relation, head)
+            others, second = _phrase(phrase.second, inside(node, Slot.SECOND), "conj", first)
+            link = Token("and", "and", "CCONJ", "cc", second, inside(node, Slot.LINK))
             return [*tokens, link, *others], first
 
 
 def _pronoun(
-    entry: Pronoun, place: int, relation: str, head: Token | None, *, subject: bool
+    entry: Pronoun, node: int, relation: str, head: Token | None, *, subject: bool
 ) -> tuple[list[Token], Token]:
     form, lemma = forms.pronoun(entry, subject=subject), forms.pronoun(entry, subject=True)
-    key = inside(place, Slot.NOUN)
+    key = inside(node, Slot.NOUN)
     token = Token(form, lemma, "PRON", relation, head, key)
     if entry.person == 2 and entry.plural:
         return [token, Token("all", "all", "DET", "det", token, key)], token
@@ -82,11 +82,11 @@ def _pronoun(
 
 
 def _noun_phrase(
-    phrase: NounPhrase, place: int, relation: str, head: Token | None
+    phrase: NounPhrase, node: int, relation: str, head: Token | None
 ) -> tuple[list[Token], Token]:
     entry = phrase.noun
     form = forms.plural(entry) if phrase.plural else word(entry)
-    noun = Token(form, word(entry), "NOUN", relation, head, inside(place, Slot.NOUN))
+    noun = Token(form, word(entry), "NOUN", relation, head, inside(node, Slot.NOUN))
     tokens = [
         Token(
             word(adjective),
@@ -94,26 +94,26 @@ def _noun_phrase(
             "ADJ",
             "amod",
             noun,
-            inside(place, Slot.ADJECTIVE + number),
+            inside(node, Slot.ADJECTIVE + number),
         )
         for number, adjective in enumerate(phrase.adjectives)
     ]
     tokens.append(noun)
-    tokens = [*_before_noun(phrase, place, noun, tokens[0].form), *tokens]
+    tokens = [*_before_noun(phrase, node, noun, tokens[0].form), *tokens]
     if phrase.modifier is not None:
-        tokens += _adjunct(phrase.modifier, inside(place, Slot.MODIFIER), "nmod", noun)
+        tokens += _adjunct(phrase.modifier, inside(node, Slot.MODIFIER), "nmod", noun)
     if phrase.relative is not None:
         relative, verb = _clause(
-            phrase.relative, inside(place, Slot.RELATIVE), agreement(phrase), antecedent=entry
+            phrase.relative, inside(node, Slot.RELATIVE), agreement(phrase), antecedent=entry
         )
         verb.head, verb.relation = noun, "acl:relcl"
         tokens += relative
     return tokens, noun
 
 
-def _before_noun(phrase: NounPhrase, place: int, noun: Token, following: str) -> list[Token]:
+def _before_noun(phrase: NounPhrase, node: int, noun: Token, following: str) -> list[Token]:
     if phrase.possessor is not None:
-        owner = inside(place, Slot.POSSESSOR)
+        owner = inside(node, Slot.POSSESSOR)
         tokens, name = _phrase(phrase.possessor, owner, "nmod:poss", noun)
         name.glued = True
         return [*tokens, Token("'s", "'s", "PART", "case", name, inside(owner, Slot.PREPOSITION))]
@@ -122,14 +122,14 @@ def _before_noun(phrase: NounPhrase, place: int, noun: Token, following: str) ->
     singular, _, part_of_speech, relation = DETERMINERS[entry.name]
     return [
         Token(
-            form, singular or form, part_of_speech, relation, noun, inside(place, Slot.DETERMINER)
+            form, singular or form, part_of_speech, relation, noun, inside(node, Slot.DETERMINER)
         )
     ]
 
 
-def _adjunct(adjunct: Adjunct, place: int, relation: str, head: Token) -> list[Token]:
-    tokens, noun = _phrase(adjunct.phrase, inside(place, Slot.PHRASE), relation, head)
-    form, key = word(adjunct.preposition), inside(place, Slot.PREPOSITION)
+def _adjunct(adjunct: Adjunct, node: int, relation: str, head: Token) -> list[Token]:
+    tokens, noun = _phrase(adjunct.phrase, inside(node, Slot.PHRASE), relation, head)
+    form, key = word(adjunct.preposition), inside(node, Slot.PREPOSITION)
     return [Token(form, form, "ADP", "case", noun, key), *tokens]
 
 
@@ -146,8 +146,8 @@ class _VerbGroup:
     verb: Token
 
 
-def _verb_group(clause: Clause, place: int, who: Agreement, *, question: bool) -> _VerbGroup:
-    finite, key = inside(place, Slot.FINITE), inside(place, Slot.VERB)
+def _verb_group(clause: Clause, node: int, who: Agreement, *, question: bool) -> _VerbGroup:
+    finite, key = inside(node, Slot.FINITE), inside(node, Slot.VERB)
     predicate = clause.predicate
     verb = Token(word(predicate), word(predicate), "VERB", "root", None, key)
     base = [verb]
@@ -198,7 +198,7 @@ def _wanting(
 
 def _clause(
     clause: Clause,
-    place: int,
+    node: int,
     shared: Agreement | None,
     *,
     question: bool = False,
@@ -208,47 +208,47 @@ def _clause(
     if who is None:
         msg = "a clause without a subject needs one to share"
         raise ValueError(msg)
-    group = _verb_group(clause, place, who, question=question)
+    group = _verb_group(clause, node, who, question=question)
     subject: list[Token] = []
     if clause.subject is not None:
-        where = inside(place, Slot.SUBJECT)
+        where = inside(node, Slot.SUBJECT)
         subject, _ = _phrase(clause.subject, where, "nsubj", group.root, subject=True)
     start = [group.auxiliary] if group.auxiliary is not None else []
     tokens = [*start, *subject] if question else [*subject, *start]
     if clause.gap is not None:
-        tokens.insert(0, _relative_pronoun(clause, place, group, antecedent))
+        tokens.insert(0, _relative_pronoun(clause, node, group, antecedent))
     if clause.negated:
         if start and start[0].form == "can" and not question:
             start[0].glued = True
-        key = inside(place, Slot.NEGATION)
+        key = inside(node, Slot.NEGATION)
         tokens.append(Token("not", "not", "PART", "advmod", group.root, key))
     if clause.frequency is not None:
-        tokens.append(_adverb(clause.frequency, inside(place, Slot.FREQUENCY), group.root))
+        tokens.append(_adverb(clause.frequency, inside(node, Slot.FREQUENCY), group.root))
     tokens += group.lexical
     if isinstance(clause.predicate, Adjective):
         if clause.degree is not None:
-            tokens.append(_adverb(clause.degree, inside(place, Slot.DEGREE), group.verb))
+            tokens.append(_adverb(clause.degree, inside(node, Slot.DEGREE), group.verb))
         tokens.append(group.verb)
-    tokens += _after_verb(clause, place, group.verb)
+    tokens += _after_verb(clause, node, group.verb)
     return tokens, group.root
 
 
 def _relative_pronoun(
-    clause: Clause, place: int, group: _VerbGroup, antecedent: Noun | None
+    clause: Clause, node: int, group: _VerbGroup, antecedent: Noun | None
 ) -> Token:
     """Who for people who act, that for all else."""
     acting = clause.gap == "subject"
     personal = acting and antecedent is not None and antecedent.kind == "person"
     form = "who" if personal else "that"
     relation, head = ("nsubj", group.root) if acting else ("obj", group.verb)
-    return Token(form, form, "PRON", relation, head, inside(place, Slot.MARKER))
+    return Token(form, form, "PRON", relation, head, inside(node, Slot.MARKER))
 
 
-def _after_verb(clause: Clause, place: int, verb: Token) -> list[Token]:
+def _after_verb(clause: Clause, node: int, verb: Token) -> list[Token]:
     tokens: list[Token] = []
     late: list[Token] = []
     if clause.recipient is not None:
-        where = inside(place, Slot.RECIPIENT)
+        where = inside(node, Slot.RECIPIENT)
         shifted = isinstance(clause.recipient, Pronoun) and not isinstance(clause.object, Pronoun)
         found, head = _phrase(clause.recipient, where, "iobj" if shifted else "obl", verb)
         if shifted:
@@ -257,16 +257,16 @@ def _after_verb(clause: Clause, place: int, verb: Token) -> list[Token]:
             key = inside(where, Slot.PREPOSITION)
             late = [Token("to", "to", "ADP", "case", head, key), *found]
     if clause.object is not None:
-        tokens += _object(clause, clause.object, place, verb)
+        tokens += _object(clause, clause.object, node, verb)
     tokens += late
     for number, adjunct in enumerate(clause.adjuncts):
-        tokens += _adjunct(adjunct, inside(place, Slot.ADJUNCT + number), "obl", verb)
+        tokens += _adjunct(adjunct, inside(node, Slot.ADJUNCT + number), "obl", verb)
     if clause.manner is not None:
-        tokens.append(_adverb(clause.manner, inside(place, Slot.MANNER), verb))
+        tokens.append(_adverb(clause.manner, inside(node, Slot.MANNER), verb))
     if clause.time is not None:
-        tokens.append(_adverb(clause.time, inside(place, Slot.TIME), verb))
+        tokens.append(_adverb(clause.time, inside(node, Slot.TIME), verb))
     if clause.complement is not None:
-        where = inside(place, Slot.COMPLEMENT)
+        where = inside(node, Slot.COMPLEMENT)
         inner, head = _clause(clause.complement, where, None)
         head.head, head.relation = verb, "ccomp"
         mark = Token("that", "that", "SCONJ", "mark", head, inside(where, Slot.MARKER))
@@ -274,12 +274,12 @@ def _after_verb(clause: Clause, place: int, verb: Token) -> list[Token]:
     return tokens
 
 
-def _object(clause: Clause, phrase: Phrase, place: int, verb: Token) -> list[Token]:
-    where = inside(place, Slot.OBJECT)
+def _object(clause: Clause, phrase: Phrase, node: int, verb: Token) -> list[Token]:
+    where = inside(node, Slot.OBJECT)
     governs = GOVERNED.get(clause.predicate.name)
     if governs is None:
         return _phrase(phrase, where, "obj", verb)[0]
     tokens, head = _phrase(phrase, where, "obl", verb)
     # A preposition that another language lacks belongs to the meaning of the verb (aspettare).
-    key = inside(where, Slot.PREPOSITION), inside(place, Slot.VERB)
+    key = inside(where, Slot.PREPOSITION), inside(node, Slot.VERB)
     return [Token(governs, governs, "ADP", "case", head, key), *tokens]

@@ -68,7 +68,7 @@ def clinging_object(clause: Clause) -> Pronoun | None:
     return clause.object if verb.governs is None or verb.dative else None
 
 
-def _clitics(clause: Clause, place: int, verb: Token) -> list[Token]:
+def _clitics(clause: Clause, node: int, verb: Token) -> list[Token]:
     """Receiver before object; the two of the third person are one word (glielo)."""
     entry = italian_verb(clause)
     found = clinging_object(clause)
@@ -76,7 +76,7 @@ def _clitics(clause: Clause, place: int, verb: Token) -> list[Token]:
     tokens: list[Token] = []
     if found is not None:
         form = dative_pronoun(found) if dative else direct_pronoun(found)
-        where = inside(place, Slot.OBJECT)
+        where = inside(node, Slot.OBJECT)
         relation = "iobj" if dative else "obj"
         preposition = (inside(where, Slot.PREPOSITION),) if dative else ()
         keys = inside(where, Slot.NOUN), *preposition
@@ -85,7 +85,7 @@ def _clitics(clause: Clause, place: int, verb: Token) -> list[Token]:
     receiver = clause.subject if inverted else clause.recipient
     if isinstance(receiver, Pronoun):
         form = dative_pronoun(receiver)
-        where = inside(place, Slot.SUBJECT if inverted else Slot.RECIPIENT)
+        where = inside(node, Slot.SUBJECT if inverted else Slot.RECIPIENT)
         keys = inside(where, Slot.NOUN), inside(where, Slot.PREPOSITION)
         if tokens and receiver.person == 3:
             tokens[0].form = tokens[0].lemma = "glie" + tokens[0].form
@@ -117,12 +117,12 @@ def _participle(entry: Verb, clause: Clause, who: Agreement) -> str:
 
 
 def _verb_tokens(
-    entry: Verb, clause: Clause, who: Agreement, place: int, subject_keys: tuple[Key, ...]
+    entry: Verb, clause: Clause, who: Agreement, node: int, subject_keys: tuple[Key, ...]
 ) -> tuple[Token, Token, Token]:
     """Finite token, verb token (perhaps the same), and the root of the two."""
     person = who.person - 1 + 3 * who.plural
-    finite_keys = (inside(place, Slot.FINITE), *subject_keys)
-    key = inside(place, Slot.VERB)
+    finite_keys = (inside(node, Slot.FINITE), *subject_keys)
+    key = inside(node, Slot.VERB)
     verb = Token(word(entry), word(entry), "VERB", "root", None, key)
     if clause.modal is not None:
         finite, root = _modal(clause.modal, person, verb, finite_keys)
@@ -161,15 +161,15 @@ def _modal(modal: str, person: int, verb: Token, keys: tuple[Key, ...]) -> tuple
 
 
 def _copular(
-    entry: Adjective, clause: Clause, who: Agreement, place: int, subject_keys: tuple[Key, ...]
+    entry: Adjective, clause: Clause, who: Agreement, node: int, subject_keys: tuple[Key, ...]
 ) -> Predicate:
     person = who.person - 1 + 3 * who.plural
-    keys = (inside(place, Slot.FINITE), *subject_keys)
+    keys = (inside(node, Slot.FINITE), *subject_keys)
     form = forms.adjective_form(entry, _index(who))
-    adjective = Token(form, word(entry), "ADJ", "root", None, inside(place, Slot.VERB))
+    adjective = Token(form, word(entry), "ADJ", "root", None, inside(node, Slot.VERB))
     after = [adjective]
     if clause.degree is not None:
-        degree = adverb(clause.degree, inside(place, Slot.DEGREE), adjective)
+        degree = adverb(clause.degree, inside(node, Slot.DEGREE), adjective)
         after = [degree, adjective]
     if clause.modal is not None:
         finite, root = _modal(clause.modal, person, adjective, keys)
@@ -185,29 +185,29 @@ def _copular(
     return Predicate([copula], after, adjective, adjective)
 
 
-def adverb(entry: Adverb, place: int, head: Token) -> Token:
+def adverb(entry: Adverb, node: int, head: Token) -> Token:
     """The adverb's token."""
-    return Token(word(entry), word(entry), "ADV", "advmod", head, place)
+    return Token(word(entry), word(entry), "ADV", "advmod", head, node)
 
 
 def predicate_tokens(
-    clause: Clause, who: Agreement, place: int, subject_keys: tuple[Key, ...]
+    clause: Clause, who: Agreement, node: int, subject_keys: tuple[Key, ...]
 ) -> Predicate:
     """Non, object pronouns and the verb; `subject_keys` belong to a subject that is left out."""
     entry = clause.predicate
     if isinstance(entry, Adjective):
-        group = _copular(entry, clause, who, place, subject_keys)
+        group = _copular(entry, clause, who, node, subject_keys)
     else:
-        finite, verb, root = _verb_tokens(entry, clause, who, place, subject_keys)
-        clitics = _clitics(clause, place, verb)
+        finite, verb, root = _verb_tokens(entry, clause, who, node, subject_keys)
+        clitics = _clitics(clause, node, verb)
         _elide(clitics, finite.form)
         group = Predicate([*clitics, finite], [] if verb is finite else [verb], root, verb)
     if clause.negated or clause.frequency is NEVER:
         slot = Slot.NEGATION if clause.negated else Slot.FREQUENCY
         group.before.insert(
-            0, Token("non", "non", "ADV", "advmod", group.root, inside(place, slot))
+            0, Token("non", "non", "ADV", "advmod", group.root, inside(node, slot))
         )
     if clause.frequency is not None:
-        where = inside(place, Slot.FREQUENCY)
+        where = inside(node, Slot.FREQUENCY)
         group.before.append(adverb(clause.frequency, where, group.root))
     return group

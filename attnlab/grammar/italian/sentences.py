@@ -68,51 +68,51 @@ def _and(following: str) -> str:
 
 
 def _phrase(
-    phrase: Phrase, place: int, relation: str, head: Token | None
+    phrase: Phrase, node: int, relation: str, head: Token | None
 ) -> tuple[list[Token], Token]:
     match phrase:
         case NounPhrase():
-            return _noun_phrase(phrase, place, relation, head)
+            return _noun_phrase(phrase, node, relation, head)
         case NamePhrase():
             name = word(phrase.name)
-            token = Token(name, name, "PROPN", relation, head, inside(place, Slot.NOUN))
+            token = Token(name, name, "PROPN", relation, head, inside(node, Slot.NOUN))
             return [token], token
         case Pronoun():
             form = strong_pronoun(phrase)
-            token = Token(form, form, "PRON", relation, head, inside(place, Slot.NOUN))
+            token = Token(form, form, "PRON", relation, head, inside(node, Slot.NOUN))
             return [token], token
         case Coordination():
-            tokens, first = _phrase(phrase.first, inside(place, Slot.FIRST), relation, head)
-            others, second = _phrase(phrase.second, inside(place, Slot.SECOND), "conj", first)
+            tokens, first = _phrase(phrase.first, inside(node, Slot.FIRST), relation, head)
+            others, second = _phrase(phrase.second, inside(node, Slot.SECOND), "conj", first)
             form = _and(others[0].form)
-            link = Token(form, "e", "CCONJ", "cc", second, inside(place, Slot.LINK))
+            link = Token(form, "e", "CCONJ", "cc", second, inside(node, Slot.LINK))
             return [*tokens, link, *others], first
 
 
 def _noun_phrase(
-    phrase: NounPhrase, place: int, relation: str, head: Token | None
+    phrase: NounPhrase, node: int, relation: str, head: Token | None
 ) -> tuple[list[Token], Token]:
     entry = phrase.noun
     index = forms.form_index(agreement(phrase).gender, plural=phrase.plural)
     form = forms.noun_form(entry, plural=phrase.plural)
-    noun = Token(form, word(entry), "NOUN", relation, head, inside(place, Slot.NOUN))
+    noun = Token(form, word(entry), "NOUN", relation, head, inside(node, Slot.NOUN))
     tokens = [noun]
     for number, adjective in reversed(tuple(enumerate(phrase.adjectives))):
-        key = inside(place, Slot.ADJECTIVE + number)
+        key = inside(node, Slot.ADJECTIVE + number)
         before = ADJECTIVES[adjective.name].before_noun
         written = forms.adjective_form(adjective, index, tokens[0].form if before else None)
         token = Token(written, word(adjective), "ADJ", "amod", noun, key)
         tokens.insert(0 if before else len(tokens), token)
-    tokens = [*_determiners(phrase, place, index, noun, tokens[0].form), *tokens]
+    tokens = [*_determiners(phrase, node, index, noun, tokens[0].form), *tokens]
     if phrase.possessor is not None:
-        owner = inside(place, Slot.POSSESSOR)
+        owner = inside(node, Slot.POSSESSOR)
         group, name = _phrase(phrase.possessor, owner, "nmod", noun)
         key = inside(owner, Slot.PREPOSITION)
         tokens += [Token("di", "di", "ADP", "case", name, key), *group]
     if phrase.modifier is not None:
-        tokens += _adjunct(phrase.modifier, inside(place, Slot.MODIFIER), "nmod", noun)
+        tokens += _adjunct(phrase.modifier, inside(node, Slot.MODIFIER), "nmod", noun)
     if phrase.relative is not None:
-        where = inside(place, Slot.RELATIVE)
+        where = inside(node, Slot.RELATIVE)
         relative, verb = _clause(phrase.relative, where, agreement(phrase))
         verb.head, verb.relation = noun, "acl:relcl"
         tokens += relative
@@ -120,14 +120,14 @@ def _noun_phrase(
 
 
 def _determiners(
-    phrase: NounPhrase, place: int, index: int, noun: Token, following: str
+    phrase: NounPhrase, node: int, index: int, noun: Token, following: str
 ) -> list[Token]:
     """The determiner, before a possessive mostly with its article: il mio."""
     entry = phrase.determiner if phrase.possessor is None else THE
-    key = (inside(place, Slot.DETERMINER),)
+    key = (inside(node, Slot.DETERMINER),)
     if phrase.possessor is not None:
         # Anna's dog: the 's stands for the article too.
-        key = (inside(inside(place, Slot.POSSESSOR), Slot.PREPOSITION),)
+        key = (inside(inside(node, Slot.POSSESSOR), Slot.PREPOSITION),)
     form = forms.determiner_form(word(entry), index, following)
     if not entry.possessive:
         part_of_speech, relation = ("NUM", "nummod") if entry.numeral else ("DET", "det")
@@ -164,72 +164,72 @@ def _contracted(
     return [Token(form, preposition, "ADP", relation, head, key), *tokens]
 
 
-def _adjunct(adjunct: Adjunct, place: int, relation: str, head: Token) -> list[Token]:
-    tokens, noun = _phrase(adjunct.phrase, inside(place, Slot.PHRASE), relation, head)
-    key = inside(place, Slot.PREPOSITION)
+def _adjunct(adjunct: Adjunct, node: int, relation: str, head: Token) -> list[Token]:
+    tokens, noun = _phrase(adjunct.phrase, inside(node, Slot.PHRASE), relation, head)
+    key = inside(node, Slot.PREPOSITION)
     return _with_preposition(adjunct.preposition, tokens, noun, key)
 
 
-def _clause(clause: Clause, place: int, shared: Agreement | None) -> tuple[list[Token], Token]:
+def _clause(clause: Clause, node: int, shared: Agreement | None) -> tuple[list[Token], Token]:
     verb = italian_verb(clause)
     if verb is not None and verb.inverted:
-        return _inverted_clause(clause, place)
+        return _inverted_clause(clause, node)
     who = agreement(clause.subject) if clause.subject is not None else shared
     if who is None:
         msg = "a clause without a subject needs one to share"
         raise ValueError(msg)
-    where = inside(place, Slot.SUBJECT)
+    where = inside(node, Slot.SUBJECT)
     dropped = isinstance(clause.subject, Pronoun)
     keys = (inside(where, Slot.NOUN),) if dropped else ()
-    group = predicate_tokens(clause, who, place, keys)
+    group = predicate_tokens(clause, who, node, keys)
     tokens: list[Token] = []
     if clause.gap is not None:
         relation, head = ("nsubj", group.root) if clause.gap == "subject" else ("obj", group.verb)
-        tokens.append(Token("che", "che", "PRON", relation, head, inside(place, Slot.MARKER)))
+        tokens.append(Token("che", "che", "PRON", relation, head, inside(node, Slot.MARKER)))
     if clause.subject is not None and not dropped:
         tokens += _phrase(clause.subject, where, "nsubj", group.root)[0]
     tokens += [*group.before, *group.after]
     if clause.manner is not None:
-        tokens.append(adverb(clause.manner, inside(place, Slot.MANNER), group.verb))
-    tokens += _after_verb(clause, place, group.verb)
+        tokens.append(adverb(clause.manner, inside(node, Slot.MANNER), group.verb))
+    tokens += _after_verb(clause, node, group.verb)
     return tokens, group.root
 
 
-def _inverted_clause(clause: Clause, place: int) -> tuple[list[Token], Token]:
+def _inverted_clause(clause: Clause, node: int) -> tuple[list[Token], Token]:
     """The subject in other languages is the one who is pleased: a Maria piace il mare."""
     if clause.subject is None or clause.object is None or clause.modal is not None:
         msg = "like needs a subject and an object of its own, and no modal verb"
         raise ValueError(msg)
-    place_of_subject = inside(place, Slot.SUBJECT)
-    group = predicate_tokens(clause, agreement(clause.object), place, ())
+    subject_node = inside(node, Slot.SUBJECT)
+    group = predicate_tokens(clause, agreement(clause.object), node, ())
     tokens = [*group.before, *group.after]
     if not isinstance(clause.subject, Pronoun):
-        found, noun = _phrase(clause.subject, place_of_subject, "obl", group.root)
-        tokens = [*_contracted("a", found, noun, inside(place, Slot.VERB)), *tokens]
-    tokens += _phrase(clause.object, inside(place, Slot.OBJECT), "nsubj", group.root)[0]
-    return [*tokens, *_circumstances(clause, place, group.verb)], group.root
+        found, noun = _phrase(clause.subject, subject_node, "obl", group.root)
+        tokens = [*_contracted("a", found, noun, inside(node, Slot.VERB)), *tokens]
+    tokens += _phrase(clause.object, inside(node, Slot.OBJECT), "nsubj", group.root)[0]
+    return [*tokens, *_circumstances(clause, node, group.verb)], group.root
 
 
-def _after_verb(clause: Clause, place: int, verb: Token) -> list[Token]:
+def _after_verb(clause: Clause, node: int, verb: Token) -> list[Token]:
     tokens: list[Token] = []
     if clause.object is not None and clinging_object(clause) is None:
-        tokens += _object(clause, clause.object, place, verb)
+        tokens += _object(clause, clause.object, node, verb)
     if clause.recipient is not None and not isinstance(clause.recipient, Pronoun):
-        where = inside(place, Slot.RECIPIENT)
+        where = inside(node, Slot.RECIPIENT)
         found, noun = _phrase(clause.recipient, where, "obl", verb)
         tokens += _contracted("a", found, noun, inside(where, Slot.PREPOSITION))
-    return [*tokens, *_circumstances(clause, place, verb)]
+    return [*tokens, *_circumstances(clause, node, verb)]
 
 
-def _circumstances(clause: Clause, place: int, verb: Token) -> list[Token]:
+def _circumstances(clause: Clause, node: int, verb: Token) -> list[Token]:
     """Where, with whom and when; and the clause that a verb of saying governs."""
     tokens: list[Token] = []
     for number, adjunct in enumerate(clause.adjuncts):
-        tokens += _adjunct(adjunct, inside(place, Slot.ADJUNCT + number), "obl", verb)
+        tokens += _adjunct(adjunct, inside(node, Slot.ADJUNCT + number), "obl", verb)
     if clause.time is not None:
-        tokens.append(adverb(clause.time, inside(place, Slot.TIME), verb))
+        tokens.append(adverb(clause.time, inside(node, Slot.TIME), verb))
     if clause.complement is not None:
-        where = inside(place, Slot.COMPLEMENT)
+        where = inside(node, Slot.COMPLEMENT)
         inner, head = _clause(clause.complement, where, None)
         head.head, head.relation = verb, "ccomp"
         mark = Token("che", "che", "SCONJ", "mark", head, inside(where, Slot.MARKER))
@@ -237,12 +237,12 @@ def _circumstances(clause: Clause, place: int, verb: Token) -> list[Token]:
     return tokens
 
 
-def _object(clause: Clause, phrase: Phrase, place: int, verb: Token) -> list[Token]:
-    where = inside(place, Slot.OBJECT)
+def _object(clause: Clause, phrase: Phrase, node: int, verb: Token) -> list[Token]:
+    where = inside(node, Slot.OBJECT)
     entry = italian_verb(clause)
     if entry is None or entry.governs is None:
         return _phrase(phrase, where, "obj", verb)[0]
     tokens, noun = _phrase(phrase, where, "obl", verb)
     # A preposition that another language lacks belongs to the meaning of the verb (enter).
-    key = inside(where, Slot.PREPOSITION), inside(place, Slot.VERB)
+    key = inside(where, Slot.PREPOSITION), inside(node, Slot.VERB)
     return _contracted(entry.governs, tokens, noun, key)
