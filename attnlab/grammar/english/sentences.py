@@ -121,9 +121,7 @@ def _before_noun(phrase: NounPhrase, node: int, noun: Token, following: str) -> 
     form = forms.determiner(entry, following, is_plural=phrase.plural)
     singular, _, part_of_speech, relation = DETERMINERS[entry.name]
     return [
-        Token(
-            form, singular or form, part_of_speech, relation, noun, inside(node, Slot.DETERMINER)
-        )
+        Token(form, singular or form, part_of_speech, relation, noun, inside(node, Slot.DETERMINER))
     ]
 
 

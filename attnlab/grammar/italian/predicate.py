@@ -204,9 +204,7 @@ def predicate_tokens(
         group = Predicate([*clitics, finite], [] if verb is finite else [verb], root, verb)
     if clause.negated or clause.frequency is NEVER:
         slot = Slot.NEGATION if clause.negated else Slot.FREQUENCY
-        group.before.insert(
-            0, Token("non", "non", "ADV", "advmod", group.root, inside(node, slot))
-        )
+        group.before.insert(0, Token("non", "non", "ADV", "advmod", group.root, inside(node, slot)))
     if clause.frequency is not None:
         where = inside(node, Slot.FREQUENCY)
         group.before.append(adverb(clause.frequency, where, group.root))
