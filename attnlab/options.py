@@ -224,7 +224,7 @@ def options_of(
 
 
 def _documented(text: str, settings: Any) -> str:
-    """The docstring with a line for each option in place of `SETTINGS_LINE`."""
+    """The docstring with a line for each option instead of `SETTINGS_LINE`."""
     lines = [
         f"    {field.name}: {field.option.help}"
         + (f" None: {field.option.shown}." if field.option.shown else "")

@@ -21,7 +21,7 @@ RESULTS = [
     "attnlab.studies.comparison.comparison.Comparison",
     "attnlab.functions.gold.Gold",
     "attnlab.studies.importance.importance.Importance",
-    "attnlab.studies.evaluation.Judge",
+    "attnlab.studies.evaluation.Evaluator",
     "attnlab.extraction.kept_source.KeptSource",
     "attnlab.studies.analysis.labelling.Labelling",
     "attnlab.extraction.matrix_source.MatrixSource",

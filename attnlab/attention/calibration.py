@@ -159,7 +159,7 @@ def calibrate(
         msg = "There is no sigma mechanism to calibrate; put one into the model first."
         raise InputError(msg)
     watchers = {name: _Watcher(part) for name, part in found.items()}
-    with _in_place(model, watchers), _in_eval_mode(model), torch.no_grad():
+    with _watched(model, watchers), _in_eval_mode(model), torch.no_grad():
         for batch in batches:
             target = _real_targets(batch)
             for watcher in watchers.values():
@@ -209,7 +209,7 @@ class _Watcher(FullAttention):
 
 
 @contextmanager
-def _in_place(model: nn.Module, parts: Mapping[str, nn.Module]) -> Iterator[None]:
+def _watched(model: nn.Module, parts: Mapping[str, nn.Module]) -> Iterator[None]:
     """The model with `parts` at their names inside the block, and as it was after it."""
     before = {name: model.get_submodule(name) for name in parts}
     try:

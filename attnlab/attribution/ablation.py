@@ -160,7 +160,7 @@ def mean_outputs(
 
     Args:
         projections: where the heads are apart.
-        batches: the corpus to average over; not the one that the ablation is judged on.
+        batches: the corpus to average over; not the one that the ablation is evaluated on.
         run: calls the model on a batch.
         real: for a batch and a site, True where a query is a real token.
     """

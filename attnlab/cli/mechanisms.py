@@ -34,8 +34,14 @@ def _print_catalogue() -> None:
     entries = catalogue()
     for entry in entries:
         traits = entry.traits
-        able = (traits.causal, traits.cross, traits.subquadratic, traits.stochastic, traits.learned)
-        table.add_row(entry.name, *("yes" if yes else "no" for yes in able))
+        flags = (
+            traits.causal,
+            traits.cross,
+            traits.subquadratic,
+            traits.stochastic,
+            traits.learned,
+        )
+        table.add_row(entry.name, *("yes" if yes else "no" for yes in flags))
     console = Console()
     console.print(table)
     for entry in entries:

@@ -16,7 +16,7 @@ Chosen = TypeVar("Chosen", bound=Settings)
 def with_options(
     *settings: type[Settings], headings: Sequence[str | None] = (None,)
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command an option for each field of the settings, in place of its `**options`.
+    """Gives a command an option for each field of the settings, instead of its `**options`.
 
     An option that was not typed is None, so that the default has one home, the settings.
 

@@ -49,7 +49,7 @@ class MatrixSource(OneLine):
     def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Coverage:
         """Feeds every layer to `consumers`, with the first sentences only where `first` is given."""
         layers, sentences, _, queries, keys = self.matrices[:, :first].shape
-        sides = [_places(sentences, length) for length in (queries, keys)]
+        sides = [_axis_of_positions(sentences, length) for length in (queries, keys)]
         for layer in range(layers):
             seen = LayerWeights(
                 site=self.site,
@@ -129,7 +129,7 @@ def _looks_back(matrices: Float[Tensor, "layer sentence head query key"]) -> boo
     return queries == keys > 1 and not bool(matrices.triu(1).any())
 
 
-def _places(sentences: int, length: int) -> Axis:
+def _axis_of_positions(sentences: int, length: int) -> Axis:
     every = torch.ones(sentences, length, dtype=torch.bool)
     positions = torch.arange(length).expand(sentences, length)
     return Axis(positions, every, every, ~every, ~every, ~every, ~every)

@@ -15,7 +15,7 @@ from attnlab.extraction.weights import LayerWeights
 from attnlab.functions.counting import (
     LabelCounts,
     count_functions,
-    judge_functions,
+    decide_functions,
     relations_of_layer,
 )
 from attnlab.functions.counts import Scope, groups_of
@@ -47,7 +47,7 @@ class TextSide:
 
 
 class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
-    """The counts behind every label, fed layer by layer; `verdicts` judges them.
+    """The counts behind every label, fed layer by layer; `verdicts` decides.
 
     Args:
         source: texts of the encoder, or of the only stack.
@@ -89,7 +89,7 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
             keys: the view.
             seed: of the bootstrap draws behind `stability`.
         """
-        return self._tables(lambda counts: judge_functions(counts, keys, seed))
+        return self._tables(lambda counts: decide_functions(counts, keys, seed))
 
     def relations(self, seed: int = 0) -> pd.DataFrame:
         """One row a head and kind of gold link: `site, layer` and the columns of `relation_table`.
@@ -99,11 +99,11 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         """
         return self._tables(lambda counts: relations_of_layer(counts, seed))
 
-    def _tables(self, judge: Callable[[LabelCounts], pd.DataFrame]) -> pd.DataFrame:
+    def _tables(self, decide: Callable[[LabelCounts], pd.DataFrame]) -> pd.DataFrame:
         tables = [
             table.assign(site=site, layer=layer)
             for (site, layer), counts in self.sums.items()
-            if not (table := judge(counts)).empty
+            if not (table := decide(counts)).empty
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 

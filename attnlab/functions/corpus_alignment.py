@@ -58,7 +58,7 @@ def align_corpus(
 
     Args:
         tokenizer: of transformers, fast or not.
-        sentences: texts with the places of their words.
+        sentences: texts with the positions of their words.
         max_tokens: where the model cuts sentences off; those that are cut cannot be aligned.
         target: whether these are translations, which a tokenizer may write unlike sources.
     """

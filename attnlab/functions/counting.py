@@ -1,4 +1,4 @@
-"""The labels there are; all of them counted for a layer at once, and judged at the end."""
+"""The labels there are; all of them counted for a layer at once, and decided at the end."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -72,7 +72,7 @@ def count_functions(layer: LayerWeights, facts: Mapping[View, BatchFacts]) -> La
     return found
 
 
-def judge_functions(counts: LabelCounts, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
+def decide_functions(counts: LabelCounts, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
     """Verdicts of a layer's heads in one view, one row a head and label.
 
     Args:
@@ -84,7 +84,7 @@ def judge_functions(counts: LabelCounts, keys: View = ALL, seed: int = 0) -> pd.
     for label in known_labels().values():
         own = (label.name, keys if label.by_view else ALL)
         if own in counts:
-            verdicts += label.judge(counts[own], seed)
+            verdicts += label.decide(counts[own], seed)
     return verdict_table(verdicts)
 
 

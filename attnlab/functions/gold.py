@@ -138,6 +138,6 @@ def _shuffled(sentence: GoldSentence, seed: int) -> tuple[GoldSentence, dict[int
     # The tags go with the words, so tags that are numbers say which word is where.
     numbered = replace(sentence, tags=tuple(str(n) for n in range(len(sentence.spans))))
     found = shuffle_words(numbered, seed)
-    old_places = [int(tag) for tag in found.tags]
-    tags = tuple(sentence.tags[old] for old in old_places)
-    return replace(found, tags=tags), {old: new for new, old in enumerate(old_places)}
+    old_positions = [int(tag) for tag in found.tags]
+    tags = tuple(sentence.tags[old] for old in old_positions)
+    return replace(found, tags=tags), {old: new for new, old in enumerate(old_positions)}

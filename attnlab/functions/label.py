@@ -87,7 +87,7 @@ class HeadLabel:
         name: what it is called in tables.
         family: of the matrices that such a head should leave behind, see `attnlab.matrices.labels`.
         count: what is counted of a layer and batch; None where the label does not apply.
-        judge: a verdict per head from the counts of all sentences and the seed of the bootstrap.
+        decide: a verdict per head from the counts of all sentences and the seed of the bootstrap.
         precedence: of several labels that hold the smallest comes first.
         by_view: whether it depends on the view; else it is counted once, with all keys.
     """
@@ -95,6 +95,6 @@ class HeadLabel:
     name: str
     family: str
     count: Callable[[LayerView], Counts | None]
-    judge: Callable[[Any, int], list[Verdict]]
+    decide: Callable[[Any, int], list[Verdict]]
     precedence: int = 99
     by_view: bool = True

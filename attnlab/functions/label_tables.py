@@ -93,7 +93,7 @@ def compare_controls(
 
 
 def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
-    """The controls' figures of the relation that each label rests on, in place of their own."""
+    """The controls' figures of the relation that each label rests on, instead of their own."""
     of_control = {
         f"{name}_{theirs}": f"{name}_{mine}"
         for name in ("untrained", "shuffled")

@@ -157,14 +157,14 @@ def _count_possible(
     kinds, wide = len(links.kinds), 2 * MAX_LINK_OFFSET + 1
     offset = links.key - links.query
     near = offset.abs() <= MAX_LINK_OFFSET
-    place = cell[near] * wide + offset[near] + MAX_LINK_OFFSET
+    index = cell[near] * wide + offset[near] + MAX_LINK_OFFSET
     chance = torch.zeros(GROUPS * kinds, dtype=torch.float64, device=cell.device)
     return LinkCounts(
         links.kinds,
         torch.bincount(cell, minlength=GROUPS * kinds).view(GROUPS, kinds),
         chance.index_add_(0, cell, 1 / candidates.double()).view(GROUPS, kinds),
         torch.zeros(GROUPS, kinds, 0, dtype=torch.long, device=cell.device),
-        torch.bincount(place, minlength=GROUPS * kinds * wide).view(GROUPS, kinds, wide),
+        torch.bincount(index, minlength=GROUPS * kinds * wide).view(GROUPS, kinds, wide),
     )
 
 

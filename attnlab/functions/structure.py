@@ -17,7 +17,7 @@ from attnlab.matrices.labels import Labels
 
 
 class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
-    """Sums for the description length of the first sentences; `labels` and `families` judge.
+    """Sums for the description length of the first sentences; `labels` and `families` evaluate them.
 
     The family of a head is the one that codes all those sentences together in the fewest bits: what
     each sentence costs is added up, and a support that does not move is named once for all. It is
@@ -71,7 +71,7 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
                     "structure_tie": (found.margin < TIE_BITS_PER_ROW).tolist(),
                 }
             )
-            for site, layer, _, found in self._judged(keys)
+            for site, layer, _, found in self._coded(keys)
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
@@ -83,11 +83,11 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
         the best code, `rows_left_out` how many rows had no weight on any of the keys.
         """
         tables = [
-            _families(site, layer, sums, found) for site, layer, sums, found in self._judged(keys)
+            _families(site, layer, sums, found) for site, layer, sums, found in self._coded(keys)
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
-    def _judged(self, keys: View) -> list[tuple[Site, int, LabelSums, Labels]]:
+    def _coded(self, keys: View) -> list[tuple[Site, int, LabelSums, Labels]]:
         mine = [item for item in self.sums.items() if item[0][2] == keys]
         ordered = sorted(mine, key=lambda item: (site_order(item[0][0]), item[0][1]))
         return [(site, layer, sums, sums.labels()) for (site, layer, _), sums in ordered]

@@ -168,9 +168,10 @@ def shuffle_words(sentence: GoldSentence, seed: int) -> GoldSentence:
     order = list(range(len(sentence.spans)))
     Random(f"{seed} {sentence.identifier}").shuffle(order)
     words = [sentence.words[old] for old in order]
-    new_place = {old: new for new, old in enumerate(order)}
+    new_position = {old: new for new, old in enumerate(order)}
     arcs = tuple(
-        Arc(new_place[arc.dependent], new_place[arc.head], arc.relation) for arc in sentence.arcs
+        Arc(new_position[arc.dependent], new_position[arc.head], arc.relation)
+        for arc in sentence.arcs
     )
     tags = tuple(sentence.tags[old] for old in order)
     return GoldSentence(

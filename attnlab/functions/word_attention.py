@@ -43,7 +43,7 @@ def gather_units(
         ValueError: a sentence has another number of tokens than its alignment.
     """
     words = max((alignment.units for alignment in alignments if alignment), default=0)
-    places: list[tuple[int, int, int]] = []
+    entries: list[tuple[int, int, int]] = []
     known = torch.zeros(len(alignments), words, dtype=torch.bool)
     specials = 0
     for sentence, alignment in enumerate(alignments):
@@ -59,12 +59,12 @@ def gather_units(
         known[sentence, : alignment.units] = True
         seen = 0
         for position, unit in zip(positions, alignment.unit_of_token, strict=True):
-            places.append((sentence, position, words + seen if unit is None else unit))
+            entries.append((sentence, position, words + seen if unit is None else unit))
             seen += unit is None
         specials = max(specials, seen)
     membership = torch.zeros(*visible.shape, words + specials)
-    if places:
-        membership[tuple(torch.tensor(places).T)] = 1.0
+    if entries:
+        membership[tuple(torch.tensor(entries).T)] = 1.0
     return BatchUnits(membership.to(visible.device), known.to(visible.device))
 
 

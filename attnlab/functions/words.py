@@ -58,7 +58,7 @@ class Alignment:
 def align_offsets(
     text: str, words: Sequence[Span], tokens: Sequence[tuple[int, int]], special: Sequence[bool]
 ) -> Alignment:
-    """Alignment of tokens whose places in the text are known (`return_offsets_mapping`).
+    """Alignment of tokens whose positions in the text are known (`return_offsets_mapping`).
 
     A token that covers white space only (the lone word mark of SentencePiece) belongs to the word
     behind it; behind the last word it is treated as special.
@@ -128,11 +128,11 @@ def locate_tokens(
     [Span(start=0, end=2), Span(start=3, end=6), Span(start=6, end=8), Span(start=0, end=0)]
     """
     plain = [(letter, index) for index, sign in enumerate(text) for letter in _plain(sign)]
-    places = [number for number, added in enumerate(special) if not added]
+    positions = [number for number, added in enumerate(special) if not added]
     patterns: list[str] = []
     groups: dict[int, int] = {}
     previous: str | None = None
-    for number in places:
+    for number in positions:
         if tokens[number] != unknown or previous != unknown:
             patterns.append(_pattern(tokens[number], unknown))
         groups[number] = len(patterns)

@@ -1,4 +1,4 @@
-"""Draws the parts of sentences that have no verb: names, noun phrases, pronouns, places."""
+"""Draws the parts of sentences that have no verb: names, noun phrases, pronouns, locations."""
 
 from bisect import bisect
 from collections.abc import Sequence
@@ -75,8 +75,8 @@ class PhraseSampler:
 
     def person(self) -> NamePhrase:
         """A person by name; the name of rank r has probability proportional to 1 / r."""
-        place = bisect(_PEOPLE_WEIGHTS, self._uniform() * _PEOPLE_WEIGHTS[-1])
-        return NamePhrase(PEOPLE[place])
+        index = bisect(_PEOPLE_WEIGHTS, self._uniform() * _PEOPLE_WEIGHTS[-1])
+        return NamePhrase(PEOPLE[index])
 
     def town(self) -> NamePhrase:
         """A town by name, ranks as for people."""
@@ -144,7 +144,7 @@ class PhraseSampler:
         return Coordination(self.person(), second)
 
     def whereabouts(self) -> Adjunct:
-        """In, near or behind a place; in a town."""
+        """In, near or behind a location; in a town."""
         if self.chance(0.35):
             return Adjunct(concepts.IN, self.town())
         return Adjunct(self.pick(_POSITIONS), self.noun_phrase(PLACE, plain=True))

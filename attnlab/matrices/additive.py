@@ -149,7 +149,7 @@ class _Choice:
     column: Int[Tensor, "matrix slot"]
 
     def take(self, where: Tensor, band: Window | None, gain: Tensor, columns: Tensor) -> None:
-        """Puts a band and its columns in place of what was best, `where` they are better."""
+        """Keeps a band and its columns `where` they are better than the best so far."""
         count = columns.shape[-1]
         left, right = band or (0, 0)
         self.gain = torch.where(where, gain, self.gain)

@@ -187,8 +187,8 @@ def _bounds(outside: Outside, limits: Limits) -> tuple[Tensor, Tensor]:
     t = outside.gain[:, spread.long()]
     above = (outside.gain[:, None] - t[..., None]).clamp(min=0)
     held = outside.mass.new_zeros(*t.shape, outside.mass.shape[-1])
-    place = outside.column[:, None].expand(above.shape)
-    held = held.scatter_add(-1, place, above * outside.covered[:, None])
+    index = outside.column[:, None].expand(above.shape)
+    held = held.scatter_add(-1, index, above * outside.covered[:, None])
     weights = outside.mass[:, None] - held
     base = outside.band_mass[:, None] + above.sum(-1)
     room = outside.room.clamp(min=0)

@@ -61,7 +61,7 @@ class Candidate:
         parameters: which member of the family it is.
         captured: mass of each row on its support.
         support: number of keys in each row's support; 0 where it has none.
-        naming_bits: what names the places in each sentence; None where nothing moves.
+        naming_bits: what names the positions in each sentence; None where nothing moves.
     """
 
     family: str
@@ -134,8 +134,8 @@ def _naming_bits(blocks: Tensor, rows: Tensor, block_rows: int, anchors: int) ->
     """log2 C(n - k (w - 1), k) + k log2 w of each sentence; a sentence lower than w has w = n."""
     height = rows.clamp(max=block_rows, min=1)
     k = blocks.double()
-    places = log2_choose(rows - k * (height - 1), k)
-    return places + k * height.clamp(max=anchors).double().log2()
+    bits_of_positions = log2_choose(rows - k * (height - 1), k)
+    return bits_of_positions + k * height.clamp(max=anchors).double().log2()
 
 
 def _sinks(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
@@ -152,8 +152,8 @@ def _on_column(
 ) -> tuple[Tensor, Int[Tensor, "*batch query"]]:
     """Each row's weight on one key, and 1 where that key is real and visible."""
     real = real_columns(column, H, sizes, causal=search.causal)
-    place = column.clamp(0, H.shape[-1] - 1)[..., None]
-    return H.gather(-1, place)[..., 0] * real, real.long()
+    index = column.clamp(0, H.shape[-1] - 1)[..., None]
+    return H.gather(-1, index)[..., 0] * real, real.long()
 
 
 def keys_of_rows(

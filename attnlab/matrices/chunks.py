@@ -57,7 +57,7 @@ def _cut(name: str, value: Any, batch: torch.Size, length: int) -> Any:
 
 
 def takes_no_memory(tensor: Tensor) -> bool:
-    """Whether this is one number shown at every place, such as the zero of an absent error."""
+    """Whether this is one number shown at every entry, such as the zero of an absent error."""
     return tensor.numel() > 0 and not any(tensor.stride())
 
 

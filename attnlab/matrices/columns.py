@@ -22,9 +22,9 @@ def fill_columns(
     structure = torch.zeros_like(H)
     if H.shape[-1] == 0:
         return structure
-    place = column.clamp(0, H.shape[-1] - 1)[..., None]
-    entry = H.gather(-1, place) if values == "free" else torch.ones_like(structure[..., :1])
-    return structure.scatter_(-1, place, entry * allowed[..., None])
+    index = column.clamp(0, H.shape[-1] - 1)[..., None]
+    entry = H.gather(-1, index) if values == "free" else torch.ones_like(structure[..., :1])
+    return structure.scatter_(-1, index, entry * allowed[..., None])
 
 
 def real_columns(

@@ -36,7 +36,7 @@ class LabelSums:
         groups: candidate, keys in the support and keys of the row as one number, rising.
         captured: C, mass on the support.
         total: R, mass of the rows.
-        naming_bits: what names the places, by candidate.
+        naming_bits: what names the positions, by candidate.
         rows: how many rows.
         empty_rows: how many of them hold no mass; they cost nothing and are not counted per row.
         sentences: how many sentences.
@@ -56,11 +56,11 @@ class LabelSums:
         if (self.search, self.members) != (other.search, other.members):
             msg = "Label sums over different candidates do not add up."
             raise InputError(msg)
-        groups, place = torch.cat([self.groups, other.groups]).unique(return_inverse=True)
+        groups, index = torch.cat([self.groups, other.groups]).unique(return_inverse=True)
 
         def added(mine: Tensor, theirs: Tensor) -> Tensor:
             both = torch.cat([mine, theirs], -1)
-            return both.new_zeros(len(both), len(groups)).index_add_(-1, place, both)
+            return both.new_zeros(len(both), len(groups)).index_add_(-1, index, both)
 
         return LabelSums(
             self.search,
@@ -115,10 +115,10 @@ def sum_labels(
     masses = [one.captured * (one.support > 0) for one in found]
     captured = torch.stack(masses, 1).flatten(1)
     total = H.sum(-1)[:, None].expand(-1, len(found), -1, -1).flatten(1)
-    names, place = groups.unique(return_inverse=True)
+    names, index = groups.unique(return_inverse=True)
 
     def added(values: Tensor) -> Tensor:
-        return values.new_zeros(heads, len(names)).scatter_add_(1, place, values).cpu()
+        return values.new_zeros(heads, len(names)).scatter_add_(1, index, values).cpu()
 
     rows, filled = int(sizes[0, :, 0].sum()), (H.sum(-1) > 0).sum((-2, -1)).cpu()
     return LabelSums(

@@ -81,7 +81,7 @@ def label_heads(
 
     `diffuse` names nothing. A `diagonal` names its offset and a `band` its (left, right), not both 0,
     once per head;
-    `rare_columns` name their rows and number once per head, and their places once per sentence,
+    `rare_columns` name their rows and number once per head, and their positions once per sentence,
     log2 C(n - k (w - 1), k) + k log2 w, since they move with the words; a `sink` names one of the first
     or last positions once per head. The placement of the blocks captures the most mass, which is the
     shortest code where every row can attend its own position and all rows have as many keys: an upper

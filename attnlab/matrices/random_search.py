@@ -79,9 +79,9 @@ def random_search(
                 if drawn.dtype == torch.float64:  # draws are in single precision
                     drawn = _normalised(drawn)
                 distance = (drawn - target).abs().sum((-2, -1)).nan_to_num(nan=torch.inf)
-                place = distance.argmin()
-                if distance[place] < best[index]:
-                    best[index], nearest[index] = distance[place], drawn[place]
+                closest = distance.argmin()
+                if distance[closest] < best[index]:
+                    best[index], nearest[index] = distance[closest], drawn[closest]
     draws = 3 * repeats * len(coefficients)
     return RandomSearch(best.reshape(H.shape[:-2]), nearest.reshape(H.shape), draws)
 
@@ -127,28 +127,28 @@ def draw_rare_columns(
 def block_starts(
     count: int, n: int, window: int, num_pos: int, generator: torch.Generator
 ) -> Int[Tensor, "count block"]:
-    """First rows of disjoint blocks, one after the other uniform over the places still free.
+    """First rows of disjoint blocks, one after the other uniform over the rows still free.
 
     Raises:
         InputError: a draw of the first blocks left no room for the next.
     """
-    place = torch.arange(n)
-    free = (place + window <= n).expand(count, n)
+    rows = torch.arange(n)
+    free = (rows + window <= n).expand(count, n)
     starts = torch.zeros(count, num_pos, dtype=torch.long)
     for block in range(num_pos):
         if not bool(free.any(-1).all()):
             msg = f"{num_pos} disjoint blocks of {window} rows do not fit into {n} rows at random."
             raise InputError(msg)
         starts[:, block] = torch.multinomial(free.float(), 1, generator=generator)[:, 0]
-        free = free & ((place - starts[:, block, None]).abs() >= window)
+        free = free & ((rows - starts[:, block, None]).abs() >= window)
     return starts
 
 
 def sparse_noise(count: int, n: int, generator: torch.Generator) -> Float[Tensor, "count n n"]:
-    """Matrices with n entries uniform in [0, 1] at random places, those on the diagonal removed."""
-    places = torch.rand(count, n * n, generator=generator).topk(n, dim=-1).indices
+    """Matrices with n entries uniform in [0, 1] at random positions, those on the diagonal removed."""
+    positions = torch.rand(count, n * n, generator=generator).topk(n, dim=-1).indices
     weights = torch.rand(count, n, generator=generator)
-    noise = torch.zeros(count, n * n).scatter_(-1, places, weights).unflatten(-1, (n, n))
+    noise = torch.zeros(count, n * n).scatter_(-1, positions, weights).unflatten(-1, (n, n))
     return noise * (1 - torch.eye(n))
 
 

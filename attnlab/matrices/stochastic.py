@@ -61,7 +61,7 @@ def fit_stochastic_rows_plainly(
         1 - sum(h for h, s in zip(*rows, strict=True) if s) for rows in zip(H, support, strict=True)
     ]
     for _ in range(nonzeros):
-        best, place = 0.0, None
+        best, entry = 0.0, None
         for i, row in enumerate(H):
             for j, h in enumerate(row):
                 if error[i][j]:
@@ -70,10 +70,10 @@ def fit_stochastic_rows_plainly(
                 if support[i][j]:
                     saved = min(bound if missing[i] >= 0 else saved, abs(missing[i]))
                 if saved > best:
-                    best, place = saved, (i, j)
-        if place is None:
+                    best, entry = saved, (i, j)
+        if entry is None:
             break
-        i, j = place
+        i, j = entry
         error[i][j] = -best if support[i][j] and missing[i] >= 0 else best
         if support[i][j]:
             missing[i] += error[i][j]

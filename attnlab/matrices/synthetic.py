@@ -29,7 +29,7 @@ def draw_corpus(
     What is fixed for a head (offset, sides of the band, rows of a block and their number, position of
     the sink) is drawn once; the blocks of `rare_columns` move from sentence to sentence. The weights
     inside a band and of `diffuse` rows are uniform on the simplex. Blocks have at least 3 rows: two
-    rows that differ from the identity are fewer bits than their place. Padding is 0.
+    rows that differ from the identity are fewer bits than their position. Padding is 0.
 
     Raises:
         InputError: unknown family, or a sentence too short for the blocks.

@@ -74,7 +74,7 @@ def check_matrices(H: Any, dimensions: int = 2) -> None:
 
 
 def check_weights(H: Float[Tensor, "*batch query key"]) -> None:
-    """Refuses NaN, infinite and negative entries, naming the first matrix and place.
+    """Refuses NaN, infinite and negative entries, naming the first matrix and entry.
 
     Raises:
         InputError: no matrices, or an entry that cannot be an attention weight. Positions count from 0.

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from attnlab.files import replacing
 
-# Text and lines are drawn in this colour; a page that has its own puts it in place of this one.
+# Text and lines are drawn in this colour; a page that has its own puts it instead of this one.
 INK = "#1c2127"
 FONTS = ["DejaVu Sans", "Verdana", "Arial", "sans-serif"]
 # The square root of a weight, so that 0.05 can be told from 0; one scale for all heads and figures.
@@ -64,7 +64,7 @@ def blank(width: float, height: float) -> Figure:
 
 
 def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a place in inches from the left and the top of the figure."""
+    """Axes at a position in inches from the left and the top of the figure."""
     whole_width, whole_height = figure.get_size_inches()
     return figure.add_axes(
         (
@@ -86,7 +86,7 @@ def svg(figure: Figure, name: str) -> str:
 
 
 def write_figure(figure: Figure, folder: str | Path, name: str) -> str:
-    """Writes `name.svg` and `name.png` (white ground, 150 dots an inch); returns the `<svg>`."""
+    """Writes `name.svg` and `name.png` (white background, 150 dots an inch); returns the `<svg>`."""
     folder = Path(folder)
     element = svg(figure, name)
     header = '<?xml version="1.0" encoding="utf-8"?>\n'

@@ -64,8 +64,8 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
     whole = _LEFT + len(_AXES) * (width + _GAP), _TOP + len(budgets) * (height + 0.75) - 0.2
     with style():
         figure = blank(*whole)
-        for place, budget in enumerate(budgets):
-            top = _TOP + place * (height + 0.75)
+        for index, budget in enumerate(budgets):
+            top = _TOP + index * (height + 0.75)
             for column, (name, label) in enumerate(_AXES.items()):
                 axes = panel(figure, _LEFT + column * (width + _GAP), top, width, height)
                 _draw(axes, summary[summary["budget"] == budget], list(names), name)

@@ -70,13 +70,13 @@ def draw_distance_by_window(fits: pd.DataFrame) -> Figure:
     width, height, top = 3.1, 2.5, 0.72
     with style():
         figure = blank(max(len(sites) * (width + 0.35) + 1.75, 6.8), top + height + 0.62)
-        for place, site in enumerate(sites):
-            axes = panel(figure, 0.65 + place * (width + 0.35), top, width, height)
+        for index, site in enumerate(sites):
+            axes = panel(figure, 0.65 + index * (width + 0.35), top, width, height)
             _draw_site(axes, fits[fits["site"] == site], legend=site == sites[-1])
             axes.set_title(str(site), loc="left")
             axes.set_xlabel("window w: tokens on either side")
-            axes.set_ylabel("relative distance" if place == 0 else "")
-            if place:
+            axes.set_ylabel("relative distance" if index == 0 else "")
+            if index:
                 axes.tick_params(labelleft=False)
         highest = max(axes.get_ylim()[1] for axes in figure.axes)
         for axes in figure.axes:

@@ -13,7 +13,7 @@ from torch import Tensor
 from attnlab.reporting.canvas import INK, WEIGHTS, blank, panel, style
 from attnlab.texts import shown
 
-# From nothing to full ink: the ground of the page shows through, light or dark.
+# From nothing to full ink: the background of the page shows through, light or dark.
 _COLOURS = LinearSegmentedColormap.from_list(
     "attention", [(0.13, 0.47, 0.85, 0.0), (0.13, 0.47, 0.85, 1.0)]
 )
@@ -53,15 +53,15 @@ def draw_heads(
     with style():
         figure = blank(max(columns * step_x + 0.1, 6.6), top + rows * step_y + 0.55)
         figure.text(0.012, 1 - 0.24 / figure.get_figheight(), title, va="center", fontsize=11)
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             axes = panel(
                 figure,
-                left + step_x * (place % columns),
-                top + 0.28 + step_y * (place // columns),
+                left + step_x * (index % columns),
+                top + 0.28 + step_y * (index // columns),
                 width,
                 height,
             )
-            _draw_one(axes, weights[place], queries, keys)
+            _draw_one(axes, weights[index], queries, keys)
             axes.set_title(name, loc="left", pad=4)
         _draw_scale(figure, left, top + rows * step_y + 0.12)
     return figure

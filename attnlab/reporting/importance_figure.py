@@ -1,4 +1,4 @@
-"""The figure of an importance study: what each head is worth alone, and what is left without many."""
+"""The figure of an importance study: how much each head matters alone, and what is left without many."""
 
 import pandas as pd
 import seaborn as sns
@@ -31,8 +31,8 @@ def draw_importance(found: Importance) -> Figure:
     wide = _LEFT + max(3, len(sites)) * (_WIDTH + _GAP)
     with style():
         figure = blank(wide, _TOP + height + _BETWEEN + _CURVE_HEIGHT + 0.55)
-        for place, table in enumerate(sites):
-            left = _LEFT + place * (_WIDTH + _GAP)
+        for index, table in enumerate(sites):
+            left = _LEFT + index * (_WIDTH + _GAP)
             axes = panel(figure, left, _TOP, _WIDTH, row * len(table) + 0.1)
             _draw_heads(axes, table, row)
         figure.legend(
@@ -51,8 +51,8 @@ def draw_importance(found: Importance) -> Figure:
 
 def _draw_heads(axes: Axes, table: pd.DataFrame, row: float) -> None:
     there = [name for name in REPLACEMENT_COLOURS if f"{name}_loss_change_nats" in table]
-    for place, name in enumerate(there):
-        shift = (place - (len(there) - 1) / 2) * 0.24
+    for index, name in enumerate(there):
+        shift = (index - (len(there) - 1) / 2) * 0.24
         heights = [number + shift for number in range(len(table))]
         colour = REPLACEMENT_COLOURS[name]
         axes.hlines(
@@ -78,8 +78,8 @@ def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float) 
     if curves["bleu"].notna().any():
         measures["bleu"] = "BLEU"
     width = (wide - _LEFT - 1.75) / 2 - _GAP
-    for place, (name, label) in enumerate(measures.items()):
-        axes = panel(figure, _LEFT + place * (width + _GAP + 0.15), top, width, _CURVE_HEIGHT)
+    for index, (name, label) in enumerate(measures.items()):
+        axes = panel(figure, _LEFT + index * (width + _GAP + 0.15), top, width, _CURVE_HEIGHT)
         for order, table in curves.dropna(subset=[name]).groupby("order", sort=False):
             axes.plot(
                 table["heads_removed"], table[name], color=ORDER_COLOURS[str(order)],

@@ -67,13 +67,13 @@ def _draw_bleu(axes: Axes, test: pd.DataFrame) -> None:
 def _draw_sites(axes: Axes, test: pd.DataFrame) -> None:
     whole = test[test["kind"] == "unpruned"].iloc[0]
     pruned = test[test["kind"] == "pruned"].sort_values("penalty")
-    places = range(len(pruned))
+    positions = range(len(pruned))
     for site, colour in SITE_COLOURS.items():
         name = f"{site}_left"
         if name in pruned:
             share = pruned[name] / whole[name]
-            axes.plot(places, share, "o-", color=colour, markersize=4, linewidth=1.2, label=site)
-    axes.set_xticks(places, [f"{penalty:g}" for penalty in pruned["penalty"]])
+            axes.plot(positions, share, "o-", color=colour, markersize=4, linewidth=1.2, label=site)
+    axes.set_xticks(positions, [f"{penalty:g}" for penalty in pruned["penalty"]])
     axes.set_ylim(-0.03, 1.03)
     axes.set_xlabel("penalty (nats a token and head)")
     axes.set_ylabel("share of heads left")

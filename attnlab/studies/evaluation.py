@@ -1,4 +1,4 @@
-"""A model judged by its loss and its translations on held-out sentences, whatever is done to its heads.
+"""A model evaluated by its loss and its translations on held-out sentences, whatever is done to its heads.
 
 All that stands under the hooks of `attnlab.attribution` counts: ablated heads, gates, watched outputs. Greedy
 decoding with a cache goes through the same projections as the loss under teacher forcing.
@@ -36,8 +36,8 @@ MOST_TOKENS = 512
 
 
 @dataclass(frozen=True, repr=False)
-class Judge(OneLine):
-    """A model with the sentences that it is judged on, made by `load_judge`.
+class Evaluator(OneLine):
+    """A model with the sentences that it is evaluated on, made by `load_evaluator`.
 
     Attributes:
         model: in eval mode; it scores next tokens.
@@ -65,7 +65,7 @@ class Judge(OneLine):
 
     @property
     def translates(self) -> bool:
-        """Whether the model is an encoder-decoder, so that it can be judged by BLEU too."""
+        """Whether the model is an encoder-decoder, so that it can be evaluated by BLEU too."""
         return bool(self.model.config.is_encoder_decoder)
 
     @property
@@ -117,7 +117,7 @@ class Judge(OneLine):
         """
         if not self.translates:
             msg = (
-                f"{type(self.model).__name__} has one stack and translates nothing; judge it by "
+                f"{type(self.model).__name__} has one stack and translates nothing; evaluate it by "
                 "its loss alone."
             )
             raise InputError(msg)
@@ -144,8 +144,8 @@ class Judge(OneLine):
                 texts[number] = text
         return texts
 
-    def reading_once(self) -> "Judge":
-        """The same judge with what the encoder makes of the sources kept, for `losses` alone.
+    def reading_once(self) -> "Evaluator":
+        """The same evaluator with what the encoder makes of the sources kept, for `losses` alone.
 
         It spares half the work where heads of the encoder are left as they are; a change of theirs
         would go unseen.
@@ -163,8 +163,8 @@ class Judge(OneLine):
             read.append(replace(batch, inputs={**inputs, "encoder_outputs": encoded}))
         return replace(self, batches=tuple(read))
 
-    def on(self, texts: Sequence[Text], origin: str = "sentences handed in") -> "Judge":
-        """The same model judged on other sentences.
+    def on(self, texts: Sequence[Text], origin: str = "sentences handed in") -> "Evaluator":
+        """The same model evaluated on other sentences.
 
         Raises:
             InputError: no sentence that the model can take.
@@ -173,11 +173,11 @@ class Judge(OneLine):
         batches = tuple(scored_batches(examples, self.batch_size, self.tokenizer, self.model))
         return replace(self, examples=examples, batches=batches, origin=origin, dropped=dropped)
 
-    def on_split(self, split: str, sentences: int) -> "Judge":
-        """The same model judged on the first pairs of another part of its corpus.
+    def on_split(self, split: str, sentences: int) -> "Evaluator":
+        """The same model evaluated on the first pairs of another part of its corpus.
 
-        Pairs whose source this judge has are left out, so that what is fitted on the one can be
-        judged on the other.
+        Pairs whose source this evaluator has are left out, so that what is fitted on the one can be
+        evaluated on the other.
 
         Raises:
             InputError: there is no corpus, no such part, or nothing is left of it.
@@ -195,7 +195,7 @@ class Judge(OneLine):
         return self.on(texts, f"the {split} part of {corpus.name}")
 
 
-def load_judge(
+def load_evaluator(
     source: str | Path | tuple[Any, Any],
     *,
     sentences: int | Sequence[Text],
@@ -205,8 +205,8 @@ def load_judge(
     split: str = "test",
     batch_size: int = BATCH_SIZE,
     device: str | None = None,
-) -> Judge:
-    """The model at `source` with held-out sentences to judge it on.
+) -> Evaluator:
+    """The model at `source` with held-out sentences to evaluate it on.
 
     Args:
         source: a run folder, a folder or hub name of a transformers encoder-decoder or of a language
@@ -230,13 +230,13 @@ def load_judge(
         source, sentences=sentences, text=text, corpus=corpus, pair=pair, split=split, scores=True
     )
     subject.model.to(on)
-    return judge_of(subject, batch_size)
+    return evaluator_of(subject, batch_size)
 
 
-def judge_of(subject: Subject, batch_size: int = BATCH_SIZE) -> Judge:
-    """A loaded model with its own texts to judge it on, where it stands; put in eval mode.
+def evaluator_of(subject: Subject, batch_size: int = BATCH_SIZE) -> Evaluator:
+    """A loaded model with its own texts to evaluate it on, where it stands; put in eval mode.
 
-    A run is judged on pairs no longer than those it was trained on, any other model on what it can
+    A run is evaluated on pairs no longer than those it was trained on, any other model on what it can
     read up to `MOST_TOKENS`; longer texts and empty ones are left out.
 
     Args:
@@ -250,7 +250,7 @@ def judge_of(subject: Subject, batch_size: int = BATCH_SIZE) -> Judge:
     longest = MOST_TOKENS if run is None else run.settings.corpus.max_tokens
     most = min(most_positions(model.config), longest)
     examples, dropped = encode_examples(model, subject.tokenizer, subject.texts, most)
-    return Judge(
+    return Evaluator(
         model=model,
         tokenizer=subject.tokenizer,
         projections=_projections(model, examples[0]),
@@ -282,7 +282,7 @@ def _projections(model: Any, first: Example) -> Projections:
         if not _predicts(model, target):
             msg = (
                 f"{type(model).__name__} does not predict the next token, so there is no loss to "
-                "judge its heads by; give an encoder-decoder or a language model that reads from "
+                "evaluate its heads by; give an encoder-decoder or a language model that reads from "
                 "left to right."
             )
             raise InputError(msg)

@@ -33,7 +33,7 @@ class ScoredBatch:
     """Sentences of like length, padded; `target` is read up to the last token, `labels` are predicted.
 
     Attributes:
-        numbers: places of the sentences in the judge's order.
+        numbers: indices of the sentences in the evaluator's order.
         inputs: what the model is called with.
         labels: ids that the rows of the decoder predict, -100 where there is padding.
     """
@@ -53,13 +53,13 @@ def encode_examples(
     """
     both = both_tokenizers(tokenizer)
     if not texts:
-        msg = "There are no sentences to judge the model on; hand in at least one."
+        msg = "There are no sentences to evaluate the model on; hand in at least one."
         raise InputError(msg)
     if model.config.is_encoder_decoder:
         pairs = [text for text in texts if isinstance(text, tuple)]
         if len(pairs) < len(texts):
             msg = (
-                "An encoder-decoder is judged on pairs; hand in source, tab and translation on "
+                "An encoder-decoder is evaluated on pairs; hand in source, tab and translation on "
                 "each line."
             )
             raise InputError(msg)

@@ -85,7 +85,7 @@ def load_subject(
         scores: whether a transformers model must score next tokens.
 
     Raises:
-        InputError: no such model, no sentences for it, or sentences from two places.
+        InputError: no such model, no sentences for it, or sentences from two sources.
     """
     if treebank is not None and (text or corpus or not isinstance(sentences, int)):
         msg = "--treebank brings its own sentences; leave --text and --corpus out."

@@ -113,14 +113,14 @@ def _cuts(source: NDArray[np.int64], target: NDArray[np.int64], batch_tokens: in
     padded = -np.maximum(source, target) // LENGTH_STEP * -LENGTH_STEP
     cuts = [0]
     longest = 0
-    for place, pair_length in enumerate(padded.tolist()):
+    for index, pair_length in enumerate(padded.tolist()):
         longest = max(longest, pair_length)
-        pairs = place - cuts[-1]
+        pairs = index - cuts[-1]
         if pairs and pairs + 1 > _most_pairs(longest, batch_tokens):
             # Longer pairs lower the limit while a batch fills; only whole steps of pairs are kept.
             keep = pairs // PAIR_STEP * PAIR_STEP or pairs
             cuts.append(cuts[-1] + keep)
-            longest = int(padded[cuts[-1] : place + 1].max())
+            longest = int(padded[cuts[-1] : index + 1].max())
     if len(source):
         cuts.append(len(source))
     return cuts

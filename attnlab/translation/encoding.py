@@ -20,7 +20,7 @@ class EncodedCorpus:
     """Three datasets with the columns `input_ids`, `labels`, `row`, and the number of pairs left out.
 
     `input_ids` is `<s> tokens </s>` of the source; `labels` is `tokens </s>` of the target, so that
-    the decoder reads `<s>` and all labels but the last. `row` is the pair's place in the corpus.
+    the decoder reads `<s>` and all labels but the last. `row` is the pair's index in the corpus.
     """
 
     train: "datasets.Dataset"
@@ -65,12 +65,12 @@ def encode_rows(
     import datasets
     from datasets.fingerprint import generate_random_fingerprint
 
-    def encode(batch: Mapping[str, list[str]], places: list[int]) -> dict[str, list[Any]]:
+    def encode(batch: Mapping[str, list[str]], indices: list[int]) -> dict[str, list[Any]]:
         source = tokenizers.source(batch["source"])["input_ids"]
         target = tokenizers.target(batch["target"])["input_ids"]
         short = [
-            (ids, labels[1:], place)
-            for ids, labels, place in zip(source, target, places, strict=True)
+            (ids, labels[1:], index)
+            for ids, labels, index in zip(source, target, indices, strict=True)
             if max(len(ids), len(labels)) <= max_tokens
         ]
         return {name: [row[n] for row in short] for n, name in enumerate(_FEATURES)}

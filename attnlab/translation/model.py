@@ -191,7 +191,7 @@ class TranslationModel(PreTrainedModel, GenerationMixin):
         super().save_pretrained(save_directory, **kwargs)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Labels shifted right behind the start token, padding in place of ignored labels."""
+        """Labels shifted right behind the start token, padding instead of ignored labels."""
         start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
         shifted = torch.cat([start, labels[:, :-1]], dim=1)
         return shifted.masked_fill(shifted == IGNORED_LABEL, PAD)

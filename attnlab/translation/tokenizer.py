@@ -92,9 +92,9 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
     try:
         counts = json.loads((folder / COUNTS_FILE).read_text("utf-8"))
         folders = [folder] if counts["shared"] else [folder / f"{side}_tokenizer" for side in SIDES]
-        for place in folders:
-            (place / "tokenizer.json").read_bytes()
-        loaded = [PreTrainedTokenizerFast.from_pretrained(place) for place in folders]
+        for path in folders:
+            (path / "tokenizer.json").read_bytes()
+        loaded = [PreTrainedTokenizerFast.from_pretrained(path) for path in folders]
         return Tokenizers(loaded[0], loaded[-1], *(counts[side] for side in SIDES))
     except (OSError, ValueError, KeyError, TypeError) as error:
         msg = f"{folder} holds no tokenizers that attnlab can read ({error}); train the run again."

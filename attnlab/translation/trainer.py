@@ -100,7 +100,7 @@ class TranslationTrainer(Seq2SeqTrainer):
         return self.accelerator.prepare(loader)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        # Not public, but the only place that knows which folder a failed write leaves half full.
+        # Not public, but the only code that knows which folder a failed write leaves half full.
         folder = Path(self.args.output_dir).parent
         try:
             super()._save_checkpoint(model, trial)
@@ -121,11 +121,11 @@ class TranslationTrainer(Seq2SeqTrainer):
 
 
 def evaluation_order(pairs: TokenPairs, batch_tokens: int) -> list[int]:
-    """The places of the pairs in the order in which evaluation meets them."""
+    """The indices of the pairs in the order in which evaluation meets them."""
     batches = LengthGroupedBatches(
         pairs.source_lengths, pairs.target_lengths, batch_tokens=batch_tokens, shuffle=False
     )
-    return [place for batch in batches for place in batch]
+    return [index for batch in batches for index in batch]
 
 
 def bfloat16_is_native(device: torch.device) -> bool:

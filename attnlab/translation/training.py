@@ -261,7 +261,7 @@ def _prepare(
         ),
         pairs=training_pairs,
         held_out=pairs,
-        references=[texts[rows[place]] for place in order],
+        references=[texts[rows[index]] for index in order],
     )
 
 

@@ -51,9 +51,9 @@ def translate(
     translations = [""] * len(encoded)
     filled = [number for number, text in enumerate(sentences) if text.strip()]
     for batch in _by_length([encoded[number] for number in filled], batch_tokens // beams):
-        places = [filled[number] for number in batch]
+        indices = [filled[number] for number in batch]
         padded = tokenizers.source.pad(
-            {"input_ids": [encoded[place] for place in places]}, return_tensors="pt"
+            {"input_ids": [encoded[index] for index in indices]}, return_tensors="pt"
         )
         written = model.generate(
             padded["input_ids"].to(model.device),
@@ -65,8 +65,8 @@ def translate(
             early_stopping=beams > 1,
         )
         texts = tokenizers.target.batch_decode(written, skip_special_tokens=True)
-        for place, text in zip(places, texts, strict=True):
-            translations[place] = text
+        for index, text in zip(indices, texts, strict=True):
+            translations[index] = text
     return translations
 
 
@@ -79,8 +79,8 @@ def unknown_texts(tokenizers: Tokenizers, sentences: Sequence[str]) -> list[str]
     rows = zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True)
     found = [
         _with_marks(text, start, end)
-        for text, ids, places in rows
-        for token, (start, end) in zip(ids, places, strict=True)
+        for text, ids, spans in rows
+        for token, (start, end) in zip(ids, spans, strict=True)
         if token == unknown
     ]
     return list(dict.fromkeys(found))
@@ -120,7 +120,7 @@ def score_run(run: Run, *, split: str = "test", beams: int = 5) -> tuple[dict[st
             (run.tokenizers.target, "target"),
         )
     ]
-    short = [place for place, pair in enumerate(zip(*lengths, strict=True)) if max(pair) <= limit]
+    short = [index for index, pair in enumerate(zip(*lengths, strict=True)) if max(pair) <= limit]
     kept = rows.select(short)
     texts = translate(run.model, run.tokenizers, kept["source"][:], beams=beams, max_tokens=limit)
     scores = score(texts, kept["target"][:]).as_dict()

@@ -31,7 +31,7 @@ from attnlab.functions.intervals import wilson_interval
 from attnlab.functions.labels.positional import (
     PositionalCounts,
     count_positional,
-    judge_positional,
+    decide_positional,
 )
 from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
@@ -126,7 +126,7 @@ class PositionsOfWords:
     def rates(self) -> pd.DataFrame:
         """One row a head: its rate at its best offset, and which offset that is."""
         tables = [
-            verdict_table(judge_positional(counts)).assign(layer=layer)
+            verdict_table(decide_positional(counts)).assign(layer=layer)
             for layer, counts in self.layers.items()
         ]
         return pd.concat(tables, ignore_index=True)

@@ -1,4 +1,4 @@
-"""What the heads of small translation models do, and what they are worth: labels, importance, pruning.
+"""What the heads of small translation models do, and how important they are: labels, importance, pruning.
 
     python experiments/heads_of_small_models/run.py ../shared/data
     python experiments/heads_of_small_models/run.py ../shared/data --only tatoeba

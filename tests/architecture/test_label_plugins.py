@@ -28,7 +28,7 @@ def count(view):
     return count_ratio(mass, rows.sum(-1)[:, None].expand_as(mass).double(), view.facts.scope.groups)
 
 
-def judge(counts, seed):
+def decide(counts, seed):
     found = ratio_condition("mean_mass_on_first", counts, RULE.threshold, seed=seed)
     rows = counts.by_half().denominator[REPORTED].long()
     return verdicts_of(
@@ -36,7 +36,7 @@ def judge(counts, seed):
     )
 
 
-FIRST = HeadLabel(name="toy first", family="rare_columns", count=count, judge=judge)
+FIRST = HeadLabel(name="toy first", family="rare_columns", count=count, decide=decide)
 '''
 
 
@@ -66,7 +66,7 @@ def analyze(folder: Path, module: str, code: str) -> subprocess.CompletedProcess
     )
 
 
-def test_a_label_of_another_distribution_is_counted_and_judged(tmp_path: Path) -> None:
+def test_a_label_of_another_distribution_is_counted_and_decided(tmp_path: Path) -> None:
     done = analyze(tmp_path, "toy_label", LABEL)
     assert done.returncode == 0, done.stderr
     controls = pd.read_csv(tmp_path / "out" / "controls.csv")

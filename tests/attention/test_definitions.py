@@ -72,8 +72,8 @@ def test_sigma_adds_the_columns_of_highest_priority(causal: bool) -> None:
     mechanism.load_tables(table)
 
     def allowed(b: int, h: int, i: int, j: int, length: int) -> bool:
-        able = [at for at in range(length) if not (causal and at > i)]
-        chosen = sorted(able, key=lambda at: (-float(table[h, ids[b, at]]), at))[:2]
+        allowed = [at for at in range(length) if not (causal and at > i)]
+        chosen = sorted(allowed, key=lambda at: (-float(table[h, ids[b, at]]), at))[:2]
         return (abs(j - i) <= 1 or j in chosen) and not (causal and j > i)
 
     expected = masked_softmax_matrix(query, key, visible, allowed)

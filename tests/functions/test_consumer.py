@@ -134,41 +134,41 @@ class Forced:
 
 
 @pytest.fixture(scope="module")
-def judged(setting: Setting) -> HeadFunctions:
+def counted(setting: Setting) -> HeadFunctions:
     functions = setting.functions()
     prepare(setting.model, setting.tokenizers, setting.texts).feed([Forced(setting, functions)])
     return functions
 
 
-def verdict(judged: HeadFunctions, site: str, layer: int, head: int, label: str):
-    table = judged.verdicts()
+def verdict(counted: HeadFunctions, site: str, layer: int, head: int, label: str):
+    table = counted.verdicts()
     mine = (table.site == site) & (table.layer == layer) & (table["head"] == head)
     return table[mine & (table.label == label)].iloc[0]
 
 
-def test_head_forced_along_gold_arcs_is_syntactic(judged: HeadFunctions) -> None:
-    found = verdict(judged, "encoder", 1, 0, "syntactic")
+def test_head_forced_along_gold_arcs_is_syntactic(counted: HeadFunctions) -> None:
+    found = verdict(counted, "encoder", 1, 0, "syntactic")
     assert found.status == HOLDS
     assert found.detail == "obj dependent>head"
     assert found.value > 0.99
 
 
-def test_head_one_back_is_positional(judged: HeadFunctions) -> None:
-    found = verdict(judged, "encoder", 1, 2, "positional")
+def test_head_one_back_is_positional(counted: HeadFunctions) -> None:
+    found = verdict(counted, "encoder", 1, 2, "positional")
     assert (found.status, found.detail, found.value) == (HOLDS, "offset -1", 1)
 
 
-def test_head_forced_along_gold_alignments_is_an_alignment_head(judged: HeadFunctions) -> None:
-    found = verdict(judged, "cross", 0, 1, "alignment")
+def test_head_forced_along_gold_alignments_is_an_alignment_head(counted: HeadFunctions) -> None:
+    found = verdict(counted, "cross", 0, 1, "alignment")
     assert found.status == HOLDS
     # Words with several counterparts can follow only one of them.
     assert found.value > 0.8
-    others = [verdict(judged, "cross", 0, head, "alignment").value for head in (0, 2, 3)]
+    others = [verdict(counted, "cross", 0, head, "alignment").value for head in (0, 2, 3)]
     assert max(others) < 0.4
 
 
-def test_other_heads_of_an_untrained_model_are_not(judged: HeadFunctions) -> None:
-    labels = label_table(judged.verdicts())
+def test_other_heads_of_an_untrained_model_are_not(counted: HeadFunctions) -> None:
+    labels = label_table(counted.verdicts())
     forced = {("encoder", 1, 0), ("encoder", 1, 2), ("cross", 0, 1)}
     for row in labels.itertuples(index=False):
         if (row.site, row.layer, row.head) not in forced:
@@ -292,8 +292,8 @@ def test_a_model_that_runs_with_gold_arcs_has_a_syntactic_head(setting: Setting)
     assert (above[0] != above[1]).all()
 
 
-def test_decoder_arcs_reach_back_only(judged: HeadFunctions) -> None:
-    table = judged.relations()
+def test_decoder_arcs_reach_back_only(counted: HeadFunctions) -> None:
+    table = counted.relations()
     decoder = table[table.site == "decoder"].groupby(["relation", "direction"]).links.first()
     encoder = table[table.site == "encoder"].groupby(["relation", "direction"]).links.first()
     # An article comes before its noun: it cannot look at it, the noun can look back.

@@ -23,7 +23,7 @@ from attnlab.functions.agreement import (
 from attnlab.functions.counting import (
     OWN_LABELS,
     count_functions,
-    judge_functions,
+    decide_functions,
     relations_of_layer,
 )
 from attnlab.functions.label_tables import compare_controls, compare_relations, label_table
@@ -31,10 +31,10 @@ from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
 from attnlab.matrices.candidates import FAMILIES
 
 
-def judged(weights, batch, ranks) -> pd.DataFrame:
+def verdicts_on(weights, batch, ranks) -> pd.DataFrame:
     counts = count_functions(layer_of(weights, batch), facts_of(batch, ranks))
     assert relations_of_layer(counts).empty
-    verdicts = judge_functions(counts)
+    verdicts = decide_functions(counts)
     return verdicts.assign(site="encoder", layer=0)
 
 
@@ -52,7 +52,7 @@ def test_heads_get_all_labels_that_hold_and_unknown_otherwise() -> None:
         random_attention(batch, heads=1)[:, 0],
         attend(torch.zeros_like(rare), batch.scope.seen, 0.8),
     ]
-    table = label_table(judged(torch.stack(heads, 1), batch, ranks))
+    table = label_table(verdicts_on(torch.stack(heads, 1), batch, ranks))
     assert table["head"].tolist() == [0, 1, 2, 3, 4]
     assert table.labels.tolist() == ["positional", "rare tokens", "broad", "unknown", "sink"]
 

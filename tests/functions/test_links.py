@@ -10,7 +10,7 @@ from attnlab.functions.counts import CHOOSING, GROUPS, REPORTED, groups_of
 from attnlab.functions.labels.syntactic import (
     alignment_links,
     best_heads,
-    judge_links,
+    decide_links,
     relation_table,
 )
 from attnlab.functions.links import (
@@ -98,7 +98,7 @@ def test_head_that_follows_gold_arcs_is_syntactic() -> None:
     words = words_of(500)
     links = draw_links(words)
     weights = torch.stack([following(words, links), random_heads(words, 1)[:, 0]], 1)
-    found, other = judge_links(relation_table(counted(weights, words, links)), "syntactic")
+    found, other = decide_links(relation_table(counted(weights, words, links)), "syntactic")
     assert found.status == HOLDS
     assert (found.detail, found.value, found.denominator) == ("obj dependent>head", 1.0, 250)
     assert found.threshold == pytest.approx(found.control + 0.10)
@@ -114,7 +114,7 @@ def test_positional_head_at_the_most_frequent_offset_is_not_syntactic() -> None:
     row = table.iloc[0]
     assert row.baseline_offset == 1
     assert row.accuracy == row.baseline > 0.6
-    assert judge_links(table, "syntactic")[0].status == BELOW
+    assert decide_links(table, "syntactic")[0].status == BELOW
 
 
 @pytest.mark.parametrize(("right", "status"), [(0.74, BELOW), (0.8, BORDERLINE), (0.86, HOLDS)])
@@ -126,7 +126,7 @@ def test_ten_absolute_points(right: float, status: str) -> None:
     links = links_at(words, torch.where(pick < 0.7, 1, -1))
     wrong = links_at(words, torch.where(pick < right, torch.where(pick < 0.7, 1, -1), 1))
     weights = following(words, wrong)[:, None]
-    verdict = judge_links(relation_table(counted(weights, words, links)), "syntactic")[0]
+    verdict = decide_links(relation_table(counted(weights, words, links)), "syntactic")[0]
     assert verdict.value == pytest.approx(right, abs=0.02)
     assert verdict.status == status
 
@@ -161,7 +161,7 @@ def test_the_interval_must_clear_ten_points(at_offset: int) -> None:
 def test_a_relation_is_chosen_by_what_it_gains_over_chance_too() -> None:
     # amod gains most over its offset, but no more than a head that picks at random.
     table = relation_table(counts_of((140, 60, 40.0), (120, 20, 120.0)))
-    (verdict,) = judge_links(table, "syntactic")
+    (verdict,) = decide_links(table, "syntactic")
     assert (verdict.detail, verdict.status) == ("obj dependent>head", HOLDS)
 
 
@@ -191,7 +191,7 @@ def test_few_arcs_give_no_label() -> None:
     words = words_of(180)
     links = draw_links(words)
     table = relation_table(counted(following(words, links)[:, None], words, links))
-    verdict = judge_links(table, "syntactic")[0]
+    verdict = decide_links(table, "syntactic")[0]
     assert (verdict.status, verdict.counted, verdict.value) == (UNDECIDED, 90, 1.0)
     assert (verdict.needed, verdict.unit) == (100, "links")
 
@@ -244,7 +244,7 @@ def test_few_candidates_make_no_syntactic_head(causal: bool) -> None:
     chance = (1 / candidates)[groups(600) % 2 == REPORTED].mean().item()
     assert table.chance.tolist() == pytest.approx([chance] * 5)
     assert table.accuracy.mean() == pytest.approx(chance, abs=0.05)
-    for found in judge_links(table, "syntactic"):
+    for found in decide_links(table, "syntactic"):
         assert found.status == BELOW
         assert found.threshold >= chance + 0.10
 
@@ -261,7 +261,7 @@ def test_accuracy_must_exceed_chance_too(hits: int, status: str) -> None:
         in_groups(torch.full((2, 1, 1), hits)),
         in_groups(offsets),
     )
-    found = judge_links(relation_table(counts), "syntactic")[0]
+    found = decide_links(relation_table(counts), "syntactic")[0]
     assert found.status == status
     assert found.threshold == pytest.approx(0.6)
 
@@ -275,7 +275,7 @@ def test_all_relations_together_give_no_label() -> None:
     )
     table = relation_table(counted(following(words, everything)[:, None], words, links))
     assert table[table.relation == "all"].status.item() == HOLDS
-    assert judge_links(table, "syntactic")[0].status == BELOW
+    assert decide_links(table, "syntactic")[0].status == BELOW
 
 
 def tree(*arcs: Arc, words: int = 4) -> GoldSentence:
@@ -368,7 +368,7 @@ def test_head_that_follows_gold_alignments() -> None:
     links = alignment_links(pairs, plain(target), plain(source))
     possible = possible_links(links, source, groups(400), self_attention=False)
     counts = count_links(weights, possible)
-    verdict = judge_links(relation_table(counts), "alignment")[0]
+    verdict = decide_links(relation_table(counts), "alignment")[0]
     assert verdict.status == HOLDS
     assert (verdict.label, verdict.detail, verdict.value) == (
         "alignment",

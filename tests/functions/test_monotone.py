@@ -7,7 +7,7 @@ from scipy.stats import linregress, spearmanr
 from torch import Tensor
 
 from attnlab.functions.counts import Scope
-from attnlab.functions.labels.monotone import count_monotone, judge_monotone
+from attnlab.functions.labels.monotone import count_monotone, decide_monotone
 from attnlab.functions.verdict import BELOW, HOLDS, UNDECIDED
 
 TARGETS = 11
@@ -33,7 +33,7 @@ def test_diagonal_and_its_mirror(left: bool) -> None:
     first = scope.keys.long().argmax(1, keepdim=True)
     mirrored = first + scope.keys.sum(1, keepdim=True) - 1 - (diagonal - first)
     back = attend(mirrored, scope.seen, 0.9)
-    ahead, behind = judge_monotone(count_monotone(torch.stack([forward, back], 1), scope))
+    ahead, behind = decide_monotone(count_monotone(torch.stack([forward, back], 1), scope))
     assert ahead.status == HOLDS
     assert ahead.value > 0.95
     assert behind.status == BELOW
@@ -43,7 +43,7 @@ def test_diagonal_and_its_mirror(left: bool) -> None:
 def test_uniform_head_is_not_monotone() -> None:
     scope, _, _ = cross()
     uniform = scope.seen.double() / scope.seen.sum(-1, keepdim=True).clamp_min(1)
-    verdict = judge_monotone(count_monotone(uniform[:, None], scope))[0]
+    verdict = decide_monotone(count_monotone(uniform[:, None], scope))[0]
     assert (verdict.status, verdict.value) == (BELOW, 0)
 
 
@@ -52,7 +52,7 @@ def test_head_that_drifts_by_a_hair_is_not_monotone() -> None:
     scope, _, diagonal = cross()
     uniform = scope.seen.double() / scope.seen.sum(-1, keepdim=True).clamp_min(1)
     weights = 0.95 * uniform + 0.05 * attend(diagonal, scope.seen, 1.0)
-    verdict = judge_monotone(count_monotone(weights[:, None], scope))[0]
+    verdict = decide_monotone(count_monotone(weights[:, None], scope))[0]
     assert verdict.value > 0.9
     assert verdict.status == BELOW
     assert verdict.second_value == pytest.approx(0.07, abs=0.01)
@@ -60,7 +60,7 @@ def test_head_that_drifts_by_a_hair_is_not_monotone() -> None:
 
 def test_few_sentences_give_no_label() -> None:
     scope, _, diagonal = cross(sentences=61)
-    verdict = judge_monotone(count_monotone(attend(diagonal, scope.seen)[:, None], scope))[0]
+    verdict = decide_monotone(count_monotone(attend(diagonal, scope.seen)[:, None], scope))[0]
     assert (verdict.status, verdict.unit, verdict.needed) == (UNDECIDED, "sentences", 100)
     assert verdict.counted < 100
 

@@ -12,7 +12,7 @@ from attnlab.functions.counts import CHOOSING, REPORTED, Scope, largest
 from attnlab.functions.labels.positional import (
     PositionalCounts,
     count_positional,
-    judge_positional,
+    decide_positional,
 )
 from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
 
@@ -35,7 +35,7 @@ def counted(weights: Tensor, scope: Scope, **options: int) -> PositionalCounts:
 def test_planted_offset_is_found(offset: int, left: bool) -> None:
     batch = make_batch(sentences=1201, left=left)
     weights = torch.stack([planted(batch, offset, 0.5), planted(batch, -offset - 1, 0.5)], 1)
-    verdicts = judge_positional(counted(weights, batch.scope))
+    verdicts = decide_positional(counted(weights, batch.scope))
     assert [verdict.detail for verdict in verdicts] == [
         f"offset {o:+d}" for o in (offset, -offset - 1)
     ]
@@ -56,7 +56,7 @@ def test_rows_without_a_token_at_the_offset_are_left_out() -> None:
 def test_ninety_percent(of_rows: float, status: str) -> None:
     batch = make_batch()
     counts = counted(planted(batch, 1, 0.5, of_rows)[:, None], batch.scope)
-    verdict = judge_positional(counts)[0]
+    verdict = decide_positional(counts)[0]
     assert verdict.status == status
     assert verdict.low < verdict.value < verdict.high
     assert verdict.value == pytest.approx(of_rows, abs=0.03)
@@ -70,7 +70,7 @@ def test_arg_max_rate_is_neither_mass_nor_confidence() -> None:
     weak = planted(batch, -1, 0.4)
     sure = attend(anywhere, batch.scope.seen, 0.95)
     counts = counted(torch.stack([weak, sure], 1), batch.scope)
-    assert [verdict.status for verdict in judge_positional(counts)] == [HOLDS, BELOW]
+    assert [verdict.status for verdict in decide_positional(counts)] == [HOLDS, BELOW]
     hits, rows = counts.hits.sum(0)[0], counts.rows.sum(0)
     back = len(rows) // 2 - 1
     assert hits[back] == rows[back] > 0
@@ -83,13 +83,13 @@ def test_special_token_that_wins_the_row_is_a_miss() -> None:
     weights = 0.6 * attend(torch.zeros_like(batch.numbers)[:, None].expand(-1, 13), seen, 1.0)
     weights = weights + 0.4 * attend(at_offset(batch, -1), seen, 1.0)
     counts = counted(weights[:, None], batch.scope)
-    assert judge_positional(counts)[0].status == BELOW
+    assert decide_positional(counts)[0].status == BELOW
     assert counts.hits.sum() == 0
 
 
 def test_few_rows_give_no_label() -> None:
     batch = make_batch(sentences=61)
-    verdict = judge_positional(counted(planted(batch, -1, 0.9)[:, None], batch.scope))[0]
+    verdict = decide_positional(counted(planted(batch, -1, 0.9)[:, None], batch.scope))[0]
     assert (verdict.status, verdict.unit, verdict.needed) == (UNDECIDED, "rows", 1000)
     assert verdict.counted < 1000
     assert verdict.value == 1
@@ -99,7 +99,7 @@ def test_offset_is_picked_on_one_half_and_reported_on_the_other() -> None:
     batch = make_batch()
     ahead, back = (planted(batch, offset, 0.5) for offset in (1, -1))
     odd = (batch.numbers % 2 == 1)[:, None, None]
-    verdict = judge_positional(counted(torch.where(odd, back, ahead)[:, None], batch.scope))[0]
+    verdict = decide_positional(counted(torch.where(odd, back, ahead)[:, None], batch.scope))[0]
     assert verdict.detail == "offset +1"
     assert verdict.value < 0.2
     assert verdict.status == BELOW

@@ -7,7 +7,7 @@ from oracles.functions import rare_by_loops
 from torch import Tensor
 
 from attnlab.functions.counts import REPORTED, largest
-from attnlab.functions.labels.rare import count_rare, frequency_ranks, judge_rare, rare_places
+from attnlab.functions.labels.rare import count_rare, decide_rare, frequency_ranks, rare_tokens
 from attnlab.functions.verdict import BORDERLINE, HOLDS, UNDECIDED
 
 
@@ -34,8 +34,8 @@ def test_head_on_the_rarest_or_second_rarest_token(number: int, rarest_share: fl
     batch = make_batch()
     ranks = draw_ranks(batch)
     weights = attend(nth_rarest(batch, ranks, number), batch.scope.seen)[:, None]
-    counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
-    verdict = judge_rare(counts)[0]
+    counts = count_rare(largest(weights), rare_tokens(batch.scope, ranks))
+    verdict = decide_rare(counts)[0]
     assert (verdict.status, verdict.value) == (HOLDS, 1.0)
     counts = counts.by_half()
     share = counts.rarest[REPORTED] / counts.rows[REPORTED]
@@ -47,7 +47,7 @@ def test_sentences_of_frequent_words_do_not_count() -> None:
     ranks = draw_ranks(batch)
     ranks[::4] = draw_ranks(batch, 0, 499)[::4]
     weights = attend(nth_rarest(batch, ranks, 0), batch.scope.seen)[:, None]
-    counts = count_rare(largest(weights), rare_places(batch.scope, ranks)).by_half()
+    counts = count_rare(largest(weights), rare_tokens(batch.scope, ranks)).by_half()
     rows = batch.ordinary.sum(1)
     qualifies = ranks.masked_fill(~batch.ordinary, 0).amax(1) >= 500
     assert counts.rows.sum() == rows[qualifies].sum()
@@ -59,7 +59,7 @@ def test_the_five_hundredth_type_is_frequent_and_the_next_is_not() -> None:
     batch = make_batch(sentences=10)
     best = largest(random_attention(batch))
     for rank, counts in ((499, False), (500, True)):
-        places = rare_places(batch.scope, torch.full(batch.visible.shape, rank))
+        places = rare_tokens(batch.scope, torch.full(batch.visible.shape, rank))
         assert bool(count_rare(best, places).rows.sum() > 0) is counts
 
 
@@ -69,7 +69,7 @@ def test_head_on_any_uncommon_word_is_no_rare_token_head() -> None:
     ranks = draw_ranks(batch)
     ranks = torch.where(draw_ranks(batch, 0, 100, seed=9) < 55, ranks % 500, ranks)
     weights = attend(uncommon_at_random(batch, ranks), batch.scope.seen)[:, None]
-    verdict = judge_rare(count_rare(largest(weights), rare_places(batch.scope, ranks)))[0]
+    verdict = decide_rare(count_rare(largest(weights), rare_tokens(batch.scope, ranks)))[0]
     assert verdict.value > 0.5
     assert verdict.low > verdict.threshold
     assert verdict.second_low < verdict.second_threshold < verdict.second_high
@@ -81,7 +81,7 @@ def test_without_a_third_uncommon_token_there_is_no_label() -> None:
     ranks = torch.zeros_like(draw_ranks(batch))
     ranks[:, 1:3] = 900 + torch.arange(2)
     weights = attend(nth_rarest(batch, ranks, 0), batch.scope.seen)[:, None]
-    verdict = judge_rare(count_rare(largest(weights), rare_places(batch.scope, ranks)))[0]
+    verdict = decide_rare(count_rare(largest(weights), rare_tokens(batch.scope, ranks)))[0]
     assert (verdict.status, verdict.value) == (UNDECIDED, 1.0)
     assert (verdict.counted, verdict.needed) == (0, 1000)
     assert verdict.denominator > 1000
@@ -92,7 +92,7 @@ def test_special_tokens_are_never_the_rarest_but_may_win() -> None:
     ranks = draw_ranks(batch).masked_fill(batch.special, 10**6)
     sep = batch.visible.sum(1, keepdim=True) - 1
     weights = attend(sep.expand_as(ranks), batch.scope.seen)[:, None]
-    counts = count_rare(largest(weights), rare_places(batch.scope, ranks))
+    counts = count_rare(largest(weights), rare_tokens(batch.scope, ranks))
     assert counts.rows.sum() > 1000
     assert counts.two_rarest.sum() == 0
 
@@ -103,7 +103,7 @@ def test_equals_loops(causal: bool, left: bool) -> None:
     batch = make_batch(sentences=31, left=left, causal=causal)
     ranks = draw_ranks(batch, 490, 510)  # many equal types
     weights = random_attention(batch)
-    counts = count_rare(largest(weights), rare_places(batch.scope, ranks)).by_half()
+    counts = count_rare(largest(weights), rare_tokens(batch.scope, ranks)).by_half()
     for head in range(3):
         for half in (0, 1):
             sums = [0.0] * 6

@@ -8,10 +8,10 @@ from functions.planting import Batch, attend, cross_scope_of, make_batch, random
 from torch import Tensor
 
 from attnlab.extraction.weights import row_entropies
-from attnlab.functions.labels.broad import count_broad, judge_broad
+from attnlab.functions.labels.broad import count_broad, decide_broad
 from attnlab.functions.labels.sink import (
     count_sink,
-    judge_sink,
+    decide_sink,
 )
 from attnlab.functions.thresholds import Rule
 from attnlab.functions.verdict import BELOW, HOLDS, UNDECIDED
@@ -44,7 +44,7 @@ def counted(batch: Batch, *heads: Tensor):
 
 def test_mass_on_a_token_makes_a_sink() -> None:
     batch = make_batch()
-    verdicts = judge_sink(counted(batch, *(on_type(batch, n, 0.7) for n in (CLS, SEP, DOT))))
+    verdicts = decide_sink(counted(batch, *(on_type(batch, n, 0.7) for n in (CLS, SEP, DOT))))
     assert [verdict.detail for verdict in verdicts] == ["[CLS]", "[SEP]", "punctuation"]
     assert all(verdict.status == HOLDS for verdict in verdicts)
     assert [verdict.value for verdict in verdicts] == pytest.approx([0.7] * 3)
@@ -53,14 +53,14 @@ def test_mass_on_a_token_makes_a_sink() -> None:
 @pytest.mark.parametrize(("share", "status"), [(0.59, BELOW), (0.61, HOLDS)])
 def test_threshold(share: float, status: str) -> None:
     batch = make_batch()
-    assert judge_sink(counted(batch, on_type(batch, SEP, share)))[0].status == status
+    assert decide_sink(counted(batch, on_type(batch, SEP, share)))[0].status == status
 
 
 def test_winning_every_row_is_not_enough() -> None:
     batch = make_batch()
     weights = on_type(batch, SEP, 0.45)
     assert (weights.argmax(-1) == batch.visible.sum(1, keepdim=True) - 1)[batch.ordinary].all()
-    assert judge_sink(counted(batch, weights))[0].status == BELOW
+    assert decide_sink(counted(batch, weights))[0].status == BELOW
 
 
 def test_rows_of_special_tokens_do_not_count() -> None:
@@ -69,13 +69,13 @@ def test_rows_of_special_tokens_do_not_count() -> None:
         batch.special[:, :, None], on_type(batch, CLS, 1.0), on_type(batch, SEP, 0.7)
     )
     counts = counted(batch, weights)
-    assert judge_sink(counts)[0].value == pytest.approx(0.7)
+    assert decide_sink(counts)[0].value == pytest.approx(0.7)
     assert counts.mass.denominator[:, 0, 0].sum() == batch.ordinary.sum()
 
 
 def test_few_rows_give_no_label() -> None:
     batch = make_batch(sentences=41)
-    verdict = judge_sink(counted(batch, on_type(batch, SEP, 0.9)))[0]
+    verdict = decide_sink(counted(batch, on_type(batch, SEP, 0.9)))[0]
     assert (verdict.status, verdict.unit, verdict.needed) == (UNDECIDED, "rows", 1000)
     assert verdict.counted < 1000
 
@@ -87,7 +87,7 @@ def test_end_of_sentence_sink_in_cross_attention() -> None:
     last = (batch.visible.sum(1, keepdim=True) - 1).expand_as(target)
     kinds, marked = ("</s>",), (tokens_of(batch) == SEP)[..., None]
     weights = attend(last, scope.seen, 0.8)[:, None]
-    verdict = judge_sink(count_sink(weights, scope, kinds, marked), FEW)[0]
+    verdict = decide_sink(count_sink(weights, scope, kinds, marked), FEW)[0]
     assert (verdict.status, verdict.detail) == (HOLDS, "</s>")
 
 
@@ -115,7 +115,7 @@ def test_uniform_head_is_broad(causal: bool) -> None:
     seen = batch.scope.seen.double()
     uniform = seen / seen.sum(-1, keepdim=True).clamp_min(1)
     sharp = attend(torch.zeros_like(batch.visible, dtype=torch.long), batch.scope.seen, 0.9)
-    broad, narrow = judge_broad(
+    broad, narrow = decide_broad(
         count_broad(row_entropies(torch.stack([uniform, sharp], 1)), batch.scope)
     )
     assert broad.status == HOLDS
@@ -129,5 +129,5 @@ def test_entropy_is_compared_with_ln_n() -> None:
     weights = weights.expand(401, 2, 5, 5)
     entropy = -(weights[0, 0, 0] * weights[0, 0, 0].log()).sum().item()
     counts = count_broad(row_entropies(weights), batch.scope)
-    assert judge_broad(counts, FEW)[0].value == pytest.approx(entropy / math.log(5))
+    assert decide_broad(counts, FEW)[0].value == pytest.approx(entropy / math.log(5))
     assert counts.rows.sum(0).tolist() == [401 * 3] * 2

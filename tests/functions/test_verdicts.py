@@ -16,12 +16,12 @@ from torch import Tensor
 from attnlab.extraction.weights import row_entropies
 from attnlab.functions.counting import OWN_LABELS
 from attnlab.functions.counts import DRAWS_OF_HALVES, GROUPS, largest, resampled, sum_of_halves
-from attnlab.functions.labels.broad import count_broad, judge_broad
-from attnlab.functions.labels.monotone import count_monotone, judge_monotone
-from attnlab.functions.labels.positional import count_positional, judge_positional
-from attnlab.functions.labels.rare import count_rare, judge_rare, rare_places
-from attnlab.functions.labels.sink import count_sink, judge_sink
-from attnlab.functions.labels.syntactic import judge_links, relation_table
+from attnlab.functions.labels.broad import count_broad, decide_broad
+from attnlab.functions.labels.monotone import count_monotone, decide_monotone
+from attnlab.functions.labels.positional import count_positional, decide_positional
+from attnlab.functions.labels.rare import count_rare, decide_rare, rare_tokens
+from attnlab.functions.labels.sink import count_sink, decide_sink
+from attnlab.functions.labels.syntactic import decide_links, relation_table
 from attnlab.functions.links import (
     LinkKind,
     count_links,
@@ -53,7 +53,7 @@ def positional(sentences: int, share: float) -> Verdict:
     batch = make_batch(sentences)
     target = torch.where(some(batch, share), at_offset(batch, 1), at_offset(batch, -2))
     weights = attend(target, batch.scope.seen, 0.9)[:, None]
-    return judge_positional(count_positional(largest(weights), batch.scope))[0]
+    return decide_positional(count_positional(largest(weights), batch.scope))[0]
 
 
 def ranks_of(batch: Batch) -> Tensor:
@@ -68,7 +68,7 @@ def rare(sentences: int, share: float) -> Verdict:
     order = ranks.argsort(1, descending=True)
     target = torch.where(some(batch, share), order[:, :1], 0)
     weights = attend(target, batch.scope.seen, 0.9)[:, None]
-    return judge_rare(count_rare(largest(weights), rare_places(batch.scope, ranks)))[0]
+    return decide_rare(count_rare(largest(weights), rare_tokens(batch.scope, ranks)))[0]
 
 
 def sink(sentences: int, share: float) -> Verdict:
@@ -76,7 +76,7 @@ def sink(sentences: int, share: float) -> Verdict:
     target = torch.where(some(batch, share), 0, 1)
     weights = attend(target, batch.scope.seen, 1.0)[:, None]
     marked = (torch.arange(batch.visible.shape[1]) == 0).expand(batch.visible.shape)[..., None]
-    return judge_sink(count_sink(weights, batch.scope, ("opening",), marked))[0]
+    return decide_sink(count_sink(weights, batch.scope, ("opening",), marked))[0]
 
 
 def broad(sentences: int, share: float) -> Verdict:
@@ -85,7 +85,7 @@ def broad(sentences: int, share: float) -> Verdict:
     even = seen / seen.sum(-1, keepdim=True).clamp_min(1)
     sharp = attend(torch.zeros_like(batch.visible, dtype=torch.long), batch.scope.seen, 1.0)
     weights = torch.where(some(batch, share)[..., None], even, sharp)[:, None]
-    return judge_broad(count_broad(row_entropies(weights), batch.scope))[0]
+    return decide_broad(count_broad(row_entropies(weights), batch.scope))[0]
 
 
 def monotone(sentences: int, share: float) -> Verdict:
@@ -98,7 +98,7 @@ def monotone(sentences: int, share: float) -> Verdict:
     falls = torch.rand(sentences, 1, generator=torch.Generator().manual_seed(1)) >= share
     places = torch.where(falls, lengths[:, None] - rows, rows + 1)
     weights = attend(places, scope.seen, 1.0)[:, None]
-    return judge_monotone(count_monotone(weights, scope))[0]
+    return decide_monotone(count_monotone(weights, scope))[0]
 
 
 def links(sentences: int, share: float, label: str) -> Verdict:
@@ -115,7 +115,7 @@ def links(sentences: int, share: float, label: str) -> Verdict:
     goal = torch.where(wrong, keys % 8 + 1, keys)[:, None].expand(-1, 9)
     seen = torch.ones(sentences, 9, 9, dtype=torch.bool)
     table = relation_table(count_links(attend(goal, seen, 0.9)[:, None], possible))
-    return judge_links(table, label)[0]
+    return decide_links(table, label)[0]
 
 
 PLANTED: dict[str, Callable[[int, float], Verdict]] = {
@@ -202,8 +202,8 @@ def test_intervals_are_of_the_figure_beside_them() -> None:
     target = torch.where(some(batch, 0.7), order[:, :1], at_offset(batch, 1))
     weights = attend(target, batch.scope.seen, 0.9)
     best = largest(weights[:, None])
-    by_rank = judge_rare(count_rare(best, rare_places(batch.scope, ranks)))[0]
-    by_offset = judge_positional(count_positional(best, batch.scope))[0]
+    by_rank = decide_rare(count_rare(best, rare_tokens(batch.scope, ranks)))[0]
+    by_offset = decide_positional(count_positional(best, batch.scope))[0]
     sums, hits, rows = [0.0] * 6, 0, 0
     for number in range(1, MANY, 2):
         places = batch.visible[number].nonzero().flatten()
@@ -234,8 +234,10 @@ def test_intervals_of_means_are_between_sentences(label: str) -> None:
     weights = scores.masked_fill(~batch.scope.seen, -1e9).softmax(-1) * batch.scope.seen
     marked = (torch.arange(13) == 0).expand(batch.visible.shape)[..., None]
     found = {
-        "sink": lambda: judge_sink(count_sink(weights[:, None], batch.scope, ("opening",), marked)),
-        "broad": lambda: judge_broad(count_broad(row_entropies(weights[:, None]), batch.scope)),
+        "sink": lambda: decide_sink(
+            count_sink(weights[:, None], batch.scope, ("opening",), marked)
+        ),
+        "broad": lambda: decide_broad(count_broad(row_entropies(weights[:, None]), batch.scope)),
     }[label]()[0]
     above, below = [], []
     for number in range(1, MANY, 2):
@@ -279,7 +281,7 @@ def test_stability_is_of_the_half_that_is_reported() -> None:
     chosen = (batch.numbers % 2 == 0)[:, None]
     target = torch.where(chosen, at_offset(batch, 1), at_offset(batch, -2))
     weights = attend(target, batch.scope.seen, 0.9)[:, None]
-    found = judge_positional(count_positional(largest(weights), batch.scope))[0]
+    found = decide_positional(count_positional(largest(weights), batch.scope))[0]
     assert (found.detail, found.status, found.stability) == ("offset +1", BELOW, 0)
 
 
@@ -288,7 +290,7 @@ def test_stability_is_that_of_drawing_sentences() -> None:
     batch = make_batch(MANY)
     target = torch.where(some(batch, 0.905), at_offset(batch, 1), at_offset(batch, -2))
     weights = attend(target, batch.scope.seen, 0.9)
-    found = judge_positional(count_positional(largest(weights[:, None]), batch.scope))[0]
+    found = decide_positional(count_positional(largest(weights[:, None]), batch.scope))[0]
     hits, rows = [], []
     for number in range(1, MANY, 2):
         places = batch.visible[number].nonzero().flatten()

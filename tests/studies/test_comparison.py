@@ -78,18 +78,18 @@ def test_measures_equal_plain_loops(site: str) -> None:
         for h in range(3):
             mass, keys, wrong, whole = 0.0, 0, 0.0, 0.0
             for i in range(rows):
-                able = [j for j in range(columns) if j <= i or not causal]
+                allowed = [j for j in range(columns) if j <= i or not causal]
                 score = {
                     j: sum(float(seen.query[b, h, i, d] * seen.key[b, h, j, d]) for d in range(5))
-                    for j in able
+                    for j in allowed
                 }
-                power = {j: np.exp(score[j] / 5**0.5) for j in able}
-                near = [j for j in able if -2 <= j - i <= 1]
+                power = {j: np.exp(score[j] / 5**0.5) for j in allowed}
+                near = [j for j in allowed if -2 <= j - i <= 1]
                 kept = sum(power[j] for j in near)
                 mass, keys = mass + kept / sum(power.values()), keys + len(near)
                 for d in range(7):
-                    value = {j: float(seen.value[b, h, j, d]) for j in able}
-                    full = sum(power[j] * value[j] for j in able) / sum(power.values())
+                    value = {j: float(seen.value[b, h, j, d]) for j in allowed}
+                    full = sum(power[j] * value[j] for j in allowed) / sum(power.values())
                     part = sum(power[j] * value[j] for j in near) / kept
                     wrong, whole = wrong + (part - full) ** 2, whole + full**2
             assert float(found["mass_fraction"][b, h]) == pytest.approx(mass / rows)

@@ -1,4 +1,4 @@
-"""A judge's losses and translations: against plain loops, under ablation, whatever the batches."""
+"""An evaluator's losses and translations: against plain loops, under ablation, whatever the batches."""
 
 import copy
 from dataclasses import replace
@@ -15,7 +15,7 @@ from attnlab.attribution.ablation import ablate_cumulatively, ablated, mean_outp
 from attnlab.attribution.gradients import gradient_importance
 from attnlab.attribution.projections import all_heads
 from attnlab.errors import InputError
-from attnlab.studies.evaluation import Judge, load_judge
+from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.translation.runs.run import load
 from attnlab.translation.scoring import score
 from attnlab.translation.translating import score_run
@@ -24,26 +24,26 @@ EXACT = {"rtol": 0, "atol": 1e-10}
 MODELS = ["run", "marian", "t5", "llama", "gpt2"]
 
 
-def judge_of(name: str, small_run: Path, **options: object) -> Judge:
+def evaluator_of(name: str, small_run: Path, **options: object) -> Evaluator:
     """In float64; the small run on its own test part, the others on a few sentences."""
     if name == "run":
-        judge = load_judge(small_run, sentences=7, **options)
-        judge.model.double()
-        return judge
+        evaluator = load_evaluator(small_run, sentences=7, **options)
+        evaluator.model.double()
+        return evaluator
     model = random_models.ALL[name]().double()
     texts = PAIRS if model.config.is_encoder_decoder else SENTENCES
-    return load_judge((model, tokenizer()), sentences=texts, **options)
+    return load_evaluator((model, tokenizer()), sentences=texts, **options)
 
 
 @pytest.fixture(params=MODELS)
-def judge(request: pytest.FixtureRequest, small_run: Path) -> Judge:
-    return judge_of(request.param, small_run, batch_size=3)
+def evaluator(request: pytest.FixtureRequest, small_run: Path) -> Evaluator:
+    return evaluator_of(request.param, small_run, batch_size=3)
 
 
-def losses_by_loops(judge: Judge) -> torch.Tensor:
+def losses_by_loops(evaluator: Evaluator) -> torch.Tensor:
     """One sentence at a time, one token at a time, without padding or masks."""
     found = []
-    for one in judge.examples:
+    for one in evaluator.examples:
         total = 0.0
         target = torch.tensor([one.target])
         given = {"input_ids": target[:, :-1]}
@@ -52,46 +52,46 @@ def losses_by_loops(judge: Judge) -> torch.Tensor:
                 "input_ids": torch.tensor([one.source]), "decoder_input_ids": target[:, :-1],
             }  # fmt: skip
         with torch.no_grad():
-            logits = judge.model(**given).logits[0]
+            logits = evaluator.model(**given).logits[0]
         for row, label in zip(logits, one.target[1:], strict=True):
             total += float(row.exp().sum().log() - row[label])
         found.append(total)
     return torch.tensor(found, dtype=torch.float64)
 
 
-def test_losses_are_those_of_each_sentence_alone(judge: Judge) -> None:
-    torch.testing.assert_close(judge.losses(), losses_by_loops(judge), **EXACT)
-    assert judge.tokens.tolist() == [len(one.target) - 1 for one in judge.examples]
+def test_losses_are_those_of_each_sentence_alone(evaluator: Evaluator) -> None:
+    torch.testing.assert_close(evaluator.losses(), losses_by_loops(evaluator), **EXACT)
+    assert evaluator.tokens.tolist() == [len(one.target) - 1 for one in evaluator.examples]
 
 
-def test_padding_changes_no_loss(judge: Judge) -> None:
-    texts = [one.text for one in judge.examples]
-    alone = replace(judge, batch_size=1).on(texts)
-    together = replace(judge, batch_size=99).on(texts)
+def test_padding_changes_no_loss(evaluator: Evaluator) -> None:
+    texts = [one.text for one in evaluator.examples]
+    alone = replace(evaluator, batch_size=1).on(texts)
+    together = replace(evaluator, batch_size=99).on(texts)
     torch.testing.assert_close(alone.losses(), together.losses(), **EXACT)
 
 
 def test_padding_changes_no_loss_in_single_precision(small_run: Path) -> None:
-    one, other = (load_judge(small_run, sentences=9, batch_size=size) for size in (1, 9))
+    one, other = (load_evaluator(small_run, sentences=9, batch_size=size) for size in (1, 9))
     torch.testing.assert_close(one.losses(), other.losses(), rtol=1e-6, atol=0)
 
 
-def test_ablation_is_a_projection_without_the_heads_columns(judge: Judge) -> None:
-    before = judge.losses()
-    for layer, projection in judge.projections.items():
+def test_ablation_is_a_projection_without_the_heads_columns(evaluator: Evaluator) -> None:
+    before = evaluator.losses()
+    for layer, projection in evaluator.projections.items():
         head = Head(*layer, projection.heads - 1)
-        with ablated(judge.projections, [head], "zero"):
-            found = judge.losses()
+        with ablated(evaluator.projections, [head], "zero"):
+            found = evaluator.losses()
         weight = columns(projection.module, projection.heads, head.head)
         kept = weight.detach().clone()
         with torch.no_grad():
             weight.zero_()
-        by_hand = losses_by_loops(judge)
+        by_hand = losses_by_loops(evaluator)
         with torch.no_grad():
             weight.copy_(kept)
         torch.testing.assert_close(found, by_hand, **EXACT)
         assert (found - before).abs().max() > 1e-6
-    torch.testing.assert_close(judge.losses(), before, rtol=0, atol=0)
+    torch.testing.assert_close(evaluator.losses(), before, rtol=0, atol=0)
 
 
 def stir(model: torch.nn.Module) -> None:
@@ -105,82 +105,88 @@ def stir(model: torch.nn.Module) -> None:
 
 @pytest.mark.parametrize("name", ["run", "marian"])
 def test_translations_go_through_the_hooked_projections(name: str, small_run: Path) -> None:
-    judge = judge_of(name, small_run)
+    evaluator = evaluator_of(name, small_run)
     if name == "run":
         # So little trained, it writes the same letters with and without its heads.
-        stir(judge.model)
-    before = judge.translations()
-    heads = [head for head in all_heads(judge.projections) if head.site != "encoder"]
-    with ablated(judge.projections, heads, "zero"):
-        found = judge.translations()
-    twin = replace(judge, model=copy.deepcopy(judge.model))
-    names = {module: name for name, module in judge.model.named_modules()}
+        stir(evaluator.model)
+    before = evaluator.translations()
+    heads = [head for head in all_heads(evaluator.projections) if head.site != "encoder"]
+    with ablated(evaluator.projections, heads, "zero"):
+        found = evaluator.translations()
+    twin = replace(evaluator, model=copy.deepcopy(evaluator.model))
+    names = {module: name for name, module in evaluator.model.named_modules()}
     with torch.no_grad():
-        for (site, _), projection in judge.projections.items():
+        for (site, _), projection in evaluator.projections.items():
             if site != "encoder":
                 twin.model.get_submodule(names[projection.module]).weight.zero_()
     assert found == twin.translations()
     assert found != before
-    assert judge.translations() == before
+    assert evaluator.translations() == before
 
 
-def test_sources_are_read_once_for_heads_behind_the_encoder(judge: Judge) -> None:
-    once = judge.reading_once()
-    torch.testing.assert_close(once.losses(), judge.losses(), **EXACT)
-    for head in all_heads(judge.projections)[1::2]:
+def test_sources_are_read_once_for_heads_behind_the_encoder(evaluator: Evaluator) -> None:
+    once = evaluator.reading_once()
+    torch.testing.assert_close(once.losses(), evaluator.losses(), **EXACT)
+    for head in all_heads(evaluator.projections)[1::2]:
         if head.site != "encoder":
-            with ablated(judge.projections, [head], "zero"):
-                torch.testing.assert_close(once.losses(), judge.losses(), **EXACT)
+            with ablated(evaluator.projections, [head], "zero"):
+                torch.testing.assert_close(once.losses(), evaluator.losses(), **EXACT)
 
 
-def test_a_head_that_adds_nothing_costs_nothing(judge: Judge) -> None:
-    layer = next(iter(judge.projections))
-    projection = judge.projections[layer]
+def test_a_head_that_adds_nothing_costs_nothing(evaluator: Evaluator) -> None:
+    layer = next(iter(evaluator.projections))
+    projection = evaluator.projections[layer]
     with torch.no_grad():
         columns(projection.module, projection.heads, 1).zero_()
-    before = judge.losses()
-    with ablated(judge.projections, [Head(*layer, 1)], "zero"):
-        torch.testing.assert_close(judge.losses(), before, rtol=0, atol=0)
-    slopes = gradient_importance(judge.projections, judge.batches[0], judge.example_losses)
+    before = evaluator.losses()
+    with ablated(evaluator.projections, [Head(*layer, 1)], "zero"):
+        torch.testing.assert_close(evaluator.losses(), before, rtol=0, atol=0)
+    slopes = gradient_importance(
+        evaluator.projections, evaluator.batches[0], evaluator.example_losses
+    )
     assert slopes.total[layer][1] == 0
     assert (slopes.total[layer] > 0).sum() == projection.heads - 1
 
 
-def test_the_last_of_many_steps_ablates_all(judge: Judge) -> None:
-    heads = all_heads(judge.projections)
-    steps = ablate_cumulatively(judge.projections, heads, "zero", judge.losses)
-    with ablated(judge.projections, heads, "zero"):
-        torch.testing.assert_close(steps[-1], judge.losses(), rtol=0, atol=0)
-    torch.testing.assert_close(steps[0], judge.losses(), rtol=0, atol=0)
+def test_the_last_of_many_steps_ablates_all(evaluator: Evaluator) -> None:
+    heads = all_heads(evaluator.projections)
+    steps = ablate_cumulatively(evaluator.projections, heads, "zero", evaluator.losses)
+    with ablated(evaluator.projections, heads, "zero"):
+        torch.testing.assert_close(steps[-1], evaluator.losses(), rtol=0, atol=0)
+    torch.testing.assert_close(steps[0], evaluator.losses(), rtol=0, atol=0)
 
 
 def test_bleu_is_that_of_the_score_command(small_run: Path) -> None:
     scores, texts = score_run(load(small_run), split="test", beams=1)
-    judge = load_judge(small_run, sentences=10_000)
-    assert judge.translations() == texts
-    assert score(judge.translations(), judge.references).bleu == scores["bleu"]
-    assert judge.dropped == scores["dropped"]
+    evaluator = load_evaluator(small_run, sentences=10_000)
+    assert evaluator.translations() == texts
+    assert score(evaluator.translations(), evaluator.references).bleu == scores["bleu"]
+    assert evaluator.dropped == scores["dropped"]
 
 
 def test_real_tokens_are_counted_in_means(small_run: Path) -> None:
-    judge = judge_of("run", small_run, batch_size=4)
-    texts = [one.text for one in judge.examples]
-    alone = replace(judge, batch_size=1).on(texts)
-    both = [mean_outputs(one.projections, one.batches, one.run, one.real) for one in (judge, alone)]
-    for layer in judge.projections:
+    evaluator = evaluator_of("run", small_run, batch_size=4)
+    texts = [one.text for one in evaluator.examples]
+    alone = replace(evaluator, batch_size=1).on(texts)
+    both = [
+        mean_outputs(one.projections, one.batches, one.run, one.real) for one in (evaluator, alone)
+    ]
+    for layer in evaluator.projections:
         torch.testing.assert_close(both[0][layer], both[1][layer], **EXACT)
 
 
 def test_other_parts_of_the_corpus_share_no_sentence(small_run: Path) -> None:
-    judge = load_judge(small_run, sentences=5)
-    learning = judge.on_split("train", 8)
+    evaluator = load_evaluator(small_run, sentences=5)
+    learning = evaluator.on_split("train", 8)
     assert len(learning.examples) + learning.dropped == 8
     assert learning.origin == "the train part of embedded"
-    assert learning.model is judge.model
-    assert not {one.text[0] for one in learning.examples} & {one.text[0] for one in judge.examples}
-    more = judge.on_split("test", 3)
-    assert not {one.text for one in more.examples} & {one.text for one in judge.examples}
-    own = load_judge(small_run, sentences=2, split="validation")
+    assert learning.model is evaluator.model
+    assert not {one.text[0] for one in learning.examples} & {
+        one.text[0] for one in evaluator.examples
+    }
+    more = evaluator.on_split("test", 3)
+    assert not {one.text for one in more.examples} & {one.text for one in evaluator.examples}
+    own = load_evaluator(small_run, sentences=2, split="validation")
     assert own.origin == "the validation part of embedded"
 
 
@@ -189,58 +195,60 @@ def test_models_from_a_folder(tmp_path: Path) -> None:
         model = build()
         model.save_pretrained(tmp_path / name)
         tokenizer().save_pretrained(tmp_path / name)
-        judge = load_judge(tmp_path / name, sentences=PAIRS)
+        evaluator = load_evaluator(tmp_path / name, sentences=PAIRS)
         again = type(model).from_pretrained(tmp_path / name)
-        whole = load_judge((again, tokenizer()), sentences=PAIRS)
-        torch.testing.assert_close(judge.losses(), whole.losses(), rtol=0, atol=0)
-    assert not judge.translates
+        whole = load_evaluator((again, tokenizer()), sentences=PAIRS)
+        torch.testing.assert_close(evaluator.losses(), whole.losses(), rtol=0, atol=0)
+    assert not evaluator.translates
     with pytest.raises(InputError, match="GPT2LMHeadModel has one stack and translates nothing"):
-        judge.translations()
+        evaluator.translations()
     with pytest.raises(InputError, match="There is no corpus whose train part could be used"):
-        judge.on_split("train", 3)
+        evaluator.on_split("train", 3)
 
 
 def test_an_encoder_alone_is_refused(tmp_path: Path) -> None:
     model = random_models.bert()
     with pytest.raises(InputError, match="BertModel does not predict the next token"):
-        load_judge((model, tokenizer()), sentences=SENTENCES)
+        load_evaluator((model, tokenizer()), sentences=SENTENCES)
     model.save_pretrained(tmp_path)
     tokenizer().save_pretrained(tmp_path)
     with pytest.raises(InputError, match="does not predict the next token"):
-        load_judge(tmp_path, sentences=SENTENCES)
+        load_evaluator(tmp_path, sentences=SENTENCES)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sentences": SENTENCES}, "An encoder-decoder is judged on pairs"),
-        ({"sentences": []}, "There are no sentences to judge the model on"),
+        ({"sentences": SENTENCES}, "An encoder-decoder is evaluated on pairs"),
+        ({"sentences": []}, "There are no sentences to evaluate the model on"),
         ({"sentences": [("", "")]}, "None of the 1 sentences can be used"),
         ({"sentences": PAIRS, "batch_size": 0}, "batch size must be at least 1, not 0"),
         ({"sentences": PAIRS, "device": "abacus"}, "Device 'abacus' cannot be used here"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(options: dict[str, object], words: str) -> None:
+def test_what_cannot_be_evaluated_is_refused(options: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        load_judge((random_models.marian(), tokenizer()), **options)
+        load_evaluator((random_models.marian(), tokenizer()), **options)
 
 
 def test_a_part_that_does_not_exist_is_refused(small_run: Path) -> None:
     with pytest.raises(InputError, match="There is no part 'tset'; choose from: train"):
-        load_judge(small_run, sentences=3, split="tset")
+        load_evaluator(small_run, sentences=3, split="tset")
 
 
 def test_sentences_that_do_not_fit_are_counted() -> None:
     long = (" ".join(["cat"] * 50), "gatto")
-    judge = load_judge((random_models.marian(), tokenizer()), sentences=[*PAIRS, long, ("", "")])
-    assert judge.dropped == 2
-    assert judge.references == [target for _, target in PAIRS]
+    evaluator = load_evaluator(
+        (random_models.marian(), tokenizer()), sentences=[*PAIRS, long, ("", "")]
+    )
+    assert evaluator.dropped == 2
+    assert evaluator.references == [target for _, target in PAIRS]
 
 
 def test_randomness_and_parameters_are_left_alone(small_run: Path, untouched_randomness) -> None:
-    judge = judge_of("run", small_run)
-    before = {name: p.clone() for name, p in judge.model.named_parameters()}
-    judge.losses()
-    judge.translations()
-    for name, parameter in judge.model.named_parameters():
+    evaluator = evaluator_of("run", small_run)
+    before = {name: p.clone() for name, p in evaluator.model.named_parameters()}
+    evaluator.losses()
+    evaluator.translations()
+    for name, parameter in evaluator.model.named_parameters():
         assert torch.equal(parameter, before[name])

@@ -18,7 +18,7 @@ from attnlab.attribution.ablation import ablated, mean_outputs
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import Difference
 from attnlab.errors import InputError
-from attnlab.studies.evaluation import load_judge
+from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.importance.ablations import add_changes
 from attnlab.studies.importance.importance import Importance, importance
 from attnlab.studies.importance.removal import orders_of, rank_agreement
@@ -64,14 +64,14 @@ def test_a_head_that_adds_nothing_is_worth_nothing(found: Importance) -> None:
     assert first["removed"]["gradient"] == str(USELESS)
 
 
-def test_changes_are_those_of_the_judge(found: Importance, planted) -> None:
+def test_changes_are_those_of_the_evaluator(found: Importance, planted) -> None:
     source, texts = planted
-    judge = load_judge(source, sentences=texts)
-    before = judge.losses()
-    for head in all_heads(judge.projections):
+    evaluator = load_evaluator(source, sentences=texts)
+    before = evaluator.losses()
+    for head in all_heads(evaluator.projections):
         for name in ("zero", "uniform"):
-            with ablated(judge.projections, [head], name):
-                change = float((judge.losses() - before).sum() / judge.tokens.sum())
+            with ablated(evaluator.projections, [head], name):
+                change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
             row = row_of(found.heads, head)
             assert row[f"{name}_loss_change_nats"] == pytest.approx(change, abs=1e-12)
             assert row[f"{name}_loss_low"] <= change + 1e-12
@@ -80,20 +80,20 @@ def test_changes_are_those_of_the_judge(found: Importance, planted) -> None:
 
 def test_orders_are_chosen_and_reported_apart(found: Importance, planted) -> None:
     source, texts = planted
-    judge = load_judge(source, sentences=texts)
-    choosing, reporting = judge.on(texts[::2]), judge.on(texts[1::2])
-    heads = all_heads(judge.projections)
+    evaluator = load_evaluator(source, sentences=texts)
+    choosing, reporting = evaluator.on(texts[::2]), evaluator.on(texts[1::2])
+    heads = all_heads(evaluator.projections)
     before = choosing.losses().sum()
     changes = []
     for head in heads:
-        with ablated(judge.projections, [head], "zero"):
+        with ablated(evaluator.projections, [head], "zero"):
             changes.append(float(choosing.losses().sum() - before))
     expected = [str(heads[place]) for place in np.argsort(changes, kind="stable")]
     curve = found.cumulative[found.cumulative["order"] == "loss"]
     assert curve["removed"].tolist() == ["", *expected]
     for count in range(len(heads) + 1):
         removed = [head for head in heads if str(head) in expected[:count]]
-        with ablated(judge.projections, removed, "zero"):
+        with ablated(evaluator.projections, removed, "zero"):
             loss = float(reporting.losses().sum() / reporting.tokens.sum())
         assert curve["loss_nats"].iloc[count] == pytest.approx(loss, abs=1e-12)
     assert set(curve["chosen_on"]) == {"5 sentences: 1st, 3rd, ..."}
@@ -119,15 +119,15 @@ def test_bleu_and_means_of_a_run(small_run: Path) -> None:
         small_run, sentences=9, replacements=["mean"], points=3, training=11, sites=["cross"],
         progress=lambda *step: told.append(step),
     )  # fmt: skip
-    judge = load_judge(small_run, sentences=9)
-    learning = judge.on_split("train", 11)
-    means = mean_outputs(judge.projections, learning.batches, learning.run, learning.real)
-    before = judge.losses()
-    whole = score(judge.translations(), judge.references).bleu
+    evaluator = load_evaluator(small_run, sentences=9)
+    learning = evaluator.on_split("train", 11)
+    means = mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)
+    before = evaluator.losses()
+    whole = score(evaluator.translations(), evaluator.references).bleu
     for head in (Head("cross", 0, 0), Head("cross", 0, 1)):
-        with ablated(judge.projections, [head], "mean", means):
-            change = float((judge.losses() - before).sum() / judge.tokens.sum())
-            bleu = score(judge.translations(), judge.references).bleu
+        with ablated(evaluator.projections, [head], "mean", means):
+            change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
+            bleu = score(evaluator.translations(), evaluator.references).bleu
         row = row_of(found.heads, head)
         assert row["mean_loss_change_nats"] == pytest.approx(change, abs=1e-6)
         assert row["mean_bleu_change"] == pytest.approx(bleu - whole, abs=1e-3)

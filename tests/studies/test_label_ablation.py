@@ -13,7 +13,7 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 from attnlab.errors import InputError
 from attnlab.extraction.processes import Processes
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.label_ablation import ablate_for_labels, judge_for_labels
+from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.importance.importance import importance
 from attnlab.studies.sources import Subject
@@ -34,8 +34,8 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
         analyze((model, tokenizer()), sentences=PAIRS, labels=True).labelling.view("all").labels
     )
     found = labels.set_index(["site", "layer", "head"])
-    judge = judge_for_labels(subject_of(model), 3)
-    before = judge.losses().sum() / judge.tokens.sum()
+    evaluator = evaluator_for_labels(subject_of(model), 3)
+    before = evaluator.losses().sum() / evaluator.tokens.sum()
     for site, number, stack in (("encoder", 1, "encoder"), ("cross", 0, "decoder")):
         for head in (0, 2):
             other = copy.deepcopy(model)
@@ -44,9 +44,9 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
             size = attention.head_dim
             with torch.no_grad():
                 attention.out_proj.weight[:, head * size : (head + 1) * size] = 0
-            after = judge_for_labels(subject_of(other), 3).losses().sum()
+            after = evaluator_for_labels(subject_of(other), 3).losses().sum()
             row = found.loc[(site, number, head)]
-            expected = float(after / judge.tokens.sum() - before)
+            expected = float(after / evaluator.tokens.sum() - before)
             assert row["ablation_loss_change"] == pytest.approx(expected, abs=1e-12)
             assert row["ablation_low"] <= row["ablation_loss_change"] <= row["ablation_high"]
     assert labels[COLUMNS].notna().all(axis=None)
@@ -83,8 +83,8 @@ def test_labels_and_importance_leave_out_the_same_pairs(
 
 def test_processes_deal_out_the_heads() -> None:
     subject = Subject(random_models.gpt2().double(), tokenizer(), tuple(SENTENCES), "")
-    judge = judge_for_labels(subject, 3)
-    alone = ablate_for_labels(judge, Passes(), seed=1)
+    evaluator = evaluator_for_labels(subject, 3)
+    alone = ablate_for_labels(evaluator, Passes(), seed=1)
 
     class Two(Processes):
         """The second of two, which meets what the first would have sent."""
@@ -92,7 +92,7 @@ def test_processes_deal_out_the_heads() -> None:
         def gather(self, value):
             return [alone.iloc[0::2].to_dict("records"), value]
 
-    shared = ablate_for_labels(judge, Passes(processes=Two(1, 2)), seed=1)
+    shared = ablate_for_labels(evaluator, Passes(processes=Two(1, 2)), seed=1)
     assert shared.equals(alone)
 
 
@@ -120,4 +120,4 @@ def test_what_is_asked_for_and_cannot_be() -> None:
     assert not set(COLUMNS) & set(without.labelling.labels)
     assert not any("taken away" in note for note in without.warnings)
     one_sided = analyze(model, sentences=SENTENCES, labels=True)
-    assert any("An encoder-decoder is judged on pairs" in note for note in one_sided.warnings)
+    assert any("An encoder-decoder is evaluated on pairs" in note for note in one_sided.warnings)

@@ -197,7 +197,7 @@ def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:
         )
         for both in (one, SimpleNamespace(source=one, target=one))
     ]
-    found = [labeller.judge(Passes(8), seed=0) for labeller in fed(labellers)]
+    found = [labeller.label(Passes(8), seed=0) for labeller in fed(labellers)]
     relations = found[0].relations
     pd.testing.assert_frame_equal(relations, found[1].relations)
     assert relations.loc[relations.site == "cross", "links"].min() > 20

@@ -14,7 +14,7 @@ from attnlab.attribution.ablation import ablated
 from attnlab.attribution.closing import close_heads
 from attnlab.attribution.projections import Projections, all_heads
 from attnlab.errors import AttnlabError, InputError
-from attnlab.studies.evaluation import load_judge
+from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.pruning import training as pruning_course
 from attnlab.studies.pruning.curve import fewest_heads
 from attnlab.studies.pruning.fine_tuning import (
@@ -25,7 +25,7 @@ from attnlab.studies.pruning.fine_tuning import (
 )
 from attnlab.studies.pruning.pruning import Pruning, draw_heads, prune
 from attnlab.studies.pruning.settings import PruningSettings
-from attnlab.studies.pruning.training import load_course
+from attnlab.studies.pruning.training import load_pruner
 from attnlab.translation.runs.checkpoints import save_model
 from attnlab.translation.runs.run import load
 from attnlab.translation.training import resume
@@ -62,9 +62,9 @@ def planted(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small run with two heads that nothing reads."""
     folder = tmp_path_factory.mktemp("planted") / "run"
     shutil.copytree(small_run, folder)
-    judge = load_judge(folder, sentences=1)
-    close_heads(judge.projections, USELESS)
-    save_model(judge.model, folder)
+    evaluator = load_evaluator(folder, sentences=1)
+    close_heads(evaluator.projections, USELESS)
+    save_model(evaluator.model, folder)
     return folder
 
 
@@ -121,15 +121,15 @@ def test_the_curve_has_its_baselines_on_both_splits(found: Pruning) -> None:
 
 
 def test_what_is_kept_is_what_was_measured(found: Pruning, small_run: Path) -> None:
-    judge = load_judge(small_run, sentences=5)
+    evaluator = load_evaluator(small_run, sentences=5)
     closed = [Head(row.site, row.layer, row.head) for row in found.gates.itertuples()
               if row.penalty == HUGE]  # fmt: skip
-    judge.model.load_state_dict(found.models[HUGE])
-    losses = judge.losses()
+    evaluator.model.load_state_dict(found.models[HUGE])
+    losses = evaluator.losses()
     row = found.curve[(found.curve["penalty"] == HUGE) & (found.curve["split"] == "test")].iloc[0]
-    assert row["loss_nats"] == pytest.approx(float(losses.sum() / judge.tokens.sum()), abs=1e-9)
-    with ablated(judge.projections, closed, "zero"):
-        torch.testing.assert_close(judge.losses(), losses, rtol=0, atol=1e-6)
+    assert row["loss_nats"] == pytest.approx(float(losses.sum() / evaluator.tokens.sum()), abs=1e-9)
+    with ablated(evaluator.projections, closed, "zero"):
+        torch.testing.assert_close(evaluator.losses(), losses, rtol=0, atol=1e-6)
 
 
 def test_the_run_is_left_as_it_is(
@@ -147,18 +147,18 @@ def test_the_run_is_left_as_it_is(
 
 
 def test_closed_heads_stay_closed_while_the_rest_is_tuned(small_run: Path) -> None:
-    judge = load_judge(small_run, sentences=5)
-    run, before = judge.subject.run, judge.losses()
-    weights = output_columns(judge.projections)
+    evaluator = load_evaluator(small_run, sentences=5)
+    run, before = evaluator.subject.run, evaluator.losses()
+    weights = output_columns(evaluator.projections)
     pairs = training_pairs(run, batch_tokens=None, seed=0)
     with in_training(run.model, 0):
         fine_tune(
             run.model, pairs.batches(7), training_loss(run),
-            projections=judge.projections, closed=USELESS, learning_rate=1e-3,
+            projections=evaluator.projections, closed=USELESS, learning_rate=1e-3,
         )  # fmt: skip
-    with ablated(judge.projections, USELESS, "zero"):
-        assert judge.losses().sum() < before.sum()
-    after = output_columns(judge.projections)
+    with ablated(evaluator.projections, USELESS, "zero"):
+        assert evaluator.losses().sum() < before.sum()
+    after = output_columns(evaluator.projections)
     unmoved = [head for head in weights if torch.equal(after[head], weights[head])]
     assert unmoved == USELESS, "nothing flows back to closed heads, and to all others something"
 
@@ -265,15 +265,15 @@ def test_a_pruned_run_is_not_trained_anew_by_resuming(small_run: Path, tmp_path:
 def test_a_loss_that_is_no_number_ends_it(
     planted: Path, penalties: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    course = load_course(planted, PruningSettings(sentences=2))
-    plain = training_loss(course.run)
+    pruner = load_pruner(planted, PruningSettings(sentences=2))
+    plain = training_loss(pruner.run)
     monkeypatch.setattr(
         pruning_course, "training_loss", lambda _: lambda batch: plain(batch) * math.nan
     )
     with pytest.raises(AttnlabError, match="became no number while it was trained further"):
-        course.learn(penalties[0], 1) if penalties else course.tune("it", 1)
+        pruner.learn(penalties[0], 1) if penalties else pruner.tune("it", 1)
 
 
 def test_every_head_of_the_model_is_counted(found: Pruning, small_run: Path) -> None:
-    judge = load_judge(small_run, sentences=1)
-    assert found.curve["heads"].unique().tolist() == [len(all_heads(judge.projections))]
+    evaluator = load_evaluator(small_run, sentences=1)
+    assert found.curve["heads"].unique().tolist() == [len(all_heads(evaluator.projections))]

@@ -41,7 +41,7 @@ def count_broad(
     )
 
 
-def judge_broad(counts: BroadCounts, rule: Rule = BROAD, seed: int = 0) -> list[Verdict]:
+def decide_broad(counts: BroadCounts, rule: Rule = BROAD, seed: int = 0) -> list[Verdict]:
     """One verdict per head, on the mean entropy as a share of ln n."""
     found = ratio_condition("mean_entropy_over_ln_n", counts.entropy, rule.threshold, seed=seed)
     rows = counts.by_half().rows[REPORTED]
@@ -59,6 +59,6 @@ BROAD_LABEL = HeadLabel(
     name="broad",
     family="diffuse",
     count=_count,
-    judge=lambda counts, seed: judge_broad(counts, seed=seed),
+    decide=lambda counts, seed: decide_broad(counts, seed=seed),
     precedence=4,
 )

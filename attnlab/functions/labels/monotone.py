@@ -86,7 +86,7 @@ def _slope(
     return torch.where(spread > 0, (dx * dy).sum(-1) / spread.clamp_min(1e-300), 0.0)
 
 
-def judge_monotone(
+def decide_monotone(
     counts: MonotoneCounts, rule: Rule = MONOTONE, slope: float = MONOTONE_SLOPE, seed: int = 0
 ) -> list[Verdict]:
     """One verdict per head: mean rank correlation and mean slope at least as large as asked for."""
@@ -112,7 +112,7 @@ MONOTONE_LABEL = HeadLabel(
     # It moves along with the query, but not at one offset.
     family="band",
     count=_count,
-    judge=lambda counts, seed: judge_monotone(counts, seed=seed),
+    decide=lambda counts, seed: decide_monotone(counts, seed=seed),
     precedence=5,
     by_view=False,
 )

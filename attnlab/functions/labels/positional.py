@@ -59,8 +59,8 @@ def count_positional(best: Largest, scope: Scope, max_offset: int = MAX_OFFSET) 
     counted = scope.rows[:, None] & ordinary & (found >= 0) & (found < offsets)
     cell = (scope.groups[:, None] * heads + torch.arange(heads, device=best.key.device))[..., None]
     cells = GROUPS * heads * offsets
-    place = torch.where(counted, cell * offsets + found, cells)
-    hits = torch.bincount(place.flatten(), minlength=cells + 1)[:-1]
+    index = torch.where(counted, cell * offsets + found, cells)
+    hits = torch.bincount(index.flatten(), minlength=cells + 1)[:-1]
     at_offsets = sum_by_group(torch.stack(rows, 1), scope.groups)
     return PositionalCounts(hits.view(GROUPS, heads, offsets), at_offsets)
 
@@ -77,7 +77,7 @@ def _rows_at(scope: Scope, offset: int) -> Int[Tensor, " batch"]:
     return (seen & rows & keys).sum(1)
 
 
-def judge_positional(
+def decide_positional(
     counts: PositionalCounts, rule: Rule = POSITIONAL, seed: int = 0
 ) -> list[Verdict]:
     """One verdict per head: at the offset with the highest arg-max rate in the choosing half.
@@ -110,6 +110,6 @@ POSITIONAL_LABEL = HeadLabel(
     name="positional",
     family="diagonal",
     count=_count,
-    judge=lambda counts, seed: judge_positional(counts, seed=seed),
+    decide=lambda counts, seed: decide_positional(counts, seed=seed),
     precedence=0,
 )

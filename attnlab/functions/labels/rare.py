@@ -59,27 +59,27 @@ def frequency_ranks(counts: Int[Tensor, " type"]) -> Int[Tensor, " type"]:
 
 
 @dataclass(frozen=True)
-class RarePlaces:
+class RareTokens:
     """Where the rarest tokens of a batch stand and which rows count, the same in all layers.
 
     Attributes:
-        place: for each key 2 if it is of the rarest type, 1 if of the second rarest, else 0.
+        rarity: for each key 2 if it is of the rarest type, 1 if of the second rarest, else 0.
         rows: rows that count.
         contested: of those, rows that may also look at some other uncommon token.
         expected: what a row picking at random among uncommon tokens would hit on average.
         groups: of each sentence.
     """
 
-    place: Int[Tensor, "batch key"]
+    rarity: Int[Tensor, "batch key"]
     rows: Bool[Tensor, "batch query"]
     contested: Bool[Tensor, "batch query"]
     expected: Float[Tensor, "batch query"]
     groups: Int[Tensor, " batch"]
 
 
-def rare_places(
+def rare_tokens(
     scope: Scope, ranks: Int[Tensor, "batch key"], frequent_types: int = FREQUENT_TYPES
-) -> RarePlaces:
+) -> RareTokens:
     """Where the rarest tokens stand; special tokens are never among them.
 
     Args:
@@ -98,27 +98,27 @@ def rare_places(
     size = two_rarest.sum(1, keepdim=True).expand_as(uncommon)
     contested = rows & (uncommon > size)
     expected = (size / uncommon.clamp_min(1)).double() * contested
-    return RarePlaces(two_rarest.long() + rarest.long(), rows, contested, expected, scope.groups)
+    return RareTokens(two_rarest.long() + rarest.long(), rows, contested, expected, scope.groups)
 
 
-def count_rare(best: Largest, places: RarePlaces) -> RareCounts:
+def count_rare(best: Largest, tokens: RareTokens) -> RareCounts:
     """Counts of a batch; `best` is the key with the largest weight of every row."""
-    found = places.place.gather(1, best.key.flatten(1)).view_as(best.key) * best.found
+    found = tokens.rarity.gather(1, best.key.flatten(1)).view_as(best.key) * best.found
 
     def total(hits: Tensor, counted: Bool[Tensor, "batch query"]) -> Tensor:
-        return sum_by_group((hits & counted[:, None]).sum(-1), places.groups)
+        return sum_by_group((hits & counted[:, None]).sum(-1), tokens.groups)
 
     return RareCounts(
-        rows=sum_by_group(places.rows.sum(1), places.groups),
-        rarest=total(found == 2, places.rows),
-        two_rarest=total(found > 0, places.rows),
-        contested_rows=sum_by_group(places.contested.sum(1), places.groups),
-        contested_two_rarest=total(found > 0, places.contested),
-        contested_expected=sum_by_group(places.expected.sum(1), places.groups),
+        rows=sum_by_group(tokens.rows.sum(1), tokens.groups),
+        rarest=total(found == 2, tokens.rows),
+        two_rarest=total(found > 0, tokens.rows),
+        contested_rows=sum_by_group(tokens.contested.sum(1), tokens.groups),
+        contested_two_rarest=total(found > 0, tokens.contested),
+        contested_expected=sum_by_group(tokens.expected.sum(1), tokens.groups),
     )
 
 
-def judge_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Verdict]:
+def decide_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Verdict]:
     """One verdict per head: of all rows a share of `rule.threshold`, of contested ones more than chance.
 
     The first figure is of all rows, the second of the contested ones, with what a head would hit
@@ -148,18 +148,18 @@ def judge_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Ver
     )
 
 
-def _places(facts: BatchFacts) -> RarePlaces:
-    return rare_places(facts.scope, facts.ranks)
+def _rare_tokens(facts: BatchFacts) -> RareTokens:
+    return rare_tokens(facts.scope, facts.ranks)
 
 
 def _count(view: LayerView) -> RareCounts:
-    return count_rare(view.best, view.facts.once(_places))
+    return count_rare(view.best, view.facts.once(_rare_tokens))
 
 
 RARE_LABEL = HeadLabel(
     name="rare tokens",
     family="rare_columns",
     count=_count,
-    judge=lambda counts, seed: judge_rare(counts, seed=seed),
+    decide=lambda counts, seed: decide_rare(counts, seed=seed),
     precedence=2,
 )

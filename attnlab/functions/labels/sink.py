@@ -64,7 +64,7 @@ def count_sink(
     return SinkCounts(kinds, count_ratio(shares.sum(2), rows.sum(-1), scope.groups))
 
 
-def judge_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Verdict]:
+def decide_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Verdict]:
     """One verdict per head: on the kind with the largest mean mass in the choosing half."""
     chosen = counts.mass.by_half().ratio[CHOOSING].nan_to_num(-1).argmax(-1)
     mass = counts.mass.of_each_head(chosen)
@@ -89,6 +89,6 @@ SINK_LABEL = HeadLabel(
     name="sink",
     family="sink",
     count=_count,
-    judge=lambda counts, seed: judge_sink(counts, seed=seed),
+    decide=lambda counts, seed: decide_sink(counts, seed=seed),
     precedence=3,
 )

@@ -2,7 +2,7 @@
 
 The offset is fitted on the choosing half and scored on the other, and a relation (or a head) that
 was picked out of many is reported on the half on which it was not picked. Cross-attention that
-follows gold word alignments is judged by the same rule.
+follows gold word alignments is decided by the same rule.
 Source: Voita et al. 2019 (arXiv 1905.09418), section 4.2; Clark et al. 2019 (1906.04341), section 4.2.
 """
 
@@ -140,7 +140,7 @@ def _status(row: Any) -> str:
     )
 
 
-def judge_links(table: pd.DataFrame, label: str) -> list[Verdict]:
+def decide_links(table: pd.DataFrame, label: str) -> list[Verdict]:
     """One verdict per head: on the kind of link with the largest margin in the choosing half.
 
     The margin is over the offset baseline or chance, whichever is higher. The second figure of the
@@ -151,12 +151,12 @@ def judge_links(table: pd.DataFrame, label: str) -> list[Verdict]:
         label: `"syntactic"` or `"alignment"`.
     """
     return [
-        _judge_head(int(str(head)), rows, label)
+        _decide_head(int(str(head)), rows, label)
         for head, rows in table[table.relation != ALL_RELATIONS].groupby("head")
     ]
 
 
-def _judge_head(head: int, rows: pd.DataFrame, label: str) -> Verdict:
+def _decide_head(head: int, rows: pd.DataFrame, label: str) -> Verdict:
     enough = rows[rows.counted >= rows.needed]
     candidates = enough if len(enough) else rows
     gain = (candidates.choosing_accuracy - candidates.choosing_threshold).fillna(-math.inf)
@@ -207,7 +207,7 @@ SYNTACTIC_LABEL = HeadLabel(
     name="syntactic",
     family="band",
     count=lambda view: None if view.cross else _count(view),
-    judge=lambda counts, seed: judge_links(relation_table(counts, seed=seed), "syntactic"),
+    decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "syntactic"),
     precedence=1,
     by_view=False,
 )
@@ -215,7 +215,7 @@ ALIGNMENT_LABEL = HeadLabel(
     name="alignment",
     family="band",
     count=lambda view: _count(view) if view.cross else None,
-    judge=lambda counts, seed: judge_links(relation_table(counts, seed=seed), "alignment"),
+    decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "alignment"),
     precedence=6,
     by_view=False,
 )

@@ -21,12 +21,12 @@ from attnlab.extraction.views import ALL, CONTENT, VIEWS, View
 from attnlab.functions.structure import HeadStructure
 from attnlab.options import options_of
 from attnlab.representations import OneLine
-from attnlab.studies.analysis.label_ablation import ablate_for_labels, judge_for_labels
+from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
 from attnlab.studies.analysis.labelling import Labeller, Labelling
 from attnlab.studies.analysis.measuring import measure
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.analysis.settings import AnalysisSettings
-from attnlab.studies.evaluation import Judge
+from attnlab.studies.evaluation import Evaluator
 from attnlab.studies.sources import Subject, load_subject, what_is_lacking
 
 # The column of heads that stands beside the labels too.
@@ -106,7 +106,7 @@ def analyze_together(
     model = subject.model.to(device)
     reading = prepare(model, subject.tokenizer, subject.texts, settings.sites)
     all_read = isinstance(settings.wanted, int) and len(subject.texts) < settings.wanted
-    labeller, judge = None, None
+    labeller, evaluator = None, None
     if subject.gold is not None:
         labeller = Labeller(
             reading,
@@ -115,7 +115,7 @@ def analyze_together(
             settings.structure_sentences,
             views=views,
         )
-        judge = _judge(subject, settings.batch_size, settings.ablation)
+        evaluator = _evaluator(subject, settings.batch_size, settings.ablation)
     passes = Passes(settings.batch_size, settings.progress, processes)
 
     def run(what: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
@@ -132,10 +132,10 @@ def analyze_together(
         also=[] if labeller is None else [labeller.functions],
     )
     labelling = (
-        None if labeller is None else labeller.judge(passes, seed=subject.seed, all_read=all_read)
+        None if labeller is None else labeller.label(passes, seed=subject.seed, all_read=all_read)
     )
     if labelling is not None:
-        labelling = _beside_ablation(labelling, judge, passes, reading.sites, subject.seed)
+        labelling = _beside_ablation(labelling, evaluator, passes, reading.sites, subject.seed)
         sinks = found.heads[[*HEAD_COLUMNS, SINK_SHARE]]
         labels_of_heads = labelling.labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
         labelling = replace(labelling, labels=labels_of_heads)
@@ -156,7 +156,7 @@ def analyze_together(
     )
 
 
-def _judge(subject: Subject, batch_size: int, wanted: bool | None) -> Judge | str | None:
+def _evaluator(subject: Subject, batch_size: int, wanted: bool | None) -> Evaluator | str | None:
     """The model with its loss, or why it has none; None where none is wanted.
 
     Raises:
@@ -164,7 +164,7 @@ def _judge(subject: Subject, batch_size: int, wanted: bool | None) -> Judge | st
     """
     if wanted is False:
         return None
-    found = judge_for_labels(subject, batch_size)
+    found = evaluator_for_labels(subject, batch_size)
     if wanted and isinstance(found, str):
         raise InputError(found)
     return found
@@ -172,20 +172,18 @@ def _judge(subject: Subject, batch_size: int, wanted: bool | None) -> Judge | st
 
 def _beside_ablation(
     labelling: Labelling,
-    judge: Judge | str | None,
+    evaluator: Evaluator | str | None,
     passes: Passes,
     sites: Sequence[str],
     seed: int,
 ) -> Labelling:
     """The labels with the loss without each head, or with a note that says why not."""
-    if judge is None:
+    if evaluator is None:
         return labelling
-    if isinstance(judge, str):
-        note = (
-            f"No head was taken away to see what the loss loses, since there is none here: {judge}"
-        )
+    if isinstance(evaluator, str):
+        note = f"No head was taken away to see what the loss loses, since there is none here: {evaluator}"
         return replace(labelling, warnings=(*labelling.warnings, note))
-    found = ablate_for_labels(judge, passes, sites, seed=seed)
+    found = ablate_for_labels(evaluator, passes, sites, seed=seed)
     labels = labelling.labels.merge(found, on=HEAD_COLUMNS, how="left")
     return replace(labelling, labels=labels)
 

@@ -11,24 +11,24 @@ from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import Difference, loss_difference
 from attnlab.errors import AttnlabError
 from attnlab.studies.analysis.passes import Passes
-from attnlab.studies.evaluation import Judge, judge_of
+from attnlab.studies.evaluation import Evaluator, evaluator_of
 from attnlab.studies.importance.settings import ABLATION_SENTENCES
 from attnlab.studies.sources import Subject
 
 
-def judge_for_labels(subject: Subject, batch_size: int) -> Judge | str:
-    """The model with the first of its texts to judge it on, or why it has no loss on them.
+def evaluator_for_labels(subject: Subject, batch_size: int) -> Evaluator | str:
+    """The model with the first of its texts to evaluate it on, or why it has no loss on them.
 
     Which of them are too long is decided as for `importance`, so that both find the same changes.
     """
     try:
-        return judge_of(replace(subject, texts=subject.texts[:ABLATION_SENTENCES]), batch_size)
+        return evaluator_of(replace(subject, texts=subject.texts[:ABLATION_SENTENCES]), batch_size)
     except AttnlabError as error:
         return str(error)
 
 
 def ablate_for_labels(
-    judge: Judge, passes: Passes, sites: Sequence[str] = SITES, *, seed: int
+    evaluator: Evaluator, passes: Passes, sites: Sequence[str] = SITES, *, seed: int
 ) -> pd.DataFrame:
     """The loss without each head, one at a time, its output before the projection set to zero.
 
@@ -37,32 +37,32 @@ def ablate_for_labels(
     a paired bootstrap over sentences. Several processes share the heads.
 
     Args:
-        judge: from `judge_for_labels`.
+        evaluator: from `evaluator_for_labels`.
         passes: whose progress and processes count.
         sites: where the heads are.
         seed: of the bootstrap.
 
-    Cost: a forward pass over the judge's sentences for each head.
+    Cost: a forward pass over the evaluator's sentences for each head.
     """
-    wanted = [head for head in all_heads(judge.projections) if head.site in sites]
+    wanted = [head for head in all_heads(evaluator.projections) if head.site in sites]
     processes = passes.processes
     mine = wanted[processes.index :: processes.count]
-    before = judge.losses()
+    before = evaluator.losses()
     done = 0
 
     def evaluate() -> Difference:
         nonlocal done
-        after = judge.losses()
+        after = evaluator.losses()
         done += 1
         if passes.progress is not None:
             passes.progress("Taking heads away", done, len(mine))
-        return loss_difference(before, after, judge.tokens, seed=seed)
+        return loss_difference(before, after, evaluator.tokens, seed=seed)
 
-    found = ablate_each(judge.projections, mine, "zero", evaluate)
+    found = ablate_each(evaluator.projections, mine, "zero", evaluate)
     rows = [_row(head, difference) for head, difference in found.items()]
     shares = processes.gather(rows)
     # The heads were dealt out in turn.
-    dealt = [shares[place % len(shares)][place // len(shares)] for place in range(len(wanted))]
+    dealt = [shares[index % len(shares)][index // len(shares)] for index in range(len(wanted))]
     return pd.DataFrame(dealt)
 
 

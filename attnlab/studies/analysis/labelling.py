@@ -109,7 +109,7 @@ class Labeller:
 
     @property
     def consumers(self) -> list[PerLayer[Any, Any]]:
-        """What must be fed in the pass over all sentences, before `judge`."""
+        """What must be fed in the pass over all sentences, before `label`."""
         return [self.functions, self.structure]
 
     def _functions(self, gold: Gold) -> tuple[HeadFunctions, dict[str, str]]:
@@ -130,7 +130,7 @@ class Labeller:
         aligned = align_corpus(tokenizer, sentences, target=target)
         return TextSide(counts, sentences, aligned.alignments), aligned.reasons
 
-    def judge(self, passes: Passes, *, seed: int, all_read: bool = False) -> Labelling:
+    def label(self, passes: Passes, *, seed: int, all_read: bool = False) -> Labelling:
         """Labels from what `consumers` have counted, after the controls are run.
 
         Args:

@@ -126,8 +126,8 @@ class LayerCalibration:
         """For each head the one-key pattern that holds most of its attention."""
         best = self._mass.argmax(0).tolist()
         groups = [
-            ([head for head, found in enumerate(best) if found == place], pattern)
-            for place, pattern in enumerate(self._patterns.values())
+            ([head for head, found in enumerate(best) if found == index], pattern)
+            for index, pattern in enumerate(self._patterns.values())
         ]
         return PerHead([(heads, pattern) for heads, pattern in groups if heads])
 

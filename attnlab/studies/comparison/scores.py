@@ -57,7 +57,7 @@ class Scores:
     """
 
     def __init__(self, numbers: Sequence[int]) -> None:
-        self._places = {number: place for place, number in enumerate(numbers)}
+        self._index_of = {number: index for index, number in enumerate(numbers)}
         self._by_head: dict[tuple[Entry, int], Tensor] = {}
         self._by_sentence: dict[Entry, Tensor] = {}
         self._levels: dict[Entry, dict[str, Any]] = {}
@@ -72,15 +72,15 @@ class Scores:
         }  # fmt: skip
         key = entry, layer.layer
         self._by_head[key] = self._by_head.get(key, 0) + figures.sum(1)
-        whole = figures.new_zeros(len(MEASURED), len(self._places))
+        whole = figures.new_zeros(len(MEASURED), len(self._index_of))
         sums = self._by_sentence.setdefault(entry, whole)
-        sums[:, [self._places[number] for number in layer.sentences]] += figures.sum(-1)
+        sums[:, [self._index_of[number] for number in layer.sentences]] += figures.sum(-1)
 
     def heads(self) -> pd.DataFrame:
         """One row a site, budget, mechanism, layer and head: means over sentences."""
         rows = []
         for (entry, layer), sums in sorted(self._by_head.items(), key=self._order):
-            means = (sums / len(self._places)).T.tolist()
+            means = (sums / len(self._index_of)).T.tolist()
             rows += [
                 entry._asdict()
                 | self._levels[entry]
@@ -92,7 +92,7 @@ class Scores:
 
     def summary(self, seed: int) -> pd.DataFrame:
         """Means over heads and sentences, with percentile bootstrap intervals over sentences."""
-        count = len(self._places)
+        count = len(self._index_of)
         draws = np.random.default_rng(seed).integers(0, count, (DRAWS, count))
         rows = []
         for entry, sums in self._by_sentence.items():
@@ -106,10 +106,10 @@ class Scores:
             row["multiply_adds"] = self._levels[entry]["multiply_adds"]
             rows.append(row)
         table = pd.DataFrame(rows)
-        places = {site: place for place, site in enumerate(table["site"].unique())}
-        table["place"] = table["site"].map(places)
-        ordered = table.sort_values(["place", "budget", "output_error"], ignore_index=True)
-        return ordered.drop(columns="place")
+        order = {site: index for index, site in enumerate(table["site"].unique())}
+        table["order"] = table["site"].map(order)
+        ordered = table.sort_values(["order", "budget", "output_error"], ignore_index=True)
+        return ordered.drop(columns="order")
 
     def _order(self, item: tuple[tuple[Entry, int], Tensor]) -> tuple[int, int]:
         """Entries in the order in which they came, the layers of each together."""

@@ -1,4 +1,4 @@
-"""Every head of a judged model replaced alone: which replacements are possible, and what each changes."""
+"""Every head of a model replaced alone: which replacements are possible, and what each changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from attnlab.attribution.projections import all_heads
 from attnlab.attribution.replacements import REPLACEMENTS, Replacement
 from attnlab.attribution.significance import Difference, bleu_differences
 from attnlab.errors import AttnlabError, InputError
-from attnlab.studies.evaluation import Judge
+from attnlab.studies.evaluation import Evaluator
 from attnlab.studies.settings import Progress
 from attnlab.studies.steps import Steps
 
@@ -32,77 +32,79 @@ class Ablation:
 
 
 def possible_ablations(
-    judge: Judge, replacements: Sequence[str], training: int
+    evaluator: Evaluator, replacements: Sequence[str], training: int
 ) -> tuple[list[Ablation], list[str]]:
     """The replacements with what they need; heads and means that cannot be had are left out."""
-    heads = all_heads(judge.projections)
+    heads = all_heads(evaluator.projections)
     warnings: list[str] = []
-    if len(judge.examples) < FEW_SENTENCES:
+    if len(evaluator.examples) < FEW_SENTENCES:
         warnings.append(
-            f"Only {len(judge.examples)} sentences: intervals are wide, and few heads can be told "
+            f"Only {len(evaluator.examples)} sentences: intervals are wide, and few heads can be told "
             "from chance."
         )
     found = []
     for name in REPLACEMENTS:
-        means, able = None, heads
+        means, replaceable = None, heads
         if name not in replacements:
             continue
         if name == "mean":
             try:
-                means = _means(judge, training)
+                means = _means(evaluator, training)
             except AttnlabError as error:
                 warnings.append(f"Heads are not replaced by their mean: {error}")
                 continue
         if name == "uniform":
-            able = [head for head in heads if _can_be_uniform(judge, head)]
-            if len(able) < len(heads):
-                layers = dict.fromkeys(layer_name(h.site, h.layer) for h in heads if h not in able)
+            replaceable = [head for head in heads if _can_be_uniform(evaluator, head)]
+            if len(replaceable) < len(heads):
+                layers = dict.fromkeys(
+                    layer_name(h.site, h.layer) for h in heads if h not in replaceable
+                )
                 warnings.append(
                     f"Heads of {', '.join(layers)} cannot be made uniform, since their scores do "
                     "not come from the query alone; they are left out there."
                 )
-        found.append(Ablation(name, tuple(able), means))
+        found.append(Ablation(name, tuple(replaceable), means))
     if not any(len(ablation.heads) == len(heads) for ablation in found):
         msg = "No replacement that was named can be done for every head here; add zero."
         raise InputError(msg)
     return found, warnings
 
 
-def _means(judge: Judge, training: int) -> Means:
-    learning = judge.on_split("train", training)
-    return mean_outputs(judge.projections, learning.batches, learning.run, learning.real)
+def _means(evaluator: Evaluator, training: int) -> Means:
+    learning = evaluator.on_split("train", training)
+    return mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)
 
 
-def _can_be_uniform(judge: Judge, head: Head) -> bool:
+def _can_be_uniform(evaluator: Evaluator, head: Head) -> bool:
     try:
-        with ablated(judge.projections, [head], "uniform"):
+        with ablated(evaluator.projections, [head], "uniform"):
             return True
     except InputError:
         return False
 
 
 def ablated_losses(
-    judge: Judge, ablations: Sequence[Ablation], progress: Progress | None
+    evaluator: Evaluator, ablations: Sequence[Ablation], progress: Progress | None
 ) -> dict[Replacement, dict[Head, Tensor]]:
     """Losses of all sentences with each head replaced alone."""
     steps = Steps("Ablating heads", sum(len(one.heads) for one in ablations), progress)
-    behind = judge.reading_once()
+    behind = evaluator.reading_once()
     found: dict[Replacement, dict[Head, Tensor]] = {}
     for one in ablations:
         by_reader = [
-            (judge, [head for head in one.heads if head.site == "encoder"]),
+            (evaluator, [head for head in one.heads if head.site == "encoder"]),
             (behind, [head for head in one.heads if head.site != "encoder"]),
         ]
         found[one.replacement] = {}
         for reader, heads in by_reader:
             found[one.replacement] |= ablate_each(
-                judge.projections, heads, one.replacement, steps.of(reader.losses), one.means
+                evaluator.projections, heads, one.replacement, steps.of(reader.losses), one.means
             )
     return found
 
 
 def bleu_changes(
-    judge: Judge,
+    evaluator: Evaluator,
     ablations: Sequence[Ablation],
     bleu: Sequence[str],
     bootstrap: tuple[int, int],
@@ -113,11 +115,15 @@ def bleu_changes(
     if not chosen:
         return []
     steps = Steps("Translating without", sum(len(one.heads) for one in chosen), progress)
-    before, gold, (seed, draws) = judge.translations(), judge.references, bootstrap
+    before, gold, (seed, draws) = evaluator.translations(), evaluator.references, bootstrap
     found = []
     for one in chosen:
         written = ablate_each(
-            judge.projections, one.heads, one.replacement, steps.of(judge.translations), one.means
+            evaluator.projections,
+            one.heads,
+            one.replacement,
+            steps.of(evaluator.translations),
+            one.means,
         )
         changes = bleu_differences(before, list(written.values()), gold, seed=seed, draws=draws)
         found.append((one, dict(zip(written, changes, strict=True))))

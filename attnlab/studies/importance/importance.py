@@ -18,7 +18,7 @@ from attnlab.errors import InputError
 from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.analysis import versions
-from attnlab.studies.evaluation import Judge, load_judge
+from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.importance.ablations import (
     SIGNIFICANCE_LEVEL,
     Ablation,
@@ -77,31 +77,32 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
 
     Args:
         source: a run folder, a transformers encoder-decoder or language model, or a pair (model,
-            tokenizer), see `attnlab.studies.evaluation.load_judge`.
+            tokenizer), see `attnlab.studies.evaluation.load_evaluator`.
         settings: as keyword arguments.
 
     Raises:
         InputError: the source, the sentences or an option cannot be used.
     """
     replacements, seed, progress = settings.replacements, settings.seed, settings.progress
-    judge = load_judge(
+    evaluator = load_evaluator(
         source, sentences=settings.sentences, text=settings.text, corpus=settings.corpus,
         pair=settings.pair, batch_size=settings.batch_size, device=settings.device,
     )  # fmt: skip
-    judge = _at_sites(judge, settings.sites)
+    evaluator = _at_sites(evaluator, settings.sites)
     bleu = settings.bleu
     if bleu is None:
-        bleu = replacements[:1] if judge.translates else ()
-    if bleu and not judge.translates:
-        msg = f"{type(judge.model).__name__} translates nothing; leave BLEU out (none)."
+        bleu = replacements[:1] if evaluator.translates else ()
+    if bleu and not evaluator.translates:
+        msg = f"{type(evaluator.model).__name__} translates nothing; leave BLEU out (none)."
         raise InputError(msg)
-    ablations, warnings = possible_ablations(judge, replacements, settings.training)
+    ablations, warnings = possible_ablations(evaluator, replacements, settings.training)
     halves = [
-        judge.on([one.text for one in judge.examples[first::2]], judge.origin) for first in (0, 1)
+        evaluator.on([one.text for one in evaluator.examples[first::2]], evaluator.origin)
+        for first in (0, 1)
     ]
     slopes = _gradients(halves, progress)
-    losses = ablated_losses(judge, ablations, progress)
-    draws = max(DRAWS, 2 * round(len(all_heads(judge.projections)) / SIGNIFICANCE_LEVEL))
+    losses = ablated_losses(evaluator, ablations, progress)
+    draws = max(DRAWS, 2 * round(len(all_heads(evaluator.projections)) / SIGNIFICANCE_LEVEL))
     table = (slopes[0] + slopes[1]).table()
     table = table.rename(
         columns={
@@ -110,15 +111,15 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
             "importance_in_layer": "gradient_in_layer",
         }
     )
-    before = judge.losses()
+    before = evaluator.losses()
     for ablation in ablations:
         after = losses[ablation.replacement]
         changes = loss_differences(
-            before, list(after.values()), judge.tokens, seed=seed, draws=draws
+            before, list(after.values()), evaluator.tokens, seed=seed, draws=draws
         )
         found = dict(zip(after, changes, strict=True))
         add_changes(table, f"{ablation.replacement}_loss", found, unit="_nats")
-    for ablation, found in bleu_changes(judge, ablations, bleu, (seed, draws), progress):
+    for ablation, found in bleu_changes(evaluator, ablations, bleu, (seed, draws), progress):
         add_changes(table, f"{ablation.replacement}_bleu", found, unit="")
     cumulative = _cumulative(
         halves, slopes[0], losses, before, ablations,
@@ -128,37 +129,37 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
         heads=table,
         cumulative=cumulative,
         agreement=rank_agreement(_measures(table)),
-        about=_about(source, judge, float(before.sum() / judge.tokens.sum()), draws, seed),
+        about=_about(source, evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
         warnings=tuple(warnings),
     )
 
 
-def _at_sites(judge: Judge, sites: Sequence[str] | None) -> Judge:
-    """The judge with the heads of the wanted sites alone."""
-    if len(judge.examples) < FEWEST_SENTENCES:
+def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:
+    """The evaluator with the heads of the wanted sites alone."""
+    if len(evaluator.examples) < FEWEST_SENTENCES:
         msg = (
-            f"Only {len(judge.examples)} sentences can be used; importance needs at least "
+            f"Only {len(evaluator.examples)} sentences can be used; importance needs at least "
             f"{FEWEST_SENTENCES}."
         )
         raise InputError(msg)
     if sites is None:
-        return judge
-    there = {site for site, _ in judge.projections}
+        return evaluator
+    there = {site for site, _ in evaluator.projections}
     missing = [site for site in sites if site not in there]
     if missing:
         msg = f"The model has no {missing[0]} attention; it has: {', '.join(sorted(there))}."
         raise InputError(msg)
-    kept = {layer: part for layer, part in judge.projections.items() if layer[0] in sites}
-    return replace(judge, projections=kept)
+    kept = {layer: part for layer, part in evaluator.projections.items() if layer[0] in sites}
+    return replace(evaluator, projections=kept)
 
 
-def _gradients(halves: Sequence[Judge], progress: Progress | None) -> list[GradientImportance]:
+def _gradients(halves: Sequence[Evaluator], progress: Progress | None) -> list[GradientImportance]:
     """Of both halves."""
     steps = Steps("Gradients", sum(len(half.batches) for half in halves), progress)
     found = []
     for half in halves:
 
-        def measure(batch: ScoredBatch, half: Judge = half) -> GradientImportance:
+        def measure(batch: ScoredBatch, half: Evaluator = half) -> GradientImportance:
             return gradient_importance(half.projections, batch, half.example_losses)
 
         first, *rest = [steps.of(partial(measure, batch))() for batch in half.batches]
@@ -167,7 +168,7 @@ def _gradients(halves: Sequence[Judge], progress: Progress | None) -> list[Gradi
 
 
 def _cumulative(
-    halves: Sequence[Judge],
+    halves: Sequence[Evaluator],
     slopes: GradientImportance,
     losses: Mapping[Replacement, Mapping[Head, Tensor]],
     before: Tensor,
@@ -231,16 +232,16 @@ def _measures(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _about(
-    source: str | Path | tuple[Any, Any], judge: Judge, loss: float, draws: int, seed: int
+    source: str | Path | tuple[Any, Any], evaluator: Evaluator, loss: float, draws: int, seed: int
 ) -> dict[str, str]:
-    model = judge.model
+    model = evaluator.model
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    left_out = f", {judge.dropped} left out (empty or too long)" if judge.dropped else ""
+    left_out = f", {evaluator.dropped} left out (empty or too long)" if evaluator.dropped else ""
     return {
         "Source": type(model).__name__ if isinstance(source, tuple) else str(source),
         "Model": f"{type(model).__name__}, {parameters:,} parameters",
-        **judge.subject.details,
-        "Sentences": f"{len(judge.examples)} from {judge.origin}{left_out}",
+        **evaluator.subject.details,
+        "Sentences": f"{len(evaluator.examples)} from {evaluator.origin}{left_out}",
         "Loss of the whole model": f"{loss:.4f} nats a token, without label smoothing",
         "Bootstrap": f"{draws} draws of sentences, seed {seed}; 95% intervals",
         "Significant": "at 5% after Holm's correction for the number of heads",

@@ -11,13 +11,13 @@ from attnlab.addresses import Head
 from attnlab.attribution.ablation import Means, ablate_cumulatively, ablated
 from attnlab.attribution.replacements import Replacement
 from attnlab.attribution.significance import Difference, loss_differences
-from attnlab.studies.evaluation import Judge
+from attnlab.studies.evaluation import Evaluator
 from attnlab.studies.steps import Steps
 from attnlab.translation.scoring import score
 
 
 def removal_curves(
-    judge: Judge,
+    evaluator: Evaluator,
     orders: Mapping[str, Sequence[Head]],
     replacement: Replacement,
     means: Means | None,
@@ -31,7 +31,7 @@ def removal_curves(
     """Loss, and BLEU at a few points, with none, one, two, ... and all heads of an order removed.
 
     Args:
-        judge: on sentences that the orders were not chosen on.
+        evaluator: on sentences that the orders were not chosen on.
         orders: heads by the name of the order, the first to be removed first.
         replacement: what stands in for a removed head.
         means: mean outputs, for `mean`.
@@ -49,9 +49,9 @@ def removal_curves(
     tables = []
     for name, order in orders.items():
         steps = ablate_cumulatively(
-            judge.projections, order, replacement, losses.of(judge.losses), means
+            evaluator.projections, order, replacement, losses.of(evaluator.losses), means
         )
-        found = loss_differences(steps[0], steps, judge.tokens, seed=seed)
+        found = loss_differences(steps[0], steps, evaluator.tokens, seed=seed)
         tables.append(_curve(name, order, found).assign(replacement=replacement))
     table = pd.concat(tables, ignore_index=True)
     table["bleu"] = np.nan
@@ -61,9 +61,9 @@ def removal_curves(
             for count in bleu_points(len(order), points):
                 removed = frozenset(order[:count])
                 if removed not in known:
-                    with ablated(judge.projections, sorted(removed), replacement, means):
-                        written = translations.of(judge.translations)()
-                    known[removed] = score(written, judge.references).bleu
+                    with ablated(evaluator.projections, sorted(removed), replacement, means):
+                        written = translations.of(evaluator.translations)()
+                    known[removed] = score(written, evaluator.references).bleu
                 row = (table["order"] == name) & (table["heads_removed"] == count)
                 table.loc[row, "bleu"] = known[removed]
     return table
@@ -91,7 +91,7 @@ def bleu_points(heads: int, points: int) -> list[int]:
     >>> bleu_points(2, 10)
     [0, 1, 2]
     """
-    return sorted({round(place) for place in np.linspace(0, heads, min(points, heads + 1))})
+    return sorted({round(index) for index in np.linspace(0, heads, min(points, heads + 1))})
 
 
 def count_translations(orders: Mapping[str, Sequence[Head]], points: int) -> int:
@@ -108,7 +108,7 @@ def count_translations(orders: Mapping[str, Sequence[Head]], points: int) -> int
 def orders_of(heads: Sequence[Head], measures: pd.DataFrame, *, seed: int) -> dict[str, list[Head]]:
     """The heads in rising order of every column of `measures` (a row a head), and at random."""
     orders = {
-        str(name): [heads[place] for place in column.argsort(kind="stable")]
+        str(name): [heads[index] for index in column.argsort(kind="stable")]
         for name, column in measures.items()
     }
     shuffled = list(heads)
@@ -123,8 +123,8 @@ def rank_agreement(measures: pd.DataFrame) -> pd.DataFrame:
     """
     rows: list[dict[str, Any]] = []
     names = list(measures)
-    for place, one in enumerate(names):
-        for other in names[place + 1 :]:
+    for index, one in enumerate(names):
+        for other in names[index + 1 :]:
             both = measures[[one, other]].dropna().rank()
             varies = len(both) > 1 and (both.nunique() > 1).all()
             found = both[one].corr(both[other]) if varies else np.nan

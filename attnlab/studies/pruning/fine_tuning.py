@@ -46,8 +46,8 @@ class TrainingPairs:
         """So many batches, the same at every call; every pair once before any comes again."""
         sampler, collate, left = self._sampler(), Collator(), steps
         while left > 0:
-            for places in sampler:
-                yield collate([self.pairs[place] for place in places])
+            for indices in sampler:
+                yield collate([self.pairs[index] for index in indices])
                 left -= 1
                 if not left:
                     return

@@ -16,7 +16,7 @@ from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.pruning.curve import Curve
 from attnlab.studies.pruning.settings import PruningSettings
-from attnlab.studies.pruning.training import PruningCourse, State, load_course
+from attnlab.studies.pruning.training import Pruner, State, load_pruner
 from attnlab.translation.runs.run import Run
 
 SETTLED = 0.9
@@ -61,7 +61,7 @@ def prune(source: str | Path, settings: PruningSettings) -> Pruning:
 
         mean loss a target token (nats) + penalty * expected number of heads that are not closed
 
-    so that a head stays where it is worth `penalty` nats a token. Then heads whose gate is likelier
+    so that a head stays where it saves `penalty` nats a token. Then heads whose gate is likelier
     0 than 1 are closed for good, and the model is measured with all others whole. The loss is that
     of the run's training, on its training pairs, with its dropout and label smoothing; the loss that
     is measured has neither.
@@ -82,31 +82,31 @@ def prune(source: str | Path, settings: PruningSettings) -> Pruning:
         InputError: the source is no run, or a number or site cannot be used.
         AttnlabError: the corpus changed since the training, or the loss became no number.
     """
-    course = load_course(source, settings)
-    steps = settings.steps_of(course.pairs.steps_in_epoch)
-    before = course.measured("The run")
-    curve = Curve(tuple(all_heads(course.projections)), before, settings.seed)
-    rows = _baseline_rows(course, curve, steps)
+    pruner = load_pruner(source, settings)
+    steps = settings.steps_of(pruner.pairs.steps_in_epoch)
+    before = pruner.measured("The run")
+    curve = Curve(tuple(all_heads(pruner.projections)), before, settings.seed)
+    rows = _baseline_rows(pruner, curve, steps)
     found = []
     for penalty in sorted(set(settings.penalties)):
-        found.append(_pruned(course, curve, penalty, steps, keep=settings.keep_models))
+        found.append(_pruned(pruner, curve, penalty, steps, keep=settings.keep_models))
         rows += found[-1].curve
         if settings.random:
-            rows += _random_rows(course, curve, penalty, steps, found[-1].closed)
-    course.start_again()
+            rows += _random_rows(pruner, curve, penalty, steps, found[-1].closed)
+    pruner.start_again()
     return Pruning(
         curve=pd.DataFrame(rows).astype({"unsettled": "Int64"}),
         gates=pd.DataFrame([row for part in found for row in part.gates]),
         training=pd.DataFrame([row for part in found for row in part.training]),
         models={part.penalty: part.state for part in found if part.state is not None},
-        run=course.run,
+        run=pruner.run,
         about={
-            "run": str(course.run.folder),
+            "run": str(pruner.run.folder),
             "steps": steps,
             "seed": settings.seed,
-            "sites": list(course.sites),
+            "sites": list(pruner.sites),
             "parameters_trained": settings.train_model,
-            "batch_tokens": course.pairs.batch_tokens,
+            "batch_tokens": pruner.pairs.batch_tokens,
         },
         warnings=tuple(warning for part in found for warning in part.warnings),
     )
@@ -125,20 +125,18 @@ class _Pruned:
     warnings: list[str]
 
 
-def _pruned(
-    course: PruningCourse, curve: Curve, penalty: float, steps: int, *, keep: bool
-) -> _Pruned:
-    gates, history = course.learn(penalty, steps)
+def _pruned(pruner: Pruner, curve: Curve, penalty: float, steps: int, *, keep: bool) -> _Pruned:
+    gates, history = pruner.learn(penalty, steps)
     closed = gates.closed()
-    close_heads(course.projections, closed)
+    close_heads(pruner.projections, closed)
     rows = _gate_rows(gates, penalty)
     unsettled = sum(max(row["p_zero"], row["p_one"]) < SETTLED for row in rows)
-    state = course.run.model.state_dict() if keep else {}
+    state = pruner.run.model.state_dict() if keep else {}
     return _Pruned(
         penalty,
         closed,
         curve.rows(
-            "pruned", course.measured(f"Penalty {penalty:g}"),
+            "pruned", pruner.measured(f"Penalty {penalty:g}"),
             closed=closed, penalty=penalty, unsettled=unsettled, steps=steps,
         ),
         rows,
@@ -148,30 +146,30 @@ def _pruned(
     )  # fmt: skip
 
 
-def _baseline_rows(course: PruningCourse, curve: Curve, steps: int) -> list[dict[str, Any]]:
+def _baseline_rows(pruner: Pruner, curve: Curve, steps: int) -> list[dict[str, Any]]:
     """The run as it is, and the run trained further with every head."""
     rows = curve.rows("unpruned", curve.before)
-    if course.train_model:
-        course.tune("Every head", steps)
-        rows += curve.rows("fine-tuned", course.measured("Every head"), steps=steps)
+    if pruner.train_model:
+        pruner.tune("Every head", steps)
+        rows += curve.rows("fine-tuned", pruner.measured("Every head"), steps=steps)
     return rows
 
 
 def _random_rows(
-    course: PruningCourse, curve: Curve, penalty: float, steps: int, closed: Sequence[Head]
+    pruner: Pruner, curve: Curve, penalty: float, steps: int, closed: Sequence[Head]
 ) -> list[dict[str, Any]]:
     """As many heads of each site closed, but random ones; nothing where they are the same."""
-    drawn = draw_heads(all_heads(course.gated), closed, course.seed)
+    drawn = draw_heads(all_heads(pruner.gated), closed, pruner.seed)
     if set(drawn) == set(closed):
         return []
     what = f"Random heads for {penalty:g}"
-    if course.train_model:
-        course.tune(what, steps, drawn)
+    if pruner.train_model:
+        pruner.tune(what, steps, drawn)
     else:
-        course.start_again()
-    close_heads(course.projections, drawn)
-    trained = steps if course.train_model else 0
-    return curve.rows("random", course.measured(what), closed=drawn, penalty=penalty, steps=trained)
+        pruner.start_again()
+    close_heads(pruner.projections, drawn)
+    trained = steps if pruner.train_model else 0
+    return curve.rows("random", pruner.measured(what), closed=drawn, penalty=penalty, steps=trained)
 
 
 def draw_heads(heads: Sequence[Head], closed: Sequence[Head], seed: int) -> list[Head]:

@@ -11,7 +11,7 @@ from attnlab.addresses import SITES, Head
 from attnlab.attribution.gates import GateStep, HeadGates, train_gates
 from attnlab.attribution.projections import Projections
 from attnlab.errors import AttnlabError, InputError
-from attnlab.studies.evaluation import Judge, load_judge
+from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.pruning.curve import Measured
 from attnlab.studies.pruning.fine_tuning import (
     PARAMETER_LEARNING_RATE,
@@ -34,12 +34,12 @@ State = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class PruningCourse:
+class Pruner:
     """A run, its training pairs, and the sentences that its pruned models are measured on.
 
     Attributes:
         run: its model is changed in place; the folder is read only.
-        judges: by split, the model with sentences of that split.
+        evaluators: by split, the model with sentences of that split.
         projections: where the heads are apart.
         sites: where heads may be closed.
         pairs: what is trained on.
@@ -50,7 +50,7 @@ class PruningCourse:
     """
 
     run: Run
-    judges: Mapping[str, Judge]
+    evaluators: Mapping[str, Evaluator]
     projections: Projections
     sites: tuple[str, ...]
     pairs: TrainingPairs
@@ -113,15 +113,15 @@ class PruningCourse:
     def measured(self, what: str) -> dict[str, Measured]:
         """What the model does as it stands, by split."""
         found = {}
-        for done, (split, judge) in enumerate(self.judges.items()):
-            self._tell(f"{what}: measuring", done, len(self.judges))
+        for done, (split, evaluator) in enumerate(self.evaluators.items()):
+            self._tell(f"{what}: measuring", done, len(self.evaluators))
             found[split] = Measured(
-                judge.losses(),
-                judge.tokens,
-                tuple(judge.translations()),
-                tuple(judge.references),
+                evaluator.losses(),
+                evaluator.tokens,
+                tuple(evaluator.translations()),
+                tuple(evaluator.references),
             )
-        self._tell(f"{what}: measuring", len(self.judges), len(self.judges))
+        self._tell(f"{what}: measuring", len(self.evaluators), len(self.evaluators))
         return found
 
     def _batches(self, what: str, steps: int) -> Iterator[Batch]:
@@ -143,7 +143,7 @@ class PruningCourse:
             raise AttnlabError(msg)
 
 
-def load_course(source: str | Path, settings: PruningSettings) -> PruningCourse:
+def load_pruner(source: str | Path, settings: PruningSettings) -> Pruner:
     """The run at `source`, ready to be pruned; with these settings.
 
     Raises:
@@ -153,13 +153,13 @@ def load_course(source: str | Path, settings: PruningSettings) -> PruningCourse:
     if not is_run(source):
         raise _no_run(source)
     _refuse_pruned(Path(source))
-    test = load_judge(source, sentences=settings.sentences, device=settings.device)
+    test = load_evaluator(source, sentences=settings.sentences, device=settings.device)
     run = test.subject.run
     if run is None:
         raise _no_run(source)
-    return PruningCourse(
+    return Pruner(
         run=run,
-        judges={"validation": test.on_split("validation", settings.sentences), "test": test},
+        evaluators={"validation": test.on_split("validation", settings.sentences), "test": test},
         projections=test.projections,
         sites=tuple(site for site in SITES if settings.sites is None or site in settings.sites),
         pairs=training_pairs(run, batch_tokens=settings.batch_tokens, seed=settings.seed),

@@ -35,7 +35,7 @@ def recover(folder: Path, *, overwrite: bool = False) -> None:
 
     Args:
         folder: where a run is to be trained.
-        overwrite: whether a run that was begun in place of another is undone too, as long as nothing
+        overwrite: whether a run that was begun instead of another is undone too, as long as nothing
             of it is trained.
 
     Raises:
@@ -66,7 +66,7 @@ def falling_back(folder: Path) -> Iterator[None]:
     """Brings a run that was set aside back when the block raises and nothing of the new one is trained.
 
     Raises:
-        AttnlabError: in place of what the block raises, where a run is set aside: it says where that
+        AttnlabError: instead of what the block raises, where a run is set aside: it says where that
             run is. An interruption after which all is as it was remains one.
     """
     try:
