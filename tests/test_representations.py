@@ -16,7 +16,7 @@ from attnlab.translation.runs.run import load
 RESULTS = [
     "attnlab.extraction.capture.Capture",
     "attnlab.extraction.keeping.KeptMatrices",
-    "attnlab.studies.analysis.analysis.Analysis",
+    "attnlab.studies.analysis.measuring.Analysis",
     "attnlab.studies.approximation.approximation.Approximation",
     "attnlab.studies.comparison.comparison.Comparison",
     "attnlab.functions.gold.Gold",

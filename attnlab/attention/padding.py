@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from jaxtyping import Bool, Float
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from attnlab.attention.arranging import Arrangement, groups_by_start, padding_behind
 from attnlab.attention.mechanism import Context, Mechanism, Told
+from attnlab.attention.traits import Setup
 from attnlab.errors import AttnlabError
 
 # A weight of 0 makes numbers up to this size vanish, forward and backward, in 16 bits too.
@@ -24,6 +25,10 @@ class PaddingSafeMechanism(Mechanism):
     it depends on besides real tokens is known from `positions`: where padding in front of them would
     shift these, it is moved behind them first, or left out.
     """
+
+    def __init__(self, spec: Any, setup: Setup) -> None:
+        super().__init__(causal=setup.causal, cross=setup.cross, dropout=setup.dropout)
+        self.spec = spec
 
     @abstractmethod
     def mix(

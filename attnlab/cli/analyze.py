@@ -17,7 +17,7 @@ from attnlab.texts import shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from attnlab.studies.analysis.analysis import Analysis
+    from attnlab.studies.analysis.measuring import Analysis
 
 
 @with_options(AnalysisSettings)

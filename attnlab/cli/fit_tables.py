@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from attnlab.columns import Column
-    from attnlab.studies.analysis.analysis import Analysis
+    from attnlab.studies.analysis.measuring import Analysis
 
 _MOST_ROWS = 24
 

@@ -8,7 +8,7 @@ from attnlab.addresses import HEAD_COLUMNS
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from attnlab.studies.analysis.analysis import Analysis
+    from attnlab.studies.analysis.measuring import Analysis
 
 _FIGURES = {
     "all": (

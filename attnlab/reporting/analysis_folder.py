@@ -18,8 +18,8 @@ from attnlab.reporting.label_section import label_sections
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import ANALYSIS
-from attnlab.studies.analysis.analysis import Analysis
 from attnlab.studies.analysis.columns import FITS
+from attnlab.studies.analysis.measuring import Analysis
 
 _FIGURES = (*(figure.name for figure in DRAWN), "heads_sentence*")
 MOST_TOKENS_DRAWN = 80

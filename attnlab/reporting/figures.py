@@ -10,7 +10,7 @@ from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.curves import draw_distance_by_window, draw_mass_by_offset
 from attnlab.reporting.naming import VIEW_NAMES
 from attnlab.reporting.page import PageFigure
-from attnlab.studies.analysis.analysis import Analysis
+from attnlab.studies.analysis.measuring import Analysis
 
 
 @dataclass(frozen=True)

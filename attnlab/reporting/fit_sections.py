@@ -8,10 +8,10 @@ from attnlab.reporting.columns import ADDITIVE, BAND, columns_named
 from attnlab.reporting.figures import figures_of
 from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page import Section, page_table
-from attnlab.studies.analysis.analysis import Analysis
 from attnlab.studies.analysis.columns import BITS, EQUAL_BUDGET, REFERENCES, RELATIVE
 from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.fits import summarise
+from attnlab.studies.analysis.measuring import Analysis
 
 _WINDOWS_SHOWN = (0, 1, 2, 3, 5, 10)
 DESCRIBED = ("structure", "structure_margin_bits_per_row", "structure_runner_up")

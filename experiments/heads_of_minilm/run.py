@@ -38,7 +38,8 @@ from attnlab.functions.thresholds import LINKS
 from attnlab.functions.verdict import verdict_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.naming import head_names
-from attnlab.studies.analysis.analysis import Analysis, analyze
+from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.analysis.measuring import Analysis
 from attnlab.translation.quiet import quiet
 from experiments.heads_of_minilm.by_layer import (
     draw_grid,

@@ -1,7 +1,7 @@
 """The labels of an analysis that was made with labels."""
 
-from attnlab.studies.analysis.analysis import Analysis
 from attnlab.studies.analysis.labelling import Labelling
+from attnlab.studies.analysis.measuring import Analysis
 
 
 def labelling_of(analysis: Analysis) -> Labelling:

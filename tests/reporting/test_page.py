@@ -26,8 +26,9 @@ from attnlab.reporting.columns import columns_named
 from attnlab.reporting.heatmaps import draw_heads, short
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
-from attnlab.studies.analysis.analysis import Analysis, analyze
+from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.labelling import Labelling
+from attnlab.studies.analysis.measuring import Analysis
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

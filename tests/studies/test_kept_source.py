@@ -12,7 +12,8 @@ from zoo.random_models import PAIRS, tokenizer
 from attnlab.errors import InputError
 from attnlab.extraction.keeping import KeptMatrices, load_matrices
 from attnlab.extraction.matrix_files import load_arrays
-from attnlab.studies.analysis.analysis import Analysis, analyze
+from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.approximation.approximation import approximate, approximate_arrays
 from attnlab.studies.approximation.settings import ApproximationSettings
 

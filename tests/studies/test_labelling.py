@@ -24,8 +24,9 @@ from attnlab.grammar.corpus import draw_pairs
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.label_section import label_sections
 from attnlab.reporting.naming import VIEW_NAMES
-from attnlab.studies.analysis.analysis import Analysis, analyze
+from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.labelling import Labeller
+from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.analysis.passes import Passes
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel

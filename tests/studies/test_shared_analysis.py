@@ -16,7 +16,8 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 from attnlab.cli.app import app
 from attnlab.extraction.parcels import unwrapped, wrapped
 from attnlab.extraction.processes import Processes
-from attnlab.studies.analysis.analysis import Analysis, analyze_together
+from attnlab.studies.analysis.analysis import analyze_together
+from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.analysis.settings import AnalysisSettings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -68,8 +68,7 @@ class FixedAttention(PaddingSafeMechanism):
                 f"{', '.join(BACKWARD)}."
             )
             raise InputError(msg)
-        super().__init__(causal=setup.causal, cross=setup.cross, dropout=setup.dropout)
-        self.spec = spec
+        super().__init__(spec, setup)
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values: one key taken a row, or running sums of weighted values."""

@@ -26,7 +26,7 @@ from attnlab.attention.kernels.scaled_sums import over_all, over_earlier
 from attnlab.attention.mechanism import Context, visible_or_all, without_keys
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Setup, Traits
+from attnlab.attention.traits import Cost, Traits
 from attnlab.matrices.supports import offsets
 
 # So many tokens of heads of a sentence at a time: what they need stays in the processor's cache.
@@ -67,10 +67,7 @@ class LinearAttention(PaddingSafeMechanism):
     name: ClassVar[str] = Linear.name
     source: ClassVar[str] = "arXiv 2006.16236 (elu), 2007.14902 (taylor), 2009.14794 (favor)"
     traits: ClassVar[Traits] = Traits(support=False, bias=False)
-
-    def __init__(self, spec: Linear, setup: Setup) -> None:
-        super().__init__(causal=setup.causal, cross=setup.cross, dropout=setup.dropout)
-        self.spec = spec
+    spec: Linear
 
     @in_full_precision
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:

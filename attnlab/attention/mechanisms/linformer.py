@@ -58,13 +58,12 @@ class LinformerAttention(PaddingSafeMechanism):
     }
 
     def __init__(self, spec: Linformer, setup: Setup) -> None:
-        super().__init__(causal=setup.causal, cross=setup.cross, dropout=setup.dropout)
+        super().__init__(spec, setup)
         if spec.share == "none" and setup.heads is None:
             msg = (
                 f"'{spec}' has projections for each head: say how many with make(spec, heads=...)."
             )
             raise InputError(msg)
-        self.spec = spec
         heads = setup.heads if spec.share == "none" and setup.heads else 1
         shape = (heads, spec.k, spec.max_length)
         self.key_projection = nn.Parameter(torch.zeros(shape))

@@ -63,8 +63,7 @@ class ScatterbrainAttention(PaddingSafeMechanism):
     positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Scatterbrain, setup: Setup) -> None:
-        super().__init__(causal=setup.causal, cross=setup.cross, dropout=setup.dropout)
-        self.spec = spec
+        super().__init__(spec, setup)
         left, right = sides(self.name, spec.window)
         self.union = Union((left, 0 if setup.causal else right), causal=setup.causal)
 

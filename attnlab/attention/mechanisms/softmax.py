@@ -1,7 +1,7 @@
 """Softmax over a support: mechanisms that score some pairs and leave the others out."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from attnlab.attention.mechanism import Context, Told
 from attnlab.attention.padding import PaddingSafeMechanism
-from attnlab.attention.traits import Form, Setup
+from attnlab.attention.traits import Form
 
 
 class MaskedSoftmax(PaddingSafeMechanism):
@@ -25,10 +25,6 @@ class MaskedSoftmax(PaddingSafeMechanism):
 
     forms: ClassVar[tuple[Form, ...]] = ("auto", "dense")
     scored: ClassVar[bool] = True
-
-    def __init__(self, spec: Any, setup: Setup) -> None:
-        super().__init__(causal=setup.causal, cross=setup.cross, dropout=setup.dropout)
-        self.spec = spec
 
     @abstractmethod
     def pairs(

@@ -1,29 +1,26 @@
 """What the heads of a model do on some sentences, as tables: what `attnlab analyze` computes."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 
 from attnlab.addresses import HEAD_COLUMNS
 from attnlab.errors import InputError
 from attnlab.extraction.devices import own_device, usable_device
-from attnlab.extraction.keeping import KeptMatrices
 from attnlab.extraction.kept_source import load_kept_source
 from attnlab.extraction.matrix_source import is_matrix_file, load_matrix_source
 from attnlab.extraction.processes import Processes
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
-from attnlab.extraction.views import ALL, CONTENT, VIEWS, View
+from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.functions.structure import HeadStructure
 from attnlab.options import options_of
-from attnlab.representations import OneLine
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
 from attnlab.studies.analysis.labelling import Labeller, Labelling
-from attnlab.studies.analysis.measuring import measure
+from attnlab.studies.analysis.measuring import Analysis, measure
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.evaluation import Evaluator
@@ -31,34 +28,6 @@ from attnlab.studies.sources import Subject, load_subject, what_is_lacking
 
 # The column of heads that stands beside the labels too.
 SINK_SHARE = "mass_on_special"
-
-
-@dataclass(frozen=True, repr=False)
-class Analysis(OneLine):
-    """Tables of one analysis.
-
-    Attributes:
-        heads: one row a head, see `HeadStatistics.heads`.
-        distances: one row a pair of heads of one layer: Jensen-Shannon distance.
-        fits: one row a head, sentence and approximation, see `HeadFits`.
-        structure: one row a head and family of matrices: bits per row of its best member, see
-            `HeadStructure.families`; empty where that was not measured.
-        matrices: the matrices of the first sentences, with their tokens.
-        about: what was analyzed, in words, in the order to print it.
-        warnings: what a reader must know before trusting a number.
-        labelling: what each head does, where that was asked for.
-        views: which keys are looked at, in the order in which figures are shown.
-    """
-
-    heads: pd.DataFrame
-    distances: pd.DataFrame
-    fits: pd.DataFrame
-    structure: pd.DataFrame
-    matrices: KeptMatrices
-    about: Mapping[str, str]
-    warnings: tuple[str, ...] = field(default_factory=tuple)
-    labelling: Labelling | None = None
-    views: tuple[View, ...] = VIEWS
 
 
 @options_of(AnalysisSettings)
@@ -123,7 +92,7 @@ def analyze_together(
         return passes.run(what, some, consumers)
 
     structure = HeadStructure(settings.structure_sentences)
-    found = measure(
+    found, coverage = measure(
         run,
         keep_matrices=settings.keep_matrices,
         fit_sentences=settings.fit_sentences,
@@ -139,20 +108,15 @@ def analyze_together(
         sinks = found.heads[[*HEAD_COLUMNS, SINK_SHARE]]
         labels_of_heads = labelling.labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
         labelling = replace(labelling, labels=labels_of_heads)
-    return Analysis(
-        heads=found.heads,
-        distances=found.distances,
-        fits=found.fits,
-        structure=found.structure,
-        matrices=found.matrices,
-        about=_about(source, subject, found.coverage, found.sentences_kept),
+    return replace(
+        found,
+        about=_about(source, subject, coverage, found.sentences_kept),
         warnings=(
             *found.warnings,
             *what_is_lacking(subject, settings.sentences if all_read else None, settings.sites),
             *(labelling.warnings if labelling else ()),
         ),
         labelling=labelling,
-        views=views,
     )
 
 
@@ -202,36 +166,28 @@ def _refuse_sentences(source: Path, settings: AnalysisSettings) -> None:
 def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, ...]) -> Analysis:
     _refuse_sentences(source, settings)
     reading: dict[str, Any] = {"normalize": settings.normalize, "sites": settings.sites}
-    kept = None if settings.array else load_kept_source(source, **reading)
-    matrices = kept or load_matrix_source(source, array=settings.array, **reading)
-    if settings.ignore_special and kept is None:
+    source_kept = None if settings.array else load_kept_source(source, **reading)
+    matrices = source_kept or load_matrix_source(source, array=settings.array, **reading)
+    if settings.ignore_special and source_kept is None:
         msg = f"{source} has no tokens, so none of them are special; leave ignore special out."
         raise InputError(msg)
-    views = (ALL,) if kept is None else views
+    views = (ALL,) if source_kept is None else views
 
     def run(_: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
         return matrices.send(consumers, first)
 
-    found = measure(
+    found, _ = measure(
         run,
         keep_matrices=settings.keep_matrices,
         fit_sentences=settings.fit_sentences,
         structure=HeadStructure(settings.structure_sentences),
         views=views,
     )
-    return Analysis(
-        heads=found.heads,
-        distances=found.distances,
-        fits=found.fits,
-        structure=found.structure,
-        matrices=found.matrices,
-        about={
-            **matrices.about(),
-            "Matrices kept": f"{found.sentences_kept} sentences",
-            **versions(),
-        },
+    kept = {"Matrices kept": f"{found.sentences_kept} sentences"}
+    return replace(
+        found,
+        about={**matrices.about(), **kept, **versions()},
         warnings=(*matrices.warnings, *found.warnings),
-        views=views,
     )
 
 

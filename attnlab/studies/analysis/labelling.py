@@ -154,12 +154,10 @@ class Labeller:
             relations = relations[[*first, *(n for n in relations if n not in first)]]
         counted = {"model": self.functions, "untrained": untrained, "shuffled": mixed}
         views = [self._view(keys, counted, relations, seed) for keys in self.views]
+        tables = {name: stacked([one[name] for one in views], self.views) for name in views[0]}
         return Labelling(
-            labels=stacked([one.labels for one in views], self.views),
-            controls=stacked([one.controls for one in views], self.views),
+            **tables,
             relations=relations,
-            structure=stacked([one.structure for one in views], self.views),
-            agreement=stacked([one.agreement for one in views], self.views),
             warnings=tuple(
                 label_notes(
                     self.functions.verdicts(self.views[0]),
@@ -179,27 +177,18 @@ class Labeller:
         counted: Mapping[str, HeadFunctions],
         relations: pd.DataFrame,
         seed: int,
-    ) -> "_LabelledView":
+    ) -> dict[str, pd.DataFrame]:
+        """The tables of one view, by their names in `Labelling`."""
         tables = {name: functions.verdicts(keys, seed) for name, functions in counted.items()}
         controls = compare_controls(tables, relations)
         labels = _labels(tables["model"], controls, self.structure.labels(keys))
         measured = "structure" in labels
-        return _LabelledView(
-            labels,
-            controls,
-            self.structure.families(keys),
-            agreement_table(labels) if measured else pd.DataFrame(),
-        )
-
-
-@dataclass(frozen=True)
-class _LabelledView:
-    """Tables of one view, as in `Labelling`."""
-
-    labels: pd.DataFrame
-    controls: pd.DataFrame
-    structure: pd.DataFrame
-    agreement: pd.DataFrame
+        return {
+            "labels": labels,
+            "controls": controls,
+            "structure": self.structure.families(keys),
+            "agreement": agreement_table(labels) if measured else pd.DataFrame(),
+        }
 
 
 def _counted(tokenizers: BothTokenizers, gold: Gold) -> list[Int[Tensor, "_"]]:

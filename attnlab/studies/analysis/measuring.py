@@ -1,7 +1,7 @@
 """Statistics, band distances and whole matrices of heads, whatever the heads come from."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -10,9 +10,11 @@ from attnlab.extraction.keeping import KeptMatrices, MatrixKeeper
 from attnlab.extraction.reading import Coverage
 from attnlab.extraction.statistics import HeadStatistics
 from attnlab.extraction.sums import PerLayer
-from attnlab.extraction.views import View, stacked
+from attnlab.extraction.views import VIEWS, View, stacked
 from attnlab.functions.structure import HeadStructure
+from attnlab.representations import OneLine
 from attnlab.studies.analysis.fits import HeadFits, OffsetProfiles
+from attnlab.studies.analysis.labelling import Labelling
 
 KEPT_BYTES = 64 * 2**20
 # Feeds every layer's weights over the first few sentences (None: all) to consumers; the text says
@@ -20,17 +22,32 @@ KEPT_BYTES = 64 * 2**20
 Pass = Callable[[str, Sequence[PerLayer[Any, Any]], int | None], Coverage]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Tables of every head, see `attnlab.studies.analysis.analysis.Analysis`, and what they rest on."""
+@dataclass(frozen=True, repr=False)
+class Analysis(OneLine):
+    """Tables of one analysis.
+
+    Attributes:
+        heads: one row per head, see `HeadStatistics.heads`.
+        distances: one row per pair of heads of one layer: Jensen-Shannon distance.
+        fits: one row per head, sentence and approximation, see `HeadFits`.
+        structure: one row per head and family of matrices: bits per row of its best member, see
+            `HeadStructure.families`; empty where that was not measured.
+        matrices: the matrices of the first sentences, with their tokens.
+        views: which keys are looked at, in the order in which figures are shown.
+        warnings: what a reader must know before trusting a number.
+        about: what was analyzed, in words, in the order to print it.
+        labelling: what each head does, where that was asked for.
+    """
 
     heads: pd.DataFrame
     distances: pd.DataFrame
     fits: pd.DataFrame
     structure: pd.DataFrame
     matrices: KeptMatrices
-    coverage: Coverage
-    warnings: tuple[str, ...]
+    views: tuple[View, ...] = VIEWS
+    warnings: tuple[str, ...] = ()
+    about: Mapping[str, str] = field(default_factory=dict)
+    labelling: Labelling | None = None
 
     @property
     def sentences_kept(self) -> int:
@@ -44,9 +61,9 @@ def measure(
     keep_matrices: int,
     fit_sentences: int,
     structure: HeadStructure,
-    views: Sequence[View],
+    views: tuple[View, ...],
     also: Sequence[PerLayer[Any, Any]] = (),
-) -> Measured:
+) -> tuple[Analysis, Coverage]:
     """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
 
     `structure` and `also` are fed in the pass over all sentences; `views` are those of the structure.
@@ -61,15 +78,16 @@ def measure(
         run("Fitting matrices", [fits], fit_sentences)
     kept = keeper.kept()
     heads = statistics.heads()
-    return Measured(
+    found = Analysis(
         heads=heads,
         distances=statistics.distances(),
         fits=fits.fits(),
         structure=stacked([structure.families(keys) for keys in views], views),
         matrices=kept,
-        coverage=coverage,
+        views=views,
         warnings=tuple(_warnings(heads, coverage, kept, keep_matrices)),
     )
+    return found, coverage
 
 
 def _warnings(
