@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,22 +161,6 @@ def plan_of(entries: Mapping[str, str | Specification | Mechanism]) -> Attention
         for address, entry in entries.items()
     }
     return AttentionPlan(read)
-
-
-def plan_from_words(words: Iterable[str]) -> AttentionPlan:
-    """The plan of a command line: words such as `encoder=band(window=3)`; one without `=` is for all sites.
-
-    >>> plan_from_words(["encoder.1=topk(k=4)"]).as_dict()
-    {'encoder.1': 'topk(k=4)'}
-    """
-    entries: dict[str, str] = {}
-    for word in words:
-        address, equals, text = word.partition("=")
-        if not equals or "(" in address:
-            entries |= dict.fromkeys(SITES, word)
-        else:
-            entries[address.strip()] = text
-    return plan_of(entries)
 
 
 def load_plan(path: str | Path) -> AttentionPlan:

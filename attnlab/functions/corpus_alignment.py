@@ -1,6 +1,5 @@
 """Alignment of sentences with a transformers tokenizer, and how much of a corpus could not be aligned."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,64 +31,41 @@ class AlignedCorpus:
         """Share of sentences that are aligned, 0 to 1."""
         return 1 - self.alignments.count(None) / len(self.alignments)
 
-    @property
-    def exact_coverage(self) -> float:
-        """Share of sentences that are aligned with every written word a unit of its own."""
-        exact = sum(found is not None and found.exact for found in self.alignments)
-        return exact / len(self.alignments)
-
-    @property
-    def joined_share(self) -> float:
-        """Share of the words of aligned sentences that are no unit of their own, 0 to 1."""
-        aligned = [found for found in self.alignments if found is not None]
-        sizes = [Counter(found.unit_of_word).values() for found in aligned]
-        joined = sum(size for group in sizes for size in group if size > 1)
-        return joined / max(1, sum(len(found.unit_of_word) for found in aligned))
-
 
 def align_corpus(
-    tokenizer: Any,
-    sentences: Sequence[GoldSentence],
-    max_tokens: int | None = None,
-    *,
-    target: bool = False,
+    tokenizer: Any, sentences: Sequence[GoldSentence], *, target: bool = False
 ) -> AlignedCorpus:
     """The alignment of every sentence; those that cannot be aligned are kept with their reasons.
 
     Args:
         tokenizer: of transformers, fast or not.
         sentences: texts with the positions of their words.
-        max_tokens: where the model cuts sentences off; those that are cut cannot be aligned.
         target: whether these are translations, which a tokenizer may write unlike sources.
     """
     found: list[Alignment | None] = []
     reasons: dict[str, str] = {}
     for sentence in sentences:
         try:
-            found.append(align_sentence(tokenizer, sentence, max_tokens, target=target))
+            found.append(align_sentence(tokenizer, sentence, target=target))
         except UnalignedError as error:
             found.append(None)
             reasons[sentence.identifier] = str(error)
     return AlignedCorpus(tuple(found), reasons)
 
 
-def align_sentence(
-    tokenizer: Any, sentence: GoldSentence, max_tokens: int | None = None, *, target: bool = False
-) -> Alignment:
+def align_sentence(tokenizer: Any, sentence: GoldSentence, *, target: bool = False) -> Alignment:
     """Alignment with the tokens that `tokenizer` makes of the text, special tokens among them.
 
     Fast tokenizers say where their tokens stand in the text; those of others are found by their
     letters.
 
     Raises:
-        UnalignedError: the tokens do not match the words, or are cut off at `max_tokens`.
+        UnalignedError: the tokens do not match the words.
     """
     encoded = tokenizer(
         **{"text_target" if target else "text": sentence.text},
         return_offsets_mapping=tokenizer.is_fast,
         return_special_tokens_mask=True,
-        truncation=max_tokens is not None,
-        max_length=max_tokens,
         verbose=False,
     )
     special = [bool(added) for added in encoded["special_tokens_mask"]]

@@ -49,11 +49,6 @@ class Alignment:
         """Number of units."""
         return len(set(self.unit_of_word))
 
-    @property
-    def exact(self) -> bool:
-        """Whether every word is a unit of its own."""
-        return self.units == len(self.unit_of_word)
-
 
 def align_offsets(
     text: str, words: Sequence[Span], tokens: Sequence[tuple[int, int]], special: Sequence[bool]

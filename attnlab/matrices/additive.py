@@ -15,7 +15,7 @@ from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.fit import Additive, Fit, complete
 from attnlab.matrices.padding import Sizes, counted_entries, sizes_of
 from attnlab.matrices.rare_columns import check_blocks
-from attnlab.matrices.residual import SparseError, check_error, largest_of_residual
+from attnlab.matrices.residual import SparseError, check_error
 from attnlab.matrices.supports import Window, band_support, offsets, reach_within, sides
 from attnlab.matrices.weights import checked_weights
 
@@ -99,42 +99,6 @@ def fit_additive(
         allowed=SparseError(corrections.reshape(batch), error_bound),
         sizes=sizes,
     )
-
-
-def additive_distance(
-    H: Float[Tensor, "query key"],
-    *,
-    window: int | tuple[int, ...],
-    num_pos: int,
-    budget: int,
-    causal: bool = False,
-    error_nnz: int = 0,
-    error_bound: float = math.inf,
-) -> float:
-    """The l1 distance of `fit_additive` by its definition: every band, every set of columns, then E.
-
-    The plain form beside the fast one, for one matrix. Given band and columns, the best E is that of
-    `attnlab.matrices.residual`. Cost: a sort for each of the (left + 1) (right + 1) C(keys, num_pos)
-    supports.
-    """
-    _check(num_pos, budget, error_nnz, error_bound)
-    queries, keys = H.shape
-    visible = offsets(queries, keys) <= 0 if causal else torch.ones(queries, keys) > 0
-    best = float(H.sum())
-    for band in (None, *_windows(sides(window, causal=causal), queries, keys)):
-        inside = visible & False if band is None else band_support(queries, keys, band)
-        for count in range(min(num_pos, keys) + 1):
-            for columns in itertools.combinations(range(keys), count):
-                support = inside.clone()
-                for column in columns:
-                    support[:, column] |= visible[:, column]
-                left = budget - int(support.sum())
-                if left < 0:
-                    continue
-                residual = torch.where(support, 0, H)
-                error = largest_of_residual(residual, min(error_nnz, left), error_bound)
-                best = min(best, float((residual - error).abs().sum()))
-    return best
 
 
 @dataclass

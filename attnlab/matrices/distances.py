@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.matrices.padding import Sizes, counted_entries, sizes_of
-from attnlab.matrices.weights import check_matrices, checked_approximation, checked_weights
+from attnlab.matrices.padding import Sizes, sizes_of
+from attnlab.matrices.weights import checked_approximation, checked_weights
 from attnlab.plugins import plugins
 
 _LONG_COLUMN = 256
@@ -176,26 +176,6 @@ def row_divergence(
     """KL(h_i || x_i) of every row, in nats; inf where X misses mass that H has."""
     ratio = torch.where(H > 0, H / X, 1.0)
     return (H * ratio.log()).sum(-1)
-
-
-def output_error(
-    H: Float[Tensor, "*batch query key"],
-    X: Float[Tensor, "*#batch query key"],
-    values: Float[Tensor, "*batch key dim"],
-    sizes: Sizes | None = None,
-) -> Float[Tensor, "*batch"]:
-    """Relative error of the head's output: |(H - X) V|_F / |H V|_F; 0 where both are 0.
-
-    Cost: two products of `query * key * dim`.
-    """
-    H = checked_weights(H, sizes)
-    X = checked_approximation(X, H, sizes)
-    check_matrices(values)
-    if sizes is not None:
-        # What stands in padded rows of V may be NaN, and 0 * NaN is NaN.
-        real = counted_entries(sizes.flip(-1), values.shape[-2], 1)
-        values = values.masked_fill(~real, 0)
-    return _quotient(_norm((H - X) @ values), _norm(H @ values))
 
 
 def _norm(matrix: Tensor) -> Tensor:

@@ -11,25 +11,6 @@ CHUNK_LOGITS = 1 << 22
 ROW_MULTIPLE = 256
 
 
-def plain_cross_entropy(
-    hidden: Float[Tensor, "token dim"],
-    weight: Float[Tensor, "type dim"],
-    target: Int[Tensor, " token"],
-    *,
-    smoothing: float = 0.0,
-) -> Float[Tensor, ""]:
-    """Sum over tokens of the label-smoothed cross-entropy, in nats; the reference form.
-
-    ::
-
-        loss = sum_t [ -(1 - smoothing) log p_t(target_t) - smoothing / V sum_v log p_t(v) ]
-
-    The smoothed share goes to all V types evenly (not to the V - 1 wrong ones). Cost: holds
-    token x type logits. Source: Szegedy et al. 2016, section 7; math.md section 8.
-    """
-    return F.cross_entropy(hidden @ weight.T, target, reduction="sum", label_smoothing=smoothing)
-
-
 def chunked_cross_entropy(
     hidden: Float[Tensor, "token dim"],
     weight: Float[Tensor, "type dim"],
@@ -37,8 +18,14 @@ def chunked_cross_entropy(
     *,
     smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """The same sum as `plain_cross_entropy`, a few tokens at a time, gradients in the same pass.
+    """Sum over tokens of the label-smoothed cross-entropy, in nats, gradients in the same pass.
 
+    ::
+
+        loss = sum_t [ -(1 - smoothing) log p_t(target_t) - smoothing / V sum_v log p_t(v) ]
+
+    The smoothed share goes to all V types evenly (not to the V - 1 wrong ones). Source: Szegedy et
+    al. 2016, section 7; math.md section 8.
     Logits of about four million entries are held at once, so they stay near the processor's cache and
     memory does not grow with the vocabulary times the batch. Under autocast the products are
     computed in its lower precision and everything else in float32.

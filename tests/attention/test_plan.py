@@ -10,7 +10,7 @@ from oracles.ragged import ragged
 
 from attnlab.addresses import SITES
 from attnlab.attention.multihead import MultiHeadAttention
-from attnlab.attention.plan import load_plan, plan_from_words, plan_of, write_plan
+from attnlab.attention.plan import load_plan, plan_of, write_plan
 from attnlab.attention.registry import make, parse
 from attnlab.errors import InputError
 
@@ -40,12 +40,6 @@ def test_a_file_gives_the_plan_back(
     write_plan(path, plan_of(entries))
     assert load_plan(path) == plan_of(entries)
     assert load_plan(path).as_dict() == entries
-
-
-def test_words_of_a_command_line() -> None:
-    words = ["encoder=band(window=3)", "decoder.0=full", "cross.1.2=topk(k=2)"]
-    assert plan_from_words(words).as_dict() == dict(word.split("=", 1) for word in words)
-    assert plan_from_words(["topk(k=2)"]).as_dict() == dict.fromkeys(SITES, "topk(k=2)")
 
 
 @pytest.mark.parametrize("address", ["encode", "encoder.x", "encoder.0.1.2", "encoder.-1", ""])

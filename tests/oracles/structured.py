@@ -118,6 +118,51 @@ def additive_distances(
     """
     queries, keys = len(H), len(H[0])
     every = [(i, j) for i in range(queries) for j in range(keys)]
+    nearest_by_budget = [sum(map(sum, H))] * (len(every) + 1)
+    for support in _bands_and_columns(every, keys, window, num_pos, causal=causal):
+        off = sum(H[i][j] for i, j in every if (i, j) not in support)
+        for count in range(min(error_nnz, len(every)) + 1):
+            for corrected in combinations(every, count):
+                gain = sum(min(H[i][j], bound) for i, j in corrected if (i, j) not in support)
+                used = len(support) + count
+                if used <= len(every):
+                    nearest_by_budget[used] = min(nearest_by_budget[used], off - gain)
+    return list(accumulate(nearest_by_budget, min))
+
+
+def additive_distance(
+    H: Matrix,
+    window: tuple[int, int],
+    num_pos: int,
+    budget: int,
+    error_nnz: int,
+    bound: float,
+    *,
+    causal: bool,
+) -> float:
+    """The l1 distance of the nearest band + columns + E of one budget; E takes the largest entries left."""
+    queries, keys = len(H), len(H[0])
+    every = [(i, j) for i in range(queries) for j in range(keys)]
+    nearest = sum(map(sum, H))
+    for support in _bands_and_columns(every, keys, window, num_pos, causal=causal):
+        left = budget - len(support)
+        if left < 0:
+            continue
+        rest = sorted((H[i][j] for i, j in every if (i, j) not in support), reverse=True)
+        corrected = sum(min(h, bound) for h in rest[: min(error_nnz, left)])
+        nearest = min(nearest, sum(rest) - corrected)
+    return nearest
+
+
+def _bands_and_columns(
+    every: list[tuple[int, int]],
+    keys: int,
+    window: tuple[int, int],
+    num_pos: int,
+    *,
+    causal: bool,
+) -> set[frozenset[tuple[int, int]]]:
+    """Every band up to the window and none at all, with every set of columns."""
     right = 0 if causal else window[1]
     bands: list[set[tuple[int, int]]] = [set()]
     for a, b in product(range(window[0] + 1), range(right + 1)):
@@ -127,13 +172,69 @@ def additive_distances(
         for count in range(num_pos + 1)
         for chosen in combinations(range(keys), count)
     ]
-    nearest_by_budget = [sum(map(sum, H))] * (len(every) + 1)
-    for support in {frozenset(band | held) for band, held in product(bands, columns)}:
-        off = sum(H[i][j] for i, j in every if (i, j) not in support)
-        for count in range(min(error_nnz, len(every)) + 1):
-            for corrected in combinations(every, count):
-                gain = sum(min(H[i][j], bound) for i, j in corrected if (i, j) not in support)
-                used = len(support) + count
-                if used <= len(every):
-                    nearest_by_budget[used] = min(nearest_by_budget[used], off - gain)
-    return list(accumulate(nearest_by_budget, min))
+    return {frozenset(band | held) for band, held in product(bands, columns)}
+
+
+def stochastic_rows(
+    H: Matrix, support: list[list[bool]], nonzeros: int, bound: float
+) -> tuple[Matrix, Matrix]:
+    """Rows that sum to 1 on a support, and E: one correction after the other, each where it saves most."""
+    error = [[0.0] * len(row) for row in H]
+    missing = [
+        1 - sum(h for h, s in zip(*rows, strict=True) if s) for rows in zip(H, support, strict=True)
+    ]
+    for _ in range(nonzeros):
+        best, entry = 0.0, None
+        for i, row in enumerate(H):
+            for j, h in enumerate(row):
+                if error[i][j]:
+                    continue
+                saved = min(h, bound)
+                if support[i][j]:
+                    saved = min(bound if missing[i] >= 0 else saved, abs(missing[i]))
+                if saved > best:
+                    best, entry = saved, (i, j)
+        if entry is None:
+            break
+        i, j = entry
+        error[i][j] = -best if support[i][j] and missing[i] >= 0 else best
+        if support[i][j]:
+            missing[i] += error[i][j]
+    structure = []
+    for row, inside, e in zip(H, support, error, strict=True):
+        kept = [h - c if s else 0.0 for h, s, c in zip(row, inside, e, strict=True)]
+        total, keys = sum(kept), sum(inside)
+        structure.append(
+            [
+                k / total if total > 0 else float(s) / max(keys, 1)
+                for k, s in zip(kept, inside, strict=True)
+            ]
+        )
+    return structure, error
+
+
+def _signed_savings(H: Tensor, support: Tensor, bound: float) -> Float[Tensor, "*batch query key"]:
+    """What correcting each entry saves, the larger ones of its row first; negative where e is."""
+    support = support.expand_as(H)
+    missing = 1 - torch.where(support, H, 0).sum(-1, keepdim=True)
+    falling = H.masked_fill(~support, -1).sort(dim=-1, descending=True, stable=True)
+    short = missing >= 0
+    most = torch.where(short, missing, falling.values).clamp(max=bound)
+    most = most.masked_fill(falling.values < 0, 0)
+    # What is left is compared with the limit, not a difference of sums: no saving exceeds its entry.
+    left = (missing.abs() - (most.cumsum(-1) - most)).clamp(min=0)
+    on_support = torch.zeros_like(H).scatter_(-1, falling.indices, torch.minimum(left, most))
+    return torch.where(support, torch.where(short, -on_support, on_support), H.clamp(max=bound))
+
+
+def _largest(
+    savings: Tensor, H: Tensor, nonzeros: int | Tensor
+) -> Bool[Tensor, "*batch query key"]:
+    """True at the `nonzeros` largest savings of each matrix, larger entries first among equals."""
+    flat = savings.flatten(-2)
+    by_entry = H.flatten(-2).argsort(dim=-1, descending=True, stable=True)
+    order = flat.gather(-1, by_entry).argsort(dim=-1, descending=True, stable=True)
+    wanted = torch.as_tensor(nonzeros, device=H.device)[..., None]
+    chosen = (torch.arange(flat.shape[-1], device=H.device) < wanted).expand_as(flat)
+    marked = torch.zeros_like(flat, dtype=torch.bool)
+    return marked.scatter_(-1, by_entry.gather(-1, order), chosen).reshape(H.shape)
