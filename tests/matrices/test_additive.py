@@ -1,6 +1,7 @@
 """Band + columns + E under one budget: brute force over every split, and what must hold of it."""
 
 import math
+from functools import partial
 from itertools import pairwise, product
 
 import pytest
