@@ -1,15 +1,14 @@
 """What torchrun and accelerate launch tell a process of the others: read from the environment alone."""
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from attnlab.errors import InputError
 
 _TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-@dataclass(frozen=True)
-class Launched:
+class Launched(NamedTuple):
     """The number of this process, how many there are, and its number on this machine."""
 
     index: int

@@ -64,8 +64,8 @@ class KeptSource(OneLine):
             site=site,
             layer=layer,
             weights=matrix[None],
-            queries=_axis(kinds[0]),
-            keys=_axis(kinds[1]),
+            queries=axis_of(kinds[0]),
+            keys=axis_of(kinds[1]),
             causal=site == "decoder",
             sentences=(number,),
             vocabularies=(Names(tokens[0]), Names(tokens[1])),
@@ -119,12 +119,13 @@ def load_kept_source(
     return KeptSource(path, kept, tuple(warnings))
 
 
-def _axis(kinds: str) -> Axis:
-    """Tokens by the letters of `attnlab.extraction.keeping.LETTERS`."""
+def axis_of(kinds: str, sentences: int = 1) -> Axis:
+    """Tokens by the letters of `attnlab.extraction.keeping.LETTERS`, the same in all sentences."""
 
     def of(letters: str) -> Tensor:
-        return torch.tensor([[kind in letters for kind in kinds]])
+        return torch.tensor([kind in letters for kind in kinds], dtype=torch.bool).expand(shape)
 
-    every = torch.ones(1, len(kinds), dtype=torch.bool)
-    positions = torch.arange(len(kinds))[None]
+    shape = (sentences, len(kinds))
+    every = torch.ones(shape, dtype=torch.bool)
+    positions = torch.arange(len(kinds)).expand(shape)
     return Axis(positions, every, of("wp"), of("soc"), of("o"), of("c"), of("p"))

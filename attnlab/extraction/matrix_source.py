@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.addresses import SITES, UNKNOWN_SITE, Site
 from attnlab.errors import InputError
-from attnlab.extraction.batches import Axis
+from attnlab.extraction.kept_source import Names, axis_of
 from attnlab.extraction.matrix_files import load_matrices, prepared
 from attnlab.extraction.reading import Consumer, Coverage
 from attnlab.extraction.weights import LayerWeights
@@ -18,14 +17,6 @@ from attnlab.representations import OneLine
 
 SUFFIXES = (".npz", ".npy", ".safetensors")
 AXES = ("layer", "sentence", "head", "query", "key")
-
-
-class Positions:
-    """Names tokens that are not known by their positions, from 0."""
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The positions as text."""
-        return [str(position) for position in ids]
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +40,9 @@ class MatrixSource(OneLine):
     def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Coverage:
         """Feeds every layer to `consumers`, with the first sentences only where `first` is given."""
         layers, sentences, _, queries, keys = self.matrices[:, :first].shape
-        sides = [_axis_of_positions(sentences, length) for length in (queries, keys)]
+        # Every row and column is an ordinary token, known by its position.
+        sides = [axis_of("w" * length, sentences) for length in (queries, keys)]
+        names = [Names([str(position) for position in range(length)]) for length in (queries, keys)]
         for layer in range(layers):
             seen = LayerWeights(
                 site=self.site,
@@ -59,7 +52,7 @@ class MatrixSource(OneLine):
                 keys=sides[1],
                 causal=self.causal,
                 sentences=tuple(range(sentences)),
-                vocabularies=(Positions(), Positions()),
+                vocabularies=(names[0], names[1]),
             )
             for consumer in consumers:
                 consumer.update(seen)
@@ -127,9 +120,3 @@ def _sentence(text: str) -> str:
 def _looks_back(matrices: Float[Tensor, "layer sentence head query key"]) -> bool:
     queries, keys = matrices.shape[-2:]
     return queries == keys > 1 and not bool(matrices.triu(1).any())
-
-
-def _axis_of_positions(sentences: int, length: int) -> Axis:
-    every = torch.ones(sentences, length, dtype=torch.bool)
-    positions = torch.arange(length).expand(sentences, length)
-    return Axis(positions, every, every, ~every, ~every, ~every, ~every)

@@ -123,10 +123,7 @@ class _FailedTogether(Exception):  # noqa: N818 - says what happened, and never 
 
 def launched_processes() -> Processes:
     """This process as its launcher describes it in the environment; on its own without one."""
-    found = launched()
-    if found is None:
-        return Processes()
-    return Processes(found.index, found.count, found.local_index)
+    return Processes(*(launched() or ()))
 
 
 @contextmanager

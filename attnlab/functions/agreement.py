@@ -89,13 +89,10 @@ def agreement_with_structure(functions: Sequence[str], structures: Sequence[str]
 def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
     """Kappa in all heads, and by site where there are several: one row each.
 
-    Columns `site, heads, tied_heads, undecided_heads, labelled_heads, observed_fraction,
-    expected_fraction, kappa, low, high`. Heads that two families describe equally well (`tied_heads`)
-    have no structure to compare, and for `undecided_heads` too little was counted: both are left
-    out of `heads` and of all figures; where there are only such heads the figures are missing.
-    A head of several functions is compared by the first of them, by precedence: one
-    label a head on either side. `labelled_heads` says how many do anything that has a name; the
-    others are `unknown` and agree with no family. Where no head has a label there is no kappa.
+    Columns as in `attnlab.functions.columns.AGREEMENT`. Heads that two families describe equally well
+    have no structure to compare, and for undecided ones too little was counted: both are left out of
+    all figures, which are missing where there are no others. A head of several functions is compared
+    by the first of them, by precedence. Where no head has a label there is no kappa.
 
     Args:
         labels: one row a head, with `site`, `label`, `structure` and `structure_tie`.

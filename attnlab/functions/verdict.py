@@ -46,29 +46,8 @@ def status_of(low: float, high: float, threshold: float) -> str:
 class Verdict:
     """How far a head carries a label, measured on the reported half of the corpus.
 
-    Attributes:
-        label: the name of a `HeadLabel`.
-        head: number in its layer, from 0.
-        detail: what was picked on the choosing half: an offset, a relation, a token.
-        statistic: what `value` is.
-        value: the figure; NaN when nothing could be counted.
-        low: lower end of the 95 % interval of `value`.
-        high: upper end.
-        threshold: what `value` must reach.
-        control: what the figure would be without the function, where the label has such a control.
-        denominator: how many rows, links or sentences `value` rests on.
-        second_statistic: what else the rule asks for; empty where it asks for one figure.
-        second_value: that figure, with its interval and its threshold in the next three fields.
-        second_low: lower end of the interval of `second_value`.
-        second_high: upper end.
-        second_threshold: what `second_value` must reach.
-        unit: what is counted: `rows`, `links` or `sentences`.
-        counted: how many of them the rule can use.
-        needed: how many it asks for.
-        status: `undecided` where fewer than `needed` were counted; else `holds` where the intervals
-            of all figures lie above their thresholds, `below` where one lies below, and `borderline`.
-        stability: share of bootstrap draws of sentences in which every figure reaches its
-            threshold, with the pick (`detail`) as it is; NaN where undecided.
+    Its fields are columns of `attnlab.functions.columns.CONTROLS`, which say what each means;
+    `detail` was picked on the choosing half. What is missing is NaN or empty.
     """
 
     label: str

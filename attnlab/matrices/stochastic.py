@@ -47,3 +47,30 @@ def fit_stochastic_rows(
     error = savings.masked_fill(~_largest(savings.abs(), H, nonzeros), 0)
     kept = torch.where(support, H - error, 0)
     return renormalised(kept, support), error
+
+
+def _signed_savings(H: Tensor, support: Tensor, bound: float) -> Float[Tensor, "*batch query key"]:
+    """What correcting each entry saves, the larger ones of its row first; negative where e is."""
+    support = support.expand_as(H)
+    missing = 1 - torch.where(support, H, 0).sum(-1, keepdim=True)
+    falling = H.masked_fill(~support, -1).sort(dim=-1, descending=True, stable=True)
+    short = missing >= 0
+    most = torch.where(short, missing, falling.values).clamp(max=bound)
+    most = most.masked_fill(falling.values < 0, 0)
+    # What is left is compared with the limit, not a difference of sums: no saving exceeds its entry.
+    left = (missing.abs() - (most.cumsum(-1) - most)).clamp(min=0)
+    on_support = torch.zeros_like(H).scatter_(-1, falling.indices, torch.minimum(left, most))
+    return torch.where(support, torch.where(short, -on_support, on_support), H.clamp(max=bound))
+
+
+def _largest(
+    savings: Tensor, H: Tensor, nonzeros: int | Tensor
+) -> Bool[Tensor, "*batch query key"]:
+    """True at the `nonzeros` largest savings of each matrix, larger entries first among equals."""
+    flat = savings.flatten(-2)
+    by_entry = H.flatten(-2).argsort(dim=-1, descending=True, stable=True)
+    order = flat.gather(-1, by_entry).argsort(dim=-1, descending=True, stable=True)
+    wanted = torch.as_tensor(nonzeros, device=H.device)[..., None]
+    chosen = (torch.arange(flat.shape[-1], device=H.device) < wanted).expand_as(flat)
+    marked = torch.zeros_like(flat, dtype=torch.bool)
+    return marked.scatter_(-1, by_entry.gather(-1, order), chosen).reshape(H.shape)

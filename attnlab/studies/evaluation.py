@@ -202,7 +202,6 @@ def load_evaluator(
     text: str | Path | None = None,
     corpus: str | None = None,
     pair: str | None = None,
-    split: str = "test",
     batch_size: int = BATCH_SIZE,
     device: str | None = None,
 ) -> Evaluator:
@@ -217,7 +216,6 @@ def load_evaluator(
         text: a file of sentences (encoder-decoder: source, tab, translation).
         corpus: a corpus as for `attnlab train`; a run brings its own.
         pair: languages of `corpus`; None: those of the run, or `en-it`.
-        split: which part of the corpus: train, validation or test.
         batch_size: most sentences in one forward pass.
         device: where the model runs; None: a GPU if there is one.
 
@@ -227,7 +225,7 @@ def load_evaluator(
     TextSettings(batch_size=batch_size)  # refuses what it cannot be
     on = usable_device(device)
     subject = load_subject(
-        source, sentences=sentences, text=text, corpus=corpus, pair=pair, split=split, scores=True
+        source, sentences=sentences, text=text, corpus=corpus, pair=pair, scores=True
     )
     subject.model.to(on)
     return evaluator_of(subject, batch_size)

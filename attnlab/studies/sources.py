@@ -66,7 +66,6 @@ def load_subject(
     pair: str | None = None,
     treebank: str | Path | None = None,
     gold: bool = False,
-    split: str = "test",
     scores: bool = False,
 ) -> Subject:
     """The model at `source` with its first `sentences` held-out texts.
@@ -81,7 +80,6 @@ def load_subject(
         pair: languages of `corpus`; None: those of the run, or `en-it`.
         treebank: a CoNLL-U file, whose sentences are then the texts.
         gold: whether to look for what is known of the texts.
-        split: which part of the corpus is used.
         scores: whether a transformers model must score next tokens.
 
     Raises:
@@ -111,8 +109,8 @@ def load_subject(
         elif subject.corpus is not None:
             languages = "" if corpus is None and run is not None else f" ({pair})"
             chosen = subject.corpus()
-            texts = first_pairs(chosen, split, sentences)
-            origin = f"the {split} part of {chosen.name}{languages}"
+            texts = first_pairs(chosen, "test", sentences)
+            origin = f"the test part of {chosen.name}{languages}"
     else:
         texts, origin = tuple(sentences), "sentences handed in"
     own = run if text is None and isinstance(sentences, int) else None

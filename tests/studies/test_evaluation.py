@@ -186,7 +186,7 @@ def test_other_parts_of_the_corpus_share_no_sentence(small_run: Path) -> None:
     }
     more = evaluator.on_split("test", 3)
     assert not {one.text for one in more.examples} & {one.text for one in evaluator.examples}
-    own = load_evaluator(small_run, sentences=2, split="validation")
+    own = evaluator.on_split("validation", 2)
     assert own.origin == "the validation part of embedded"
 
 
@@ -233,7 +233,7 @@ def test_what_cannot_be_evaluated_is_refused(options: dict[str, object], words: 
 
 def test_a_part_that_does_not_exist_is_refused(small_run: Path) -> None:
     with pytest.raises(InputError, match="There is no part 'tset'; choose from: train"):
-        load_evaluator(small_run, sentences=3, split="tset")
+        load_evaluator(small_run, sentences=3).on_split("tset", 3)
 
 
 def test_sentences_that_do_not_fit_are_counted() -> None:

@@ -61,12 +61,10 @@ def alignment_links(
 def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.DataFrame:
     """One row a head and kind of link: accuracy, its interval, and what it must reach, by half.
 
-    Columns: `head, relation, direction, baseline_offset` (most frequent in the choosing half);
-    `links, accuracy, low, high, baseline, chance, threshold` of the reported half; the same of the
-    choosing half as `choosing_...` (its baseline is fitted and scored there, so a little too high).
-    The threshold is the larger of offset baseline and chance, and `rule.threshold` more. Chance is
-    what a head gets that picks at random among the words it may look at: high in a causal decoder,
-    where early words see few others.
+    Columns as in `attnlab.functions.columns.RELATIONS`; those of the choosing half as `choosing_...`
+    (its baseline is fitted and scored there, so a little too high). The threshold is the larger of
+    offset baseline and chance, and `rule.threshold` more. Chance is what a head gets that picks at
+    random among the words it may look at: high in a causal decoder, where early words see few others.
 
     `status` says how both accuracies lie to their thresholds, see `Verdict`; `counted` is the smaller
     number of links of the two halves; `stability` the share of bootstrap draws of sentences in which

@@ -42,13 +42,8 @@ class Labelling(OneLine):
     those of `content` tokens alone. Relations never look at special tokens.
 
     Attributes:
-        labels: one row a head: `labels` that hold, `label` the first of them, those that are
-            `borderline` and `undecided`, and `standing`, those that stand; the strongest `function`
-            with its figures, see `strongest_functions`; the columns of `HeadStructure.labels`, where
-            that was measured; and what the loss loses with the head, see `ablate_for_labels`,
-            where there is a loss.
-        controls: one row a head and label: figures, intervals, thresholds and status, and the same
-            figures on the untrained model and on shuffled words, see `compare_controls`.
+        labels: one row per head, columns as in `attnlab.functions.columns.LABELS`.
+        controls: one row per head and label, see `compare_controls`.
         relations: one row a head and kind of gold link; empty without gold trees.
         structure: one row a head and family of matrices, see `HeadStructure.families`; empty where
             that was not measured.

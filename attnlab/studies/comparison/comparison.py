@@ -34,11 +34,9 @@ class Comparison(OneLine):
     """Tables of one comparison.
 
     Attributes:
-        heads: one row a site, budget, mechanism and head: `mass_fraction`, the share of full
-            attention that stands on the pairs the mechanism sees (NaN where it has no support);
-            `output_error`, |X V - H V| / |H V| over a sentence (Frobenius norms); `visible_keys` a
-            row; all mean over sentences. `multiply_adds` of a head at mean length.
-        summary: the same by mechanism, mean over heads, with 95% intervals over sentences.
+        heads: one row per site, budget, mechanism and head, means over sentences, columns as in
+            `attnlab.studies.comparison.columns`.
+        summary: the same by mechanism, means over heads, with 95 % intervals over sentences.
         sentences: how many held-out sentences.
         calibration: how many training sentences.
         lengths: mean number of queries and of keys of the held-out sentences, by site.

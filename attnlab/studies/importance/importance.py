@@ -44,16 +44,10 @@ class Importance(OneLine):
     """Tables of one study.
 
     Attributes:
-        heads: one row a head. `gradient_importance` (nats a sentence, E abs(dL/dgate)) with its
-            standard error, and `gradient_in_layer`, divided by the layer's Euclidean norm. For every
-            replacement, such as `zero`: `zero_loss_change_nats` a token, above 0 where the head is
-            needed, its 95% paired bootstrap interval `zero_loss_low` to `zero_loss_high`, its
-            `zero_loss_p_value` uncorrected, and `zero_loss_significant`, at 5% after Holm's
-            correction for the number of heads. The same of BLEU where it was asked for:
-            `zero_bleu_change`, below 0 where the head is needed. NaN where a head cannot be replaced.
-        cumulative: see `attnlab.studies.importance.removal.removal_curves`; `chosen_on` and `reported_on` are
-            different halves of the sentences.
-        agreement: see `attnlab.studies.importance.removal.rank_agreement`.
+        heads: one row per head, columns as in `attnlab.studies.importance.columns`; NaN where a head
+            cannot be replaced.
+        cumulative: one row per order and number of heads removed.
+        agreement: one row per pair of measures.
         about: what was measured, in words, in the order to print it.
         warnings: what a reader must know before trusting a number.
     """

@@ -42,9 +42,8 @@ def removal_curves(
         translations: told of every point.
 
     Returns:
-        One row an order and number of heads: `order`, `heads_removed`, `removed` (the head that
-        went last), `replacement`, `loss_nats` a token, its change from the whole model with a 95%
-        bootstrap interval (a step at a time, uncorrected), `bleu` (NaN between the points).
+        The columns of `attnlab.studies.importance.columns.CUMULATIVE`; an interval is for one step at a
+        time, uncorrected, and `bleu` NaN between the points.
     """
     tables = []
     for name, order in orders.items():

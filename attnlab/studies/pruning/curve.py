@@ -56,11 +56,7 @@ class Curve:
         unsettled: int | None = None,
         steps: int = 0,
     ) -> list[dict[str, Any]]:
-        """One row a split.
-
-        `heads_left` of `heads`, and by site `encoder_left`, `decoder_left`, `cross_left`;
-        `loss_nats` a token and `bleu`, each with its change against the unpruned run on the same
-        sentences and the 95 % bootstrap interval of the change; `unsettled` gates.
+        """One row per split, with the columns of `attnlab.studies.pruning.columns.CURVE`.
 
         Args:
             kind: `unpruned`, `fine-tuned`, `pruned` or `random`.

@@ -28,10 +28,9 @@ class Pruning(OneLine):
     """What pruning at several penalties gave.
 
     Attributes:
-        curve: one row a model and split, see `attnlab.studies.pruning.curve.Curve.rows`.
-        gates: one row a penalty and head: `p_zero`, `p_one` (probabilities that the gate is exactly
-            0 or 1) and `open`.
-        training: one row a penalty and step: `loss_nats`, without the penalty, and `expected_open`.
+        curve: one row per model and split, columns as in `attnlab.studies.pruning.columns`.
+        gates: one row per penalty and head.
+        training: one row per penalty and step.
         models: by penalty, the parameters of the pruned model; empty unless they were asked for.
         run: the run, its model as it was trained.
         about: how it was made, ready for JSON.
