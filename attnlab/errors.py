@@ -18,3 +18,9 @@ class InputError(AttnlabError):
 
 class ToldElsewhereError(AttnlabError):
     """What the first of several processes tells the user; the command line prints nothing more."""
+
+
+def reason(error: BaseException) -> str:
+    """The first line of an error's message, to stand in brackets within a sentence."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].removesuffix(".")

@@ -82,7 +82,7 @@ def summarise_corpus(corpus: ParallelCorpus) -> "pd.DataFrame":
 
     rows = []
     for split in SPLITS:
-        part = getattr(corpus, split)
+        part = corpus.part(split)
         for side in SIDES:
             words = pd.Series([len(sentence.split()) for sentence in part[side]])
             rows.append(

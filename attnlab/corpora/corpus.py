@@ -47,6 +47,18 @@ class ParallelCorpus(OneLine):
     checksum: str
     """SHA-256 over all rows of all parts, in order, as they are here."""
 
+    def part(self, name: str) -> "datasets.Dataset":
+        """The part `train`, `validation` or `test`.
+
+        Raises:
+            InputError: there is no such part.
+        """
+        if name not in SPLITS:
+            msg = f"There is no part '{name}'; choose from: {', '.join(SPLITS)}."
+            raise InputError(msg)
+        rows: datasets.Dataset = getattr(self, name)
+        return rows
+
 
 def load_corpus(
     name: str = EMBEDDED,

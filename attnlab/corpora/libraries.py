@@ -7,7 +7,7 @@ from attnlab.corpora.files import SPLIT_NAMES
 from attnlab.corpora.hub import HUB_NAME, hub_answers
 from attnlab.corpora.readers import checked_pair, refuse_missing
 from attnlab.corpora.splits import Pair, Splits
-from attnlab.errors import AttnlabError, InputError
+from attnlab.errors import AttnlabError, InputError, reason
 
 if TYPE_CHECKING:
     import datasets
@@ -110,8 +110,7 @@ def read_hub(name: str, languages: tuple[str, str]) -> Splits:
         )
         raise InputError(msg) from error
     except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        msg = f'The corpus "{name}" could not be loaded ({reason}); {OFFLINE_CHOICES}.'
+        msg = f'The corpus "{name}" could not be loaded ({reason(error)}); {OFFLINE_CHOICES}.'
         raise AttnlabError(msg) from error
     return read_parts(without_empty_sides(loaded, languages), languages, f'The corpus "{name}"')
 

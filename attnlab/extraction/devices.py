@@ -2,7 +2,7 @@
 
 import torch
 
-from attnlab.errors import InputError
+from attnlab.errors import InputError, reason
 from attnlab.extraction.processes import Processes
 
 
@@ -17,7 +17,7 @@ def usable_device(name: str | None) -> torch.device:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        msg = f"Device '{name}' cannot be used here ({str(error).splitlines()[0]}); try cpu."
+        msg = f"Device '{name}' cannot be used here ({reason(error)}); try cpu."
         raise InputError(msg) from error
     return torch.device(name)
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.corpora.hub import model_source
-from attnlab.corpora.splits import SPLITS
-from attnlab.errors import InputError
+from attnlab.errors import InputError, reason
 from attnlab.extraction.batches import Text
 from attnlab.functions.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
 from attnlab.representations import OneLine
@@ -21,7 +20,6 @@ from attnlab.texts import read_lines
 from attnlab.translation.loading import (
     UNREADABLE,
     load_body,
-    reason,
     refuse_larger_vocabulary,
 )
 from attnlab.translation.runs.folder import is_run, refuse_without_sentences
@@ -203,10 +201,7 @@ def first_pairs(
     Raises:
         InputError: there is no such part.
     """
-    if split not in SPLITS:
-        msg = f"There is no part '{split}'; choose from: {', '.join(SPLITS)}."
-        raise InputError(msg)
-    rows = getattr(corpus, split)
+    rows = corpus.part(split)
     pairs = zip(rows["source"], rows["target"], strict=True)
     return tuple(islice((pair for pair in pairs if pair[0] not in without), count))
 

@@ -43,7 +43,7 @@ def encode_corpus(
     """
     encoded, dropped = {}, {}
     for split in SPLITS:
-        rows = getattr(corpus, split)
+        rows = corpus.part(split)
         encoded[split] = encode_rows(rows, tokenizers, max_tokens, f"Encoding {split}")
         dropped[split] = len(rows) - len(encoded[split])
         if not len(encoded[split]):

@@ -79,12 +79,6 @@ def refuse_larger_vocabulary(tokenizer: Any, model: PreTrainedModel) -> None:
         raise DamagedModelError(msg)
 
 
-def reason(error: Exception) -> str:
-    """The first line of an error's message, to stand in brackets within a sentence."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].removesuffix(".")
-
-
 def _loaded(kind: Any, source: str | Path) -> tuple[Any, dict[str, Any]]:
     # What is missing is drawn at random before it is refused.
     with torch.random.fork_rng(devices=[]):

@@ -107,11 +107,7 @@ def score_run(run: Run, *, split: str = "test", beams: int = 5) -> tuple[dict[st
         InputError: there is no such part.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    parts = ("train", "validation", "test")
-    if split not in parts:
-        msg = f"There is no part '{split}'; choose from: {', '.join(parts)}."
-        raise InputError(msg)
-    rows = getattr(run.corpus(), split)
+    rows = run.corpus().part(split)
     limit = run.settings.corpus.max_tokens
     lengths = [
         [len(ids) for ids in tokenizer(list(rows[side]))["input_ids"]]

@@ -8,8 +8,8 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from attnlab.errors import AttnlabError, InputError
-from attnlab.translation.loading import UNREADABLE, reason
+from attnlab.errors import AttnlabError, InputError, reason
+from attnlab.translation.loading import UNREADABLE
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.runs.files import (
     CHECKPOINTS,

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from errno import EEXIST
 from pathlib import Path
 
-from attnlab.errors import AttnlabError
+from attnlab.errors import AttnlabError, reason
 from attnlab.translation.runs.files import delete, is_trained, remove_run, run_paths
 from attnlab.translation.runs.folder import (
     DELETED,
@@ -131,8 +131,7 @@ def told_replaced(folder: Path, replaced: Path, *, interrupted: bool) -> str:
 def _reason(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "Training was interrupted"
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].removesuffix(".")
+    return reason(error)
 
 
 def _undo(folder: Path, *, unfinished: bool) -> bool:

@@ -9,10 +9,11 @@ from typing import Any
 from attnlab import __version__
 from attnlab.corpora.corpus import ParallelCorpus, load_corpus, local_path
 from attnlab.corpora.files import looks_like_a_path
-from attnlab.errors import AttnlabError, InputError
+from attnlab.corpora.splits import SPLITS
+from attnlab.errors import AttnlabError, InputError, reason
 from attnlab.translation.callbacks import read_metrics
 from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.loading import UNREADABLE, DamagedModelError, load_whole, reason
+from attnlab.translation.loading import UNREADABLE, DamagedModelError, load_whole
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.runs.folder import read_record
 from attnlab.translation.settings import RUN_FORMAT, ModelSettings, RunSettings, settings_from
@@ -175,7 +176,6 @@ def new_record(
     settings: RunSettings, corpus: ParallelCorpus, dropped: dict[str, int], command: str
 ) -> dict[str, Any]:
     """What `settings.json` says of a new run: settings, corpus with checksum, versions, command."""
-    splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
     path = local_path(settings.corpus.name)
     return {
         "format": RUN_FORMAT,
@@ -186,7 +186,7 @@ def new_record(
             "name": corpus.name,
             "path": None if path is None else str(path),
             "checksum": corpus.checksum,
-            "pairs": {name: len(split) for name, split in splits.items()},
+            "pairs": {name: len(corpus.part(name)) for name in SPLITS},
             "dropped_over_max_tokens": dropped,
         },
         "versions": {"python": platform.python_version()}
