@@ -122,14 +122,14 @@ def test_a_language_is_a_line_in_the_table(
 
 
 def test_every_language_has_a_word_for_every_concept() -> None:
-    assert list(italian.NOUNS) == [noun.name for noun in NOUNS]
-    assert list(italian.ADJECTIVES) == [adjective.name for adjective in concepts.ADJECTIVES]
-    assert list(italian.VERBS) == [verb.name for verb in VERBS]
-    assert set(italian.TOWNS) <= {town.name for town in TOWNS}
+    assert list(italian.NOUN_WORDS) == [noun.name for noun in NOUNS]
+    assert list(italian.ADJECTIVE_WORDS) == [adjective.name for adjective in concepts.ADJECTIVES]
+    assert list(italian.VERB_WORDS) == [verb.name for verb in VERBS]
+    assert set(italian.TOWN_WORDS) <= {town.name for town in TOWNS}
     assert set(english.PLURALS) <= {noun.name for noun in NOUNS}
     assert {*english.VERB_FORMS, *english.GOVERNED} <= {verb.name for verb in VERBS}
     people = {noun.name: noun.gender for noun in NOUNS if noun.gender is not None}
-    assert {name: italian.NOUNS[name].gender for name in people} == people
+    assert {name: italian.NOUN_WORDS[name].gender for name in people} == people
 
 
 def test_a_language_that_is_not_there_is_refused() -> None:
@@ -292,7 +292,7 @@ ENDINGS = {
     ("f", True): r"[eiua]",
 }
 NAMED = {name.name: name.gender for name in PEOPLE}
-GENDER = {noun.word: noun.gender for noun in italian.NOUNS.values()}
+GENDER = {noun.word: noun.gender for noun in italian.NOUN_WORDS.values()}
 
 
 def features(pair: GrammarPair, position: int) -> tuple[str, bool]:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TypeAlias
 
 from attnlab.grammar.concepts import Adjective, Determiner, Gender, Noun, Verb
-from attnlab.grammar.italian.words import ADJECTIVES, NOUNS, VERBS
+from attnlab.grammar.italian.words import ADJECTIVE_WORDS, NOUN_WORDS, VERB_WORDS
 
 FourForms: TypeAlias = tuple[str, str, str, str]
 
@@ -145,7 +145,7 @@ def _regular(lemma: str) -> FourForms:
 @cache
 def adjective_form(entry: Adjective, index: int, following: str | None = None) -> str:
     """The adjective in gender and number; `following` is the noun when it stands before it."""
-    adjective = ADJECTIVES[entry.name]
+    adjective = ADJECTIVE_WORDS[entry.name]
     if following is not None and adjective.word == "bello":
         return _like_article("be", index, following)
     if following is not None and adjective.word == "buono" and index == 0:
@@ -156,7 +156,7 @@ def adjective_form(entry: Adjective, index: int, following: str | None = None) -
 @cache
 def noun_form(entry: Noun, *, plural: bool) -> str:
     """The noun in its number."""
-    noun = NOUNS[entry.name]
+    noun = NOUN_WORDS[entry.name]
     word = noun.word
     if not plural:
         return word
@@ -218,7 +218,7 @@ def _future_stem(stem: str, group: str) -> str:
 @cache
 def conjugated(entry: Verb) -> Conjugation:
     """All forms of a verb, regular but for those that its words give."""
-    verb = VERBS[entry.name]
+    verb = VERB_WORDS[entry.name]
     stem, group = verb.word[:-3], verb.word[-3:]
     given = verb.irregular
     endings = _PRESENT["isc" if verb.isc else group]

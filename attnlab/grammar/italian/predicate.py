@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from attnlab.grammar.concepts import NEVER, Adjective, Adverb, Verb
 from attnlab.grammar.italian import forms
-from attnlab.grammar.italian.words import VERBS, ItalianVerb, agreement, word
+from attnlab.grammar.italian.words import VERB_WORDS, ItalianVerb, agreement, word
 from attnlab.grammar.phrases import Agreement, Clause, Pronoun, Slot, inside
 from attnlab.grammar.trees import Key, Token
 
@@ -47,7 +47,7 @@ def _index(who: Agreement) -> int:
 def italian_verb(clause: Clause) -> ItalianVerb | None:
     """The words of a clause's verb; None where an adjective stands with to be."""
     entry = clause.predicate
-    return VERBS[entry.name] if isinstance(entry, Verb) else None
+    return VERB_WORDS[entry.name] if isinstance(entry, Verb) else None
 
 
 @dataclass(slots=True)
@@ -109,9 +109,9 @@ def _participle(entry: Verb, clause: Clause, who: Agreement) -> str:
     """The participle: agrees with the subject after essere, with lo, la, li, le before avere."""
     form = forms.conjugated(entry).participle
     pronoun = clinging_object(clause)
-    if VERBS[entry.name].auxiliary == "essere":
+    if VERB_WORDS[entry.name].auxiliary == "essere":
         return forms.inflected_participle(form, _index(who))
-    if pronoun is not None and pronoun.person == 3 and not VERBS[entry.name].dative:
+    if pronoun is not None and pronoun.person == 3 and not VERB_WORDS[entry.name].dative:
         return forms.inflected_participle(form, _index(agreement(pronoun)))
     return form
 
@@ -133,7 +133,7 @@ def _verb_tokens(
         return Token(form, "stare", "AUX", "aux", verb, *finite_keys), verb, verb
     if clause.tense == "past" and not entry.stative:
         verb.form = _participle(entry, clause, who)
-        auxiliary = VERBS[entry.name].auxiliary
+        auxiliary = VERB_WORDS[entry.name].auxiliary
         form = forms.AUXILIARIES[auxiliary][person]
         return Token(form, auxiliary, "AUX", "aux", verb, *finite_keys), verb, verb
     conjugation = forms.conjugated(entry)

@@ -16,7 +16,7 @@ from attnlab.grammar.italian.predicate import (
     strong_pronoun,
 )
 from attnlab.grammar.italian.words import (
-    ADJECTIVES,
+    ADJECTIVE_WORDS,
     BEFORE_TOWNS,
     SECOND_WORDS,
     agreement,
@@ -99,7 +99,7 @@ def _noun_phrase(
     tokens = [noun]
     for number, adjective in reversed(tuple(enumerate(phrase.adjectives))):
         key = inside(node, Slot.ADJECTIVE + number)
-        before = ADJECTIVES[adjective.name].before_noun
+        before = ADJECTIVE_WORDS[adjective.name].before_noun
         written = forms.adjective_form(adjective, index, tokens[0].form if before else None)
         token = Token(written, word(adjective), "ADJ", "amod", noun, key)
         tokens.insert(0 if before else len(tokens), token)

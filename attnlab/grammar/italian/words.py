@@ -90,7 +90,7 @@ def _verbs(table: str) -> dict[str, ItalianVerb]:
     }
 
 
-NOUNS = _nouns(
+NOUN_WORDS = _nouns(
     """
     man uomo m plural=uomini; boy ragazzo m; child bambino m; brother fratello m; father padre m
     son figlio m; uncle zio m plural=zii; grandfather nonno m; husband marito m
@@ -126,7 +126,7 @@ NOUNS = _nouns(
     car macchina f; train treno m; boat barca f; bus autobus m; ship nave f; truck camion m
     """
 )
-ADJECTIVES = _adjectives(
+ADJECTIVE_WORDS = _adjectives(
     """
     old vecchio before; beautiful bello before; big grande before; small piccolo before
     good buono before; new nuovo before; ugly brutto before; young giovane before; poor povero before
@@ -142,7 +142,7 @@ ADJECTIVES = _adjectives(
     slow lento
     """
 )
-VERBS = _verbs(
+VERB_WORDS = _verbs(
     """
     sleep dormire; swim nuotare; walk camminare; rest riposare; run correre participle=corso
     work lavorare; sing cantare; dance ballare; laugh ridere participle=riso
@@ -172,7 +172,7 @@ VERBS = _verbs(
     """
 )
 # Towns that Italian calls otherwise.
-TOWNS = _words(
+TOWN_WORDS = _words(
     """
     Rome Roma; Paris Parigi; London Londra; Milan Milano; Florence Firenze; Venice Venezia
     Naples Napoli; Berlin Berlino; Turin Torino; Barcelona Barcellona; Athens Atene; Genoa Genova
@@ -207,14 +207,14 @@ BEFORE_TOWNS = {"in": "a"}
 def word(concept: Concept) -> str:
     """The word that a dictionary has for a concept."""
     if isinstance(concept, Name):
-        return TOWNS.get(concept.name, concept.name)
+        return TOWN_WORDS.get(concept.name, concept.name)
     if isinstance(concept, Noun):
-        return NOUNS[concept.name].word
+        return NOUN_WORDS[concept.name].word
     if isinstance(concept, Adjective):
-        return ADJECTIVES[concept.name].word
-    return VERBS[concept.name].word if isinstance(concept, Verb) else SMALL_WORDS[concept.name]
+        return ADJECTIVE_WORDS[concept.name].word
+    return VERB_WORDS[concept.name].word if isinstance(concept, Verb) else SMALL_WORDS[concept.name]
 
 
 def agreement(phrase: Phrase) -> Agreement:
     """What a verb copies from a phrase, with the genders that nouns have in Italian."""
-    return agreement_of(phrase, lambda noun: NOUNS[noun.name].gender)
+    return agreement_of(phrase, lambda noun: NOUN_WORDS[noun.name].gender)

@@ -17,7 +17,7 @@ from attnlab.extraction.observing import Observed
 from attnlab.matrices.supports import offsets
 from attnlab.studies.comparison.settings import LEAST_BUDGET
 
-NUM_POS = 2
+SIGMA_COLUMNS = 2
 ONE_KEY_PATTERNS = ("self", "previous", "next")
 CAUSAL_PATTERNS = ("self", "previous")
 LARGEST_SIZE = 128
@@ -98,7 +98,9 @@ class LayerCalibration:
     def __init__(self, statistics: SiteStatistics, budgets: Sequence[int]) -> None:
         types, causal = len(statistics.counts), statistics.causal
         self.heads, self.dim = 0, 0
-        self._tallies = {b: Tally(types, window_of(b - NUM_POS, causal=causal)) for b in budgets}
+        self._tallies = {
+            b: Tally(types, window_of(b - SIGMA_COLUMNS, causal=causal)) for b in budgets
+        }
         names = CAUSAL_PATTERNS if causal else ONE_KEY_PATTERNS
         self._patterns = {
             name: make(f"fixed(pattern='{name}')", causal=causal, cross=statistics.cross)
@@ -120,7 +122,7 @@ class LayerCalibration:
 
     def tables(self, budget: int) -> SigmaTables:
         """Salience of tokens and best offsets outside the band that sigma has at this budget."""
-        return self._tallies[budget].tables(extra=NUM_POS)
+        return self._tallies[budget].tables(extra=SIGMA_COLUMNS)
 
     def best_pattern(self) -> Mechanism:
         """For each head the one-key pattern that holds most of its attention."""
@@ -168,10 +170,12 @@ def candidates(
         found.append(_candidate((name, text, template.level), mechanism, sizes))
     words = f"fixed: the best of {', '.join(learned.pattern_names())} for each head"
     found.append(_candidate(("fixed", words, "calibrated"), learned.best_pattern(), sizes))
-    narrow = window_of(budget - NUM_POS, causal=statistics.causal)
-    words = f"window {narrow} and the {NUM_POS} columns that hold most of the rest"
+    narrow = window_of(budget - SIGMA_COLUMNS, causal=statistics.causal)
+    words = f"window {narrow} and the {SIGMA_COLUMNS} columns that hold most of the rest"
     if statistics.causal:
-        words = f"window {narrow} and in each row the {NUM_POS} keys that hold most of the rest"
+        words = (
+            f"window {narrow} and in each row the {SIGMA_COLUMNS} keys that hold most of the rest"
+        )
     best = _oracle_columns(narrow, by_row=statistics.causal)
     found.append(Candidate("sigma oracle", words, "oracle", True, best, None))
     return found
@@ -197,10 +201,10 @@ class Template:
 
 def _templates(budget: int, statistics: SiteStatistics) -> dict[str, Template]:
     """Specifications by name."""
-    narrow = window_of(budget - NUM_POS, causal=statistics.causal)
+    narrow = window_of(budget - SIGMA_COLUMNS, causal=statistics.causal)
     # Linformer's longest sentence is in its text only where the usual one is too short.
     longest = f", max_length={statistics.longest}" if statistics.longest > 512 else ""
-    sigma = f"sigma(window={narrow}, num_pos={NUM_POS}"
+    sigma = f"sigma(window={narrow}, num_pos={SIGMA_COLUMNS}"
     static = {
         "band": f"band(window={window_of(budget, causal=statistics.causal)})",
         "longformer": f"longformer(window={window_of(budget - 1, causal=statistics.causal)})",
@@ -215,7 +219,7 @@ def _templates(budget: int, statistics: SiteStatistics) -> dict[str, Template]:
     calibrated = {
         "sigma frequency": f"{sigma}, columns='frequency')",
         "sigma salience": f"{sigma})",
-        "sigma offsets": f"sigma(window={narrow}, num_pos=0, extra={NUM_POS}, entries='offsets')",
+        "sigma offsets": f"sigma(window={narrow}, num_pos=0, extra={SIGMA_COLUMNS}, entries='offsets')",
     }
     return {
         **{name: Template(text, "static") for name, text in static.items()},
@@ -300,7 +304,7 @@ def _oracle_columns(window: tuple[int, int], *, by_row: bool) -> Apply:
         inside = (offset >= -window[0]) & (offset <= window[1])
         rest = weights.masked_fill(inside, 0.0)
         rest = rest if by_row else rest.sum(-2, keepdim=True)
-        columns = rest.topk(min(NUM_POS, keys), dim=-1).indices
+        columns = rest.topk(min(SIGMA_COLUMNS, keys), dim=-1).indices
         chosen = torch.zeros_like(rest, dtype=torch.bool).scatter(-1, columns, True)
         kept = weights * (inside | chosen)
         return kept / kept.sum(-1, keepdim=True).clamp(min=torch.finfo(kept.dtype).tiny)
