@@ -48,14 +48,14 @@ SPECS = [
 VOCABULARY = 9
 
 
-def build(spec: str, **place: object) -> Mechanism:
+def build(spec: str, **setup: object) -> Mechanism:
     """The mechanism, in eval mode and float64, with tables learned where it has any."""
     if spec == "perhead":
-        parts = [make("band(window=2)", **place), make("topk(k=2)", **place)]
+        parts = [make("band(window=2)", **setup), make("topk(k=2)", **setup)]
         return PerHead([([1], parts[0]), ([0], parts[1])]).eval()
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        mechanism = make(spec, heads=2, vocabulary=VOCABULARY, **place).double().eval()
+        mechanism = make(spec, heads=2, vocabulary=VOCABULARY, **setup).double().eval()
     if isinstance(mechanism, SigmaAttention):
         generator = torch.Generator().manual_seed(1)
         mechanism.load_tables(

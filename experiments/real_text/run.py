@@ -135,7 +135,7 @@ def validation_loss(run: Run) -> float:
     )
     total = 0.0
     for batch in batches:
-        inputs = Collator()([pairs[place] for place in batch])
+        inputs = Collator()([pairs[index] for index in batch])
         with torch.inference_mode():
             loss = float(run.model(**inputs).loss)
         total += loss * int((inputs["labels"] != IGNORED_LABEL).sum())

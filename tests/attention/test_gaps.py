@@ -17,8 +17,8 @@ def test_what_stands_in_gaps_is_not_seen(spec: str, site: str) -> None:
         pytest.skip("has no form for the site")
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        place = {"causal": site == "decoder", "cross": site == "cross"}
-        mechanism = make(spec, **place, heads=2, vocabulary=TYPES).double().eval()
+        setup = {"causal": site == "decoder", "cross": site == "cross"}
+        mechanism = make(spec, **setup, heads=2, vocabulary=TYPES).double().eval()
         query, key, value = torch.randn(3, 2, 2, 8, 4, dtype=torch.float64).unbind()
     ids = torch.arange(16).view(2, 8)
     if isinstance(mechanism, SigmaAttention):

@@ -153,9 +153,9 @@ def test_uniform_heads_are_uniform_in_the_rows_of_global_tokens_too() -> None:
     before = case.run(output_attentions=True)["encoder_attentions"][1]
     with ablated(projections, [Head("encoder", 1, 1)], "uniform"):
         after = case.run(output_attentions=True)["encoder_attentions"][1]
-    places = torch.arange(SOURCE.shape[1])
-    near = (places[:, None] - places).abs() <= 1
-    seen = visible(case, "encoder") & (near | (places == 2) | (places == 2)[:, None])
+    positions = torch.arange(SOURCE.shape[1])
+    near = (positions[:, None] - positions).abs() <= 1
+    seen = visible(case, "encoder") & (near | (positions == 2) | (positions == 2)[:, None])
     rows = seen.any(-1)
     even = seen / seen.sum(-1, keepdim=True).clamp_min(1).double()
     torch.testing.assert_close(after[:, 1][rows], even[rows], **EXACT)

@@ -22,10 +22,10 @@ from attnlab.attribution.projections import all_heads
 def test_gates_are_drawn_as_the_closed_forms_say(location: float) -> None:
     generator = torch.Generator().manual_seed(0)
     draws = draw_gates(torch.full((40_000,), location, dtype=torch.float64), generator)
-    place = torch.tensor([location], dtype=torch.float64)
+    where = torch.tensor([location], dtype=torch.float64)
     for value, formula in ((0.0, probability_of_zero), (1.0, probability_of_one)):
         share = (draws == value).double().mean().item()
-        assert share == pytest.approx(formula(place).item(), abs=0.01)
+        assert share == pytest.approx(formula(where).item(), abs=0.01)
     assert ((draws >= 0) & (draws <= 1)).all()
 
 
@@ -41,12 +41,12 @@ def hard_concrete_cdf(value: float, location: float) -> float:
 
 @pytest.mark.parametrize("location", [-2.0, 0.0, 0.7, 2.0])
 def test_gates_have_the_published_distribution(location: float) -> None:
-    place = torch.tensor([location], dtype=torch.float64)
-    assert probability_of_zero(place).item() == pytest.approx(hard_concrete_cdf(0, location))
+    where = torch.tensor([location], dtype=torch.float64)
+    assert probability_of_zero(where).item() == pytest.approx(hard_concrete_cdf(0, location))
     # Just below 1 the distribution has all but the mass at 1.
     below_one = hard_concrete_cdf(1 - 1e-12, location)
-    assert probability_of_one(place).item() == pytest.approx(1 - below_one)
-    draws = draw_gates(place.expand(200_000), torch.Generator().manual_seed(1))
+    assert probability_of_one(where).item() == pytest.approx(1 - below_one)
+    draws = draw_gates(where.expand(200_000), torch.Generator().manual_seed(1))
     for value in (0.0, 0.05, 0.2, 0.5, 0.8, 0.95):
         share = (draws <= value).double().mean().item()
         assert share == pytest.approx(hard_concrete_cdf(value, location), abs=0.005)
@@ -127,9 +127,9 @@ def test_probabilities_stand_at_their_heads() -> None:
     assert list(found) == all_heads(projections)
     assert [head for head, (zero, one) in found.items() if zero > one] == gates.closed()
     zero, one = found[Head("cross", 0, 2)]
-    place = torch.tensor([2.0 - list(projections).index(("cross", 0))])
-    assert zero == pytest.approx(float(probability_of_zero(place)))
-    assert one == pytest.approx(float(probability_of_one(place)))
+    where = torch.tensor([2.0 - list(projections).index(("cross", 0))])
+    assert zero == pytest.approx(float(probability_of_zero(where)))
+    assert one == pytest.approx(float(probability_of_one(where)))
 
 
 def test_the_models_rate_follows_its_schedule() -> None:

@@ -56,8 +56,8 @@ def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: N
     seen = 0
     for number, text in enumerate(texts(name)):
         for (site, depth), expected in own_attentions(model, text).items():
-            place = site if site != "one" else ("encoder" if "bert" in name else "decoder")
-            kept = found.kept.matrices[number, place, depth]
+            where = site if site != "one" else ("encoder" if "bert" in name else "decoder")
+            kept = found.kept.matrices[number, where, depth]
             torch.testing.assert_close(kept, expected, atol=3e-5, rtol=1e-4)
             seen += 1
     assert seen == len(found.kept.matrices)

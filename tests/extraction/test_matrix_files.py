@@ -90,14 +90,14 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, name: str, message: str)
         load_matrices(tmp_path / name)
 
 
-@pytest.mark.parametrize("place", ["contents", "method"])
-def test_a_damaged_compressed_file_is_one_sentence(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("part", ["contents", "method"])
+def test_a_damaged_compressed_file_is_one_sentence(tmp_path: Path, part: str) -> None:
     path = tmp_path / "heads.npz"
     np.savez_compressed(path, heads=weights(7, 11))
     content = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:
         directory = archive.start_dir
-    if place == "contents":
+    if part == "contents":
         middle = directory // 2
         content[middle : middle + 40] = b"\xff" * 40
     else:

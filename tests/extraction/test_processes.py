@@ -46,7 +46,7 @@ for failing, port in zip(([], [1], [0, 1], []), ports, strict=True):
 
 @dataclass(frozen=True)
 class Point:
-    place: torch.Tensor
+    index: torch.Tensor
     name: str | None
 
 
@@ -60,7 +60,7 @@ def test_a_parcel_comes_back_as_it_was() -> None:
     back = unwrapped(wrapped(value))
     assert list(back) == list(value)
     assert [point.name for point in back["encoder", 2]] == [None, "x"]
-    torch.testing.assert_close(back["encoder", 2][1].place, shared[2:], rtol=0, atol=0)
+    torch.testing.assert_close(back["encoder", 2][1].index, shared[2:], rtol=0, atol=0)
     assert back["rest"][:7] == value["rest"][:7]
     assert back["rest"][7].shape == (0, 3)
     for mine, theirs in zip(back["exact"], value["exact"], strict=True):
@@ -74,7 +74,7 @@ def test_what_no_parcel_holds_is_refused() -> None:
 
     @dataclass(frozen=True)
     class Local:
-        place: int
+        index: int
 
     with pytest.raises(TypeError, match="Local cannot be received"):
         unwrapped(wrapped(Local(1)))
@@ -103,13 +103,19 @@ def test_nobody_waits_for_one_that_failed(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
     ports = free_ports(4)
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": ports[0], "WORLD_SIZE": "2"}
-    place["PORTS"] = " ".join(ports)
+    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": ports[0], "WORLD_SIZE": "2"}
+    rendezvous["PORTS"] = " ".join(ports)
     root = str(Path(__file__).resolve().parents[2])
     started = [
         subprocess.Popen(
             [sys.executable, str(script)],
-            env={**os.environ, **place, "RANK": rank, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+            env={
+                **os.environ,
+                **rendezvous,
+                "RANK": rank,
+                "PYTHONPATH": root,
+                "OMP_NUM_THREADS": "1",
+            },
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -23,9 +23,9 @@ def wrapped(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
 
 def framed(tokenizer: Tokenizer) -> Tokenizer:
     """Adds [CLS] before and [SEP] behind every sentence."""
-    places = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    special = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=places
+        single="[CLS] $A [SEP]", special_tokens=special
     )
     return tokenizer
 

@@ -14,7 +14,7 @@ TARGETS = 11
 
 
 def cross(sentences: int = 301, left: bool = False) -> tuple[Scope, Tensor, Tensor]:
-    """A scope, the number of target rows, and each row's place on the source diagonal."""
+    """A scope, the number of target rows, and each row's position on the source diagonal."""
     batch = make_batch(sentences, left=left)
     lengths = 4 + batch.numbers % (TARGETS - 3)
     target = torch.arange(TARGETS) < lengths[:, None]
@@ -74,8 +74,8 @@ def test_equals_scipy(left: bool, sharp: bool) -> None:
     scores = torch.randn(19, 2, *scope.seen.shape[1:], generator=generator, dtype=torch.float64)
     weights = (3 * scores).masked_fill(~seen, -1e9).softmax(-1) * seen
     if sharp:  # one key a row, an ordinary one: whole positions, many of them equal
-        place = (weights * scope.keys[:, None, None]).argmax(-1)
-        weights = torch.nn.functional.one_hot(place, weights.shape[-1]).double()
+        position = (weights * scope.keys[:, None, None]).argmax(-1)
+        weights = torch.nn.functional.one_hot(position, weights.shape[-1]).double()
     counts = count_monotone(weights, scope).by_half()
     for head in range(2):
         for half in (0, 1):
@@ -83,8 +83,8 @@ def test_equals_scipy(left: bool, sharp: bool) -> None:
             for sentence in range(half, 19, 2):
                 keys = scope.keys[sentence].nonzero().flatten()
                 rows = weights[sentence, head, : lengths[sentence]][:, keys]
-                place = torch.arange(len(keys), dtype=torch.float64)
-                expected = (rows @ place / rows.sum(-1)).numpy()
+                position = torch.arange(len(keys), dtype=torch.float64)
+                expected = (rows @ position / rows.sum(-1)).numpy()
                 query = torch.arange(len(rows), dtype=torch.float64).numpy()
                 rank += spearmanr(query, expected.round(3)).statistic
                 scaled = expected / (len(keys) - 1)

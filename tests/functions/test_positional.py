@@ -134,9 +134,9 @@ def test_equals_loops(causal: bool, left: bool) -> None:
         for column, offset in enumerate(range(-3, 4)):
             sums = [[0, 0], [0, 0]]
             for sentence in range(7):
-                places = batch.visible[sentence].nonzero().flatten()
-                block = weights[sentence, head][places][:, places].tolist()
-                special = batch.special[sentence][places].tolist()
+                real = batch.visible[sentence].nonzero().flatten()
+                block = weights[sentence, head][real][:, real].tolist()
+                special = batch.special[sentence][real].tolist()
                 found = positional_by_loops(block, special, offset, causal)
                 sums[sentence % 2] = [a + b for a, b in zip(sums[sentence % 2], found, strict=True)]
             for half in (CHOOSING, REPORTED):

@@ -59,8 +59,8 @@ def test_the_five_hundredth_type_is_frequent_and_the_next_is_not() -> None:
     batch = make_batch(sentences=10)
     best = largest(random_attention(batch))
     for rank, counts in ((499, False), (500, True)):
-        places = rare_tokens(batch.scope, torch.full(batch.visible.shape, rank))
-        assert bool(count_rare(best, places).rows.sum() > 0) is counts
+        tokens = rare_tokens(batch.scope, torch.full(batch.visible.shape, rank))
+        assert bool(count_rare(best, tokens).rows.sum() > 0) is counts
 
 
 def test_head_on_any_uncommon_word_is_no_rare_token_head() -> None:
@@ -108,11 +108,11 @@ def test_equals_loops(causal: bool, left: bool) -> None:
         for half in (0, 1):
             sums = [0.0] * 6
             for sentence in range(half, 31, 2):
-                places = batch.visible[sentence].nonzero().flatten()
+                real = batch.visible[sentence].nonzero().flatten()
                 found = rare_by_loops(
-                    weights[sentence, head][places][:, places].tolist(),
-                    batch.special[sentence][places].tolist(),
-                    ranks[sentence][places].tolist(),
+                    weights[sentence, head][real][:, real].tolist(),
+                    batch.special[sentence][real].tolist(),
+                    ranks[sentence][real].tolist(),
                     500,
                     causal,
                 )

@@ -96,8 +96,8 @@ def monotone(sentences: int, share: float) -> Verdict:
     scope = cross_scope_of(target, batch.visible, batch.special, batch.numbers)
     rows = torch.arange(11).expand(sentences, -1)
     falls = torch.rand(sentences, 1, generator=torch.Generator().manual_seed(1)) >= share
-    places = torch.where(falls, lengths[:, None] - rows, rows + 1)
-    weights = attend(places, scope.seen, 1.0)[:, None]
+    positions = torch.where(falls, lengths[:, None] - rows, rows + 1)
+    weights = attend(positions, scope.seen, 1.0)[:, None]
     return decide_monotone(count_monotone(weights, scope))[0]
 
 
@@ -206,10 +206,10 @@ def test_intervals_are_of_the_figure_beside_them() -> None:
     by_offset = decide_positional(count_positional(best, batch.scope))[0]
     sums, hits, rows = [0.0] * 6, 0, 0
     for number in range(1, MANY, 2):
-        places = batch.visible[number].nonzero().flatten()
-        sentence = weights[number][places][:, places].tolist()
-        special = batch.special[number][places].tolist()
-        found = rare_by_loops(sentence, special, ranks[number][places].tolist(), 500, False)
+        real = batch.visible[number].nonzero().flatten()
+        sentence = weights[number][real][:, real].tolist()
+        special = batch.special[number][real].tolist()
+        found = rare_by_loops(sentence, special, ranks[number][real].tolist(), 500, False)
         sums = [a + b for a, b in zip(sums, found, strict=True)]
         one, of = positional_by_loops(sentence, special, int(by_offset.detail.split()[1]), False)
         hits, rows = hits + one, rows + of
@@ -293,9 +293,9 @@ def test_stability_is_that_of_drawing_sentences() -> None:
     found = decide_positional(count_positional(largest(weights[:, None]), batch.scope))[0]
     hits, rows = [], []
     for number in range(1, MANY, 2):
-        places = batch.visible[number].nonzero().flatten()
-        sentence = weights[number][places][:, places].tolist()
-        special = batch.special[number][places].tolist()
+        real = batch.visible[number].nonzero().flatten()
+        sentence = weights[number][real][:, real].tolist()
+        special = batch.special[number][real].tolist()
         one, of = positional_by_loops(sentence, special, 1, False)
         hits.append(one)
         rows.append(of)

@@ -89,7 +89,7 @@ def test_unigram_lone_word_mark_at_the_start(tokenizer_of) -> None:
 
 
 def test_unigram_normalised_text(tokenizer_of) -> None:
-    # One character, NFKC makes three: all three pieces stand at the same place.
+    # One character, NFKC makes three: all three pieces stand at the same position.
     tokenizer = tokenizer_of("unigram")
     pieces = tokenizer.convert_ids_to_tokens(tokenizer("dogs…").input_ids)
     assert pieces == ["[CLS]", "▁", "dog", "s", ".", ".", ".", "[SEP]"]
@@ -165,7 +165,7 @@ def test_tokens_that_do_not_spell_the_text_are_refused(tokens: list[str]) -> Non
 
 
 class WithoutOffsets:
-    """A tokenizer as the slow ones of transformers are: it gives ids and no places."""
+    """A tokenizer as the slow ones of transformers are: it gives ids and no positions."""
 
     is_fast = False
     unk_token = "[UNK]"

@@ -53,7 +53,7 @@ def test_draws_have_the_published_supports() -> None:
     inside = torch.ones(7, 7).tril(2).triu(-2).bool()
     assert float(kept[:, inside].float().mean()) == pytest.approx(0.6, abs=0.03)
     noise = sparse_noise(500, 7, generator())
-    # 7 of 49 places, of which the diagonal's are taken out again.
+    # 7 of 49 entries, of which the diagonal's are taken out again.
     assert float((noise > 0).float().sum((-2, -1)).mean()) == pytest.approx(6, abs=0.2)
     assert not bool(noise.diagonal(dim1=-2, dim2=-1).any())
 

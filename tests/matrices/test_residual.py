@@ -23,10 +23,10 @@ def matrices(*shape: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 def test_no_other_places_are_better(sign: int, nonzeros: int, bound: float) -> None:
     target, structure = matrices(3, 3)[::sign]
     R = target - structure
-    places = list(product(range(3), range(3)))
+    entries = list(product(range(3), range(3)))
     best = {1: math.inf, 2: math.inf}
-    for chosen in map(set, combinations(places, nonzeros)):
-        left = [max(abs(float(R[p])) - (bound if p in chosen else 0), 0.0) for p in places]
+    for chosen in map(set, combinations(entries, nonzeros)):
+        left = [max(abs(float(R[p])) - (bound if p in chosen else 0), 0.0) for p in entries]
         best[1] = min(best[1], sum(left))
         best[2] = min(best[2], sum(value**2 for value in left))
     E = fit_residual(target, structure, nonzeros=nonzeros, bound=bound)

@@ -153,7 +153,7 @@ def _fork(fault: Fault) -> int:
 
 
 def _status_of_tests(fault: Fault) -> int:
-    """Runs the nearest tests with the fault in place of the file; 0 when they all pass."""
+    """Runs the nearest tests with the fault instead of the file; 0 when they all pass."""
     import hypothesis
     import pytest
 

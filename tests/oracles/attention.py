@@ -96,11 +96,11 @@ def longformer(
     near = window(left, right, causal, dilation)
 
     def allowed(b: int, h: int, i: int, j: int, length: int) -> bool:
-        places = [at if at >= 0 else length + at for at in global_tokens]
-        places = [at for at in places if 0 <= at < length]
+        positions = [at if at >= 0 else length + at for at in global_tokens]
+        positions = [at for at in positions if 0 <= at < length]
         if causal and j > i:
             return False
-        return near(b, h, i, j, length) or i in places or j in places
+        return near(b, h, i, j, length) or i in positions or j in positions
 
     return allowed
 

@@ -25,11 +25,11 @@ def rare_columns(
     """Sigma3: every way to set up to num_pos disjoint blocks, each with every column of the block."""
     identity = tuple(i if i < keys else None for i in range(queries))
 
-    def place(start: int, left: int, columns: Columns) -> Iterator[Columns]:
+    def blocks_from(start: int, left: int, columns: Columns) -> Iterator[Columns]:
         if start >= queries:
             yield columns
             return
-        yield from place(start + 1, left, columns)
+        yield from blocks_from(start + 1, left, columns)
         if left == 0:
             return
         for height in heights:
@@ -38,9 +38,9 @@ def rare_columns(
             for column in range(start, start + (1 if first else height)):
                 if column < keys:
                     chosen = (*columns[:start], *[column] * height, *columns[start + height :])
-                    yield from place(start + height, left - 1, chosen)
+                    yield from blocks_from(start + height, left - 1, chosen)
 
-    yield from place(0, num_pos, identity)
+    yield from blocks_from(0, num_pos, identity)
 
 
 def sinks(queries: int, keys: int, *, causal: bool = False) -> Iterator[Columns]:

@@ -38,7 +38,7 @@ def summary() -> pd.DataFrame:
 
 
 def markers(figure: Figure, panel: int) -> dict[tuple[float, float], tuple[str, str]]:
-    """Colour and marker by place, of the points of one panel."""
+    """Colour and marker by position, of the points of one panel."""
     lines = [line for line in figure.axes[panel].lines if line.get_marker() not in {"None", ""}]
     return {
         (round(float(line.get_xdata()[0]), 6), float(line.get_ydata()[0])): (

@@ -88,7 +88,7 @@ def test_orders_are_chosen_and_reported_apart(found: Importance, planted) -> Non
     for head in heads:
         with ablated(evaluator.projections, [head], "zero"):
             changes.append(float(choosing.losses().sum() - before))
-    expected = [str(heads[place]) for place in np.argsort(changes, kind="stable")]
+    expected = [str(heads[index]) for index in np.argsort(changes, kind="stable")]
     curve = found.cumulative[found.cumulative["order"] == "loss"]
     assert curve["removed"].tolist() == ["", *expected]
     for count in range(len(heads) + 1):

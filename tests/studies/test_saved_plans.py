@@ -21,14 +21,14 @@ def test_the_plan_comes_with_the_model(name: str, tmp_path: Path) -> None:
     random_models.ALL[name]().save_pretrained(tmp_path / "plain")
     # Read back, since Marian's positions follow from its configuration and not from the file.
     model = type(random_models.ALL[name]()).from_pretrained(tmp_path / "plain")
-    sites = {place.site for place in attention_modules(model)}
+    sites = {at.site for at in attention_modules(model)}
     install(model, dict.fromkeys(sites, "sigma(window=1, columns='first')"))
     model.save_pretrained(tmp_path)
     random_models.tokenizer().save_pretrained(tmp_path)
     texts = random_models.PAIRS if name in random_models.TWO_STACKS else SENTENCES
     subject = load_subject(tmp_path, sentences=texts, scores=True)
     found = attention_modules(subject.model)
-    assert {mechanism_of(place.module).name for place in found} == {"sigma"}
+    assert {mechanism_of(at.module).name for at in found} == {"sigma"}
     given = {"input_ids": torch.tensor([[1, 5, 6, 7, 2]])}
     if name in random_models.TWO_STACKS:
         given["decoder_input_ids"] = given["input_ids"]

@@ -34,7 +34,7 @@ class Table:
 
     barrier: threading.Barrier
     running: threading.Lock = field(default_factory=threading.Lock)
-    places: dict[int, bytes] = field(default_factory=dict)
+    parcels: dict[int, bytes] = field(default_factory=dict)
 
     def meet(self) -> None:
         self.running.release()
@@ -49,9 +49,9 @@ class Thread(Processes):
     table: Table | None = None
 
     def gather(self, value: object) -> list[object]:
-        self.table.places[self.index] = wrapped(value)
+        self.table.parcels[self.index] = wrapped(value)
         self.table.meet()
-        found = [unwrapped(self.table.places[i]) for i in range(self.count)]
+        found = [unwrapped(self.table.parcels[i]) for i in range(self.count)]
         self.table.meet()
         return found
 

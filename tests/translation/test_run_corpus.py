@@ -80,7 +80,7 @@ def test_the_embedded_corpus_lies_nowhere(folder: Path) -> None:
 def test_a_corpus_of_a_text_pair_keeps_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name that only begins the names of files has a place too."""
+    """A name that only begins the names of files has a path too."""
     for language, line in (("en", "a cat {}."), ("it", "un gatto {}.")):
         lines = "".join(line.format(n) + "\n" for n in range(40))
         (tmp_path / f"news.train.{language}").write_text(lines, encoding="utf-8")

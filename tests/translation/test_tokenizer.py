@@ -63,7 +63,7 @@ def test_offsets_name_the_text_of_each_token(text: str) -> None:
         tokens = tokenizers.source.convert_ids_to_tokens(coded["input_ids"])
         spans = coded["offset_mapping"]
         for token, (start, end) in list(zip(tokens, spans, strict=True))[1:-1]:
-            if token not in {"<unk>", "▁"}:  # the mark alone shares the first letter's place
+            if token not in {"<unk>", "▁"}:  # the mark alone shares the first letter's position
                 piece = token.removeprefix(space) if space else token
                 assert text[start:end].removeprefix(" ") == piece.replace("▁", " ")
 

@@ -129,7 +129,7 @@ def test_predictions_are_scored_against_the_text_as_written() -> None:
 def test_validation_scores_are_against_the_text_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Labels in place of translations: decoded references would give 100, another order far less."""
+    """Labels instead of translations: decoded references would give 100, another order far less."""
     original = TranslationTrainer.prediction_step
 
     def perfect(self: TranslationTrainer, *arguments: Any, **options: Any) -> Any:

@@ -154,7 +154,7 @@ def needs_scores(spec: str) -> bool:
 
 
 def learned(installed: Installed) -> Installed:
-    """The same mechanisms with tables in place of what calibration would learn."""
+    """The same mechanisms with tables instead of what calibration would learn."""
     generator = torch.Generator().manual_seed(7)
     for at in installed.modules:
         for part in mechanism_of(at.module).modules():
