@@ -1,14 +1,15 @@
 """What torchrun and accelerate launch tell a process of the others: read from the environment alone."""
 
 import os
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from attnlab.errors import InputError
 
 _TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-class Launched(NamedTuple):
+@dataclass(frozen=True)
+class Launched:
     """The number of this process, how many there are, and its number on this machine."""
 
     index: int

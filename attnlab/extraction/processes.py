@@ -123,7 +123,8 @@ class _FailedTogether(Exception):  # noqa: N818 - says what happened, and never 
 
 def launched_processes() -> Processes:
     """This process as its launcher describes it in the environment; on its own without one."""
-    return Processes(*(launched() or ()))
+    found = launched()
+    return Processes() if found is None else Processes(**vars(found))
 
 
 @contextmanager
