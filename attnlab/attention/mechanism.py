@@ -82,7 +82,7 @@ class Mechanism(nn.Module, ABC):
 
     Attributes:
         specification: its options, for a mechanism that can be written as text.
-        name: how the mechanism is written in a specification.
+        name: how the mechanism is written in a specification, whose own it is by default.
         source: the paper, or the section of the thesis, that it comes from.
         traits: what it can do.
         forms: ways of computing it that may be asked for.
@@ -102,6 +102,11 @@ class Mechanism(nn.Module, ABC):
     refusals: ClassVar[Mapping[str, str]] = {}
     scored: ClassVar[bool] = False
     positions: ClassVar[Positions] = "none"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.specification is not None and "name" not in vars(cls):
+            cls.name = cls.specification.name
 
     def __init__(self, *, causal: bool = False, cross: bool = False, dropout: float = 0.0) -> None:
         super().__init__()

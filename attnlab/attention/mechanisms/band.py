@@ -31,7 +31,6 @@ class BandAttention(UnionSoftmax):
     """
 
     specification: ClassVar[type[Specification] | None] = Band
-    name: ClassVar[str] = Band.name
     source: ClassVar[str] = "thesis, section 3.1.2"
     traits: ClassVar[Traits] = Traits()
     positions: ClassVar[Positions] = "offsets"

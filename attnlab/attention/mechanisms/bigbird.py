@@ -49,7 +49,6 @@ class BigBirdAttention(SparseSoftmax):
     """
 
     specification: ClassVar[type[Specification] | None] = BigBird
-    name: ClassVar[str] = BigBird.name
     source: ClassVar[str] = "Zaheer et al. 2020, arXiv 2007.14062"
     traits: ClassVar[Traits] = Traits(causal=False, cross=False, cached=False)
     positions: ClassVar[Positions] = "pairs"

@@ -56,7 +56,6 @@ class FixedAttention(PaddingSafeMechanism):
     """
 
     specification: ClassVar[type[Specification] | None] = Fixed
-    name: ClassVar[str] = Fixed.name
     source: ClassVar[str] = "Raganato et al. 2020, arXiv 2002.10260"
     traits: ClassVar[Traits] = Traits(bias=False)
     positions: ClassVar[Positions] = "offsets"

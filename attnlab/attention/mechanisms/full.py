@@ -25,7 +25,6 @@ class FullAttention(MaskedSoftmax):
     """Softmax of scaled dot products over all keys, or over all keys up to the query when causal."""
 
     specification: ClassVar[type[Specification] | None] = Full
-    name: ClassVar[str] = Full.name
     source: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
     traits: ClassVar[Traits] = Traits(subquadratic=False)
     spec: Full

@@ -64,7 +64,6 @@ class LinearAttention(PaddingSafeMechanism):
     """
 
     specification: ClassVar[type[Specification] | None] = Linear
-    name: ClassVar[str] = Linear.name
     source: ClassVar[str] = "arXiv 2006.16236 (elu), 2007.14902 (taylor), 2009.14794 (favor)"
     traits: ClassVar[Traits] = Traits(support=False, bias=False)
     spec: Linear

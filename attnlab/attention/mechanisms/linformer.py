@@ -47,7 +47,6 @@ class LinformerAttention(PaddingSafeMechanism):
     """
 
     specification: ClassVar[type[Specification] | None] = Linformer
-    name: ClassVar[str] = Linformer.name
     source: ClassVar[str] = "Wang et al. 2020, arXiv 2006.04768"
     traits: ClassVar[Traits] = Traits(
         causal=False, stochastic=False, support=False, bias=False, cached=False, learned=True

@@ -57,7 +57,6 @@ class LongformerAttention(UnionSoftmax):
     """
 
     specification: ClassVar[type[Specification] | None] = Longformer
-    name: ClassVar[str] = Longformer.name
     source: ClassVar[str] = "Beltagy et al. 2020, arXiv 2004.05150"
     traits: ClassVar[Traits] = Traits(cross=False)
     refusals: ClassVar[Mapping[str, str]] = {

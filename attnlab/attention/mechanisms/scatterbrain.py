@@ -57,7 +57,6 @@ class ScatterbrainAttention(PaddingSafeMechanism):
     """
 
     specification: ClassVar[type[Specification] | None] = Scatterbrain
-    name: ClassVar[str] = Scatterbrain.name
     source: ClassVar[str] = "Chen et al. 2021, arXiv 2110.15343"
     traits: ClassVar[Traits] = Traits(support=False, bias=False)
     positions: ClassVar[Positions] = "offsets"

@@ -55,7 +55,6 @@ class SigmaAttention(UnionSoftmax):
     """
 
     specification: ClassVar[type[Specification] | None] = Sigma
-    name: ClassVar[str] = Sigma.name
     source: ClassVar[str] = "this project; thesis, sections 3.1 and 3.2"
     traits: ClassVar[Traits] = Traits()
     positions: ClassVar[Positions] = "offsets"

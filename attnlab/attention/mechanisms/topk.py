@@ -33,7 +33,6 @@ class TopKAttention(MaskedSoftmax):
     """
 
     specification: ClassVar[type[Specification] | None] = TopK
-    name: ClassVar[str] = TopK.name
     source: ClassVar[str] = "Gupta et al. 2021, arXiv 2106.06899"
     traits: ClassVar[Traits] = Traits(subquadratic=False)
     spec: TopK
