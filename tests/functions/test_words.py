@@ -107,7 +107,7 @@ def test_sentence_that_cannot_be_aligned_is_reported(tokenizer_of) -> None:
     assert found.alignments[0] is None
     assert found.alignments[1] is not None
     assert found.coverage == 0.5
-    assert found.reasons == {"test": "the word '\\x01' has no token"}
+    assert found.reasons == {"test": "the word '\x01' has no token"}
 
 
 def test_word_without_a_token_is_reported(tokenizer_of) -> None:

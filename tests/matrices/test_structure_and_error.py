@@ -69,7 +69,7 @@ def test_batched_form_is_as_near_as_the_plain_one(
     support = torch.rand(H.shape, generator=torch.Generator().manual_seed(seed)) > 0.4
     P, E = fit_stochastic_rows(H, support, nonzeros, bound)
     for b in range(3):
-        plain = oracle.stochastic_rows(H[b].tolist(), support[b].tolist(), nonzeros, bound)
+        plain = structured.stochastic_rows(H[b].tolist(), support[b].tolist(), nonzeros, bound)
         structure, error = (torch.tensor(part, dtype=H.dtype) for part in plain)
         assert left(H[b], P[b], E[b]) == pytest.approx(left(H[b], structure, error), abs=1e-12)
 
