@@ -8,13 +8,13 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from attnlab.attention.arranging import real_first
-from attnlab.attention.kernels.columns import Places
+from attnlab.attention.kernels.columns import Indices
 from attnlab.attention.kernels.union import NO_WINDOW, Union, at, attend
 from attnlab.attention.mechanism import Context, Positions, nearest_real, visible_or_all
-from attnlab.attention.mechanisms.softmax import MaskedSoftmax
+from attnlab.attention.mechanisms.sparse import SparseSoftmax
 from attnlab.attention.mechanisms.static import nearest_offset, refuse_ahead
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Place, Traits
+from attnlab.attention.traits import Setup, Traits
 from attnlab.errors import AttnlabError, InputError
 from attnlab.matrices.supports import offsets
 
@@ -53,7 +53,7 @@ class Keys(Specification):
             raise InputError(msg)
 
 
-class KeysAttention(MaskedSoftmax):
+class KeysAttention(SparseSoftmax):
     """Softmax over the listed keys.
 
     ::
@@ -67,19 +67,17 @@ class KeysAttention(MaskedSoftmax):
     """
 
     specification: ClassVar[type[Specification] | None] = Keys
-    name: ClassVar[str] = Keys.name
     source: ClassVar[str] = "this project; thesis, section 3.1"
     traits: ClassVar[Traits] = Traits()
     positions: ClassVar[Positions] = "offsets"
 
-    def __init__(self, spec: Keys, place: Place) -> None:
-        refuse_ahead(spec, max(spec.offsets, default=0), place)
-        if place.causal and spec.last:
+    def __init__(self, spec: Keys, setup: Setup) -> None:
+        refuse_ahead(spec, max(spec.offsets, default=0), setup)
+        if setup.causal and spec.last:
             msg = f"'{spec}' looks at the end of the sentence and cannot be causal; use last=0."
             raise InputError(msg)
-        self.spec = spec
         self.uses_tokens = bool(spec.tokens)
-        super().__init__(place)
+        super().__init__(spec, setup)
 
     def pairs(
         self, query: Tensor, key: Tensor, context: Context
@@ -119,7 +117,7 @@ class KeysAttention(MaskedSoftmax):
             entries = self._offsets(query, visible, context, fill=columns is None)
         return Union(NO_WINDOW, 1, columns, entries, causal=self.causal)
 
-    def _ends(self, visible: Tensor) -> Places:
+    def _ends(self, visible: Tensor) -> Indices:
         """The first and the last real keys of each sentence, `[batch, 1, slot]`."""
         spec, count = self.spec, visible.sum(-1, keepdim=True)
         slot = torch.arange(spec.first + spec.last, device=visible.device)
@@ -129,9 +127,9 @@ class KeysAttention(MaskedSoftmax):
             (ordinal >= 0) & (ordinal < count) & ((slot < spec.first) | (ordinal >= spec.first))
         )
         index = real_first(visible).gather(1, ordinal.clamp(0, visible.shape[-1] - 1))
-        return Places(index[:, None], usable[:, None])
+        return Indices(index[:, None], usable[:, None])
 
-    def _offsets(self, query: Tensor, visible: Tensor, context: Context, *, fill: bool) -> Places:
+    def _offsets(self, query: Tensor, visible: Tensor, context: Context, *, fill: bool) -> Indices:
         """The key at each offset of each row, `[batch, 1, query, offset]`; one where there is none."""
         rows = self._rows(query, context)
         offset = torch.tensor(self.spec.offsets, device=query.device)
@@ -143,7 +141,7 @@ class KeysAttention(MaskedSoftmax):
             alone = self._alone(query, visible, context)[:, None, :, None]
             index = torch.where(empty, alone, index)
             usable = usable | empty
-        return Places(index, usable)
+        return Indices(index, usable)
 
     def _alone(self, query: Tensor, visible: Tensor, context: Context) -> Tensor:
         """The key of a row that sees no other, `[batch, query]`."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from attnlab.attention.mechanism import Context
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.attention.traits import Cost, Traits
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,8 @@ class NoAttention(PaddingSafeMechanism):
     """
 
     specification: ClassVar[type[Specification] | None] = Nothing
-    name: ClassVar[str] = Nothing.name
     source: ClassVar[str] = "Michel et al. 2019, arXiv 1905.10650"
     traits: ClassVar[Traits] = Traits(stochastic=False, bias=False)
-
-    def __init__(self, spec: Nothing, place: Place) -> None:
-        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
-        self.spec = spec
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:  # noqa: ARG002
         """Zeros with a gradient of 0: the sum over no value at all."""

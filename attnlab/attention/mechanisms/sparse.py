@@ -30,10 +30,13 @@ class SparseSoftmax(MaskedSoftmax):
     def __init__(self, spec: Any, setup: Setup) -> None:
         super().__init__(spec, setup)
         self.form = setup.form
+        if setup.form == "fast" and self.slots() is None:
+            msg = f"The mechanism '{spec}' has no fast form; use form='auto'."
+            raise InputError(msg)
 
     @abstractmethod
-    def slots(self) -> int:
-        """How many keys a row of the fast form scores."""
+    def slots(self) -> int | None:
+        """How many keys a row of the fast form scores; None where these options have no such form."""
 
     def fetched(self) -> int:
         """How many of the slots the fast form fetches for each row alone, not for a stretch of rows."""
@@ -49,16 +52,23 @@ class SparseSoftmax(MaskedSoftmax):
 
     def unbiased(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values by the quicker of the dense and the fast form."""
-        work = self.slots() + FETCHED_COST * self.fetched()
-        long = query.shape[-2] >= FAST_FROM and key.shape[-2] >= FAST_GAIN * work
-        if self.form == "fast" or (self.form == "auto" and long):
+        if self._fast_pays(query.shape[-2], key.shape[-2]):
             return self.fast(query, key, value, context)
         return self.dense(query, key, value, context)
 
+    def _fast_pays(self, queries: int, keys: int) -> bool:
+        slots = self.slots()
+        if slots is None or self.form == "dense":
+            return False
+        work = slots + FETCHED_COST * self.fetched()
+        return self.form == "fast" or (queries >= FAST_FROM and keys >= FAST_GAIN * work)
+
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """Scores and mixing of the keys that a row scores; one weight kept per pair."""
+        slots = self.slots()
+        row = keys if slots is None else min(slots, keys)
         wide = min(self.global_rows(), queries)
-        pairs = (queries - wide) * min(self.slots(), keys) + wide * keys
+        pairs = (queries - wide) * row + wide * keys
         return Cost(multiply_adds=2 * pairs * dim, bytes=4 * pairs)
 
 

@@ -17,7 +17,7 @@ from attnlab.attention.mechanism import (
 )
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Place, Traits
+from attnlab.attention.traits import Cost, Setup, Traits
 from attnlab.errors import InputError
 
 # For so many keys one product with the written-out matrix is quicker than a sum over offsets.
@@ -60,15 +60,13 @@ class StaticAttention(PaddingSafeMechanism):
     """
 
     specification: ClassVar[type[Specification] | None] = Static
-    name: ClassVar[str] = Static.name
     source: ClassVar[str] = "Hassid et al. 2022, arXiv 2211.03495"
     traits: ClassVar[Traits] = Traits(bias=False)
     positions: ClassVar[Positions] = "offsets"
 
-    def __init__(self, spec: Static, place: Place) -> None:
-        refuse_ahead(spec, max(spec.offsets), place)
-        super().__init__(causal=place.causal, cross=place.cross, dropout=place.dropout)
-        self.spec = spec
+    def __init__(self, spec: Static, setup: Setup) -> None:
+        refuse_ahead(spec, max(spec.offsets), setup)
+        super().__init__(spec, setup)
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values; the weights are the same for every head."""
@@ -79,7 +77,7 @@ class StaticAttention(PaddingSafeMechanism):
         index, weights = self._entries(query, key, context)
         parts = zip(index.unbind(-1), weights.to(value.dtype).unbind(-1), strict=True)
         return torch.stack(
-            [taken(value, place[:, None]) * weight[:, None, :, None] for place, weight in parts]
+            [taken(value, column[:, None]) * weight[:, None, :, None] for column, weight in parts]
         ).sum(0)
 
     def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
@@ -124,8 +122,8 @@ def nearest_offset(offsets: tuple[int, ...]) -> int:
     return min(offsets, key=lambda offset: (abs(offset), offset), default=0)
 
 
-def refuse_ahead(spec: Specification, farthest: int, place: Place) -> None:
+def refuse_ahead(spec: Specification, farthest: int, setup: Setup) -> None:
     """Refuses what looks ahead where the future is hidden."""
-    if place.causal and farthest > 0:
+    if setup.causal and farthest > 0:
         msg = f"'{spec}' looks ahead and cannot be causal; use offsets up to 0."
         raise InputError(msg)
