@@ -150,7 +150,7 @@ class Mechanism(nn.Module, ABC):
         visible: Bool[Tensor, "batch key"] | None = None,
         **told: Unpack[Told],
     ) -> Float[Tensor, "batch head query value_dim"]:
-        """Mixed values, one row a query; a query that sees no key gets 0."""
+        """Mixed values, one row per query; a query that sees no key gets 0."""
 
     @abstractmethod
     def implied_matrix(

@@ -38,7 +38,7 @@ class PaddingSafeMechanism(Mechanism):
         value: Float[Tensor, "batch head key value_dim"],
         context: Context,
     ) -> Float[Tensor, "batch head query value_dim"]:
-        """Mixed values, one row a query; a query that sees no key gets 0."""
+        """Mixed values, one row per query; a query that sees no key gets 0."""
 
     @abstractmethod
     def matrix(
@@ -57,7 +57,7 @@ class PaddingSafeMechanism(Mechanism):
         visible: Bool[Tensor, "batch key"] | None = None,
         **told: Unpack[Told],
     ) -> Float[Tensor, "batch head query value_dim"]:
-        """Mixed values, one row a query; a query that sees no key gets 0."""
+        """Mixed values, one row per query; a query that sees no key gets 0."""
         context = Context(visible, **told)
         query, key = self.real_tokens(query, key, visible, context.first_query)
         value = without_padding(value, visible)

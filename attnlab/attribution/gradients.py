@@ -40,7 +40,7 @@ class GradientImportance:
         )
 
     def table(self) -> pd.DataFrame:
-        """One row a head: `site, layer, head, importance, standard_error, importance_in_layer`.
+        """One row per head: `site, layer, head, importance, standard_error, importance_in_layer`.
 
         `importance_in_layer` is divided by the layer's Euclidean norm, as the paper does before
         comparing layers.

@@ -32,7 +32,7 @@ MOST_HEADS = 48
 
 
 def head_table(analysis: "Analysis") -> "Table":
-    """One row a head in the view that comes first; a model of many heads shows the first ones only."""
+    """One row per head in the view that comes first; a model of many heads shows the first ones only."""
     from rich.table import Table
 
     from attnlab.columns import rounded

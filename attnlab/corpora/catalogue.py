@@ -74,7 +74,7 @@ def _pairs_among(languages: Iterable[str]) -> list[str]:
 
 
 def summarise_corpus(corpus: ParallelCorpus) -> "pd.DataFrame":
-    """One row a part and side: pairs, mean words in a sentence, and the words that 95 % do not exceed.
+    """One row per part and side: pairs, mean words in a sentence, and the words that 95 % do not exceed.
 
     Words are what stands between spaces.
     """

@@ -37,7 +37,7 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
         return {(layer.site, layer.layer): _sums(layer)}
 
     def heads(self) -> pd.DataFrame:
-        """One row a head, columns as in `attnlab.extraction.columns`; missing where nothing counted."""
+        """One row per head, columns as in `attnlab.extraction.columns`; missing where nothing counted."""
         tables = [
             _heads_of(site, layer, sums).assign(
                 js_distance_to_others=_mean_to_others(_js_distance(sums))
@@ -47,7 +47,7 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def distances(self) -> pd.DataFrame:
-        """One row a pair of heads of one layer: their Jensen-Shannon distance, 0 to 1.
+        """One row per pair of heads of one layer: their Jensen-Shannon distance, 0 to 1.
 
         ::
 

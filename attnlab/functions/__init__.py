@@ -1,1 +1,1 @@
-"""What heads do: one file a label, words and treebanks."""
+"""What heads do: one file per label, words and treebanks."""

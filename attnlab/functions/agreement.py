@@ -95,7 +95,7 @@ def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
     by the first of them, by precedence. Where no head has a label there is no kappa.
 
     Args:
-        labels: one row a head, with `site`, `label`, `structure` and `structure_tie`.
+        labels: one row per head, with `site`, `label`, `structure` and `structure_tie`.
     """
     parts = [(ALL_SITES, labels)]
     if labels["site"].nunique() > 1:

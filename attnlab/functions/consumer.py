@@ -80,7 +80,7 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         return {(layer.site, layer.layer): count_functions(layer, known[1])}
 
     def verdicts(self, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
-        """One row a head and label in one view: `site, layer` and the columns of `Verdict`.
+        """One row per head and label in one view: `site, layer` and the columns of `Verdict`.
 
         Labels that rest on words or on expected positions never look at special tokens, and are the
         same in both views: `syntactic`, `alignment` and `monotone`.
@@ -92,7 +92,7 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         return self._tables(lambda counts: decide_functions(counts, keys, seed))
 
     def relations(self, seed: int = 0) -> pd.DataFrame:
-        """One row a head and kind of gold link: `site, layer` and the columns of `relation_table`.
+        """One row per head and kind of gold link: `site, layer` and the columns of `relation_table`.
 
         Args:
             seed: of the bootstrap draws behind `stability`.

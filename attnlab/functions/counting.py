@@ -73,7 +73,7 @@ def count_functions(layer: LayerWeights, facts: Mapping[View, BatchFacts]) -> La
 
 
 def decide_functions(counts: LabelCounts, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
-    """Verdicts of a layer's heads in one view, one row a head and label.
+    """Verdicts of a layer's heads in one view, one row per head and label.
 
     Args:
         counts: of all sentences.

@@ -26,7 +26,7 @@ _BESIDE_UNTRAINED = {BELOW: HOLDS, BORDERLINE: BORDERLINE, UNDECIDED: UNDECIDED,
 
 
 def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """One row a head: `site, layer, head, labels, label, borderline, undecided`.
+    """One row per head: `site, layer, head, labels, label, borderline, undecided`.
 
     `labels` names all that hold, joined by `; `; `label` is the first of them in the order of
     precedence, for counting and for comparing with one structural label a head. Where none holds both
@@ -34,7 +34,7 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
     status; where every one of them is undecided, `labels` and `label` are `undecided` too.
 
     Args:
-        verdicts: one row a head and label, with `site` and `layer` beside the columns of `Verdict`.
+        verdicts: one row per head and label, with `site` and `layer` beside the columns of `Verdict`.
     """
     rows = []
     for head, mine in verdicts.groupby(HEAD_COLUMNS, sort=False):
@@ -55,7 +55,7 @@ def _key(head: object) -> tuple[object, ...]:
 def compare_controls(
     tables: Mapping[str, pd.DataFrame], relations: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """Every verdict of the model beside those of its controls, one row a head and label.
+    """Every verdict of the model beside those of its controls, one row per head and label.
 
     For each control NAME the columns `NAME_value`, `NAME_low`, `NAME_high` and `NAME_status` say
     what the same head got there. `stands_status` says whether the label stands: it holds, and the
@@ -113,7 +113,7 @@ def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataF
 
 
 def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
-    """One row a head: the label that most speaks for, with the figures that it rests on.
+    """One row per head: the label that most speaks for, with the figures that it rests on.
 
     First comes what stands, then what is borderline, then the rest; among these the largest
     `strength`. Columns `function` and those of `Verdict`, `strength`, `stands_status`.
@@ -155,7 +155,7 @@ def compare_relations(
     untrained: pd.DataFrame,
     margin: float = LINKS.threshold,
 ) -> pd.DataFrame:
-    """Every relation of the model beside its controls, one row a head and kind of gold link.
+    """Every relation of the model beside its controls, one row per head and kind of gold link.
 
     The offset baseline says what position alone would give; on shuffled words it falls to almost
     nothing and any preference for a kind of word exceeds it, so the rule itself says little there.

@@ -55,7 +55,7 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
         }
 
     def labels(self, keys: View = ALL) -> pd.DataFrame:
-        """One row a head: its `structure`, and what speaks for the next family.
+        """One row per head: its `structure`, and what speaks for the next family.
 
         Columns `site, layer, head`; `structure`, the family; `structure_runner_up`, the next one;
         `structure_margin_bits_per_row`, how many bits per row more that one costs; and
@@ -76,7 +76,7 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def families(self, keys: View = ALL) -> pd.DataFrame:
-        """One row a head and family: what its best member costs, in the order of `FAMILIES`.
+        """One row per head and family: what its best member costs, in the order of `FAMILIES`.
 
         Columns `site, layer, head, family, bits_per_row, noise_fraction, member, chosen, sentences,
         rows, rows_left_out`; `noise_fraction` is eta of math.md section 5, `member` the parameters of

@@ -165,5 +165,5 @@ def _figure(condition: Condition, head: int) -> _Figure:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """One row a verdict."""
+    """One row per verdict."""
     return pd.DataFrame(verdicts, columns=list(Verdict.__dataclass_fields__))

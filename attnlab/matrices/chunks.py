@@ -49,7 +49,7 @@ def in_chunks(
 
 
 def _cut(name: str, value: Any, batch: torch.Size, length: int) -> Any:
-    """One value a piece: slices of what belongs to single matrices, the value itself otherwise."""
+    """One value per piece: slices of what belongs to single matrices, the value itself otherwise."""
     if not isinstance(value, Tensor):
         return _Same(value)
     own = value.shape[-1:] if name == "sizes" else value.shape[:0]

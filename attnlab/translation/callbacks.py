@@ -34,7 +34,7 @@ METRICS = "metrics.jsonl"
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """One value a line of `metrics.jsonl`, oldest first; empty when there is none."""
+    """One value per line of `metrics.jsonl`, oldest first; empty when there is none."""
     path = folder / METRICS
     if not path.exists():
         return []

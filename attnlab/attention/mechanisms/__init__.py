@@ -1,1 +1,1 @@
-"""One file a mechanism: its specification and the module that carries it out."""
+"""One file per mechanism: its specification and the module that carries it out."""

@@ -59,7 +59,7 @@ def alignment_links(
 
 
 def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.DataFrame:
-    """One row a head and kind of link: accuracy, its interval, and what it must reach, by half.
+    """One row per head and kind of link: accuracy, its interval, and what it must reach, by half.
 
     Columns as in `attnlab.functions.columns.RELATIONS`; those of the choosing half as `choosing_...`
     (its baseline is fitted and scored there, so a little too high). The threshold is the larger of

@@ -142,7 +142,7 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
         return {(layer.site, layer.layer): [_columns(shape, total, row) for row in measured]}
 
     def fits(self) -> pd.DataFrame:
-        """One row a head, sentence and approximation, in that order."""
+        """One row per head, sentence and approximation, in that order."""
         if not self.sums:
             return pd.DataFrame()
         tables = [pd.DataFrame(columns) for measured in self.sums.values() for columns in measured]
@@ -199,7 +199,7 @@ def _columns(shape: dict[str, object], total: Tensor, measured: Measured) -> Col
 
 
 def summarise(fits: pd.DataFrame) -> pd.DataFrame:
-    """One row a head: mean `relative` over sentences of every approximation.
+    """One row per head: mean `relative` over sentences of every approximation.
 
     Columns `band_0` to `band_10`, `diagonal`, `kept_band`, `rare_columns`, `additive`, `top`, `zero`,
     `uniform`, and `mean_by_offset` where it was measured.

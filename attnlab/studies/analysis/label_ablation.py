@@ -32,7 +32,7 @@ def ablate_for_labels(
 ) -> pd.DataFrame:
     """The loss without each head, one at a time, its output before the projection set to zero.
 
-    One row a head: `site, layer, head`, `ablation_loss_change` in nats per target token (loss
+    One row per head: `site, layer, head`, `ablation_loss_change` in nats per target token (loss
     without the head minus loss with it) and its 95 % interval `ablation_low` to `ablation_high`,
     a paired bootstrap over sentences. Several processes share the heads.
 

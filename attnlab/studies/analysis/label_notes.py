@@ -25,7 +25,7 @@ def label_notes(
     """Sentences for the reader.
 
     Args:
-        verdicts: of the model, one row a head and label.
+        verdicts: of the model, one row per head and label.
         sentences: how many were looked at.
         unaligned: why a sentence is not aligned with its words, by its identifier.
         corpus_known: whether frequencies of the training corpus are known.

@@ -44,8 +44,8 @@ class Labelling(OneLine):
     Attributes:
         labels: one row per head, columns as in `attnlab.functions.columns.LABELS`.
         controls: one row per head and label, see `compare_controls`.
-        relations: one row a head and kind of gold link; empty without gold trees.
-        structure: one row a head and family of matrices, see `HeadStructure.families`; empty where
+        relations: one row per head and kind of gold link; empty without gold trees.
+        structure: one row per head and family of matrices, see `HeadStructure.families`; empty where
             that was not measured.
         agreement: kappa between `label` and `structure`, see `agreement_table`; empty likewise.
         warnings: what a reader must know.

@@ -4,7 +4,7 @@ from attnlab.matrices.fit import Additive, Band, Diagonal, Fit, Parameters, Rare
 
 
 def describe_members(fit: Fit) -> list[str]:
-    """One phrase a matrix: its offset, blocks, column or number of entries; of the union, the family."""
+    """One phrase per matrix: its offset, blocks, column or number of entries; of the union, the family."""
     return [_described(fit.parameters, index) for index in range(len(fit.l1))]
 
 

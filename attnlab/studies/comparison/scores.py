@@ -77,7 +77,7 @@ class Scores:
         sums[:, [self._index_of[number] for number in layer.sentences]] += figures.sum(-1)
 
     def heads(self) -> pd.DataFrame:
-        """One row a site, budget, mechanism, layer and head: means over sentences."""
+        """One row per site, budget, mechanism, layer and head: means over sentences."""
         rows = []
         for (entry, layer), sums in sorted(self._by_head.items(), key=self._order):
             means = (sums / len(self._index_of)).T.tolist()

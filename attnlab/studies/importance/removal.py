@@ -118,7 +118,7 @@ def orders_of(heads: Sequence[Head], measures: pd.DataFrame, *, seed: int) -> di
 def rank_agreement(measures: pd.DataFrame) -> pd.DataFrame:
     """Spearman's rank correlation over heads of each pair of columns, heads without a value left out.
 
-    NaN where a column does not vary. One row a pair: `measure`, `other`, `spearman`, `heads`.
+    NaN where a column does not vary. One row per pair: `measure`, `other`, `spearman`, `heads`.
     """
     rows: list[dict[str, Any]] = []
     names = list(measures)
