@@ -39,19 +39,6 @@ def kl(H: Matrix, X: Matrix) -> float:
     return total / len(H)
 
 
-def output_error(H: Matrix, X: Matrix, values: Matrix) -> float:
-    dim = len(values[0])
-
-    def mixed(M: Matrix) -> list[float]:
-        return [
-            sum(row[j] * values[j][d] for j in range(len(row))) for row in M for d in range(dim)
-        ]
-
-    exact, rough = mixed(H), mixed(X)
-    off = sum((a - b) ** 2 for a, b in zip(exact, rough, strict=True))
-    return math.sqrt(off / sum(a**2 for a in exact))
-
-
 def band(queries: int, keys: int, left: int, right: int) -> list[tuple[int, int]]:
     """All positions whose offset lies in -left..right."""
     return [(i, j) for i, j in product(range(queries), range(keys)) if -left <= j - i <= right]
