@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 DRAWS = 1000
+SIGNIFICANCE_LEVEL = 0.05
 # Of the times that sentences are drawn, at once, in float64: 32 MiB.
 MOST_COUNTS = 2**22
 

@@ -14,7 +14,7 @@ from attnlab.attention import make, use
 from attnlab.attention.perhead import PerHead
 from attnlab.attribution.significance import loss_difference
 from attnlab.errors import InputError
-from attnlab.studies.evaluation import load_judge
+from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.pruning.fine_tuning import (
     fine_tune,
     in_training,
@@ -93,8 +93,8 @@ def test_full_attention_in_place_of_itself_changes_nothing(
 def test_losses_are_those_of_the_plan_installed_by_hand(
     study: Substitution, small_run: Path
 ) -> None:
-    judge = load_judge(small_run, sentences=SENTENCES)
-    before = judge.losses()
+    evaluator = load_evaluator(small_run, sentences=SENTENCES)
+    before = evaluator.losses()
     by_hand = {
         ("encoder.0.1", "band"): {"encoder.0.1": "band(window=(2, 2))"},
         ("decoder.0.0", "top-k"): {"decoder.0.0": "topk(k=5)"},
@@ -102,9 +102,9 @@ def test_losses_are_those_of_the_plan_installed_by_hand(
         ("all", "plan narrow"): {"cross.0.1": "band(window=0)"},
     }
     for (replaced, mechanism), plan in by_hand.items():
-        with use(judge.model, plan):
-            after = judge.losses()
-        change = loss_difference(before, after, judge.tokens, seed=0)
+        with use(evaluator.model, plan):
+            after = evaluator.losses()
+        change = loss_difference(before, after, evaluator.tokens, seed=0)
         found = row(study, replaced=replaced, mechanism=mechanism)
         assert found["loss_change_nats"] == pytest.approx(change.change, abs=1e-6)
         assert found["loss_nats"] == pytest.approx(change.after, abs=1e-6)
@@ -114,8 +114,8 @@ def test_losses_are_those_of_the_plan_installed_by_hand(
 def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
     tuned_study: Substitution, small_run: Path
 ) -> None:
-    judge = load_judge(small_run, sentences=SENTENCES)
-    run = judge.subject.run
+    evaluator = load_evaluator(small_run, sentences=SENTENCES)
+    run = evaluator.subject.run
     assert run is not None
 
     def tuned() -> torch.Tensor:
@@ -123,25 +123,25 @@ def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
         with in_training(run.model, 3):
             fine_tune(
                 run.model, pairs.batches(STEPS), training_loss(run),
-                projections=judge.projections, schedule=linear_decay(STEPS),
+                projections=evaluator.projections, schedule=linear_decay(STEPS),
             )  # fmt: skip
-        return judge.losses()
+        return evaluator.losses()
 
     start = {name: part.clone() for name, part in run.model.state_dict().items()}
     whole = tuned()
-    assert float(whole.sum() / judge.tokens.sum()) == pytest.approx(
+    assert float(whole.sum() / evaluator.tokens.sum()) == pytest.approx(
         row(tuned_study, mechanism="full", steps=STEPS)["loss_nats"], abs=1e-6
     )
     run.model.load_state_dict(start)
     with use(run.model, {"encoder": make("topk(k=5)", dropout=run.model.config.attention_dropout)}):
         after = tuned()
     found = row(tuned_study, mechanism="top-k", steps=STEPS)
-    change = float((after - whole).sum() / judge.tokens.sum())
+    change = float((after - whole).sum() / evaluator.tokens.sum())
     assert found["loss_change_nats"] == pytest.approx(change, abs=1e-6)
 
 
 def test_the_run_is_as_it_was(tuned_study: Substitution, small_run: Path) -> None:
-    kept = load_judge(small_run, sentences=1).model.state_dict()
+    kept = load_evaluator(small_run, sentences=1).model.state_dict()
     left = tuned_study.run.model.state_dict()
     assert kept.keys() == left.keys()
     assert all(torch.equal(kept[name], left[name]) for name in kept)

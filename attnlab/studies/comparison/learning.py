@@ -36,8 +36,8 @@ class SiteTypes:
 
     def numbered(self, layer: Observed) -> Observed:
         """The layer with the numbers of its token types; padding gets any."""
-        places = torch.searchsorted(self.types.to(layer.token_ids.device), layer.token_ids)
-        return replace(layer, token_ids=places.clamp(max=len(self.types) - 1))
+        ranks = torch.searchsorted(self.types.to(layer.token_ids.device), layer.token_ids)
+        return replace(layer, token_ids=ranks.clamp(max=len(self.types) - 1))
 
 
 class Learned:

@@ -12,13 +12,12 @@ from attnlab.addresses import Head, layer_name
 from attnlab.attribution.ablation import Means, ablate_each, ablated, mean_outputs
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.replacements import REPLACEMENTS, Replacement
-from attnlab.attribution.significance import Difference, bleu_differences
+from attnlab.attribution.significance import SIGNIFICANCE_LEVEL, Difference, bleu_differences
 from attnlab.errors import AttnlabError, InputError
 from attnlab.studies.evaluation import Evaluator
 from attnlab.studies.settings import Progress
 from attnlab.studies.steps import Steps
 
-SIGNIFICANCE_LEVEL = 0.05
 FEW_SENTENCES = 100
 
 

@@ -13,14 +13,13 @@ from attnlab.addresses import Head
 from attnlab.attribution.gradients import GradientImportance, gradient_importance
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.replacements import REPLACEMENTS, Replacement
-from attnlab.attribution.significance import DRAWS, loss_differences
+from attnlab.attribution.significance import DRAWS, SIGNIFICANCE_LEVEL, loss_differences
 from attnlab.errors import InputError
 from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.analysis import versions
 from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.importance.ablations import (
-    SIGNIFICANCE_LEVEL,
     Ablation,
     ablated_losses,
     add_changes,

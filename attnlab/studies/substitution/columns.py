@@ -1,7 +1,7 @@
 """The columns of a substitution study."""
 
 from attnlab.columns import Column, Table
-from attnlab.studies.comparison.columns import CASE, ERROR, KEYS, MASS
+from attnlab.studies.comparison.columns import CASE, ERROR, MASS, VISIBLE_KEYS
 
 _, BUDGET, MECHANISM, LEVEL = CASE
 SCOPE = Column("scope", "scope", "What is replaced at a time: a `head`, a `site`, or the `model`.")
@@ -53,7 +53,7 @@ SUBSTITUTIONS = Table(
         ),
         MASS,
         ERROR,
-        KEYS,
+        VISIBLE_KEYS,
         Column("loss_nats", "loss (nats)", "Loss per token on test sentences.", 4),
         *_change("loss", "loss", "the loss per token, in nats; above 0 is worse,", "_nats", 4),
         Column("bleu", "BLEU", "BLEU (greedy) on test sentences; empty where not translated.", 2),

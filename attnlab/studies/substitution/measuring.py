@@ -16,7 +16,7 @@ from attnlab.attention.bridge.installing import mechanisms_in, use
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.plan import AttentionPlan
 from attnlab.errors import AttnlabError
-from attnlab.studies.evaluation import Judge
+from attnlab.studies.evaluation import Evaluator
 from attnlab.studies.pruning.fine_tuning import (
     TrainingPairs,
     fine_tune,
@@ -77,15 +77,15 @@ class Trials:
     """Tries one replacement after another; the model is put back after each.
 
     Args:
-        judge: the model on test sentences.
+        evaluator: the model on test sentences.
         run: its run, for training pairs.
         settings: of the study.
     """
 
-    def __init__(self, judge: Judge, run: Run, settings: SubstitutionSettings) -> None:
-        self.judge, self.run, self.settings = judge, run, settings
-        self._encoded = judge.reading_once()
-        self._start = {name: part.clone() for name, part in judge.model.state_dict().items()}
+    def __init__(self, evaluator: Evaluator, run: Run, settings: SubstitutionSettings) -> None:
+        self.evaluator, self.run, self.settings = evaluator, run, settings
+        self._encoded = evaluator.reading_once()
+        self._start = {name: part.clone() for name, part in evaluator.model.state_dict().items()}
 
     def outcomes(self, trials: Sequence[Trial]) -> list[Outcome]:
         """The model with full attention, every trial, and both again after fine-tuning."""
@@ -106,7 +106,7 @@ class Trials:
         alone = trial is not None and trial.target.scope == "head"
         behind = trial is not None and all(head.site != "encoder" for head in trial.target.heads)
         with self._replaced(trial):
-            losses = (self._encoded if behind else self.judge).losses()
+            losses = (self._encoded if behind else self.evaluator).losses()
             translations = None if alone else self._translations()
         ratio = math.nan if alone or trial is None else self._time_ratio(trial)
         return self._found(trial, 0, losses, translations, ratio)
@@ -117,7 +117,7 @@ class Trials:
         Raises:
             AttnlabError: the loss is no longer a number.
         """
-        settings, model = self.settings, self.judge.model
+        settings, model = self.settings, self.evaluator.model
         dropout = max(part.dropout for _, part in mechanisms_in(model))
         try:
             with self._replaced(trial):
@@ -128,7 +128,7 @@ class Trials:
                 with in_training(model, settings.seed):
                     losses = fine_tune(
                         model, self._pairs.batches(settings.steps), training_loss(self.run),
-                        projections=self.judge.projections, schedule=linear_decay(settings.steps),
+                        projections=self.evaluator.projections, schedule=linear_decay(settings.steps),
                     )  # fmt: skip
                 if not all(map(math.isfinite, losses)):
                     name = "full attention" if trial is None else trial.target.name
@@ -137,7 +137,7 @@ class Trials:
                         f"with {name} replaced; take fewer steps."
                     )
                     raise AttnlabError(msg)
-                measured, translations = self.judge.losses(), self._translations()
+                measured, translations = self.evaluator.losses(), self._translations()
         finally:
             model.load_state_dict(self._start)
         return self._found(trial, settings.steps, measured, translations, math.nan)
@@ -147,12 +147,12 @@ class Trials:
         if trial is None:
             yield
             return
-        with use(self.judge.model, trial.plan):
-            self.judge.model.eval()
+        with use(self.evaluator.model, trial.plan):
+            self.evaluator.model.eval()
             yield
 
     def _translations(self) -> tuple[str, ...] | None:
-        return tuple(self.judge.translations()) if self.settings.bleu else None
+        return tuple(self.evaluator.translations()) if self.settings.bleu else None
 
     def _found(
         self,
@@ -162,8 +162,8 @@ class Trials:
         translations: tuple[str, ...] | None,
         ratio: float,
     ) -> Outcome:
-        bleu = None if translations is None else score(translations, self.judge.references).bleu
-        tokens = float(self.judge.tokens.sum())
+        bleu = None if translations is None else score(translations, self.evaluator.references).bleu
+        tokens = float(self.evaluator.tokens.sum())
         return Outcome(trial, steps, losses, tokens, translations, bleu, ratio)
 
     def _time_ratio(self, trial: Trial) -> float:
@@ -178,10 +178,10 @@ class Trials:
     def _seconds(self) -> float:
         self._wait()
         start = time.perf_counter()
-        self.judge.losses()
+        self.evaluator.losses()
         self._wait()
         return time.perf_counter() - start
 
     def _wait(self) -> None:
-        if self.judge.model.device.type == "cuda":
-            torch.cuda.synchronize(self.judge.model.device)
+        if self.evaluator.model.device.type == "cuda":
+            torch.cuda.synchronize(self.evaluator.model.device)

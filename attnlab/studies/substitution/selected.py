@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnlab.attention.mechanism import Mechanism, Told
 from attnlab.attention.mechanisms.full import Full, FullAttention
-from attnlab.attention.traits import Place, Traits
+from attnlab.attention.traits import Setup, Traits
 
 
 class SelectedHeads(Mechanism):
@@ -30,7 +30,7 @@ class SelectedHeads(Mechanism):
     def __init__(self, mechanism: Mechanism, heads: Iterable[int], count: int) -> None:
         super().__init__(causal=mechanism.causal, cross=mechanism.cross)
         self.mechanism = mechanism
-        self.full = FullAttention(Full(), Place(causal=mechanism.causal, cross=mechanism.cross))
+        self.full = FullAttention(Full(), Setup(causal=mechanism.causal, cross=mechanism.cross))
         chosen = set(heads)
         mask = torch.tensor([head in chosen for head in range(count)])
         self.register_buffer("mask", mask[:, None, None], persistent=False)

@@ -12,15 +12,21 @@ from statsmodels.stats.multitest import multipletests
 from attnlab.addresses import Head
 from attnlab.attention.plan import load_plan
 from attnlab.attribution.projections import all_heads
-from attnlab.attribution.significance import DRAWS, Difference, bleu_differences, loss_differences
+from attnlab.attribution.significance import (
+    DRAWS,
+    SIGNIFICANCE_LEVEL,
+    Difference,
+    bleu_differences,
+    loss_differences,
+)
 from attnlab.errors import InputError
 from attnlab.extraction.batches import encode
 from attnlab.extraction.observing import observe, sites_of
 from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.comparison.learning import Learned, Measured, types_of_site
-from attnlab.studies.comparison.scores import FIGURES, Scores
-from attnlab.studies.evaluation import Judge, load_judge
+from attnlab.studies.comparison.scores import MEASURED, Scores
+from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.substitution.measuring import Outcome, Trial, Trials
 from attnlab.studies.substitution.prediction import prediction
 from attnlab.studies.substitution.settings import SubstitutionSettings
@@ -28,15 +34,13 @@ from attnlab.studies.substitution.targets import Replacement, Target, replacemen
 from attnlab.translation.runs.folder import is_run
 from attnlab.translation.runs.run import Run
 
-LEVEL = 0.05
-
 
 @dataclass(frozen=True, repr=False)
 class Substitution(OneLine):
     """Tables of one study.
 
     Attributes:
-        substitutions: one row a target, mechanism, budget and number of fine-tuning steps; see
+        substitutions: one row per target, mechanism, budget and number of fine-tuning steps; see
             `attnlab.studies.substitution.columns.SUBSTITUTIONS`. The rows without a mechanism are
             the model with full attention.
         prediction: how well captured mass and output error rank the change of loss of single
@@ -82,17 +86,17 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
     if not is_run(source):
         msg = f"{source} is no run directory of attnlab; make one with: attnlab train DIR."
         raise InputError(msg)
-    judge = load_judge(source, sentences=settings.sentences, device=settings.device)
-    run = judge.subject.run
+    evaluator = load_evaluator(source, sentences=settings.sentences, device=settings.device)
+    run = evaluator.subject.run
     assert run is not None  # noqa: S101 - a run directory holds one
-    found, figures, calibration = _calibrated(judge, run, settings)
-    trials = _trials(judge, found, settings)
+    found, figures, calibration = _calibrated(evaluator, run, settings)
+    trials = _trials(evaluator, found, settings)
     trials += [
-        Trial(Target("plan", name, frozenset(all_heads(judge.projections))), None, plan)
+        Trial(Target("plan", name, frozenset(all_heads(evaluator.projections))), None, plan)
         for name, plan in plans.items()
     ]
-    outcomes = Trials(judge, run, settings).outcomes(trials)
-    table = _table(judge, outcomes, figures, settings)
+    outcomes = Trials(evaluator, run, settings).outcomes(trials)
+    table = _table(evaluator, outcomes, figures, settings)
     heads = table[table["scope"] == "head"]
     heads = heads.assign(site=[str(name).partition(".")[0] for name in heads["replaced"]])
     return Substitution(
@@ -100,22 +104,22 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
         prediction(heads, seed=settings.seed),
         run,
         settings,
-        len(judge.examples),
+        len(evaluator.examples),
         calibration,
-        judge.dropped,
+        evaluator.dropped,
     )
 
 
 def _calibrated(
-    judge: Judge, run: Run, settings: SubstitutionSettings
+    evaluator: Evaluator, run: Run, settings: SubstitutionSettings
 ) -> tuple[list[Replacement], pd.DataFrame, int]:
     """Every mechanism, taught; its figures by head on the test sentences; number of training sentences."""
-    model, progress = judge.model, settings.progress
-    held_out = encode(model, judge.tokenizer, [one.text for one in judge.examples])
+    model, progress = evaluator.model, settings.progress
+    held_out = encode(model, evaluator.tokenizer, [one.text for one in evaluator.examples])
     learning = encode(
         model,
-        judge.tokenizer,
-        [one.text for one in judge.on_split("train", settings.calibration).examples],
+        evaluator.tokenizer,
+        [one.text for one in evaluator.on_split("train", settings.calibration).examples],
     )
     sites = sites_of(model, held_out, settings.sites)
     by_site = {site: types_of_site(site, run, held_out, learning, whole=True) for site in sites}
@@ -145,17 +149,17 @@ def _named(found: list[Replacement], names: Sequence[str] | None) -> list[Replac
 
 
 def _trials(
-    judge: Judge, found: Iterable[Replacement], settings: SubstitutionSettings
+    evaluator: Evaluator, found: Iterable[Replacement], settings: SubstitutionSettings
 ) -> list[Trial]:
     """Every target with every mechanism that all its heads can have."""
     heads = [
         head
-        for head in all_heads(judge.projections)
+        for head in all_heads(evaluator.projections)
         if settings.sites is None or head.site in settings.sites
     ]
-    counts = {layer: part.heads for layer, part in judge.projections.items()}
+    counts = {layer: part.heads for layer, part in evaluator.projections.items()}
     return [
-        Trial(target, one, one.plan(target, counts, judge.model.dtype))
+        Trial(target, one, one.plan(target, counts, evaluator.model.dtype))
         for target in targets(heads, settings.scopes)
         for one in found
         if one.has(target)
@@ -163,33 +167,33 @@ def _trials(
 
 
 def _table(
-    judge: Judge,
+    evaluator: Evaluator,
     outcomes: Sequence[Outcome],
     figures: pd.DataFrame,
     settings: SubstitutionSettings,
 ) -> pd.DataFrame:
     """A row an outcome, with its changes from the model with full attention and as many steps."""
     table = pd.DataFrame([_row(outcome, figures) for outcome in outcomes])
-    table["sentences"] = len(judge.examples)
+    table["sentences"] = len(evaluator.examples)
     for column in ("change_nats", "low", "high", "p_value"):
         table[f"loss_{column}"] = np.nan
     for column in ("change", "low", "high", "p_value"):
         table[f"bleu_{column}"] = np.nan
-    draws = max(DRAWS, 2 * round(len(outcomes) / LEVEL))
+    draws = max(DRAWS, 2 * round(len(outcomes) / SIGNIFICANCE_LEVEL))
     for steps in sorted({outcome.steps for outcome in outcomes}):
-        same = [place for place, one in enumerate(outcomes) if one.steps == steps]
-        whole = next(outcomes[place] for place in same if outcomes[place].trial is None)
-        others = [place for place in same if outcomes[place].trial is not None]
+        same = [index for index, one in enumerate(outcomes) if one.steps == steps]
+        whole = next(outcomes[index] for index in same if outcomes[index].trial is None)
+        others = [index for index in same if outcomes[index].trial is not None]
         losses = loss_differences(
-            whole.losses, [outcomes[place].losses for place in others], judge.tokens,
+            whole.losses, [outcomes[index].losses for index in others], evaluator.tokens,
             seed=settings.seed, draws=draws,
         )  # fmt: skip
         _fill(table, "loss", "_nats", dict(zip(others, losses, strict=True)))
-        written = {place: outcomes[place].translations for place in others}
-        known = {place: texts for place, texts in written.items() if texts is not None}
+        written = {index: outcomes[index].translations for index in others}
+        known = {index: texts for index, texts in written.items() if texts is not None}
         if known and whole.translations is not None:
             scores = bleu_differences(
-                whole.translations, list(known.values()), judge.references,
+                whole.translations, list(known.values()), evaluator.references,
                 seed=settings.seed, draws=DRAWS,
             )  # fmt: skip
             _fill(table, "bleu", "", dict(zip(known, scores, strict=True)))
@@ -200,7 +204,7 @@ def _row(outcome: Outcome, figures: pd.DataFrame) -> dict[str, Any]:
     """What is known of an outcome before it is compared."""
     row: dict[str, Any] = {
         "scope": "model", "replaced": "", "budget": pd.NA, "mechanism": "full", "level": "",
-        "replaced_heads": 0, "steps": outcome.steps, **dict.fromkeys(FIGURES, np.nan),
+        "replaced_heads": 0, "steps": outcome.steps, **dict.fromkeys(MEASURED, np.nan),
         "loss_nats": float(outcome.losses.sum() / outcome.tokens),
         "bleu": np.nan if outcome.bleu is None else outcome.bleu, "time_ratio": outcome.time_ratio,
     }  # fmt: skip
@@ -212,10 +216,10 @@ def _row(outcome: Outcome, figures: pd.DataFrame) -> dict[str, Any]:
         return row | {"mechanism": f"plan {target.name}", "replaced": "all"}
     own = figures[(figures["budget"] == one.budget) & (figures["mechanism"] == one.name)]
     addresses = map(Head, own["site"], own["layer"], own["head"])
-    means = own[[head in target.heads for head in addresses]][list(FIGURES)].mean()
+    means = own[[head in target.heads for head in addresses]][list(MEASURED)].mean()
     return row | {
         "budget": one.budget, "mechanism": one.name, "level": one.level,
-        **dict(zip(FIGURES, means.tolist(), strict=True)),
+        **dict(zip(MEASURED, means.tolist(), strict=True)),
     }  # fmt: skip
 
 
@@ -238,6 +242,8 @@ def _significant(table: pd.DataFrame) -> pd.DataFrame:
         table[f"{stem}_significant"] = False
         known = table[table[f"{stem}_p_value"].notna()]
         for _, group in known.groupby(["scope", "steps"]):
-            holds = multipletests(group[f"{stem}_p_value"].to_numpy(), LEVEL, "holm")[0]
+            holds = multipletests(group[f"{stem}_p_value"].to_numpy(), SIGNIFICANCE_LEVEL, "holm")[
+                0
+            ]
             table.loc[group.index, f"{stem}_significant"] = holds
     return table[[column.name for column in SUBSTITUTIONS.columns]].astype({"budget": "Int64"})

@@ -1,4 +1,4 @@
-"""Which heads are replaced at a time, and what is put in their place."""
+"""Which heads are replaced at a time, and what is put there instead."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
