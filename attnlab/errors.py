@@ -1,5 +1,8 @@
 """Errors that a user can cause and mend; the command line prints them as one sentence."""
 
+# The exit status of a command that Ctrl-C ended, as shells give it.
+INTERRUPTED = 130
+
 
 class AttnlabError(Exception):
     """Something that was asked for cannot be done; the message says what, where, and what to do.

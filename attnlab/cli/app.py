@@ -20,7 +20,7 @@ from attnlab.cli.study import study
 from attnlab.cli.substitute import substitute
 from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
-from attnlab.errors import AttnlabError, ToldElsewhereError
+from attnlab.errors import INTERRUPTED, AttnlabError, ToldElsewhereError
 
 app = typer.Typer(
     name="attnlab",
@@ -88,7 +88,7 @@ def main() -> None:
         typer.echo(
             "Interrupted before anything was finished; nothing that existed changed.", err=True
         )
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - the last door before the user
         if debug:
             traceback.print_exc()

@@ -11,7 +11,7 @@ from rich.table import Table
 from attnlab.cli.commands import Command, Group, help_of
 from attnlab.cli.options import chosen, typed, with_options
 from attnlab.cli.progress import progress_bars
-from attnlab.errors import InputError
+from attnlab.errors import INTERRUPTED, InputError
 from attnlab.studies.engine.settings import Connection, FolderSettings, RunningSettings
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from attnlab.studies.engine.folder import Plan
     from attnlab.studies.engine.study import Study
 
-INTERRUPTED = 130
 SHOWN_CELLS = 12
 
 NAME = Annotated[str, typer.Argument(help="A study of: attnlab study list.")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.options import typed, with_options
-from attnlab.errors import InputError
+from attnlab.errors import INTERRUPTED, InputError
 from attnlab.translation.settings import SECTIONS, settings_from
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from attnlab.translation.training import Trained
 
 PANELS = {"corpus": "Corpus", "tokenizer": "Tokens", "model": "Model", "optimizer": "Training"}
-INTERRUPTED = 130
 
 
 @with_options(*SECTIONS.values(), headings=[PANELS[name] for name in SECTIONS])

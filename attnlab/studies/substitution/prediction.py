@@ -8,7 +8,8 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.stats import rankdata
 
-DRAWS = 1000
+from attnlab.attribution.significance import DRAWS
+
 INTERVAL = (2.5, 97.5)
 PREDICTORS = ("missing_mass", "output_error")
 # With fewer heads there is nothing to draw from.
