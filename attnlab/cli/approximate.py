@@ -33,9 +33,9 @@ def approximate(
     normalize: Annotated[
         str, typer.Option(help="Divide every row by its sum (rows), or not (none).")
     ] = "none",
-    out: Annotated[Path | None, typer.Option(help="Folder to write fits.csv to.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write approximation.csv to.")] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace fits.csv in that folder.")
+        bool, typer.Option("--overwrite", help="Replace approximation.csv in that folder.")
     ] = False,
     output_format: Annotated[
         str, typer.Option("--format", help="Form of what is printed: table, csv or json.")

@@ -63,7 +63,7 @@ def _narrow(title: str, headings: list[str]) -> Table:
 
 
 def _distances(table: "pd.DataFrame", names: list[str], title: str) -> Table:
-    # The svd is no member of a budget of entries; it stands in fits.csv.
+    # The svd is no member of a budget of entries; it stands in approximation.csv.
     table = table[table["family"] != "svd"]
     by_family = table.pivot_table(index="matrix", columns="family", values="l1", sort=False)
     shown = _narrow(title, ["matrix", *(_HEADINGS.get(name, name) for name in by_family.columns)])

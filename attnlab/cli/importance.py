@@ -42,7 +42,7 @@ def importance(
 ) -> None:
     """Measure the importance of every head: gradients, heads removed alone, heads removed in turn.
 
-    Writes importance.csv, cumulative.csv, agreement.csv, importance.svg, importance.png and importance.md,
+    Writes importance.csv, cumulative.csv, rank_agreement.csv, importance.svg, importance.png and importance.md,
     which explains the columns.
     """
     from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken

@@ -47,8 +47,9 @@ def train(
 ) -> None:
     """Train a translation model; validation loss, BLEU and chrF go to metrics.jsonl every epoch.
 
-    The loss beside the progress bar is that of training, with smoothed labels; tokens/s are target tokens
-    since the last evaluation, as in metrics.jsonl.
+    The training loss beside the progress bar is above the validation loss of an equally good model: it is
+    computed with dropout and label smoothing (--label-smoothing: a share of each target goes to all words
+    alike). tokens/s are target tokens since the last evaluation, as in metrics.jsonl.
     """
     from attnlab.translation.runs.folder import read_record, refuse_existing
     from attnlab.translation.runs.replacement import recover

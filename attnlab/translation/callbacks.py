@@ -250,9 +250,8 @@ class ProgressBar(TrainerCallback):
     Speed is counted as in `metrics.jsonl`, since the last evaluation; BLEU is that of the newest one.
     """
 
-    def __init__(self, metrics: Metrics, console: Console, *, smoothed: bool) -> None:
+    def __init__(self, metrics: Metrics, console: Console) -> None:
         self.metrics = metrics
-        self.loss_name = "smoothed loss" if smoothed else "training loss"
         self.loss: float | None = None
         self.scores = ""
         self.bar = Progress(
@@ -307,7 +306,7 @@ class ProgressBar(TrainerCallback):
             )
 
     def _show(self, state: TrainerState, speed: float | None) -> None:
-        loss = "" if self.loss is None else f"  {self.loss_name} {self.loss:.2f}"
+        loss = "" if self.loss is None else f"  training loss {self.loss:.2f}"
         pace = "" if speed is None else f"  {speed:,.0f} tokens/s"
         status = f"epoch {state.epoch or 0:.1f}{loss}{pace}{self.scores}"
         if self.task is not None:

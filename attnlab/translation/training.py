@@ -277,8 +277,7 @@ def _fit(
     optimizer = settings.optimizer
     metrics = Metrics(folder, int(prepared.pairs.target_lengths.sum()))
     interruption = Interruption()
-    smoothed = settings.model.label_smoothing > 0
-    bar = ProgressBar(metrics, console, smoothed=smoothed) if console is not None else None
+    bar = ProgressBar(metrics, console) if console is not None else None
     with seeded(optimizer.seed), interruption.watching():
         trainer = TranslationTrainer(
             batch_tokens=prepared.steps.batch_tokens,

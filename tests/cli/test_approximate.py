@@ -41,7 +41,7 @@ def test_thesis_heads_come_out_exactly(shared_data: Path, tmp_path: Path) -> Non
     result = CliRunner().invoke(app, ["approximate", str(file), *options, "--out", str(tmp_path)])
     assert result.exit_code == 0
     assert "rows do not sum to 1 (from 0.229 to 1.111)" in result.stderr
-    table = pd.read_csv(tmp_path / "fits.csv")
+    table = pd.read_csv(tmp_path / "approximation.csv")
     expected = [2.40, 2.23, 7.44, 6.06, 2.48, 1.15, 2.86, 4.57]
     for family in ("band", "union"):
         found = table.loc[table["family"] == family, "l1"]
@@ -53,18 +53,18 @@ def test_thesis_heads_come_out_exactly(shared_data: Path, tmp_path: Path) -> Non
 def test_file_and_csv_have_the_same_rows(heads: Path, tmp_path: Path) -> None:
     printed = run(heads, "--format", "csv", "--out", tmp_path / "out")
     assert printed.splitlines()[0] == COLUMNS
-    written = (tmp_path / "out" / "fits.csv").read_text(encoding="utf-8")
+    written = (tmp_path / "out" / "approximation.csv").read_text(encoding="utf-8")
     assert written == printed
     assert len(pd.read_csv(io.StringIO(printed))) == 3 * 9
 
 
 def test_a_table_that_is_there_is_replaced_only_when_asked(heads: Path, tmp_path: Path) -> None:
-    (tmp_path / "fits.csv").write_text("mine")
+    (tmp_path / "approximation.csv").write_text("mine")
     refused = CliRunner().invoke(app, ["approximate", str(heads), "--out", str(tmp_path)])
-    assert "already holds fits.csv" in str(refused.exception)
-    assert (tmp_path / "fits.csv").read_text() == "mine"
+    assert "already holds approximation.csv" in str(refused.exception)
+    assert (tmp_path / "approximation.csv").read_text() == "mine"
     run(heads, "--out", tmp_path, "--overwrite")
-    assert len(pd.read_csv(tmp_path / "fits.csv")) == 3 * 9
+    assert len(pd.read_csv(tmp_path / "approximation.csv")) == 3 * 9
 
 
 def test_json_is_a_list_of_rows(heads: Path) -> None:

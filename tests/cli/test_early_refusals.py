@@ -37,7 +37,7 @@ COMMANDS = {
     "importance run --out important": "important/cumulative.csv",
     "prune run": "run/pruning/curve.csv",
     "prune run --out pruned": "pruned/models/penalty_1/config.json",
-    "approximate heads.npy --out fits": "fits/fits.csv",
+    "approximate heads.npy --out fits": "fits/approximation.csv",
     "demo run": "run/settings.json",
     "train run": "run/settings.json",
     "score run --out test.txt": "test.txt",

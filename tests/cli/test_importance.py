@@ -12,7 +12,7 @@ from attnlab.cli.app import app
 from attnlab.errors import InputError
 from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
 
-WRITTEN = ["agreement.csv", "cumulative.csv", "importance.csv"]
+WRITTEN = ["cumulative.csv", "importance.csv", "rank_agreement.csv"]
 WRITTEN += ["importance.md", "importance.png", "importance.svg"]
 
 

@@ -88,6 +88,6 @@ def test_the_bar_ends_with_the_figures_of_the_last_evaluation(tmp_path: Path) ->
     last = [line for line in shown.getvalue().split("\r") if "BLEU" in line][-1]
     assert f"BLEU {row['validation_bleu']:.1f}" in last
     assert f"{row['target_tokens_per_second']:,.0f} tokens/s" in last
-    assert "smoothed loss " in last
+    assert "training loss " in last
     assert "100%" in last
     assert "0:00:00" in last, "the remaining time is not cut"

@@ -3,7 +3,7 @@
 from attnlab.columns import Column, Table
 
 APPROXIMATIONS = Table(
-    "fits.csv",
+    "approximation.csv",
     "matrix and family",
     (
         Column("matrix", "matrix", "Name of the array, with the index of the matrix in it."),

@@ -96,7 +96,7 @@ CUMULATIVE = Table(
     ),
 )
 AGREEMENT_OF_MEASURES = Table(
-    "agreement.csv",
+    "rank_agreement.csv",
     "pair of measures",
     (
         Column("measure", "measure", "A measure of importance."),
