@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnlab import attention, matrices
     from attnlab.extraction.capture import capture
+    from attnlab.reporting.notes import describe_notes
     from attnlab.studies.analysis.analysis import analyze
     from attnlab.studies.approximation.approximation import approximate
     from attnlab.studies.comparison.comparison import compare
@@ -27,6 +28,7 @@ __all__ = [
     "attention",
     "capture",
     "compare",
+    "describe_notes",
     "importance",
     "load",
     "matrices",
@@ -42,6 +44,7 @@ _HOMES = {
     "approximate": "attnlab.studies.approximation.approximation",
     "capture": "attnlab.extraction.capture",
     "compare": "attnlab.studies.comparison.comparison",
+    "describe_notes": "attnlab.reporting.notes",
     "importance": "attnlab.studies.importance.importance",
     "load": "attnlab.translation.runs.run",
     "prune": "attnlab.studies.pruning.pruning",

@@ -8,11 +8,11 @@ import typer
 
 from attnlab.cli.fit_tables import fit_tables
 from attnlab.cli.head_table import head_table
+from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
 from attnlab.cli.progress import progress_bars
 from attnlab.launcher import one_of_several
 from attnlab.studies.analysis.settings import AnalysisSettings
-from attnlab.texts import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,8 +77,6 @@ def analyze(
 
 
 def _print(console: "Console", analysis: "Analysis", page: Path) -> None:
-    from rich.markup import escape
-
     from attnlab.reporting.fit_sections import BUDGET
     from attnlab.reporting.label_section import (
         ABLATION,
@@ -98,6 +96,5 @@ def _print(console: "Console", analysis: "Analysis", page: Path) -> None:
             console.print(ABLATION)
         if not analysis.labelling.agreement.empty:
             console.print(describe_agreement(analysis.labelling.agreement))
-    for warning in analysis.warnings:
-        console.print(f"[yellow]Note:[/yellow] {escape(shown(warning))}")
+    print_notes(console, analysis.notes)
     console.print(f"Report: {page}", soft_wrap=True, markup=False)

@@ -59,20 +59,19 @@ def approximate(
 
     from attnlab.extraction.matrix_files import load_arrays, prepared
     from attnlab.files import write_table
+    from attnlab.reporting.notes import describe_notes
     from attnlab.studies.approximation.approximation import approximate_arrays
 
     arrays = load_arrays(file, array=array)
-    checked = {name: prepared(one, normalize, warn=_warn) for name, one in arrays.items()}
-    found = approximate_arrays(checked, settings)
+    checked = {name: prepared(one, normalize) for name, one in arrays.items()}
+    for text in describe_notes(note for _, note in checked.values() if note is not None):
+        typer.echo(f"Warning: {text}", err=True)
+    found = approximate_arrays({name: matrix for name, (matrix, _) in checked.items()}, settings)
     if out is not None:
         write_table(out / APPROXIMATION.last, found.table)
     _print(found, {tuple(one.shape[-2:]) for one in arrays.values()}, output_format)
     if out is not None:
         typer.echo(f"Wrote {out / APPROXIMATION.last}.", err=True)
-
-
-def _warn(sentence: str) -> None:
-    typer.echo(f"Warning: {sentence}", err=True)
 
 
 def _print(found: "Approximation", sizes: set[tuple[int, ...]], shown: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
 from attnlab.cli.progress import progress_bars
 from attnlab.studies.comparison.settings import ComparisonSettings
@@ -64,8 +65,7 @@ def compare(
     for name, table in found.summary.groupby("site", sort=False):
         for first in range(0, len(budgets), _BESIDE):
             console.print(_shown(str(name), table, budgets[first : first + _BESIDE]))
-    for note in found.notes:
-        console.print(f"[yellow]Note:[/yellow] {note}", highlight=False)
+    print_notes(console, found.notes)
     if out is not None:
         write_comparison(found, out)
         console.print(f"Wrote {out}.", soft_wrap=True)

@@ -8,6 +8,7 @@ import typer
 
 from attnlab.attribution.replacements import REPLACEMENTS
 from attnlab.cli.head_table import MOST_HEADS
+from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
 from attnlab.studies.importance.settings import ImportanceSettings
 
@@ -42,8 +43,8 @@ def importance(
 ) -> None:
     """Measure the importance of every head: gradients, heads removed alone, heads removed in turn.
 
-    Writes importance.csv, cumulative.csv, rank_agreement.csv, importance.svg, importance.png and importance.md,
-    which explains the columns.
+    Writes importance.csv, cumulative.csv, rank_agreement.csv, importance.svg, importance.png and
+    importance.md, which explains the columns.
     """
     from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
 
@@ -64,8 +65,7 @@ def importance(
     console = Console()
     console.print(_heads(found))
     console.print(_curves(found))
-    for warning in found.warnings:
-        console.print(f"[yellow]Note:[/yellow] {warning}")
+    print_notes(console, found.notes)
     console.print(f"Wrote {folder}; {folder / 'importance.md'} explains it.", soft_wrap=True)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.addresses import SITES
+from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
 from attnlab.cli.progress import progress_bars
 from attnlab.studies.pruning.settings import PruningSettings
@@ -61,8 +62,7 @@ def prune(
     console = Console()
     console.print(_summary(found))
     console.print(_advice(found), soft_wrap=True)
-    for warning in found.warnings:
-        console.print(f"[yellow]Note:[/yellow] {warning}", soft_wrap=True)
+    print_notes(console, found.notes)
     for path in runs.values():
         console.print(f"Pruned run: {path}", soft_wrap=True)
     console.print(f"Wrote {folder}", soft_wrap=True)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,8 @@ from attnlab.representations import OneLine
 if TYPE_CHECKING:
     import datasets
 
+    from attnlab.grammar.corpus import GrammarPair
+
 EMBEDDED = "embedded"
 DEFAULT_PAIR = "en-it"
 EMBEDDED_PAIRS = 20_000
@@ -46,6 +48,8 @@ class ParallelCorpus(OneLine):
     test: "datasets.Dataset"
     checksum: str
     """SHA-256 over all rows of all parts, in order, as they are here."""
+    drawn: "tuple[GrammarPair, ...]" = ()
+    """Of the embedded corpus: its pairs with trees and alignments, in the order of drawing."""
 
     def part(self, name: str) -> "datasets.Dataset":
         """The part `train`, `validation` or `test`.
@@ -94,8 +98,10 @@ def load_corpus(
     refuse_bad_numbers(name, document, limit, size)
     languages = split_pair(pair)
     key = source_of
+    drawn: tuple[GrammarPair, ...] = ()
     if name == EMBEDDED:
-        splits = draw_embedded(languages, seed, EMBEDDED_PAIRS if size is None else size)
+        drawn = draw_embedded(languages, seed, EMBEDDED_PAIRS if size is None else size)
+        splits = {"train": [(pair.source, pair.target) for pair in drawn]}
         key = source_of if languages[1] == "en" else target_of
     else:
         splits = read_corpus(name, languages)
@@ -109,7 +115,7 @@ def load_corpus(
     splits = {split: join_documents(rows, document) for split, rows in splits.items()}
     splits = complete_splits(splits, where=name, key=key)
     splits["train"] = splits["train"][:limit]
-    return build_corpus(name, languages, splits)
+    return replace(build_corpus(name, languages, splits), drawn=drawn)
 
 
 def build_corpus(name: str, languages: tuple[str, str], splits: Splits) -> ParallelCorpus:
@@ -160,8 +166,8 @@ def refuse_bad_numbers(name: str, document: int, limit: int | None, size: int | 
         raise InputError(msg)
 
 
-def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> Splits:
-    """The rows of the embedded grammar, all in one part.
+def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> "tuple[GrammarPair, ...]":
+    """Pairs of the embedded grammar.
 
     Raises:
         InputError: a language that the grammar does not have.
@@ -172,8 +178,7 @@ def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> Splits:
         pairs = " and ".join("-".join(pair) for pair in permutations(LANGUAGES, 2))
         msg = f"The embedded corpus has no pair {'-'.join(languages)}; it has {pairs}."
         raise InputError(msg)
-    drawn = draw_pairs(size, seed=seed, languages=languages)
-    return {"train": [(pair.source, pair.target) for pair in drawn]}
+    return tuple(draw_pairs(size, seed=seed, languages=languages))
 
 
 def local_path(name: str) -> Path | None:

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from attnlab.addresses import Side
 from attnlab.errors import InputError
+from attnlab.extraction.notes import SentencesDropped
 
 Text = str | tuple[str, str]
 Progress = Callable[[int, int], None]
@@ -128,10 +129,10 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Sentences ready for a model, and how many could not be used, by reason."""
+    """Sentences ready for a model, and how many could not be used."""
 
     sentences: tuple[Sentence, ...]
-    dropped: dict[str, int]
+    dropped: tuple[SentencesDropped, ...]
     source: Vocabulary
     target: Vocabulary
 
@@ -214,9 +215,10 @@ def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
     vocabulary = Vocabulary(both.source)
     usable, dropped = _usable(sentences, limit, vocabulary)
     if not usable:
-        msg = f"None of the {len(texts)} sentences can be used ({_listing(dropped)})."
+        reasons = ", ".join(f"{one.reason}: {one.count}" for one in dropped)
+        msg = f"None of the {len(texts)} sentences can be used ({reasons})."
         raise InputError(msg)
-    return Encoding(tuple(usable), dropped, vocabulary, Vocabulary(both.target, start))
+    return Encoding(tuple(usable), tuple(dropped), vocabulary, Vocabulary(both.target, start))
 
 
 def _decoder_input(ids: Sequence[int], start: int | None) -> tuple[int, ...]:
@@ -237,20 +239,18 @@ def most_positions(config: Any) -> int:
 
 def _usable(
     sentences: Sequence[Sentence], limit: int, vocabulary: Vocabulary
-) -> tuple[list[Sentence], dict[str, int]]:
-    usable, dropped = [], {"empty": 0, f"longer than {limit} tokens": 0}
+) -> tuple[list[Sentence], list[SentencesDropped]]:
+    usable, empty, long = [], 0, 0
     for sentence in sentences:
         if not set(sentence.source) - vocabulary.special or sentence.target == ():
-            dropped["empty"] += 1
+            empty += 1
         elif max(len(sentence.source), len(sentence.target or ())) > limit:
-            dropped[f"longer than {limit} tokens"] += 1
+            long += 1
         else:
             usable.append(sentence)
-    return usable, {reason: count for reason, count in dropped.items() if count}
-
-
-def _listing(dropped: dict[str, int]) -> str:
-    return ", ".join(f"{reason}: {count}" for reason, count in dropped.items())
+    total = len(sentences)
+    dropped = [SentencesDropped(empty, total), SentencesDropped(long, total, limit)]
+    return usable, [one for one in dropped if one.count]
 
 
 def batches(

@@ -12,6 +12,7 @@ from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis
 from attnlab.extraction.keeping import KeptMatrices, Key, holds_kept_matrices, load_matrices
 from attnlab.extraction.matrix_files import prepared
+from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.extraction.reading import Consumer, Coverage
 from attnlab.extraction.weights import LayerWeights
 from attnlab.representations import OneLine
@@ -35,12 +36,12 @@ class KeptSource(OneLine):
     Attributes:
         path: the file.
         kept: what is in it, of the sites that were asked for.
-        warnings: what is wrong with them, in words.
+        notes: what is wrong with them.
     """
 
     path: Path
     kept: KeptMatrices
-    warnings: tuple[str, ...]
+    notes: tuple[RowsNotNormalized, ...]
 
     def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Coverage:
         """Feeds every matrix to `consumers`, of the first sentences only where `first` is given."""
@@ -54,7 +55,7 @@ class KeptSource(OneLine):
             for consumer in consumers:
                 consumer.update(seen)
         depths = {site: len(found) for site, found in layers.items()}
-        return Coverage(len(numbers), {}, depths, streamed=True)
+        return Coverage(len(numbers), (), depths, streamed=True)
 
     def _layer(self, key: Key, matrix: Tensor) -> LayerWeights:
         number, site, layer = key
@@ -99,24 +100,23 @@ def load_kept_source(
     if not holds_kept_matrices(path):
         return None
     found = load_matrices(path)
-    warnings: dict[str, None] = {}
-
-    def warn(_: str) -> None:
-        text = "Some rows do not sum to 1, as in a file of half precision; --normalize rows helps."
-        warnings[text] = None
-
-    matrices = {
-        key: prepared(matrix.double(), normalize, warn=warn)
+    checked = {
+        key: prepared(matrix.double(), normalize)
         for key, matrix in found.matrices.items()
         if sites is None or key[1] in sites
     }
-    if not matrices:
+    if not checked:
         there = sorted({key[1] for key in found.matrices})
         wanted = f"; its sites are: {', '.join(there)}" if there else ""
         msg = f"{path} holds no matrices that were asked for{wanted}."
         raise InputError(msg)
+    matrices = {key: matrix for key, (matrix, _) in checked.items()}
     kept = KeptMatrices(matrices, found.tokens, frozenset(), found.kinds)
-    return KeptSource(path, kept, tuple(warnings))
+    notes = [note for _, note in checked.values() if note is not None]
+    if not notes:
+        return KeptSource(path, kept, ())
+    lowest, highest = min(one.lowest for one in notes), max(one.highest for one in notes)
+    return KeptSource(path, kept, (RowsNotNormalized(lowest, highest, kept=True),))
 
 
 def axis_of(kinds: str, sentences: int = 1) -> Axis:

@@ -13,6 +13,7 @@ from attnlab.addresses import layer_name
 from attnlab.errors import InputError
 from attnlab.extraction.keeping import holds_kept_matrices
 from attnlab.extraction.keeping import load_matrices as load_kept
+from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.matrices.weights import check_weights, normalized_rows, rows_sum_to_one
 
 
@@ -125,10 +126,10 @@ def _as_matrices(path: Path, values: Tensor) -> Tensor:
     return values.double()
 
 
-def prepared(matrices: Tensor, normalize: str, *, warn: Callable[[str], None]) -> Tensor:
+def prepared(matrices: Tensor, normalize: str) -> tuple[Tensor, RowsNotNormalized | None]:
     """The matrices, checked, with rows divided by their sums if `normalize` is `rows`.
 
-    `warn` is told in one sentence when rows do not sum to 1 and are left so.
+    With them a note where rows do not sum to 1 and are left so.
 
     Raises:
         InputError: an unknown way to normalize, an entry that is NaN or negative, or a row of zeros that
@@ -139,11 +140,8 @@ def prepared(matrices: Tensor, normalize: str, *, warn: Callable[[str], None]) -
         raise InputError(msg)
     check_weights(matrices)
     if normalize == "rows":
-        return normalized_rows(matrices)
-    if not rows_sum_to_one(matrices):
-        sums = matrices.sum(-1)
-        warn(
-            f"rows do not sum to 1 (from {float(sums.min()):.3f} to {float(sums.max()):.3f}), perhaps "
-            "because dropout was on; --normalize rows divides each by its sum."
-        )
-    return matrices
+        return normalized_rows(matrices), None
+    if rows_sum_to_one(matrices):
+        return matrices, None
+    sums = matrices.sum(-1)
+    return matrices, RowsNotNormalized(float(sums.min()), float(sums.max()))

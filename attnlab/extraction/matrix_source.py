@@ -11,6 +11,7 @@ from attnlab.addresses import SITES, UNKNOWN_SITE, Site
 from attnlab.errors import InputError
 from attnlab.extraction.kept_source import Names, axis_of
 from attnlab.extraction.matrix_files import load_matrices, prepared
+from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.extraction.reading import Consumer, Coverage
 from attnlab.extraction.weights import LayerWeights
 from attnlab.representations import OneLine
@@ -28,14 +29,14 @@ class MatrixSource(OneLine):
         matrices: in float64.
         site: what they are, as far as it was said.
         causal: whether no row of any matrix looks ahead.
-        warnings: what is wrong with them, in words.
+        notes: what is wrong with them.
     """
 
     path: Path
     matrices: Float[Tensor, "layer sentence head query key"]
     site: Site
     causal: bool
-    warnings: tuple[str, ...]
+    notes: tuple[RowsNotNormalized, ...]
 
     def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Coverage:
         """Feeds every layer to `consumers`, with the first sentences only where `first` is given."""
@@ -56,7 +57,7 @@ class MatrixSource(OneLine):
             )
             for consumer in consumers:
                 consumer.update(seen)
-        return Coverage(sentences, {}, {self.site: layers}, streamed=True)
+        return Coverage(sentences, (), {self.site: layers}, streamed=True)
 
     def about(self) -> dict[str, str]:
         """What the file holds, in words, by heading."""
@@ -105,16 +106,11 @@ def load_matrix_source(
             f"the most that can be read are {len(AXES)}: {', '.join(AXES)}."
         )
         raise InputError(msg)
-    warnings: list[str] = []
-    matrices = prepared(found, normalize, warn=lambda text: warnings.append(_sentence(text)))
+    matrices, note = prepared(found, normalize)
     matrices = matrices[(None,) * (len(AXES) - found.ndim)]
     site: Site = next((site for site in SITES if site in (sites or ())), UNKNOWN_SITE)
     causal = site != "cross" and _looks_back(matrices)
-    return MatrixSource(path, matrices, site, causal, tuple(warnings))
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:]
+    return MatrixSource(path, matrices, site, causal, () if note is None else (note,))
 
 
 def _looks_back(matrices: Float[Tensor, "layer sentence head query key"]) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 from attnlab.addresses import Side, Site, sides_of
 from attnlab.extraction.batches import Axis, Encoding, Progress, Sentence, Text, encode
 from attnlab.extraction.forward import forward
+from attnlab.extraction.notes import SentencesDropped
 from attnlab.extraction.probing import probe
 from attnlab.extraction.taps import Plumbing, attentions_of, opened, ready_to_show
 from attnlab.extraction.weights import LayerWeights, checked
@@ -30,13 +31,13 @@ class Coverage:
 
     Attributes:
         sentences: how many sentences were read.
-        dropped: how many were not, by reason.
+        dropped: how many were not, and why.
         layers: number of layers, by site.
         streamed: False when all layers of a batch had to be held at once.
     """
 
     sentences: int
-    dropped: dict[str, int]
+    dropped: tuple[SentencesDropped, ...]
     layers: dict[Site, int]
     streamed: bool
 

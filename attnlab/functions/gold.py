@@ -1,14 +1,13 @@
 """Sentences with what is known of them beforehand: trees, alignments, and their shuffled form."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from attnlab.corpora.corpus import EMBEDDED_PAIRS, split_pair
 from attnlab.extraction.batches import Text
 from attnlab.functions.treebank import GoldSentence, gold_sentence, load_treebank, shuffle_words
 from attnlab.functions.words import Span
-from attnlab.grammar.corpus import GrammarPair, draw_pairs
+from attnlab.grammar.corpus import GrammarPair
 from attnlab.representations import OneLine
 
 Links = tuple[tuple[int, int], ...]
@@ -73,20 +72,17 @@ def _words(text: str, number: int) -> GoldSentence:
 
 
 def gold_of_embedded(
-    texts: Sequence[Text], *, seed: int, size: int | None, pair: str, lowercase: bool
+    texts: Sequence[Text], drawn: Iterable[GrammarPair], *, lowercase: bool
 ) -> Gold:
     """Trees and alignments of sentence pairs of the embedded corpus; words alone of any other.
 
     Args:
         texts: pairs of source and target.
-        seed: of the grammar.
-        size: how many pairs were drawn; None for the usual number.
-        pair: languages of the grammar, such as `en-it`.
+        drawn: the pairs of the corpus, see `ParallelCorpus.drawn`.
         lowercase: whether the texts are.
     """
-    count = EMBEDDED_PAIRS if size is None else size
     known: dict[Text, GrammarPair] = {}
-    for one in draw_pairs(count, seed=seed, languages=split_pair(pair)):
+    for one in drawn:
         sides = (one.source, one.target)
         known[(sides[0].lower(), sides[1].lower()) if lowercase else sides] = one
     if any(text not in known for text in texts):

@@ -83,6 +83,15 @@ def load_treebank(path: str | Path, sentences: int | None = None) -> list[GoldSe
     return found
 
 
+def sentences_in(path: str | Path) -> int:
+    """How many sentences a CoNLL-U file holds, told by the lines of their first words.
+
+    Raises:
+        InputError: the file is not UTF-8.
+    """
+    return sum(line.startswith("1\t") for line in read_text(Path(path)).splitlines())
+
+
 def gold_sentence(words: Sequence[Word], identifier: str) -> GoldSentence:
     """The tree of a sentence of the embedded corpus, which has no multi-word tokens."""
     spans: list[Span] = []

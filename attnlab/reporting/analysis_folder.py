@@ -16,6 +16,7 @@ from attnlab.reporting.fit_sections import fit_sections
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.label_section import label_sections
 from attnlab.reporting.naming import head_names
+from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import ANALYSIS
 from attnlab.studies.analysis.columns import FITS
@@ -75,9 +76,8 @@ def write_analysis(
         *fit_sections(analysis, folder / "figures"),
         *_matrices_section(analysis, folder / "figures", progress),
     ]
-    write_text(
-        folder / ANALYSIS.last, render_page(title, analysis.about, analysis.warnings, sections)
-    )
+    notes = describe_notes(analysis.notes)
+    write_text(folder / ANALYSIS.last, render_page(title, analysis.about, notes, sections))
     return folder / ANALYSIS.last
 
 

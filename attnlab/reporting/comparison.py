@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from attnlab.addresses import SITES
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import blank, panel, style, write_figure
+from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.result_folder import COMPARISON, comparison_figure
 from attnlab.studies.comparison.columns import MECHANISMS_BY_HEAD, SUMMARY, TABLES
 from attnlab.studies.comparison.comparison import Comparison
@@ -21,17 +22,6 @@ _AXES = {"mass_fraction": "share of attention captured", "output_error": "relati
 # What lies beyond is written in figures: an untrained Linformer would press all others together.
 LIMITS = {"mass_fraction": 1.0, "output_error": 1.5}
 _LEFT, _GAP, _TOP = 1.9, 0.25, 0.75
-
-
-_EXPLANATION = "\n".join(
-    [
-        "# Mechanisms beside full attention",
-        "",
-        "Every mechanism gets the model's own queries, keys and values; nothing is trained again.",
-        "",
-        *(table.explained() for table in TABLES),
-    ]
-)
 
 
 def write_comparison(found: Comparison, folder: str | Path) -> None:
@@ -52,7 +42,14 @@ def write_comparison(found: Comparison, folder: str | Path) -> None:
         else:
             for kind in ("svg", "png"):
                 (folder / f"{comparison_figure(site)}.{kind}").unlink(missing_ok=True)
-    write_text(folder / COMPARISON.last, _EXPLANATION)
+    write_text(folder / COMPARISON.last, _explanation(found))
+
+
+def _explanation(found: Comparison) -> str:
+    how = "Every mechanism gets the model's own queries, keys and values; nothing is trained again."
+    notes = (f"Note: {note}\n" for note in describe_notes(found.notes))
+    tables = (table.explained() for table in TABLES)
+    return "\n".join(["# Mechanisms beside full attention", "", how, "", *notes, *tables])
 
 
 def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:

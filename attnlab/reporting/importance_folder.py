@@ -5,6 +5,7 @@ from pathlib import Path
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.importance_figure import draw_importance
+from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.result_folder import IMPORTANCE, IMPORTANCE_FIGURE
 from attnlab.studies.importance.columns import (
     AGREEMENT_OF_MEASURES,
@@ -36,7 +37,7 @@ def write_importance(found: Importance, folder: str | Path, *, title: str) -> Pa
 
 def _explanation(found: Importance, title: str) -> str:
     facts = "\n".join(f"- {name}: {value}" for name, value in found.about.items())
-    notes = "".join(f"\nNote: {warning}\n" for warning in found.warnings)
+    notes = "".join(f"\nNote: {note}\n" for note in describe_notes(found.notes))
     columns = "\n".join(table.explained() for table in TABLES)
     drawn = f"![Importance of each head]({IMPORTANCE_FIGURE}.svg)"
     return f"# {title}\n\n{facts}\n{notes}\n{drawn}\n\n{columns}"

@@ -60,7 +60,7 @@ def page_table(frame: pd.DataFrame, columns: Sequence[Column], caption: str = ""
 def render_page(
     title: str,
     about: Mapping[str, str],
-    warnings: Sequence[str],
+    notes: Sequence[str],
     sections: Sequence[Section],
     *,
     most_bytes: int = MOST_BYTES,
@@ -80,7 +80,7 @@ def render_page(
     return environment.get_template("report.html.j2").render(
         title=title,
         about=about,
-        warnings=warnings,
+        notes=notes,
         sections=kept,
         left_out=left_out,
         budget=f"{most_bytes / 2**20:g} MiB",

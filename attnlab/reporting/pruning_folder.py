@@ -5,6 +5,7 @@ from typing import Any
 
 from attnlab.files import write_json, write_table, write_text
 from attnlab.reporting.canvas import write_figure
+from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.pruning_curve import draw_pruning
 from attnlab.reporting.result_folder import (
     MODELS,
@@ -19,16 +20,6 @@ from attnlab.studies.pruning.pruning import Pruning
 from attnlab.translation.runs.checkpoints import save_model
 from attnlab.translation.runs.files import remove_run
 from attnlab.translation.runs.folder import SETTINGS
-
-_EXPLANATION = "\n".join(
-    [
-        "# Heads left against BLEU",
-        "",
-        f"![Heads left against BLEU]({PRUNING_FIGURE}.svg)",
-        "",
-        *(table.explained() for table in TABLES),
-    ]
-)
 
 
 def write_pruning(pruning: Pruning, folder: str | Path, *, command: str = "") -> dict[float, Path]:
@@ -50,9 +41,16 @@ def write_pruning(pruning: Pruning, folder: str | Path, *, command: str = "") ->
         penalty: _write_run(pruning, penalty, pruned_run_folder(folder, penalty), command)
         for penalty in pruning.models
     }
-    write_text(folder / PRUNING_EXPLANATION, _EXPLANATION)
+    write_text(folder / PRUNING_EXPLANATION, _explanation(pruning))
     write_table(folder / PRUNING.last, pruning.curve)
     return runs
+
+
+def _explanation(pruning: Pruning) -> str:
+    drawn = f"![Heads left against BLEU]({PRUNING_FIGURE}.svg)"
+    notes = (f"Note: {note}\n" for note in describe_notes(pruning.notes))
+    tables = (table.explained() for table in TABLES)
+    return "\n".join(["# Heads left against BLEU", "", drawn, "", *notes, *tables])
 
 
 def _remove_older(folder: Path) -> None:

@@ -15,7 +15,11 @@ from attnlab.corpora.hub import model_source
 from attnlab.errors import InputError, reason
 from attnlab.extraction.batches import Text
 from attnlab.functions.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
+from attnlab.functions.treebank import sentences_in
+from attnlab.notes import Note
 from attnlab.representations import OneLine
+from attnlab.studies.notes import FewerThanAsked, NoTranslations
+from attnlab.studies.settings import Sentences
 from attnlab.texts import read_lines
 from attnlab.translation.loading import (
     UNREADABLE,
@@ -35,6 +39,7 @@ class Subject(OneLine):
         tokenizer: its tokenizer, or an object with tokenizers `.source` and `.target`.
         texts: sentences, or pairs (source, target).
         origin: where the texts come from, in words.
+        there: how many there are where these come from; None where they were handed in.
         details: how the model came about, in words, by heading.
         gold: what is known of the texts, where that was asked for.
         type_counts: of the source and the target types in the training corpus, where it is known.
@@ -47,6 +52,7 @@ class Subject(OneLine):
     tokenizer: Any
     texts: tuple[Text, ...]
     origin: str
+    there: int | None = None
     details: Mapping[str, str] = field(default_factory=dict)
     gold: Gold | None = None
     type_counts: tuple[Tensor, ...] | None = None
@@ -96,24 +102,41 @@ def load_subject(
             raise InputError(msg)
         refuse_without_sentences(source, "--text FILE (a sentence on each line) or --corpus NAME")
     subject = replace(_model(source, run, scores=scores), corpus=_corpus(run, corpus, pair))
-    pair = pair or (DEFAULT_PAIR if run is None else run.settings.corpus.pair)
     lowercase = run is not None and run.settings.corpus.lowercase
-    if treebank is not None and isinstance(sentences, int):
-        trees = gold_of_treebank(treebank, sentences, lowercase=lowercase)
-        return replace(subject, texts=trees.texts, origin=str(treebank), gold=trees)
-    if isinstance(sentences, int):
-        if text is not None:
-            texts, origin = read_texts(text, lowercase=lowercase)[:sentences], str(text)
-        elif subject.corpus is not None:
-            languages = "" if corpus is None and run is not None else f" ({pair})"
-            chosen = subject.corpus()
-            texts = first_pairs(chosen, "test", sentences)
-            origin = f"the test part of {chosen.name}{languages}"
+    if not isinstance(sentences, int):
+        subject = replace(subject, texts=tuple(sentences), origin="sentences handed in")
+    elif treebank is not None:
+        return _with_treebank(subject, treebank, sentences, lowercase=lowercase)
+    elif text is not None:
+        lines = read_texts(text, lowercase=lowercase)
+        first = lines[:sentences]
+        subject = replace(subject, texts=first, origin=str(text), there=len(lines))
     else:
-        texts, origin = tuple(sentences), "sentences handed in"
-    own = run if text is None and isinstance(sentences, int) else None
-    known = _gold(own, texts, corpus, pair, lowercase=lowercase) if gold and texts else None
-    return replace(subject, texts=texts, origin=origin, gold=known)
+        languages = f" ({_languages(run, pair)})" if run is None or corpus is not None else ""
+        subject = _with_test_part(subject, sentences, languages)
+    if not gold or not subject.texts:
+        return subject
+    own = text is None and isinstance(sentences, int)
+    name = corpus or (run.settings.corpus.name if run is not None and own else None)
+    return replace(subject, gold=_gold(subject, name, lowercase=lowercase))
+
+
+def _with_treebank(
+    subject: Subject, path: str | Path, sentences: int, *, lowercase: bool
+) -> Subject:
+    trees = gold_of_treebank(path, sentences, lowercase=lowercase)
+    there = sentences_in(path)
+    return replace(subject, texts=trees.texts, origin=str(path), there=there, gold=trees)
+
+
+def _with_test_part(subject: Subject, sentences: int, languages: str) -> Subject:
+    """On the first pairs that its corpus holds out; `languages` are told beside the corpus' name."""
+    if subject.corpus is None:
+        return subject
+    chosen = subject.corpus()
+    texts = first_pairs(chosen, "test", sentences)
+    origin = f"the test part of {chosen.name}{languages}"
+    return replace(subject, texts=texts, origin=origin, there=len(chosen.test))
 
 
 def _model(source: str | Path | tuple[Any, Any], run: Run | None, *, scores: bool) -> Subject:
@@ -127,30 +150,18 @@ def _model(source: str | Path | tuple[Any, Any], run: Run | None, *, scores: boo
         run.tokenizers,
         (),
         "",
-        _history(run),
+        details=_history(run),
         type_counts=type_counts_of(run),
         seed=run.settings.optimizer.seed,
         run=run,
     )
 
 
-def _gold(
-    run: Run | None, texts: Sequence[Text], corpus: str | None, pair: str, *, lowercase: bool
-) -> Gold:
-    """Trees of the embedded corpus, of others the words alone."""
-    settings = run.settings.corpus if run is not None and corpus is None else None
-    name = settings.name if settings is not None else corpus
-    if name != EMBEDDED or not texts or not isinstance(texts[0], tuple):
-        return gold_of_texts(texts)
-    if settings is None or run is None:
-        return gold_of_embedded(texts, seed=0, size=None, pair=pair, lowercase=lowercase)
-    return gold_of_embedded(
-        texts,
-        seed=run.settings.optimizer.seed,
-        size=settings.size,
-        pair=settings.pair,
-        lowercase=lowercase,
-    )
+def _gold(subject: Subject, corpus: str | None, *, lowercase: bool) -> Gold:
+    """Trees where `corpus` is the embedded one and has the texts, of others the words alone."""
+    if corpus != EMBEDDED or subject.corpus is None:
+        return gold_of_texts(subject.texts)
+    return gold_of_embedded(subject.texts, subject.corpus().drawn, lowercase=lowercase)
 
 
 def type_counts_of(run: Run) -> tuple[Tensor, Tensor]:
@@ -185,12 +196,14 @@ def _corpus(
     def load_once() -> ParallelCorpus:
         if name is None and run is not None:
             return run.corpus()
-        own = None if run is None else run.settings.corpus
-        languages = pair or (DEFAULT_PAIR if own is None else own.pair)
-        lowercase = own is not None and own.lowercase
-        return load_corpus(name or EMBEDDED, pair=languages, lowercase=lowercase)
+        lowercase = run is not None and run.settings.corpus.lowercase
+        return load_corpus(name or EMBEDDED, pair=_languages(run, pair), lowercase=lowercase)
 
     return load_once
+
+
+def _languages(run: Run | None, pair: str | None) -> str:
+    return pair or (DEFAULT_PAIR if run is None else run.settings.corpus.pair)
 
 
 def first_pairs(
@@ -282,19 +295,14 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def what_is_lacking(
-    subject: Subject, wanted: object | None, sites: Sequence[str] | None
-) -> list[str]:
-    """Notes on sentences that are fewer than `wanted`, and on sites for which they do not suffice."""
-    found = []
-    if wanted is not None:
-        found.append(
-            f"{wanted} sentences were asked for; {subject.origin} has {len(subject.texts)}."
-        )
+def notes_on_texts(
+    subject: Subject, asked: Sentences | None, sites: Sequence[str] | None
+) -> list[Note]:
+    """Whether there are fewer texts than were asked for, or sites for which they do not suffice."""
+    found: list[Note] = []
+    if isinstance(asked, int) and len(subject.texts) < asked:
+        found.append(FewerThanAsked(asked, subject.origin, len(subject.texts)))
     paired = isinstance(subject.texts[0], tuple)
     if sites is None and not paired and subject.model.config.is_encoder_decoder:
-        found.append(
-            "The heads of decoder and cross-attention are left out, since the sentences have no "
-            "translations; a line of a file can hold a sentence, a tab and its translation."
-        )
+        found.append(NoTranslations())
     return found

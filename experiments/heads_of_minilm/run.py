@@ -38,6 +38,7 @@ from attnlab.functions.thresholds import LINKS
 from attnlab.functions.verdict import verdict_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.naming import head_names
+from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.measuring import Analysis
 from attnlab.translation.quiet import quiet
@@ -98,7 +99,7 @@ def main() -> None:
         model=analysis.about["Model"], sentences=int(analysis.heads["sentences"].iloc[0]),
         mass_on_opening=round(analysis.heads["mass_on_opening"].mean(), 2),
         mass_on_closing=round(analysis.heads["mass_on_closing"].mean(), 2),
-        warnings=analysis.warnings, processor_seconds=round(time.process_time() - begin),
+        warnings=describe_notes(analysis.notes), processor_seconds=round(time.process_time() - begin),
     )  # fmt: skip
     write_readme(OUT, readme(OUT))
 

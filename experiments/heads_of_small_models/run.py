@@ -18,6 +18,7 @@ from attnlab.files import write_json, write_table
 from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
 from attnlab.reporting.canvas import write_figure
+from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.importance.importance import importance
 from attnlab.studies.pruning.pruning import prune
@@ -92,7 +93,7 @@ def measure(run: Run, treebank: Path, out: Path) -> None:
         "pruning_steps": STEPS,
         "seed": SEED,
         "processor_minutes": round((time.process_time() - begin) / 60, 1),
-        "warnings": [*heads.warnings, *pruned.warnings],
+        "warnings": describe_notes([*heads.notes, *pruned.notes]),
     }
     write_json(out / "about.json", about)
 

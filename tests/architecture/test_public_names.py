@@ -13,8 +13,9 @@ import attnlab
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
     "attnlab": {
-        "__version__", "analyze", "approximate", "attention", "capture", "compare", "importance",
-        "load", "matrices", "prune", "resume", "run_study", "substitute", "train",
+        "__version__", "analyze", "approximate", "attention", "capture", "compare", "describe_notes",
+        "importance", "load", "matrices", "prune", "resume", "run_study",
+        "substitute", "train",
     },
     "attnlab.attention": {
         "AttentionPlan", "Mechanism", "calibrate", "install", "install_written", "load_frequencies",

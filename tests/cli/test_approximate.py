@@ -40,7 +40,7 @@ def test_thesis_heads_come_out_exactly(shared_data: Path, tmp_path: Path) -> Non
     options += ["--error-nnz", "0", "--families", "band,union"]
     result = CliRunner().invoke(app, ["approximate", str(file), *options, "--out", str(tmp_path)])
     assert result.exit_code == 0
-    assert "rows do not sum to 1 (from 0.229 to 1.111)" in result.stderr
+    assert "Rows do not sum to 1 (from 0.229 to 1.111)" in result.stderr
     table = pd.read_csv(tmp_path / "approximation.csv")
     expected = [2.40, 2.23, 7.44, 6.06, 2.48, 1.15, 2.86, 4.57]
     for family in ("band", "union"):

@@ -14,6 +14,7 @@ from attnlab.attribution.projections import projections_of
 from attnlab.errors import AttnlabError
 from attnlab.extraction.capture import capture
 from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.analysis.notes import LearnedSink
 
 TOKENIZER = tokenizer()
 
@@ -94,7 +95,7 @@ def test_what_a_sink_takes_is_shown() -> None:
     assert table.min() > 0.01
     for key, rest in rows.items():
         assert table[key] == pytest.approx(sum(rest) / len(rest), abs=1e-6)
-    assert any("learned sink" in warning for warning in found.warnings)
+    assert any(isinstance(note, LearnedSink) for note in found.notes)
     assert (
         "mass_on_sink_logit"
         not in analyze((random_models.llama(), TOKENIZER), sentences=SENTENCES).heads

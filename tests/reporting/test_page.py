@@ -14,6 +14,7 @@ from planted_layers import stochastic
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
+import attnlab
 from attnlab.cli.head_table import head_table
 from attnlab.errors import InputError
 from attnlab.extraction.columns import HEADS
@@ -117,8 +118,8 @@ def test_the_page_says_what_the_run_was_and_what_to_beware_of(
     text = " ".join(read((folder / "report.html").read_text(encoding="utf-8")).text)
     for value in analysis.about.values():
         assert value in text
-    for warning in analysis.warnings:
-        assert warning in text
+    for note in attnlab.describe_notes(analysis.notes):
+        assert note in text
     assert "Heads of <b>a model</b>" in text, "the title is text, not markup"
     assert "4 MiB" in text
 

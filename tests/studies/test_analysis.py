@@ -11,7 +11,10 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 import attnlab
 from attnlab.addresses import sites_named
 from attnlab.errors import InputError
+from attnlab.extraction.notes import SentencesDropped
 from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.analysis.notes import TooLittleCounted
+from attnlab.studies.notes import FewerThanAsked, FewForMeans, NoTranslations
 from attnlab.studies.sources import load_subject, read_texts
 
 
@@ -34,18 +37,18 @@ def test_an_encoder_decoder_gives_all_tables(untouched_randomness: None) -> None
     assert len(found.fits) == 36 * 4 * (11 + 3 + 5)
     assert {key[0] for key in found.matrices.matrices} == {0, 1, 2}
     assert "teacher forcing" in found.about["Decoder input"]
-    assert found.warnings == ("Only 7 sentences: means may be far from those of a corpus.",)
+    assert found.notes == (FewForMeans(7),)
 
 
 def test_sites_that_sentences_without_translations_leave_out_are_told() -> None:
     source = random_models.marian(), tokenizer()
     found = analyze(source, sentences=SENTENCES, fit_sentences=0, keep_matrices=0)
     assert set(found.heads["site"]) == {"encoder"}
-    assert any("decoder and cross-attention are left out" in one for one in found.warnings)
+    assert NoTranslations() in found.notes
     chosen = analyze(
         source, sentences=SENTENCES, sites=["encoder"], fit_sentences=0, keep_matrices=0
     )
-    assert not any("left out" in one for one in chosen.warnings)
+    assert NoTranslations() not in chosen.notes
 
 
 def test_batch_size_changes_nothing() -> None:
@@ -68,13 +71,13 @@ def test_fewer_sentences_than_were_asked_for_are_told(saved: Path, tmp_path: Pat
     (tmp_path / "text").write_text("\n".join(SENTENCES), encoding="utf-8")
     options = {"text": tmp_path / "text", "structure_sentences": 0, "keep_matrices": 0}
     asked = attnlab.analyze(saved, sentences=99, labels=True, **options)
-    assert f"99 sentences were asked for; {tmp_path / 'text'} has 7." in asked.warnings
-    short = next(note for note in asked.warnings if "Too little was counted" in note)
-    assert "more than the 7 there are here" in short
-    assert not any("asked for" in note for note in attnlab.analyze(saved, **options).warnings)
-    assert "(--text or --corpus)" in short
-    enough = attnlab.analyze(saved, sentences=7, labels=True, **options)
-    assert not any("there are here" in note for note in enough.warnings)
+    assert FewerThanAsked(99, str(tmp_path / "text"), 7) in asked.notes
+    plain = attnlab.analyze(saved, **options)
+    assert not any(isinstance(note, FewerThanAsked) for note in plain.notes)
+    short = attnlab.analyze(saved, sentences=5, labels=True, **options)
+    for found in (asked, short):
+        note = next(note for note in found.notes if isinstance(note, TooLittleCounted))
+        assert note.there == 7, "known whether or not all of them are read"
 
 
 def test_pairs_for_a_model_with_one_stack_are_read_by_their_source(saved: Path) -> None:
@@ -84,7 +87,7 @@ def test_pairs_for_a_model_with_one_stack_are_read_by_their_source(saved: Path) 
 
 def test_dropped_sentences_are_a_warning(saved: Path) -> None:
     found = analyze(saved, sentences=[*SENTENCES, "cat " * 50])
-    assert "1 of 8 sentences was left out: longer than 37 tokens." in found.warnings
+    assert SentencesDropped(1, 8, 37) in found.notes
 
 
 def test_no_fits_when_none_are_wanted(saved: Path) -> None:

@@ -8,6 +8,7 @@ from planted_layers import stochastic
 
 import attnlab
 from attnlab.errors import InputError
+from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.reporting.analysis_folder import write_analysis
 
 
@@ -59,10 +60,10 @@ def test_rows_that_do_not_sum_to_one_are_a_warning_or_normalised(tmp_path: Path)
     weights = stochastic(2, 7, 7)
     file = saved(tmp_path / "half.npy", weights / 2)
     found = attnlab.analyze(file)
-    assert any(text.startswith("Rows do not sum to 1") for text in found.warnings)
+    assert any(isinstance(note, RowsNotNormalized) for note in found.notes)
     whole = attnlab.analyze(file, normalize="rows")
     np.testing.assert_allclose(whole.heads["confidence"], 2 * found.heads["confidence"], rtol=1e-12)
-    assert not any("Rows" in text for text in whole.warnings)
+    assert not any(isinstance(note, RowsNotNormalized) for note in whole.notes)
 
 
 def test_files_that_cannot_be_analyzed(tmp_path: Path) -> None:

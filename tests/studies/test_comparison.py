@@ -27,6 +27,7 @@ from attnlab.studies.comparison.candidates import (
     window_of,
 )
 from attnlab.studies.comparison.comparison import Comparison, compare
+from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.comparison.scores import MEASURED, measure_matrices
 from attnlab.translation.runs.run import load
 
@@ -218,7 +219,7 @@ def test_every_head_of_every_site_has_its_rows(marian: Comparison) -> None:
         assert len(own) == layers * heads * len(names) * 2
         assert not own.duplicated(["budget", "mechanism", "layer", "head"]).any()
         for name in left_out(site):
-            assert any(f"{site}: {name} is left out" in note for note in marian.notes)
+            assert MechanismLeftOut(site, name, left_out(site)[name]) in marian.notes
 
 
 def test_tables_do_not_depend_on_how_sentences_are_batched(marian: Comparison) -> None:

@@ -21,7 +21,9 @@ from attnlab.errors import InputError
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.importance.ablations import add_changes
 from attnlab.studies.importance.importance import Importance, importance
+from attnlab.studies.importance.notes import NoMeans, NotUniform
 from attnlab.studies.importance.removal import orders_of, rank_agreement
+from attnlab.studies.notes import FewForIntervals
 from attnlab.translation.runs.run import load
 from attnlab.translation.scoring import score
 
@@ -145,7 +147,9 @@ def test_a_language_model_has_no_bleu() -> None:
     assert "zero_bleu_change" not in found.heads
     assert found.cumulative["bleu"].isna().all()
     assert "mean_loss_change_nats" not in found.heads
-    assert found.warnings[1].startswith("Heads are not replaced by their mean: There is no corpus")
+    assert found.notes[0] == FewForIntervals(len(SENTENCES))
+    assert isinstance(found.notes[1], NoMeans)
+    assert "There is no corpus" in found.notes[1].reason
     with pytest.raises(InputError, match="LlamaForCausalLM translates nothing; leave BLEU out"):
         importance(source, sentences=SENTENCES, bleu=["zero"])
 
@@ -161,7 +165,8 @@ def test_a_corpus_that_was_changed_leaves_the_mean_out(small_run: Path, tmp_path
         copied, sentences=texts, replacements=["zero", "mean"], bleu=(), sites=["cross"]
     )
     assert "mean_loss_change_nats" not in found.heads
-    assert "its checksum differs" in found.warnings[-1]
+    assert isinstance(found.notes[-1], NoMeans)
+    assert "its checksum differs" in found.notes[-1].reason
 
 
 def test_uniform_is_left_out_where_it_cannot_be_done() -> None:
@@ -171,7 +176,8 @@ def test_uniform_is_left_out_where_it_cannot_be_done() -> None:
     assert t5_bias.any()
     assert not found.heads.loc[t5_bias, "uniform_loss_significant"].any()
     assert found.heads["zero_loss_change_nats"].notna().all()
-    assert "cannot be made uniform" in found.warnings[-1]
+    assert isinstance(found.notes[-1], NotUniform)
+    assert "encoder.0" in found.notes[-1].layers
     with pytest.raises(InputError, match="can be done for every head here; add zero"):
         importance(source, sentences=PAIRS, replacements=["uniform"], bleu=())
 

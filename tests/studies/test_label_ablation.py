@@ -14,6 +14,7 @@ from attnlab.errors import InputError
 from attnlab.extraction.processes import Processes
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
+from attnlab.studies.analysis.notes import NoLoss
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.importance.importance import importance
 from attnlab.studies.sources import Subject
@@ -106,8 +107,8 @@ def test_a_language_model_has_a_loss_and_an_encoder_has_none(tmp_path) -> None:
     lacking = analyze(tmp_path / "bert", **options)
     assert not set(COLUMNS) & set(lacking.labelling.labels)
     assert "BertModel" in lacking.about["Model"]
-    notes = [note for note in lacking.warnings if "there is no loss" in note]
-    assert len(notes) == 1
+    (note,) = (note for note in lacking.notes if isinstance(note, NoLoss))
+    assert "there is no loss" in note.reason
     with pytest.raises(InputError, match="BertModel does not predict the next token"):
         analyze(tmp_path / "bert", ablation=True, **options)
 
@@ -118,6 +119,7 @@ def test_what_is_asked_for_and_cannot_be() -> None:
         analyze(model, sentences=PAIRS, ablation=True)
     without = analyze(model, sentences=PAIRS, labels=True, ablation=False)
     assert not set(COLUMNS) & set(without.labelling.labels)
-    assert not any("taken away" in note for note in without.warnings)
+    assert not any(isinstance(note, NoLoss) for note in without.notes)
     one_sided = analyze(model, sentences=SENTENCES, labels=True)
-    assert any("An encoder-decoder is evaluated on pairs" in note for note in one_sided.warnings)
+    (note,) = (note for note in one_sided.notes if isinstance(note, NoLoss))
+    assert "An encoder-decoder is evaluated on pairs" in note.reason

@@ -27,6 +27,12 @@ from attnlab.reporting.naming import VIEW_NAMES
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.labelling import Labeller
 from attnlab.studies.analysis.measuring import Analysis
+from attnlab.studies.analysis.notes import (
+    NoTrees,
+    TooLittleCounted,
+    TrainingCorpusUnknown,
+    UndecidedLabel,
+)
 from attnlab.studies.analysis.passes import Passes
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel
@@ -98,8 +104,7 @@ def test_gold_trees_and_alignments_of_the_embedded_corpus_are_used(labelled: Ana
     # A twin drawn from another seed than the weights in the folder.
     decoder = relations[(relations.site == "decoder") & (relations.links > 20)]
     assert (decoder.accuracy != decoder.untrained_accuracy).any()
-    assert not any("rare tokens are those" in text for text in labelled.warnings)
-    assert not any("gold trees" in text for text in labelled.warnings)
+    assert not {TrainingCorpusUnknown, NoTrees} & set(map(type, labelled.notes))
 
 
 def test_a_label_is_held_against_its_own_relation(labelled: Analysis) -> None:
@@ -160,14 +165,14 @@ def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) 
     found = analyze((random_models.marian(), tokenizer()), sentences=PAIRS, labels=True)
     assert set(found.labelling.labels["label"]) == {"undecided"}
     assert found.labelling.relations.empty
-    text = " ".join(found.warnings)
-    assert "no gold trees" in text
-    assert "rare in the sentences analyzed" in text
-    short = [note for note in found.warnings if "Too little was counted" in note]
+    assert {NoTrees(), TrainingCorpusUnknown()} <= set(found.notes)
+    short = [note for note in found.notes if isinstance(note, TooLittleCounted)]
     assert len(short) == 1, "one note for all of them"
-    assert "'positional' in encoder, decoder (fewer than 1,000 rows)" in short[0]
-    assert "'monotone' in cross (fewer than 100 sentences)" in short[0]
-    assert "--sentences" in short[0]
+    assert {
+        UndecidedLabel("positional", ("encoder", "decoder"), 1000, "rows"),
+        UndecidedLabel("monotone", ("cross",), 100, "sentences"),
+    } <= set(short[0].labels)
+    assert short[0].there is None, "sentences were handed in"
     assert {"untrained_value", "shuffled_value"} <= set(found.labelling.controls)
 
 
@@ -187,10 +192,8 @@ def test_a_treebank_for_any_model(tmp_path: Path) -> None:
 
 
 def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:
-    pairs = draw_pairs(60, seed=5)[:20]
-    gold = gold_of_embedded(
-        [(one.source, one.target) for one in pairs], seed=5, size=60, pair="en-it", lowercase=False
-    )
+    pairs = draw_pairs(20, seed=5)
+    gold = gold_of_embedded([(one.source, one.target) for one in pairs], pairs, lowercase=False)
     one = tokenizer()
     labellers = [
         Labeller(

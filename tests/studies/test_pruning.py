@@ -15,6 +15,7 @@ from attnlab.attribution.closing import close_heads
 from attnlab.attribution.projections import Projections, all_heads
 from attnlab.errors import AttnlabError, InputError
 from attnlab.studies.evaluation import load_evaluator
+from attnlab.studies.notes import FewForIntervals
 from attnlab.studies.pruning import training as pruning_course
 from attnlab.studies.pruning.curve import fewest_heads
 from attnlab.studies.pruning.fine_tuning import (
@@ -23,6 +24,7 @@ from attnlab.studies.pruning.fine_tuning import (
     training_loss,
     training_pairs,
 )
+from attnlab.studies.pruning.notes import AllHeadsClosed
 from attnlab.studies.pruning.pruning import Pruning, draw_heads, prune
 from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.pruning.training import load_pruner
@@ -100,7 +102,7 @@ def test_penalty_zero_closes_none_and_a_huge_one_all(found: Pruning) -> None:
     left = found.curve.groupby(["kind", "penalty"], dropna=False)["heads_left"].unique()
     assert left["pruned", 0.0].tolist() == [6]
     assert left["pruned", HUGE].tolist() == [0]
-    assert any(text.startswith("At penalty 50 all 6 heads are closed") for text in found.warnings)
+    assert {AllHeadsClosed(HUGE, 6), FewForIntervals(3)} <= set(found.notes)
     every = found.curve[found.curve["heads_left"] == 0]
     assert every["bleu"].between(0, 5).all()
     assert every["loss_nats"].map(math.isfinite).all()

@@ -82,7 +82,7 @@ def test_shares_give_the_same_tables_in_every_process() -> None:
         assert list(found.matrices.matrices) == list(alone.matrices.matrices)
         assert found.matrices.tokens == alone.matrices.tokens
         assert found.about == alone.about
-        assert found.warnings == alone.warnings
+        assert found.notes == alone.notes
 
 
 def test_a_process_without_a_sentence_has_the_whole_result_too() -> None:

@@ -21,10 +21,11 @@ from attnlab.options import options_of
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
 from attnlab.studies.analysis.labelling import Labeller, Labelling
 from attnlab.studies.analysis.measuring import Analysis, measure
+from attnlab.studies.analysis.notes import NoLoss
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.evaluation import Evaluator
-from attnlab.studies.sources import Subject, load_subject, what_is_lacking
+from attnlab.studies.sources import Subject, load_subject, notes_on_texts
 
 # The column of heads that stands beside the labels too.
 SINK_SHARE = "mass_on_special"
@@ -74,7 +75,6 @@ def analyze_together(
     )
     model = subject.model.to(device)
     reading = prepare(model, subject.tokenizer, subject.texts, settings.sites)
-    all_read = isinstance(settings.wanted, int) and len(subject.texts) < settings.wanted
     labeller, evaluator = None, None
     if subject.gold is not None:
         labeller = Labeller(
@@ -101,7 +101,7 @@ def analyze_together(
         also=[] if labeller is None else [labeller.functions],
     )
     labelling = (
-        None if labeller is None else labeller.label(passes, seed=subject.seed, all_read=all_read)
+        None if labeller is None else labeller.label(passes, seed=subject.seed, there=subject.there)
     )
     if labelling is not None:
         labelling = _beside_ablation(labelling, evaluator, passes, reading.sites, subject.seed)
@@ -111,10 +111,10 @@ def analyze_together(
     return replace(
         found,
         about=_about(source, subject, coverage, found.sentences_kept),
-        warnings=(
-            *found.warnings,
-            *what_is_lacking(subject, settings.sentences if all_read else None, settings.sites),
-            *(labelling.warnings if labelling else ()),
+        notes=(
+            *found.notes,
+            *notes_on_texts(subject, settings.sentences, settings.sites),
+            *(labelling.notes if labelling else ()),
         ),
         labelling=labelling,
     )
@@ -145,8 +145,7 @@ def _beside_ablation(
     if evaluator is None:
         return labelling
     if isinstance(evaluator, str):
-        note = f"No head was taken away to see what the loss loses, since there is none here: {evaluator}"
-        return replace(labelling, warnings=(*labelling.warnings, note))
+        return replace(labelling, notes=(*labelling.notes, NoLoss(evaluator)))
     found = ablate_for_labels(evaluator, passes, sites, seed=seed)
     labels = labelling.labels.merge(found, on=HEAD_COLUMNS, how="left")
     return replace(labelling, labels=labels)
@@ -187,7 +186,7 @@ def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, .
     return replace(
         found,
         about={**matrices.about(), **kept, **versions()},
-        warnings=(*matrices.warnings, *found.warnings),
+        notes=(*matrices.notes, *found.notes),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a reader must know of labels before trusting them, in as few sentences as say it."""
+"""What is to be known of labels: what they were counted on, and what was too little."""
 
 import math
 from collections.abc import Mapping
@@ -6,6 +6,14 @@ from collections.abc import Mapping
 import pandas as pd
 
 from attnlab.functions.verdict import UNDECIDED
+from attnlab.notes import Note
+from attnlab.studies.analysis.notes import (
+    NoTrees,
+    TooLittleCounted,
+    TrainingCorpusUnknown,
+    Unaligned,
+    UndecidedLabel,
+)
 
 # Sentences differ in length, so a little more than the rule of three says.
 _SPARE = 1.1
@@ -17,75 +25,56 @@ def label_notes(
     verdicts: pd.DataFrame,
     *,
     sentences: int,
+    there: int | None,
     unaligned: Mapping[str, str],
     corpus_known: bool,
     trees: bool,
-    all_read: bool = False,
-) -> list[str]:
-    """Sentences for the reader.
+) -> list[Note]:
+    """What lies behind labels that a reader could not guess.
 
     Args:
         verdicts: of the model, one row per head and label.
         sentences: how many were looked at.
+        there: how many there are where these come from; None where that is not known.
         unaligned: why a sentence is not aligned with its words, by its identifier.
         corpus_known: whether frequencies of the training corpus are known.
         trees: whether the sentences have gold trees.
-        all_read: whether there are no more sentences where these came from.
     """
-    found = []
+    found: list[Note] = []
     if unaligned:
-        identifier, reason = next(iter(unaligned.items()))
-        count = len(unaligned)
-        what = "1 sentence is" if count == 1 else f"{count} sentences are"
-        found.append(
-            f"{what} not aligned with words, so trees and alignments of that many are not counted "
-            f"(the first: {identifier}, {reason})."
-        )
+        found.append(Unaligned(len(unaligned), *next(iter(unaligned.items()))))
     if not corpus_known:
-        found.append(
-            "The training corpus is not known, so rare tokens are those that are rare in the "
-            "sentences analyzed."
-        )
+        found.append(TrainingCorpusUnknown())
     if not trees:
-        found.append(
-            "These sentences have no gold trees, so no head can be called syntactic; give some "
-            "with --treebank FILE.conllu."
-        )
-    # A treebank has no translations, so it reaches neither decoder nor cross-attention of a pair.
-    pairs = "cross" in set(verdicts["site"])
-    others = "--treebank" if trees and not pairs else "--text or --corpus"
-    return [*found, *_too_little(verdicts, sentences, others if all_read else None)]
+        found.append(NoTrees())
+    return [*found, *_too_little(verdicts, sentences, there, trees=trees)]
 
 
-def _too_little(verdicts: pd.DataFrame, sentences: int, others: str | None) -> list[str]:
-    """One sentence about all labels for which too little was counted, with what to do."""
+def _too_little(
+    verdicts: pd.DataFrame, sentences: int, there: int | None, *, trees: bool
+) -> list[Note]:
+    """One note on all labels for which too little was counted."""
     short: dict[tuple[str, int, str], list[str]] = {}
     factor = 0.0
-    hopeless = False
+    never_met = False
     for (site, label), rows in verdicts.groupby(["site", "label"], sort=False):
         if not (rows["status"] == UNDECIDED).all():
             continue
         needed, counted = int(rows["needed"].max()), int(rows["counted"].max())
         key = (str(label), needed, str(rows["unit"].iloc[0]))
         short.setdefault(key, []).append(str(site))
-        hopeless = hopeless or counted == 0
+        never_met = never_met or counted == 0
         factor = max(factor, _SPARE * needed / counted if counted else _NONE_COUNTED)
     if not short:
         return []
-    number = _rounded_up(math.ceil(sentences * factor))
-    advice = f"look at about {number:,} sentences (--sentences {number})"
-    if others is None:
-        advice += " if there are that many"
-    else:
-        advice += f", more than the {sentences:,} there are here: name others ({others})"
-    if hopeless:
-        advice += "; what was never met needs other sentences (--text, --corpus or --treebank)"
-    what = "; ".join(
-        f"'{label}' in {', '.join(sites)} (fewer than {needed:,} {unit})"
+    labels = tuple(
+        UndecidedLabel(label, tuple(sites), needed, unit)
         for (label, needed, unit), sites in short.items()
     )
-    told = f"Too little was counted for some labels, in one half of the sentences: {what}."
-    return [f"{told} To decide them, {advice}."]
+    wanted = _rounded_up(math.ceil(sentences * factor))
+    # A treebank has no translations, so it reaches neither decoder nor cross-attention of a pair.
+    treebank = trees and "cross" not in set(verdicts["site"])
+    return [TooLittleCounted(labels, wanted, there, treebank=treebank, never_met=never_met)]
 
 
 def _rounded_up(number: int) -> int:

@@ -29,6 +29,7 @@ from attnlab.functions.label_tables import (
 from attnlab.functions.structure import HeadStructure
 from attnlab.functions.treebank import GoldSentence
 from attnlab.functions.verdict import UNDECIDED, UNKNOWN
+from attnlab.notes import Note
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.label_notes import label_notes
 from attnlab.studies.analysis.passes import Passes
@@ -48,7 +49,7 @@ class Labelling(OneLine):
         structure: one row per head and family of matrices, see `HeadStructure.families`; empty where
             that was not measured.
         agreement: kappa between `label` and `structure`, see `agreement_table`; empty likewise.
-        warnings: what a reader must know.
+        notes: what a reader must know, see `attnlab.reporting.notes`.
         views: the views in the order in which they are shown.
     """
 
@@ -57,7 +58,7 @@ class Labelling(OneLine):
     relations: pd.DataFrame
     structure: pd.DataFrame
     agreement: pd.DataFrame
-    warnings: tuple[str, ...]
+    notes: tuple[Note, ...]
     views: tuple[View, ...] = VIEWS
 
     def view(self, keys: View) -> "Labelling":
@@ -125,14 +126,14 @@ class Labeller:
         aligned = align_corpus(tokenizer, sentences, target=target)
         return TextSide(counts, sentences, aligned.alignments), aligned.reasons
 
-    def label(self, passes: Passes, *, seed: int, all_read: bool = False) -> Labelling:
+    def label(self, passes: Passes, *, seed: int, there: int | None = None) -> Labelling:
         """Labels from what `consumers` have counted, after the controls are run.
 
         Args:
             passes: how sentences go through models.
             seed: of the untrained model's weights, of the order of shuffled words, and of the
                 bootstrap behind `stability`.
-            all_read: whether there are no more sentences where these came from.
+            there: how many sentences there are where these come from; None where not known.
         """
         twin = self.reading.by(untrained_twin(self.reading.model, seed))
         untrained = self.functions.emptied()
@@ -153,14 +154,14 @@ class Labeller:
         return Labelling(
             **tables,
             relations=relations,
-            warnings=tuple(
+            notes=tuple(
                 label_notes(
                     self.functions.verdicts(self.views[0]),
                     sentences=len(self.gold.source),
+                    there=there,
                     unaligned=self.unaligned,
                     corpus_known=self.corpus_known,
                     trees=self.gold.trees,
-                    all_read=all_read,
                 )
             ),
             views=self.views,

@@ -12,9 +12,17 @@ from attnlab.extraction.statistics import HeadStatistics
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import VIEWS, View, stacked
 from attnlab.functions.structure import HeadStructure
+from attnlab.notes import Note
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.fits import HeadFits, OffsetProfiles
 from attnlab.studies.analysis.labelling import Labelling
+from attnlab.studies.analysis.notes import (
+    LayersHeldAtOnce,
+    LearnedSink,
+    RowsWithoutKeys,
+    TooLargeToKeep,
+)
+from attnlab.studies.notes import ENOUGH_FOR_MEANS, FewForMeans
 
 KEPT_BYTES = 64 * 2**20
 # Feeds every layer's weights over the first few sentences (None: all) to consumers; the text says
@@ -34,7 +42,7 @@ class Analysis(OneLine):
             `HeadStructure.families`; empty where that was not measured.
         matrices: the matrices of the first sentences, with their tokens.
         views: which keys are looked at, in the order in which figures are shown.
-        warnings: what a reader must know before trusting a number.
+        notes: what a reader must know before trusting a number, see `attnlab.reporting.notes`.
         about: what was analyzed, in words, in the order to print it.
         labelling: what each head does, where that was asked for.
     """
@@ -45,7 +53,7 @@ class Analysis(OneLine):
     structure: pd.DataFrame
     matrices: KeptMatrices
     views: tuple[View, ...] = VIEWS
-    warnings: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
     labelling: Labelling | None = None
 
@@ -85,39 +93,22 @@ def measure(
         structure=stacked([structure.families(keys) for keys in views], views),
         matrices=kept,
         views=views,
-        warnings=tuple(_warnings(heads, coverage, kept, keep_matrices)),
+        notes=tuple(_notes(heads, coverage, kept, keep_matrices)),
     )
     return found, coverage
 
 
-def _warnings(
-    heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: int
-) -> list[str]:
-    total = coverage.sentences + sum(coverage.dropped.values())
-    found = [
-        f"{count} of {total} sentences {'was' if count == 1 else 'were'} left out: {reason}."
-        for reason, count in coverage.dropped.items()
-    ]
+def _notes(heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: int) -> list[Note]:
+    found: list[Note] = [*coverage.dropped]
     if not coverage.streamed:
-        found.append(
-            "This model's layers could not be read one at a time, so all layers of a batch were "
-            "held in memory at once."
-        )
+        found.append(LayersHeldAtOnce())
     empty = int(heads["empty_rows"].sum())
     if empty:
-        rows = "1 row of attention saw" if empty == 1 else f"{empty} rows of attention saw"
-        found.append(f"{rows} no key at all; entropy 0 is counted there.")
+        found.append(RowsWithoutKeys(empty))
     if "mass_on_sink_logit" in heads:
-        share = heads["mass_on_sink_logit"].mean()
-        found.append(
-            f"A learned sink beside the keys takes {share:.0%} of a row on average, so rows sum to "
-            "less than 1; distances between heads are lower bounds."
-        )
+        found.append(LearnedSink(float(heads["mass_on_sink_logit"].mean())))
     if kept.left_out:
-        found.append(
-            f"{len(kept.left_out)} of the {wanted} sentences to keep were too large for 64 MiB."
-        )
-    if coverage.sentences < 30:
-        what = "1 sentence" if coverage.sentences == 1 else f"{coverage.sentences} sentences"
-        found.append(f"Only {what}: means may be far from those of a corpus.")
+        found.append(TooLargeToKeep(len(kept.left_out), wanted, KEPT_BYTES))
+    if coverage.sentences < ENOUGH_FOR_MEANS:
+        found.append(FewForMeans(coverage.sentences))
     return found

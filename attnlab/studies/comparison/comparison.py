@@ -10,23 +10,18 @@ import pandas as pd
 from attnlab.extraction.batches import Encoding, encode
 from attnlab.extraction.devices import usable_device
 from attnlab.extraction.observing import Observed, observe, sites_of
+from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.comparison.candidates import left_out
 from attnlab.studies.comparison.learning import Learned, Measured, training_texts, types_of_site
+from attnlab.studies.comparison.notes import MechanismLeftOut, WhatBoundsAre
 from attnlab.studies.comparison.scores import Scores
 from attnlab.studies.comparison.settings import ComparisonSettings
 from attnlab.studies.sources import load_subject
 from attnlab.translation.runs.folder import refuse_without_sentences
 
 Source = str | Path | tuple[Any, Any]
-
-
-HOW_TO_READ = (
-    "An oracle is the best of its own kind (top-k: of single keys, sigma oracle: of a window and two "
-    "columns), not of all; rows of global tokens see every key, so on short sentences Longformer and "
-    "BigBird see more than the budget (visible_keys in summary.csv)."
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +35,7 @@ class Comparison(OneLine):
         sentences: how many held-out sentences.
         calibration: how many training sentences.
         lengths: mean number of queries and of keys of the held-out sentences, by site.
-        notes: what was left out, in words.
+        notes: how to read the tables and what was left out, see `attnlab.reporting.notes`.
     """
 
     heads: pd.DataFrame
@@ -48,7 +43,7 @@ class Comparison(OneLine):
     sentences: int
     calibration: int
     lengths: dict[str, tuple[int, int]]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 @options_of(ComparisonSettings)
@@ -103,17 +98,14 @@ def compare(source: Source, settings: ComparisonSettings) -> Comparison:
     )
 
 
-def _notes(sites: Sequence[str], held_out: Encoding, learning: Encoding) -> tuple[str, ...]:
-    """How to read the rows, and what was left out: mechanisms by site, sentences by reason."""
-    notes = [HOW_TO_READ]
+def _notes(sites: Sequence[str], held_out: Encoding, learning: Encoding) -> tuple[Note, ...]:
+    """How to read the rows, and what was left out: mechanisms by site, sentences of both parts."""
+    notes: list[Note] = [WhatBoundsAre()]
     notes += [
-        f"{site}: {name} is left out, since {reason}."
+        MechanismLeftOut(site, name, reason)
         for site in sites
         for name, reason in left_out(site).items()
     ]
-    for which, encoding in (("held-out", held_out), ("training", learning)):
-        notes += [
-            f"{count} {which} sentences were not used: {reason}."
-            for reason, count in encoding.dropped.items()
-        ]
+    for part, encoding in (("held-out", held_out), ("training", learning)):
+        notes += [replace(dropped, part=part) for dropped in encoding.dropped]
     return tuple(notes)

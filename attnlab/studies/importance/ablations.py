@@ -14,11 +14,12 @@ from attnlab.attribution.projections import all_heads
 from attnlab.attribution.replacements import REPLACEMENTS, Replacement
 from attnlab.attribution.significance import SIGNIFICANCE_LEVEL, Difference, bleu_differences
 from attnlab.errors import AttnlabError, InputError
+from attnlab.notes import Note
 from attnlab.studies.evaluation import Evaluator
+from attnlab.studies.importance.notes import NoMeans, NotUniform
+from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewForIntervals
 from attnlab.studies.settings import Progress
 from attnlab.studies.steps import Steps
-
-FEW_SENTENCES = 100
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,12 @@ class Ablation:
 
 def possible_ablations(
     evaluator: Evaluator, replacements: Sequence[str], training: int
-) -> tuple[list[Ablation], list[str]]:
+) -> tuple[list[Ablation], list[Note]]:
     """The replacements with what they need; heads and means that cannot be had are left out."""
     heads = all_heads(evaluator.projections)
-    warnings: list[str] = []
-    if len(evaluator.examples) < FEW_SENTENCES:
-        warnings.append(
-            f"Only {len(evaluator.examples)} sentences: intervals are wide, and few heads can be told "
-            "from chance."
-        )
+    notes: list[Note] = []
+    if len(evaluator.examples) < ENOUGH_FOR_INTERVALS:
+        notes.append(FewForIntervals(len(evaluator.examples)))
     found = []
     for name in REPLACEMENTS:
         means, replaceable = None, heads
@@ -50,7 +48,7 @@ def possible_ablations(
             try:
                 means = _means(evaluator, training)
             except AttnlabError as error:
-                warnings.append(f"Heads are not replaced by their mean: {error}")
+                notes.append(NoMeans(str(error)))
                 continue
         if name == "uniform":
             replaceable = [head for head in heads if _can_be_uniform(evaluator, head)]
@@ -58,15 +56,12 @@ def possible_ablations(
                 layers = dict.fromkeys(
                     layer_name(h.site, h.layer) for h in heads if h not in replaceable
                 )
-                warnings.append(
-                    f"Heads of {', '.join(layers)} cannot be made uniform, since their scores do "
-                    "not come from the query alone; they are left out there."
-                )
+                notes.append(NotUniform(tuple(layers)))
         found.append(Ablation(name, tuple(replaceable), means))
     if not any(len(ablation.heads) == len(heads) for ablation in found):
         msg = "No replacement that was named can be done for every head here; add zero."
         raise InputError(msg)
-    return found, warnings
+    return found, notes
 
 
 def _means(evaluator: Evaluator, training: int) -> Means:

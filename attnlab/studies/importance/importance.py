@@ -15,6 +15,7 @@ from attnlab.attribution.projections import all_heads
 from attnlab.attribution.replacements import REPLACEMENTS, Replacement
 from attnlab.attribution.significance import DRAWS, SIGNIFICANCE_LEVEL, loss_differences
 from attnlab.errors import InputError
+from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.analysis import versions
@@ -48,14 +49,14 @@ class Importance(OneLine):
         cumulative: one row per order and number of heads removed.
         agreement: one row per pair of measures.
         about: what was measured, in words, in the order to print it.
-        warnings: what a reader must know before trusting a number.
+        notes: what a reader must know before trusting a number, see `attnlab.reporting.notes`.
     """
 
     heads: pd.DataFrame
     cumulative: pd.DataFrame
     agreement: pd.DataFrame
     about: Mapping[str, str]
-    warnings: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 @options_of(ImportanceSettings)
@@ -88,7 +89,7 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
     if bleu and not evaluator.translates:
         msg = f"{type(evaluator.model).__name__} translates nothing; leave BLEU out (none)."
         raise InputError(msg)
-    ablations, warnings = possible_ablations(evaluator, replacements, settings.training)
+    ablations, notes = possible_ablations(evaluator, replacements, settings.training)
     halves = [
         evaluator.on([one.text for one in evaluator.examples[first::2]], evaluator.origin)
         for first in (0, 1)
@@ -123,7 +124,7 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
         cumulative=cumulative,
         agreement=rank_agreement(_measures(table)),
         about=_about(source, evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
-        warnings=tuple(warnings),
+        notes=tuple(notes),
     )
 
 

@@ -12,9 +12,12 @@ from attnlab.addresses import Head
 from attnlab.attribution.closing import close_heads
 from attnlab.attribution.gates import GateStep, HeadGates
 from attnlab.attribution.projections import all_heads
+from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
-from attnlab.studies.pruning.curve import Curve
+from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewForIntervals
+from attnlab.studies.pruning.curve import Curve, Measured
+from attnlab.studies.pruning.notes import AllHeadsClosed, GatesNotSettled, NoHeadClosed
 from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.pruning.training import Pruner, State, load_pruner
 from attnlab.translation.runs.run import Run
@@ -34,7 +37,7 @@ class Pruning(OneLine):
         models: by penalty, the parameters of the pruned model; empty unless they were asked for.
         run: the run, its model as it was trained.
         about: how it was made, ready for JSON.
-        warnings: what the reader must know, a sentence each.
+        notes: what a reader must know, see `attnlab.reporting.notes`.
     """
 
     curve: pd.DataFrame
@@ -43,7 +46,7 @@ class Pruning(OneLine):
     models: Mapping[float, State]
     run: Run
     about: Mapping[str, Any]
-    warnings: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     def closed(self, penalty: float) -> list[str]:
         """The heads that were closed for good at a penalty, such as `encoder.0.3`."""
@@ -107,7 +110,7 @@ def prune(source: str | Path, settings: PruningSettings) -> Pruning:
             "parameters_trained": settings.train_model,
             "batch_tokens": pruner.pairs.batch_tokens,
         },
-        warnings=tuple(warning for part in found for warning in part.warnings),
+        notes=(*_on_sentences(before), *(note for part in found for note in part.notes)),
     )
 
 
@@ -121,7 +124,7 @@ class _Pruned:
     gates: list[dict[str, Any]]
     training: list[dict[str, Any]]
     state: State | None
-    warnings: list[str]
+    notes: list[Note]
 
 
 def _pruned(pruner: Pruner, curve: Curve, penalty: float, steps: int, *, keep: bool) -> _Pruned:
@@ -141,7 +144,7 @@ def _pruned(pruner: Pruner, curve: Curve, penalty: float, steps: int, *, keep: b
         rows,
         _training_rows(history, penalty),
         {name: tensor.cpu().clone() for name, tensor in state.items()} if keep else None,
-        _warnings(penalty, len(rows), len(closed), unsettled),
+        _notes(penalty, len(rows), len(closed), unsettled),
     )  # fmt: skip
 
 
@@ -200,15 +203,17 @@ def _training_rows(history: Sequence[GateStep], penalty: float) -> list[dict[str
     ]  # fmt: skip
 
 
-def _warnings(penalty: float, heads: int, closed: int, unsettled: int) -> list[str]:
-    found = []
+def _on_sentences(measured: Mapping[str, Measured]) -> list[Note]:
+    fewest = min(len(part.tokens) for part in measured.values())
+    return [FewForIntervals(fewest)] if fewest < ENOUGH_FOR_INTERVALS else []
+
+
+def _notes(penalty: float, heads: int, closed: int, unsettled: int) -> list[Note]:
+    found: list[Note] = []
     if unsettled > UNSETTLED_SHARE * heads:
-        found.append(
-            f"At penalty {penalty:g}, {unsettled} of {heads} gates have not settled (neither 0 nor "
-            f"1 with probability {SETTLED}); train longer with --steps."
-        )
+        found.append(GatesNotSettled(penalty, unsettled, heads, SETTLED))
     if closed == heads:
-        found.append(f"At penalty {penalty:g} all {heads} heads are closed; try a smaller one.")
+        found.append(AllHeadsClosed(penalty, heads))
     if not closed and penalty:
-        found.append(f"At penalty {penalty:g} no head is closed; try a larger one.")
+        found.append(NoHeadClosed(penalty))
     return found

@@ -1,0 +1,25 @@
+"""What is to be known of a comparison."""
+
+from dataclasses import dataclass
+
+from attnlab.notes import Note
+
+
+@dataclass(frozen=True)
+class WhatBoundsAre(Note):
+    """What oracles are the best of, and which mechanisms see more keys than the budget."""
+
+
+@dataclass(frozen=True)
+class MechanismLeftOut(Note):
+    """A mechanism that a site does not allow.
+
+    Attributes:
+        site: which.
+        mechanism: which.
+        reason: why, in words.
+    """
+
+    site: str
+    mechanism: str
+    reason: str

@@ -1,0 +1,42 @@
+"""What is to be known of the sentences of several studies."""
+
+from dataclasses import dataclass
+
+from attnlab.notes import Note
+
+ENOUGH_FOR_MEANS = 30
+ENOUGH_FOR_INTERVALS = 100
+
+
+@dataclass(frozen=True)
+class FewForMeans(Note):
+    """So few sentences that means say little of other sentences."""
+
+    sentences: int
+
+
+@dataclass(frozen=True)
+class FewForIntervals(Note):
+    """So few sentences that intervals are wide."""
+
+    sentences: int
+
+
+@dataclass(frozen=True)
+class FewerThanAsked(Note):
+    """Fewer sentences than were asked for.
+
+    Attributes:
+        asked: how many were.
+        origin: where they come from, in words.
+        there: how many there are.
+    """
+
+    asked: int
+    origin: str
+    there: int
+
+
+@dataclass(frozen=True)
+class NoTranslations(Note):
+    """Decoder and cross-attention of an encoder-decoder are left out: nothing for it to read."""

@@ -1,0 +1,65 @@
+"""Every note has words, and the words have its values."""
+
+import inspect
+import pkgutil
+from dataclasses import fields
+from importlib import import_module
+
+import pytest
+
+import attnlab
+from attnlab.notes import Note
+from attnlab.reporting.notes import describe, describe_notes
+from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
+
+LABEL = UndecidedLabel("rare", ("encoder", "cross"), 1234, "rows")
+VALUES = {"int": 7, "float": 0.25, "str": "word", "bool": True, "int | None": 7}
+
+
+def kinds() -> list[type[Note]]:
+    modules = pkgutil.walk_packages(attnlab.__path__, "attnlab.")
+    homes = [one.name for one in modules if one.name.endswith(".notes") and ".cli" not in one.name]
+    found = {
+        kind
+        for home in homes
+        for _, kind in inspect.getmembers(import_module(home), inspect.isclass)
+        if issubclass(kind, Note) and kind is not Note
+    }
+    return sorted(found, key=lambda kind: kind.__name__)
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
+def test_every_note_has_words(kind: type[Note]) -> None:
+    special = {"labels": (LABEL,), "layers": ("encoder.0",)}
+    types = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(kind)}
+    values = {name: special.get(name, VALUES.get(kind)) for name, kind in types.items()}
+    assert None not in values.values(), "a type that this test must learn"
+    text = describe(kind(**values))
+    assert text[0].isupper() or text[0].isdigit() or types.get("site") is not None
+    assert text[-1] in ".)" or text.endswith("word")
+    assert "None" not in text
+
+
+def test_a_note_without_words_is_refused() -> None:
+    class Unspoken(Note):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Unspoken has no words"):
+        describe_notes([Unspoken()])
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        (None, "(--sentences 90) if there are that many"),
+        (50, "more than the 50 there are here: name others (--text or --corpus)"),
+        (90, "(--sentences 90), of the 90 there are"),
+    ],
+)
+def test_the_number_of_sentences_to_look_at_knows_how_many_there_are(
+    there: int | None, told: str
+) -> None:
+    note = TooLittleCounted((LABEL,), 90, there, treebank=False, never_met=False)
+    text = describe(note)
+    assert told in text
+    assert "'rare' in encoder, cross (fewer than 1,234 rows)" in text
