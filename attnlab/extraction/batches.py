@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -13,23 +13,9 @@ from transformers import PreTrainedTokenizerBase
 from attnlab.addresses import Side
 from attnlab.errors import InputError
 from attnlab.extraction.notes import SentencesDropped
+from attnlab.extraction.tokens import Text, TokenizedText, both_tokenizers, tokenize
 
-Text = str | tuple[str, str]
 Progress = Callable[[int, int], None]
-
-
-class BothTokenizers(NamedTuple):
-    """What the source and the target are tokenized with; one and the same for most models."""
-
-    source: Any
-    target: Any
-
-
-def both_tokenizers(tokenizer: Any) -> BothTokenizers:
-    """A tokenizer for both sides, or the `.source` and `.target` of an object that has them."""
-    return BothTokenizers(
-        getattr(tokenizer, "source", tokenizer), getattr(tokenizer, "target", tokenizer)
-    )
 
 
 @dataclass(frozen=True)
@@ -129,8 +115,17 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Sentences ready for a model, and how many could not be used."""
+    """Sentences ready for a model, and how many could not be used.
 
+    Attributes:
+        texts: all that were handed in, by number.
+        sentences: those that the model can take.
+        dropped: how many it cannot.
+        source: what kind of token every id of the source is.
+        target: likewise of the target.
+    """
+
+    texts: tuple[TokenizedText, ...]
     sentences: tuple[Sentence, ...]
     dropped: tuple[SentencesDropped, ...]
     source: Vocabulary
@@ -198,18 +193,17 @@ def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
     if not texts:
         msg = "There are no sentences to analyze; hand in at least one."
         raise InputError(msg)
-    paired = isinstance(texts[0], tuple)
-    if any(isinstance(text, tuple) != paired for text in texts):
+    if any(isinstance(text, tuple) != isinstance(texts[0], tuple) for text in texts):
         msg = "Either every sentence has a translation or none has; hand in one kind at a time."
         raise InputError(msg)
-    sources = both.source([t[0] if isinstance(t, tuple) else t for t in texts])["input_ids"]
-    targets: list[tuple[int, ...] | None] = [None] * len(texts)
-    if paired and model.config.is_encoder_decoder:
-        labels = both.target(text_target=[text[1] for text in texts])["input_ids"]
-        targets = [_decoder_input(ids, start) for ids in labels]
+    tokenized = tokenize(model, tokenizer, texts)
     sentences = [
-        Sentence(number, tuple(ids), target)
-        for number, (ids, target) in enumerate(zip(sources, targets, strict=True))
+        Sentence(
+            number,
+            one.source.ids,
+            None if one.target is None else _decoder_input(one.target.ids, start),
+        )
+        for number, one in enumerate(tokenized)
     ]
     limit = min(most_positions(model.config), both.source.model_max_length)
     vocabulary = Vocabulary(both.source)
@@ -218,7 +212,9 @@ def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
         reasons = ", ".join(f"{one.reason}: {one.count}" for one in dropped)
         msg = f"None of the {len(texts)} sentences can be used ({reasons})."
         raise InputError(msg)
-    return Encoding(tuple(usable), tuple(dropped), vocabulary, Vocabulary(both.target, start))
+    return Encoding(
+        tokenized, tuple(usable), tuple(dropped), vocabulary, Vocabulary(both.target, start)
+    )
 
 
 def _decoder_input(ids: Sequence[int], start: int | None) -> tuple[int, ...]:

@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
-from attnlab.extraction.batches import Progress, Text
+from attnlab.extraction.batches import Progress
 from attnlab.extraction.keeping import KeptMatrices, MatrixKeeper
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.statistics import HeadStatistics
+from attnlab.extraction.tokens import Text
 from attnlab.options import BATCH_SIZE
 from attnlab.representations import OneLine
 

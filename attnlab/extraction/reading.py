@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from attnlab.addresses import Side, Site, sides_of
-from attnlab.extraction.batches import Axis, Encoding, Progress, Sentence, Text, encode
+from attnlab.extraction.batches import Axis, Encoding, Progress, Sentence, encode
 from attnlab.extraction.forward import forward
 from attnlab.extraction.notes import SentencesDropped
 from attnlab.extraction.probing import probe
 from attnlab.extraction.taps import Plumbing, attentions_of, opened, ready_to_show
+from attnlab.extraction.tokens import Text
 from attnlab.extraction.weights import LayerWeights, checked
 from attnlab.options import BATCH_SIZE
 

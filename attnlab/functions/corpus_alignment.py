@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attnlab.extraction.tokens import Tokens
 from attnlab.functions.treebank import GoldSentence
 from attnlab.functions.words import (
     Alignment,
@@ -33,28 +34,28 @@ class AlignedCorpus:
 
 
 def align_corpus(
-    tokenizer: Any, sentences: Sequence[GoldSentence], *, target: bool = False
+    tokenizer: Any, sentences: Sequence[GoldSentence], tokens: Sequence[Tokens]
 ) -> AlignedCorpus:
     """The alignment of every sentence; those that cannot be aligned are kept with their reasons.
 
     Args:
         tokenizer: of transformers, fast or not.
         sentences: texts with the positions of their words.
-        target: whether these are translations, which a tokenizer may write unlike sources.
+        tokens: what the tokenizer made of each text.
     """
     found: list[Alignment | None] = []
     reasons: dict[str, str] = {}
-    for sentence in sentences:
+    for sentence, made in zip(sentences, tokens, strict=True):
         try:
-            found.append(align_sentence(tokenizer, sentence, target=target))
+            found.append(align_sentence(tokenizer, sentence, made))
         except UnalignedError as error:
             found.append(None)
             reasons[sentence.identifier] = str(error)
     return AlignedCorpus(tuple(found), reasons)
 
 
-def align_sentence(tokenizer: Any, sentence: GoldSentence, *, target: bool = False) -> Alignment:
-    """Alignment with the tokens that `tokenizer` makes of the text, special tokens among them.
+def align_sentence(tokenizer: Any, sentence: GoldSentence, tokens: Tokens) -> Alignment:
+    """Alignment with the tokens that `tokenizer` made of the text, special tokens among them.
 
     Fast tokenizers say where their tokens stand in the text; those of others are found by their
     letters.
@@ -62,16 +63,9 @@ def align_sentence(tokenizer: Any, sentence: GoldSentence, *, target: bool = Fal
     Raises:
         UnalignedError: the tokens do not match the words.
     """
-    encoded = tokenizer(
-        **{"text_target" if target else "text": sentence.text},
-        return_offsets_mapping=tokenizer.is_fast,
-        return_special_tokens_mask=True,
-        verbose=False,
-    )
-    special = [bool(added) for added in encoded["special_tokens_mask"]]
-    if tokenizer.is_fast:
-        spans = [Span(*offset) for offset in encoded["offset_mapping"]]
+    if tokens.spans is not None:
+        spans = [Span(*span) for span in tokens.spans]
     else:
-        tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
-        spans = locate_tokens(sentence.text, tokens, special, tokenizer.unk_token)
-    return align_offsets(sentence.text, sentence.spans, spans, special)
+        pieces = tokenizer.convert_ids_to_tokens(tokens.ids)
+        spans = locate_tokens(sentence.text, pieces, tokens.special, tokenizer.unk_token)
+    return align_offsets(sentence.text, sentence.spans, spans, tokens.special)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from attnlab.extraction.batches import Text
+from attnlab.extraction.tokens import Text
 from attnlab.functions.treebank import GoldSentence, gold_sentence, load_treebank, shuffle_words
 from attnlab.functions.words import Span
 from attnlab.grammar.corpus import GrammarPair

@@ -16,21 +16,22 @@ from torch.nn import functional as F
 
 from attnlab.attribution.projections import Projections, projections_of
 from attnlab.errors import InputError
-from attnlab.extraction.batches import Text, both_tokenizers, most_positions
+from attnlab.extraction.batches import most_positions
 from attnlab.extraction.devices import usable_device
+from attnlab.extraction.tokens import Text, TokenizedText, both_tokenizers, tokenize
 from attnlab.options import BATCH_SIZE
 from attnlab.representations import OneLine
 from attnlab.studies.scored_sentences import (
     Example,
     ScoredBatch,
-    encode_examples,
+    examples_of,
     scored_batches,
 )
 from attnlab.studies.settings import TextSettings
 from attnlab.studies.sources import Subject, first_pairs, load_subject
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.tokenizer import Tokenizers
-from attnlab.translation.translating import translate
+from attnlab.translation.translating import translate_ids
 
 MOST_TOKENS = 512
 
@@ -122,9 +123,9 @@ class Evaluator(OneLine):
             )
             raise InputError(msg)
         if isinstance(self.tokenizer, Tokenizers):
-            sources = [str(one.text[0]) for one in self.examples]
+            sources = [one.source for one in self.examples]
             limit = self.most_tokens
-            return translate(self.model, self.tokenizer, sources, beams=1, max_tokens=limit)
+            return translate_ids(self.model, self.tokenizer, sources, beams=1, max_tokens=limit)
         return self._generated()
 
     @torch.inference_mode()
@@ -169,7 +170,15 @@ class Evaluator(OneLine):
         Raises:
             InputError: no sentence that the model can take.
         """
-        examples, dropped = encode_examples(self.model, self.tokenizer, texts, self.most_tokens)
+        tokenized = tokenize(self.model, self.tokenizer, texts)
+        examples = examples_of(self.model, self.tokenizer, tokenized, self.most_tokens)
+        return self._of(examples, origin, len(texts) - len(examples))
+
+    def half(self, first: int) -> "Evaluator":
+        """The same model evaluated on every other of its sentences, from the one with index `first`."""
+        return self._of(self.examples[first::2], self.origin, 0)
+
+    def _of(self, examples: tuple[Example, ...], origin: str, dropped: int) -> "Evaluator":
         batches = tuple(scored_batches(examples, self.batch_size, self.tokenizer, self.model))
         return replace(self, examples=examples, batches=batches, origin=origin, dropped=dropped)
 
@@ -231,7 +240,11 @@ def load_evaluator(
     return evaluator_of(subject, batch_size)
 
 
-def evaluator_of(subject: Subject, batch_size: int = BATCH_SIZE) -> Evaluator:
+def evaluator_of(
+    subject: Subject,
+    batch_size: int = BATCH_SIZE,
+    texts: Sequence[TokenizedText] | None = None,
+) -> Evaluator:
     """A loaded model with its own texts to evaluate it on, where it stands; put in eval mode.
 
     A run is evaluated on pairs no longer than those it was trained on, any other model on what it can
@@ -240,6 +253,7 @@ def evaluator_of(subject: Subject, batch_size: int = BATCH_SIZE) -> Evaluator:
     Args:
         subject: from `load_subject`.
         batch_size: most sentences in one forward pass.
+        texts: the subject's texts, or the first of them, where they are tokenized already.
 
     Raises:
         InputError: none of the texts can be used, or the model predicts no tokens.
@@ -247,7 +261,9 @@ def evaluator_of(subject: Subject, batch_size: int = BATCH_SIZE) -> Evaluator:
     model, run = subject.model.eval(), subject.run
     longest = MOST_TOKENS if run is None else run.settings.corpus.max_tokens
     most = min(most_positions(model.config), longest)
-    examples, dropped = encode_examples(model, subject.tokenizer, subject.texts, most)
+    if texts is None:
+        texts = tokenize(model, subject.tokenizer, subject.texts)
+    examples = examples_of(model, subject.tokenizer, texts, most)
     return Evaluator(
         model=model,
         tokenizer=subject.tokenizer,
@@ -255,7 +271,7 @@ def evaluator_of(subject: Subject, batch_size: int = BATCH_SIZE) -> Evaluator:
         examples=examples,
         batches=tuple(scored_batches(examples, batch_size, subject.tokenizer, model)),
         origin=subject.origin,
-        dropped=dropped,
+        dropped=len(texts) - len(examples),
         most_tokens=most,
         batch_size=batch_size,
         subject=subject,

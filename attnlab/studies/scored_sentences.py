@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.errors import InputError
-from attnlab.extraction.batches import Text, both_tokenizers
+from attnlab.extraction.tokens import Text, TokenizedText, both_tokenizers
 from attnlab.translation.configuration import IGNORED_LABEL
 
 
@@ -43,10 +43,10 @@ class ScoredBatch:
     labels: Int[Tensor, "batch target"]
 
 
-def encode_examples(
-    model: Any, tokenizer: Any, texts: Sequence[Text], most_tokens: int
-) -> tuple[tuple[Example, ...], int]:
-    """Token ids of the texts that have tokens and fit, and how many do not.
+def examples_of(
+    model: Any, tokenizer: Any, texts: Sequence[TokenizedText], most_tokens: int
+) -> tuple[Example, ...]:
+    """The texts that have tokens and fit.
 
     Raises:
         InputError: no texts, no pairs for an encoder-decoder, or none that the model can take.
@@ -55,34 +55,35 @@ def encode_examples(
     if not texts:
         msg = "There are no sentences to evaluate the model on; hand in at least one."
         raise InputError(msg)
-    if model.config.is_encoder_decoder:
-        pairs = [text for text in texts if isinstance(text, tuple)]
-        if len(pairs) < len(texts):
-            msg = (
-                "An encoder-decoder is evaluated on pairs; hand in source, tab and translation on "
-                "each line."
-            )
-            raise InputError(msg)
-        sources = both[0]([source for source, _ in pairs])["input_ids"]
-        targets = both[1](text_target=[target for _, target in pairs])["input_ids"]
-        start = model.config.decoder_start_token_id
-    else:
-        plain = [text if isinstance(text, str) else text[0] for text in texts]
-        sources, targets, start = [[] for _ in plain], both[0](plain)["input_ids"], None
-    limit = min(most_tokens, both[0].model_max_length)
+    limit = min(most_tokens, both.source.model_max_length)
     special = [set(one.all_special_ids) - {one.unk_token_id} for one in both]
     examples = []
-    for text, ids, labels in zip(texts, sources, targets, strict=True):
-        target = tuple(labels) if start is None or labels[:1] == [start] else (start, *labels)
-        full = (not ids or set(ids) - special[0]) and set(labels) - special[1]
+    for one in texts:
+        ids, target = _read_and_predicted(model, one)
+        full = (not ids or set(ids) - special[0]) and set(target) - special[1]
         if full and len(target) > 1 and max(len(ids), len(target)) <= limit:
-            examples.append(Example(text, tuple(ids), target))
+            examples.append(Example(one.text, ids, target))
     if not examples:
         msg = (
             f"None of the {len(texts)} sentences can be used: all are empty or over {limit} tokens."
         )
         raise InputError(msg)
-    return tuple(examples), len(texts) - len(examples)
+    return tuple(examples)
+
+
+def _read_and_predicted(model: Any, text: TokenizedText) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What the encoder reads, and what is predicted with the start token in front."""
+    if not model.config.is_encoder_decoder:
+        return (), text.source.ids
+    if text.target is None:
+        msg = (
+            "An encoder-decoder is evaluated on pairs; hand in source, tab and translation on each "
+            "line."
+        )
+        raise InputError(msg)
+    start, labels = model.config.decoder_start_token_id, text.target.ids
+    begun = start is None or labels[:1] == (start,)
+    return text.source.ids, labels if begun else (start, *labels)
 
 
 def scored_batches(

@@ -13,7 +13,7 @@ from torch import Tensor
 from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.corpora.hub import model_source
 from attnlab.errors import InputError, reason
-from attnlab.extraction.batches import Text
+from attnlab.extraction.tokens import Text
 from attnlab.functions.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
 from attnlab.functions.treebank import sentences_in
 from attnlab.notes import Note

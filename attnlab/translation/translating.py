@@ -16,7 +16,6 @@ from attnlab.translation.scoring import score
 from attnlab.translation.tokenizer import Tokenizers
 
 
-@torch.inference_mode()
 def translate(
     model: TranslationModel,
     tokenizers: Tokenizers,
@@ -48,12 +47,36 @@ def translate(
         if len(ids) > max_tokens:
             msg = f"Sentence {number} has {len(ids)} tokens, more than the limit of {max_tokens}."
             raise InputError(msg)
-    translations = [""] * len(encoded)
-    filled = [number for number, text in enumerate(sentences) if text.strip()]
-    for batch in _by_length([encoded[number] for number in filled], batch_tokens // beams):
-        indices = [filled[number] for number in batch]
+    written = translate_ids(
+        model,
+        tokenizers,
+        [ids for ids, text in zip(encoded, sentences, strict=True) if text.strip()],
+        beams=beams,
+        max_tokens=max_tokens,
+        batch_tokens=batch_tokens,
+    )
+    filled = iter(written)
+    return [next(filled) if text.strip() else "" for text in sentences]
+
+
+@torch.inference_mode()
+def translate_ids(
+    model: TranslationModel,
+    tokenizers: Tokenizers,
+    sentences: Sequence[Sequence[int]],
+    *,
+    beams: int = 5,
+    max_tokens: int = 128,
+    batch_tokens: int = 2048,
+) -> list[str]:
+    """Translations of sentences that are token ids already; arguments as in `translate`.
+
+    None of them may be empty or longer than `max_tokens`.
+    """
+    translations = [""] * len(sentences)
+    for indices in _by_length(sentences, batch_tokens // beams):
         padded = tokenizers.source.pad(
-            {"input_ids": [encoded[index] for index in indices]}, return_tensors="pt"
+            {"input_ids": [list(sentences[index]) for index in indices]}, return_tensors="pt"
         )
         written = model.generate(
             padded["input_ids"].to(model.device),

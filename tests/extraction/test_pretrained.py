@@ -8,6 +8,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from attnlab.extraction.reading import prepare
+from attnlab.extraction.tokens import tokens_of
 from attnlab.functions.consumer import HeadFunctions, TextSide
 from attnlab.functions.controls import untrained_twin
 from attnlab.functions.corpus_alignment import align_corpus
@@ -35,7 +36,8 @@ def test_labels_of_minilm_on_english(shared_data: Path) -> None:
         ("untrained", untrained_twin(model, 0), trees),
         ("shuffled", model, shuffled),
     ):
-        aligned = align_corpus(tokenizer, sentences)
+        tokens = tokens_of(tokenizer, [tree.text for tree in sentences])
+        aligned = align_corpus(tokenizer, sentences, tokens)
         assert aligned.coverage == 1
         functions = HeadFunctions(TextSide(counts, sentences, aligned.alignments))
         prepare(subject, tokenizer, [tree.text for tree in sentences]).feed([functions])

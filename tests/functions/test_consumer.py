@@ -14,6 +14,7 @@ from attnlab.attention.traits import Traits
 from attnlab.corpora.corpus import load_corpus
 from attnlab.errors import InputError
 from attnlab.extraction.reading import prepare
+from attnlab.extraction.tokens import tokens_of
 from attnlab.extraction.weights import LayerWeights
 from attnlab.functions.consumer import HeadFunctions, TextSide, scope_of_layer
 from attnlab.functions.corpus_alignment import align_corpus
@@ -62,7 +63,9 @@ def setting() -> Setting:
         trees = [
             gold_sentence(getattr(pair, f"{name}_tree"), str(n)) for n, pair in enumerate(pairs)
         ]
-        aligned = align_corpus(getattr(tokenizers, name), trees)
+        tokenizer = getattr(tokenizers, name)
+        tokens = tokens_of(tokenizer, [tree.text for tree in trees])
+        aligned = align_corpus(tokenizer, trees, tokens)
         assert aligned.coverage == 1, aligned.reasons
         counts = torch.tensor(list(getattr(tokenizers, f"{name}_counts").values()))
         sides.append(TextSide(counts, trees, aligned.alignments))
@@ -75,7 +78,7 @@ def setting() -> Setting:
     )
 
 
-def tokens_of(units: tuple[int | None, ...], unit: int) -> list[int]:
+def tokens_of_unit(units: tuple[int | None, ...], unit: int) -> list[int]:
     return [token for token, owner in enumerate(units) if owner == unit]
 
 
@@ -111,7 +114,9 @@ class Forced:
             for arc in self.setting.source.trees[number].arcs:
                 if arc.relation == relation:
                     words = [alignment.unit_of_word[word] for word in (arc.dependent, arc.head)]
-                    queries, keys = (tokens_of(alignment.unit_of_token, word) for word in words)
+                    queries, keys = (
+                        tokens_of_unit(alignment.unit_of_token, word) for word in words
+                    )
                     weights[row, queries] *= 0.4
                     for key in keys:
                         weights[row, queries, key] += 0.6 / len(keys)
@@ -125,9 +130,9 @@ class Forced:
                 side.alignments[number] for side in (self.setting.source, self.setting.target)
             )
             for word, other in self.setting.pairs[number]:
-                tokens = tokens_of(target.unit_of_token, target.unit_of_word[word])
+                tokens = tokens_of_unit(target.unit_of_token, target.unit_of_word[word])
                 queries = [token - 1 for token in tokens]
-                keys = tokens_of(source.unit_of_token, source.unit_of_word[other])
+                keys = tokens_of_unit(source.unit_of_token, source.unit_of_word[other])
                 for key in keys:
                     weights[row, queries, key] += 5 / len(keys)
         return weights / weights.sum(-1, keepdim=True).clamp_min(1e-9)
@@ -242,7 +247,9 @@ class GoldArcs(Mechanism):
             for arc in tree.arcs:
                 if arc.relation == relation:
                     words = [alignment.unit_of_word[word] for word in (arc.dependent, arc.head)]
-                    queries, keys = (tokens_of(alignment.unit_of_token, word) for word in words)
+                    queries, keys = (
+                        tokens_of_unit(alignment.unit_of_token, word) for word in words
+                    )
                     for query in queries:
                         targets[query] = keys[0]
             self.targets[tuple(setting.tokenizers.source(text).input_ids)] = targets

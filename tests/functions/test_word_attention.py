@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from oracles.words import merged_by_loops
 from torch import Tensor
 
+from attnlab.extraction.tokens import tokens_of
 from attnlab.functions.corpus_alignment import align_corpus
 from attnlab.functions.treebank import load_treebank
 from attnlab.functions.word_attention import gather_units, merge_tokens
@@ -119,7 +120,9 @@ def test_half_precision_is_summed_in_float32() -> None:
 def test_row_sums_on_parallel_treebanks(shared_data, trained_byte_level, language: str) -> None:
     sentences = load_treebank(shared_data / "pud" / f"{language}.conllu.gz")
     tokenizer = trained_byte_level([sentence.text for sentence in sentences], 4000)
-    found = [one for one in align_corpus(tokenizer, sentences).alignments if one is not None]
+    tokens = tokens_of(tokenizer, [sentence.text for sentence in sentences])
+    alignments = align_corpus(tokenizer, sentences, tokens).alignments
+    found = [one for one in alignments if one is not None]
     assert len(found) >= 995
     for start in range(0, len(found), 100):
         group = found[start : start + 100]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnlab.extraction.tokens import tokens_of
 from attnlab.functions.corpus_alignment import align_corpus, align_sentence
 from attnlab.functions.treebank import GoldSentence, load_treebank
 from attnlab.functions.words import (
@@ -29,8 +30,17 @@ def sentence_of(*words: str, tight: tuple[int, ...] = ()) -> GoldSentence:
 DOGS = sentence_of("The", "dogs", "barked", ".", tight=(2,))
 
 
+def aligned(tokenizer, sentence, *, target: bool = False):
+    (tokens,) = tokens_of(tokenizer, [sentence.text], target=target)
+    return align_sentence(tokenizer, sentence, tokens)
+
+
+def aligned_corpus(tokenizer, sentences):
+    return align_corpus(tokenizer, sentences, tokens_of(tokenizer, [s.text for s in sentences]))
+
+
 def units(tokenizer, sentence):
-    return align_sentence(tokenizer, sentence).unit_of_token
+    return aligned(tokenizer, sentence).unit_of_token
 
 
 def test_word_piece(tokenizer_of) -> None:
@@ -66,7 +76,7 @@ def test_byte_level(tokenizer_of, prefix_space: bool, trim: bool) -> None:
 
 def test_byte_level_words_that_share_a_token_are_one_unit(tokenizer_of) -> None:
     sentence = sentence_of("a", "do", ".", '"', "b", tight=(1, 2))
-    found = align_sentence(tokenizer_of("byte_level"), sentence)
+    found = aligned(tokenizer_of("byte_level"), sentence)
     # [CLS] a Ġdo ." Ġ b [SEP]
     assert found == Alignment((None, 0, 1, 2, 3, 3, None), (0, 1, 2, 2, 3))
     assert found.units < len(found.unit_of_word)
@@ -103,7 +113,9 @@ def test_word_level(tokenizer_of) -> None:
 
 def test_sentence_that_cannot_be_aligned_is_reported(tokenizer_of) -> None:
     tokenizer = tokenizer_of("word_piece")
-    found = align_corpus(tokenizer, [sentence_of("The", "\x01", "dog"), sentence_of("The", "dog")])
+    found = aligned_corpus(
+        tokenizer, [sentence_of("The", "\x01", "dog"), sentence_of("The", "dog")]
+    )
     assert found.alignments[0] is None
     assert found.alignments[1] is not None
     assert found.coverage == 0.5
@@ -114,7 +126,7 @@ def test_word_without_a_token_is_reported(tokenizer_of) -> None:
     # BERT's normaliser drops control characters.
     tokenizer = tokenizer_of("word_piece")
     with pytest.raises(UnalignedError, match="'\\x01' has no token"):
-        align_sentence(tokenizer, sentence_of("The", "\x01", "dog"))
+        aligned(tokenizer, sentence_of("The", "\x01", "dog"))
 
 
 def test_token_over_a_space_is_refused() -> None:
@@ -187,8 +199,8 @@ def test_letters_and_offsets_agree(tokenizer_of, family: str) -> None:
     for sentence in (DOGS, sentence_of("The", "dogs", "…", tight=(1,)), sentence_of("dogs", ".")):
         if family == "word_level" and "…" in sentence.text:
             continue
-        expected = align_sentence(tokenizer, sentence)
-        assert align_sentence(WithoutOffsets(tokenizer), sentence) == expected
+        expected = aligned(tokenizer, sentence)
+        assert aligned(WithoutOffsets(tokenizer), sentence) == expected
 
 
 class MarksTargets:
@@ -202,17 +214,18 @@ class MarksTargets:
     def __call__(self, text=None, *, text_target=None, **options):
         encoded = self.fast(text_target if text is None else text, **options)
         if text is None:
-            encoded["special_tokens_mask"].insert(0, 1)
-            encoded["offset_mapping"].insert(0, (0, 0))
+            for special, offsets in zip(
+                encoded["special_tokens_mask"], encoded["offset_mapping"], strict=True
+            ):
+                special.insert(0, 1)
+                offsets.insert(0, (0, 0))
         return encoded
 
 
 def test_translations_are_read_as_translations(tokenizer_of) -> None:
-    plain = align_sentence(tokenizer_of("word_level"), DOGS)
-    found = align_sentence(MarksTargets(tokenizer_of("word_level")), DOGS, target=True)
+    plain = aligned(tokenizer_of("word_level"), DOGS)
+    found = aligned(MarksTargets(tokenizer_of("word_level")), DOGS, target=True)
     assert found.unit_of_token == (None, *plain.unit_of_token)
-    (both,) = align_corpus(MarksTargets(tokenizer_of("word_level")), [DOGS], target=True).alignments
-    assert both == found
 
 
 @given(st.data())
@@ -234,7 +247,7 @@ def test_cutting_words_into_pieces_is_undone(data: st.DataObject) -> None:
 def test_parallel_treebanks_are_covered(shared_data, trained_byte_level, language: str) -> None:
     sentences = load_treebank(shared_data / "pud" / f"{language}.conllu.gz")
     tokenizer = trained_byte_level([sentence.text for sentence in sentences], 4000)
-    found = align_corpus(tokenizer, sentences)
+    found = aligned_corpus(tokenizer, sentences)
     assert len(found.alignments) == 1000
     assert found.coverage >= 0.995, found.reasons
     for sentence, alignment in zip(sentences, found.alignments, strict=True):

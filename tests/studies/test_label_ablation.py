@@ -13,9 +13,10 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 from attnlab.errors import InputError
 from attnlab.extraction.processes import Processes
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
+from attnlab.studies.analysis.label_ablation import ablate_for_labels
 from attnlab.studies.analysis.notes import NoLoss
 from attnlab.studies.analysis.passes import Passes
+from attnlab.studies.evaluation import evaluator_of
 from attnlab.studies.importance.importance import importance
 from attnlab.studies.sources import Subject
 from attnlab.translation.runs.folder import SETTINGS
@@ -35,7 +36,7 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
         analyze((model, tokenizer()), sentences=PAIRS, labels=True).labelling.view("all").labels
     )
     found = labels.set_index(["site", "layer", "head"])
-    evaluator = evaluator_for_labels(subject_of(model), 3)
+    evaluator = evaluator_of(subject_of(model), 3)
     before = evaluator.losses().sum() / evaluator.tokens.sum()
     for site, number, stack in (("encoder", 1, "encoder"), ("cross", 0, "decoder")):
         for head in (0, 2):
@@ -45,7 +46,7 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
             size = attention.head_dim
             with torch.no_grad():
                 attention.out_proj.weight[:, head * size : (head + 1) * size] = 0
-            after = evaluator_for_labels(subject_of(other), 3).losses().sum()
+            after = evaluator_of(subject_of(other), 3).losses().sum()
             row = found.loc[(site, number, head)]
             expected = float(after / evaluator.tokens.sum() - before)
             assert row["ablation_loss_change"] == pytest.approx(expected, abs=1e-12)
@@ -84,7 +85,7 @@ def test_labels_and_importance_leave_out_the_same_pairs(
 
 def test_processes_deal_out_the_heads() -> None:
     subject = Subject(random_models.gpt2().double(), tokenizer(), tuple(SENTENCES), "")
-    evaluator = evaluator_for_labels(subject, 3)
+    evaluator = evaluator_of(subject, 3)
     alone = ablate_for_labels(evaluator, Passes(), seed=1)
 
     class Two(Processes):

@@ -152,7 +152,7 @@ def test_closed_heads_stay_closed_while_the_rest_is_tuned(small_run: Path) -> No
     evaluator = load_evaluator(small_run, sentences=5)
     run, before = evaluator.subject.run, evaluator.losses()
     weights = output_columns(evaluator.projections)
-    pairs = training_pairs(run, batch_tokens=None, seed=0)
+    pairs = training_pairs(run, run.corpus(), batch_tokens=None, seed=0)
     with in_training(run.model, 0):
         fine_tune(
             run.model, pairs.batches(7), training_loss(run),
@@ -166,7 +166,8 @@ def test_closed_heads_stay_closed_while_the_rest_is_tuned(small_run: Path) -> No
 
 
 def test_batches_hold_every_pair_once_an_epoch(small_run: Path) -> None:
-    pairs = training_pairs(load(small_run), batch_tokens=300, seed=3)
+    run = load(small_run)
+    pairs = training_pairs(run, run.corpus(), batch_tokens=300, seed=3)
     once = list(pairs.batches(pairs.steps_in_epoch))
     assert sum(len(batch["labels"]) for batch in once) == len(pairs.pairs)
     more = list(pairs.batches(pairs.steps_in_epoch + 2))
@@ -175,14 +176,15 @@ def test_batches_hold_every_pair_once_an_epoch(small_run: Path) -> None:
         assert torch.equal(batch["labels"], same["labels"])
     assert (
         pairs.steps_in_epoch
-        > training_pairs(load(small_run), batch_tokens=900, seed=3).steps_in_epoch
+        > training_pairs(run, run.corpus(), batch_tokens=900, seed=3).steps_in_epoch
     )
 
 
 def test_epochs_are_counted_in_batches(planted: Path) -> None:
     options = {"sentences": 2, "random": False, "train_model": False, "sites": ["cross"]}
     short = prune(planted, [0.0], epochs=0.5, **options)
-    pairs = training_pairs(load(planted), batch_tokens=None, seed=0)
+    run = load(planted)
+    pairs = training_pairs(run, run.corpus(), batch_tokens=None, seed=0)
     assert short.about["steps"] == round(pairs.steps_in_epoch / 2)
     assert set(short.gates["site"]) == {"cross"}
     assert short.curve["encoder_left"].unique().tolist() == [2]

@@ -15,6 +15,7 @@ from attnlab.extraction.matrix_source import is_matrix_file, load_matrix_source
 from attnlab.extraction.processes import Processes
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
+from attnlab.extraction.tokens import TokenizedText
 from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.functions.structure import HeadStructure
 from attnlab.options import options_of
@@ -84,7 +85,7 @@ def analyze_together(
             settings.structure_sentences,
             views=views,
         )
-        evaluator = _evaluator(subject, settings.batch_size, settings.ablation)
+        evaluator = _evaluator(subject, reading.encoding.texts, settings)
     passes = Passes(settings.batch_size, settings.progress, processes)
 
     def run(what: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
@@ -120,16 +121,18 @@ def analyze_together(
     )
 
 
-def _evaluator(subject: Subject, batch_size: int, wanted: bool | None) -> Evaluator | str | None:
+def _evaluator(
+    subject: Subject, texts: Sequence[TokenizedText], settings: AnalysisSettings
+) -> Evaluator | str | None:
     """The model with its loss, or why it has none; None where none is wanted.
 
     Raises:
         InputError: it has none although that was asked for.
     """
-    if wanted is False:
+    if settings.ablation is False:
         return None
-    found = evaluator_for_labels(subject, batch_size)
-    if wanted and isinstance(found, str):
+    found = evaluator_for_labels(subject, settings.batch_size, texts)
+    if settings.ablation and isinstance(found, str):
         raise InputError(found)
     return found
 

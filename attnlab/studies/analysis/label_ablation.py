@@ -1,7 +1,6 @@
 """What the loss loses with each head, to stand beside its label: attention alone explains nothing."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pandas as pd
 
@@ -10,19 +9,22 @@ from attnlab.attribution.ablation import ablate_each
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import Difference, loss_difference
 from attnlab.errors import AttnlabError
+from attnlab.extraction.tokens import TokenizedText
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.evaluation import Evaluator, evaluator_of
 from attnlab.studies.importance.settings import ABLATION_SENTENCES
 from attnlab.studies.sources import Subject
 
 
-def evaluator_for_labels(subject: Subject, batch_size: int) -> Evaluator | str:
+def evaluator_for_labels(
+    subject: Subject, batch_size: int, texts: Sequence[TokenizedText]
+) -> Evaluator | str:
     """The model with the first of its texts to evaluate it on, or why it has no loss on them.
 
     Which of them are too long is decided as for `importance`, so that both find the same changes.
     """
     try:
-        return evaluator_of(replace(subject, texts=subject.texts[:ABLATION_SENTENCES]), batch_size)
+        return evaluator_of(subject, batch_size, texts[:ABLATION_SENTENCES])
     except AttnlabError as error:
         return str(error)
 

@@ -10,9 +10,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.addresses import HEAD_COLUMNS
-from attnlab.extraction.batches import BothTokenizers, both_tokenizers
 from attnlab.extraction.reading import Reading
 from attnlab.extraction.sums import PerLayer
+from attnlab.extraction.tokens import BothTokenizers, TokenizedText, Tokens, both_tokenizers
 from attnlab.extraction.views import VIEWS, View, rows_of_view, stacked
 from attnlab.functions.agreement import agreement_table
 from attnlab.functions.consumer import HeadFunctions, TextSide
@@ -27,7 +27,6 @@ from attnlab.functions.label_tables import (
     strongest_functions,
 )
 from attnlab.functions.structure import HeadStructure
-from attnlab.functions.treebank import GoldSentence
 from attnlab.functions.verdict import UNDECIDED, UNKNOWN
 from attnlab.notes import Note
 from attnlab.representations import OneLine
@@ -96,10 +95,11 @@ class Labeller:
     ) -> None:
         self.reading = reading
         self.tokenizers = both_tokenizers(reading.tokenizer)
+        texts = reading.encoding.texts
         self.gold = gold if reading.encoding.paired else gold.without_target()
         self.corpus_known = type_counts is not None
-        self.type_counts = list(type_counts or _counted(self.tokenizers, self.gold))
-        self.functions, self.unaligned = self._functions(self.gold)
+        self.type_counts = list(type_counts or _counted(self.tokenizers, texts))
+        self.functions, self.unaligned = self._functions(self.gold, texts)
         self.structure = HeadStructure(structure_sentences)
         self.views = views
 
@@ -108,23 +108,22 @@ class Labeller:
         """What must be fed in the pass over all sentences, before `label`."""
         return [self.functions, self.structure]
 
-    def _functions(self, gold: Gold) -> tuple[HeadFunctions, dict[str, str]]:
+    def _functions(
+        self, gold: Gold, texts: Sequence[TokenizedText]
+    ) -> tuple[HeadFunctions, dict[str, str]]:
         """A counter for these sentences, and why some of them cannot be aligned."""
-        source, reasons = self._side(gold.source, gold.trees, target=False)
+        counts = self.type_counts[0], self.type_counts[-1]
+        if not gold.trees:
+            sides = [TextSide(one) for one in counts]
+            return HeadFunctions(*(sides[:1] if gold.target is None else sides)), {}
+        sources = align_corpus(self.tokenizers.source, gold.source, [one.source for one in texts])
+        source = TextSide(counts[0], gold.source, sources.alignments)
         if gold.target is None:
-            return HeadFunctions(source), reasons
-        target, more = self._side(gold.target, gold.trees, target=True)
-        return HeadFunctions(source, target, gold.pairs if gold.trees else ()), {**more, **reasons}
-
-    def _side(
-        self, sentences: Sequence[GoldSentence], trees: bool, *, target: bool
-    ) -> tuple[TextSide, dict[str, str]]:
-        counts = self.type_counts[-1 if target else 0]
-        if not trees:
-            return TextSide(counts), {}
-        tokenizer = self.tokenizers.target if target else self.tokenizers.source
-        aligned = align_corpus(tokenizer, sentences, target=target)
-        return TextSide(counts, sentences, aligned.alignments), aligned.reasons
+            return HeadFunctions(source), sources.reasons
+        made = [one.target for one in texts if one.target is not None]
+        targets = align_corpus(self.tokenizers.target, gold.target, made)
+        target = TextSide(counts[1], gold.target, targets.alignments)
+        return HeadFunctions(source, target, gold.pairs), {**targets.reasons, **sources.reasons}
 
     def label(self, passes: Passes, *, seed: int, there: int | None = None) -> Labelling:
         """Labels from what `consumers` have counted, after the controls are run.
@@ -139,8 +138,9 @@ class Labeller:
         untrained = self.functions.emptied()
         passes.run("Control: untrained model", twin, [untrained])
         gold = shuffled(self.gold, seed)
-        mixed, _ = self._functions(gold)
-        passes.run("Control: shuffled words", self.reading.of_texts(gold.texts), [mixed])
+        reading = self.reading.of_texts(gold.texts)
+        mixed, _ = self._functions(gold, reading.encoding.texts)
+        passes.run("Control: shuffled words", reading, [mixed])
         relations = self.functions.relations(seed)
         if not relations.empty:
             relations = compare_relations(
@@ -187,18 +187,16 @@ class Labeller:
         }
 
 
-def _counted(tokenizers: BothTokenizers, gold: Gold) -> list[Int[Tensor, "_"]]:
+def _counted(tokenizers: BothTokenizers, texts: Sequence[TokenizedText]) -> list[Int[Tensor, "_"]]:
     """How often each type stands in the sentences themselves, source and target."""
-    ids = tokenizers.source([one.text for one in gold.source])["input_ids"]
-    counts = [_type_counts(ids, len(tokenizers.source))]
-    if gold.target is not None:
-        ids = tokenizers.target(text_target=[one.text for one in gold.target])["input_ids"]
-        counts.append(_type_counts(ids, len(tokenizers.target)))
-    return counts
+    sources = [one.source for one in texts]
+    targets = [one.target for one in texts if one.target is not None]
+    counts = [_type_counts(sources, len(tokenizers.source))]
+    return [*counts, _type_counts(targets, len(tokenizers.target))] if targets else counts
 
 
-def _type_counts(ids: Sequence[Sequence[int]], types: int) -> Int[Tensor, " type"]:
-    every = torch.tensor([token for sentence in ids for token in sentence])
+def _type_counts(texts: Sequence[Tokens], types: int) -> Int[Tensor, " type"]:
+    every = torch.tensor([token for one in texts for token in one.ids])
     return torch.bincount(every, minlength=types)
 
 

@@ -1,7 +1,7 @@
 """How well each attention mechanism stands in for full attention, head by head, at equal budgets."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from attnlab.addresses import Side, sides_of
 from attnlab.errors import InputError
-from attnlab.extraction.batches import Encoding, Sentence, Text
+from attnlab.extraction.batches import Encoding, Sentence
 from attnlab.extraction.observing import Observed
+from attnlab.extraction.tokens import Text
 from attnlab.studies.comparison.candidates import (
     Candidate,
     LayerCalibration,

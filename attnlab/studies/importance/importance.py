@@ -90,10 +90,7 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
         msg = f"{type(evaluator.model).__name__} translates nothing; leave BLEU out (none)."
         raise InputError(msg)
     ablations, notes = possible_ablations(evaluator, replacements, settings.training)
-    halves = [
-        evaluator.on([one.text for one in evaluator.examples[first::2]], evaluator.origin)
-        for first in (0, 1)
-    ]
+    halves = [evaluator.half(first) for first in (0, 1)]
     slopes = _gradients(halves, progress)
     losses = ablated_losses(evaluator, ablations, progress)
     draws = max(DRAWS, 2 * round(len(all_heads(evaluator.projections)) / SIGNIFICANCE_LEVEL))

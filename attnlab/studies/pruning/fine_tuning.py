@@ -11,6 +11,7 @@ from torch import Tensor
 from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablated
 from attnlab.attribution.projections import Projections
+from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import InputError
 from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs, step_budget
 from attnlab.translation.encoding import encode_rows
@@ -62,15 +63,16 @@ class TrainingPairs:
         )
 
 
-def training_pairs(run: Run, *, batch_tokens: int | None, seed: int) -> TrainingPairs:
-    """The run's training pairs; `batch_tokens` None takes the run's own.
+def training_pairs(
+    run: Run, corpus: ParallelCorpus, *, batch_tokens: int | None, seed: int
+) -> TrainingPairs:
+    """The training pairs of the run's corpus; `batch_tokens` None takes the run's own.
 
     Raises:
-        AttnlabError: the corpus is no longer the one of the training.
         InputError: no training pair is short enough.
     """
     limit = run.settings.corpus.max_tokens
-    encoded = encode_rows(run.corpus().train, run.tokenizers, limit, "Encoding train")
+    encoded = encode_rows(corpus.train, run.tokenizers, limit, "Encoding train")
     if not len(encoded):
         msg = f"{run.folder} has no training pairs of at most {limit} tokens."
         raise InputError(msg)

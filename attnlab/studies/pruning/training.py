@@ -154,15 +154,15 @@ def load_pruner(source: str | Path, settings: PruningSettings) -> Pruner:
         raise _no_run(source)
     _refuse_pruned(Path(source))
     test = load_evaluator(source, sentences=settings.sentences, device=settings.device)
-    run = test.subject.run
-    if run is None:
+    run, corpus = test.subject.run, test.subject.corpus
+    if run is None or corpus is None:
         raise _no_run(source)
     return Pruner(
         run=run,
         evaluators={"validation": test.on_split("validation", settings.sentences), "test": test},
         projections=test.projections,
         sites=tuple(site for site in SITES if settings.sites is None or site in settings.sites),
-        pairs=training_pairs(run, batch_tokens=settings.batch_tokens, seed=settings.seed),
+        pairs=training_pairs(run, corpus(), batch_tokens=settings.batch_tokens, seed=settings.seed),
         start={name: tensor.clone() for name, tensor in run.model.state_dict().items()},
         seed=settings.seed,
         train_model=settings.train_model,
