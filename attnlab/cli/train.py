@@ -9,7 +9,7 @@ import typer
 
 from attnlab.cli.options import typed, with_options
 from attnlab.errors import INTERRUPTED, InputError
-from attnlab.translation.settings import SECTIONS, settings_from
+from attnlab.translation.settings import SECTIONS, RunSettings, settings_from
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,6 +55,7 @@ def train(
     from attnlab.translation.runs.replacement import recover
 
     words = {name: value for name, value in options.items() if value not in (None, [])}
+    chosen = None
     if resume:
         _refuse_changes(words, settings, layers, overwrite=overwrite)
         recover(folder)
@@ -63,26 +64,25 @@ def train(
         recover(folder, overwrite=overwrite)
         refuse_existing(folder, overwrite=overwrite)
         chosen = settings_from(_merged(_from_file(settings), words, layers))
+    _train(folder, chosen, epochs=words.get("epochs"), overwrite=overwrite)
 
+
+def _train(
+    folder: Path, settings: RunSettings | None, *, epochs: int | None, overwrite: bool
+) -> None:
+    """Trains with these settings, or goes on where there are none, and reports how that ended."""
     from rich.console import Console
 
     from attnlab.translation.quiet import quiet
-    from attnlab.translation.training import resume as go_on
-    from attnlab.translation.training import train as begin
+    from attnlab.translation.training import resume, train
 
     console = Console(stderr=True)
-    if resume:
-        with quiet():
-            trained = go_on(folder, epochs=words.get("epochs"), console=console)
-    else:
-        with quiet():
-            trained = begin(
-                folder,
-                chosen,
-                overwrite=overwrite,
-                command=shlex.join(["attnlab", *sys.argv[1:]]),
-                console=console,
-            )
+    command = shlex.join(["attnlab", *sys.argv[1:]])
+    with quiet():
+        if settings is None:
+            trained = resume(folder, epochs=epochs, console=console)
+        else:
+            trained = train(folder, settings, overwrite=overwrite, command=command, console=console)
     _report(trained, console)
 
 

@@ -89,6 +89,7 @@ def load_subject(
     Raises:
         InputError: no such model, no sentences for it, or sentences from two sources.
     """
+    given = text or corpus or treebank or not isinstance(sentences, int)
     if treebank is not None and (text or corpus or not isinstance(sentences, int)):
         msg = "--treebank brings its own sentences; leave --text and --corpus out."
         raise InputError(msg)
@@ -96,11 +97,8 @@ def load_subject(
         msg = f"The number of sentences must be at least 1, not {sentences}."
         raise InputError(msg)
     run = load(source) if isinstance(source, str | Path) and is_run(source) else None
-    if run is None and isinstance(sentences, int) and not (text or corpus or treebank):
-        if isinstance(source, tuple):
-            msg = "A model without a folder brings no sentences; hand them in as sentences=[...]."
-            raise InputError(msg)
-        refuse_without_sentences(source, "--text FILE (a sentence on each line) or --corpus NAME")
+    if run is None and not given:
+        _refuse_no_sentences(source)
     subject = replace(_model(source, run, scores=scores), corpus=_corpus(run, corpus, pair))
     lowercase = run is not None and run.settings.corpus.lowercase
     if not isinstance(sentences, int):
@@ -119,6 +117,13 @@ def load_subject(
     own = text is None and isinstance(sentences, int)
     name = corpus or (run.settings.corpus.name if run is not None and own else None)
     return replace(subject, gold=_gold(subject, name, lowercase=lowercase))
+
+
+def _refuse_no_sentences(source: str | Path | tuple[Any, Any]) -> None:
+    if isinstance(source, tuple):
+        msg = "A model without a folder brings no sentences; hand them in as sentences=[...]."
+        raise InputError(msg)
+    refuse_without_sentences(source, "--text FILE (a sentence on each line) or --corpus NAME")
 
 
 def _with_treebank(

@@ -59,6 +59,13 @@ OTHERS = {
     "score absent": "not a run directory",
     "score run --out run --overwrite": "run is a folder",
     "translate absent Hello.": "not a run directory",
+    "train new --heads 17": "must be at least 1 and at most 16",
+    "train new --dim 30 --heads 4": "4 heads do not divide a model of size 30",
+    "prune run --out new --penalty -1": "penalties",
+    "compare run --out new --budget 3": "budgets",
+    "importance run --out new --sentences 2": "needs at least",
+    "analyze run --out new --sites nowhere": "nowhere",
+    "approximate heads.npy --out new --window -1": "window",
 }
 
 

@@ -19,6 +19,7 @@ from attnlab.extraction.reading import prepare
 from attnlab.extraction.views import ALL, CONTENT, VIEWS
 from attnlab.files import write_json
 from attnlab.functions.gold import gold_of_embedded
+from attnlab.functions.structure import HeadStructure
 from attnlab.functions.verdict import least_status
 from attnlab.grammar.corpus import draw_pairs
 from attnlab.reporting.analysis_folder import write_analysis
@@ -197,7 +198,10 @@ def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:
     one = tokenizer()
     labellers = [
         Labeller(
-            prepare(random_models.marian(), both, gold.texts, ("cross", "decoder")), gold, None, 0
+            prepare(random_models.marian(), both, gold.texts, ("cross", "decoder")),
+            gold,
+            None,
+            HeadStructure(0),
         )
         for both in (one, SimpleNamespace(source=one, target=one))
     ]

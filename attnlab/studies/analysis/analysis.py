@@ -5,13 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from attnlab.addresses import HEAD_COLUMNS
 from attnlab.errors import InputError
 from attnlab.extraction.devices import own_device, usable_device
-from attnlab.extraction.kept_source import load_kept_source
-from attnlab.extraction.matrix_source import is_matrix_file, load_matrix_source
+from attnlab.extraction.matrix_source import is_matrix_file
 from attnlab.extraction.processes import Processes
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
@@ -19,6 +16,8 @@ from attnlab.extraction.tokens import TokenizedText
 from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.functions.structure import HeadStructure
 from attnlab.options import options_of
+from attnlab.studies.about import model_in_words, versions
+from attnlab.studies.analysis.file_analysis import analyze_file
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
 from attnlab.studies.analysis.labelling import Labeller, Labelling
 from attnlab.studies.analysis.measuring import Analysis, measure
@@ -62,9 +61,52 @@ def analyze_together(
     """
     views = (CONTENT, ALL) if settings.ignore_special else (ALL, CONTENT)
     if isinstance(source, str | Path) and is_matrix_file(source):
-        return _analyze_file(Path(source), settings, views)
+        return analyze_file(Path(source), settings, views)
+    return _analyze_model(source, settings, processes, views)
+
+
+def _analyze_model(
+    source: str | Path | tuple[Any, Any],
+    settings: AnalysisSettings,
+    processes: Processes,
+    views: tuple[View, ...],
+) -> Analysis:
     device = usable_device(own_device(settings.device, processes))
-    subject = load_subject(
+    subject = _subject(source, settings)
+    reading = prepare(subject.model.to(device), subject.tokenizer, subject.texts, settings.sites)
+    passes = Passes(settings.batch_size, settings.progress, processes)
+    structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
+    if subject.gold is not None:
+        labeller = Labeller(reading, subject.gold, subject.type_counts, structure, views=views)
+        evaluator = _evaluator(subject, reading.encoding.texts, settings)
+
+    def run(what: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
+        some = reading if first is None else reading.first(first)
+        return passes.run(what, some, consumers)
+
+    found, coverage = measure(
+        run,
+        keep_matrices=settings.keep_matrices,
+        fit_sentences=settings.fit_sentences,
+        structure=structure,
+        views=views,
+        also=[] if labeller is None else [labeller.functions],
+    )
+    found = replace(
+        found,
+        about=_about(source, subject, coverage, found.sentences_kept),
+        notes=(*found.notes, *notes_on_texts(subject, settings.sentences, settings.sites)),
+    )
+    if labeller is None:
+        return found
+    labelling = labeller.label(passes, seed=subject.seed, there=subject.there)
+    return _with_labels(
+        found, _beside_ablation(labelling, evaluator, passes, reading.sites, subject.seed)
+    )
+
+
+def _subject(source: str | Path | tuple[Any, Any], settings: AnalysisSettings) -> Subject:
+    return load_subject(
         source,
         sentences=settings.wanted,
         text=settings.text,
@@ -74,50 +116,16 @@ def analyze_together(
         gold=settings.labelled,
         scores=settings.labelled and settings.ablation is not False,
     )
-    model = subject.model.to(device)
-    reading = prepare(model, subject.tokenizer, subject.texts, settings.sites)
-    labeller, evaluator = None, None
-    if subject.gold is not None:
-        labeller = Labeller(
-            reading,
-            subject.gold,
-            subject.type_counts,
-            settings.structure_sentences,
-            views=views,
-        )
-        evaluator = _evaluator(subject, reading.encoding.texts, settings)
-    passes = Passes(settings.batch_size, settings.progress, processes)
 
-    def run(what: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
-        some = reading if first is None else reading.first(first)
-        return passes.run(what, some, consumers)
 
-    structure = HeadStructure(settings.structure_sentences)
-    found, coverage = measure(
-        run,
-        keep_matrices=settings.keep_matrices,
-        fit_sentences=settings.fit_sentences,
-        structure=structure if labeller is None else labeller.structure,
-        views=views,
-        also=[] if labeller is None else [labeller.functions],
-    )
-    labelling = (
-        None if labeller is None else labeller.label(passes, seed=subject.seed, there=subject.there)
-    )
-    if labelling is not None:
-        labelling = _beside_ablation(labelling, evaluator, passes, reading.sites, subject.seed)
-        sinks = found.heads[[*HEAD_COLUMNS, SINK_SHARE]]
-        labels_of_heads = labelling.labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
-        labelling = replace(labelling, labels=labels_of_heads)
+def _with_labels(found: Analysis, labelling: Labelling) -> Analysis:
+    """The analysis with labels, and beside them the weight that each head puts on special tokens."""
+    sinks = found.heads[[*HEAD_COLUMNS, SINK_SHARE]]
+    labels = labelling.labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
     return replace(
         found,
-        about=_about(source, subject, coverage, found.sentences_kept),
-        notes=(
-            *found.notes,
-            *notes_on_texts(subject, settings.sentences, settings.sites),
-            *(labelling.notes if labelling else ()),
-        ),
-        labelling=labelling,
+        labelling=replace(labelling, labels=labels),
+        notes=(*found.notes, *labelling.notes),
     )
 
 
@@ -154,54 +162,13 @@ def _beside_ablation(
     return replace(labelling, labels=labels)
 
 
-def _refuse_sentences(source: Path, settings: AnalysisSettings) -> None:
-    """Refuses what chooses sentences or reads tokens: a file of matrices is read whole."""
-    for name in ("text", "corpus", "pair", "sentences"):
-        if getattr(settings, name) is not None:
-            msg = f"{source} holds matrices and no sentences; leave {name} out, or analyze a model."
-            raise InputError(msg)
-    if settings.labelled:
-        msg = f"{source} has no tokens, so its heads cannot be labelled; analyze a model."
-        raise InputError(msg)
-
-
-def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, ...]) -> Analysis:
-    _refuse_sentences(source, settings)
-    reading: dict[str, Any] = {"normalize": settings.normalize, "sites": settings.sites}
-    source_kept = None if settings.array else load_kept_source(source, **reading)
-    matrices = source_kept or load_matrix_source(source, array=settings.array, **reading)
-    if settings.ignore_special and source_kept is None:
-        msg = f"{source} has no tokens, so none of them are special; leave ignore special out."
-        raise InputError(msg)
-    views = (ALL,) if source_kept is None else views
-
-    def run(_: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
-        return matrices.send(consumers, first)
-
-    found, _ = measure(
-        run,
-        keep_matrices=settings.keep_matrices,
-        fit_sentences=settings.fit_sentences,
-        structure=HeadStructure(settings.structure_sentences),
-        views=views,
-    )
-    kept = {"Matrices kept": f"{found.sentences_kept} sentences"}
-    return replace(
-        found,
-        about={**matrices.about(), **kept, **versions()},
-        notes=(*matrices.notes, *found.notes),
-    )
-
-
 def _about(
     source: str | Path | tuple[Any, Any], subject: Subject, coverage: Coverage, kept: int
 ) -> dict[str, str]:
     model = subject.model
     layers = ", ".join(f"{site}: {count}" for site, count in coverage.layers.items())
-    parameters = sum(parameter.numel() for parameter in model.parameters())
     described = {
-        "Source": type(model).__name__ if isinstance(source, tuple) else str(source),
-        "Model": f"{type(model).__name__}, {parameters:,} parameters",
+        **model_in_words(source, model),
         **subject.details,
         "Layers": layers,
         "Sentences": f"{coverage.sentences} from {subject.origin}",
@@ -213,14 +180,3 @@ def _about(
         **versions(),
     }
     return {name: value for name, value in described.items() if value}
-
-
-def versions() -> dict[str, str]:
-    """What the figures were computed with, in words."""
-    import transformers
-
-    from attnlab import __version__
-
-    parts = {"attnlab": __version__, "torch": torch.__version__}
-    parts["transformers"] = transformers.__version__
-    return {"Versions": ", ".join(f"{name} {version}" for name, version in parts.items())}

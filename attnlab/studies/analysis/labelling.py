@@ -80,7 +80,7 @@ class Labeller:
         gold: what is known of the sentences.
         type_counts: how often each type of the source and of the target stands in the training
             corpus; None where that is not known, then it is counted in the sentences.
-        structure_sentences: over how many of the first sentences the structural label is taken.
+        structure: what is fed beside the counts, for the structural labels.
         views: in the order of their rows, see `attnlab.extraction.views`.
     """
 
@@ -89,7 +89,7 @@ class Labeller:
         reading: Reading,
         gold: Gold,
         type_counts: Sequence[Int[Tensor, "_"]] | None,
-        structure_sentences: int,
+        structure: HeadStructure,
         *,
         views: tuple[View, ...] = VIEWS,
     ) -> None:
@@ -100,7 +100,7 @@ class Labeller:
         self.corpus_known = type_counts is not None
         self.type_counts = list(type_counts or _counted(self.tokenizers, texts))
         self.functions, self.unaligned = self._functions(self.gold, texts)
-        self.structure = HeadStructure(structure_sentences)
+        self.structure = structure
         self.views = views
 
     @property

@@ -18,7 +18,7 @@ from attnlab.errors import InputError
 from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
-from attnlab.studies.analysis.analysis import versions
+from attnlab.studies.about import model_in_words, versions
 from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.importance.ablations import (
     Ablation,
@@ -37,6 +37,13 @@ from attnlab.studies.importance.settings import FEWEST_SENTENCES, ImportanceSett
 from attnlab.studies.scored_sentences import ScoredBatch
 from attnlab.studies.settings import Progress
 from attnlab.studies.steps import Steps
+
+# Columns of `GradientImportance.table`, as they are called beside those of ablation.
+_OF_GRADIENTS = {
+    "importance": "gradient_importance",
+    "standard_error": "gradient_standard_error",
+    "importance_in_layer": "gradient_in_layer",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,31 +84,19 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
     Raises:
         InputError: the source, the sentences or an option cannot be used.
     """
-    replacements, seed, progress = settings.replacements, settings.seed, settings.progress
+    seed, progress = settings.seed, settings.progress
     evaluator = load_evaluator(
         source, sentences=settings.sentences, text=settings.text, corpus=settings.corpus,
         pair=settings.pair, batch_size=settings.batch_size, device=settings.device,
     )  # fmt: skip
     evaluator = _at_sites(evaluator, settings.sites)
-    bleu = settings.bleu
-    if bleu is None:
-        bleu = replacements[:1] if evaluator.translates else ()
-    if bleu and not evaluator.translates:
-        msg = f"{type(evaluator.model).__name__} translates nothing; leave BLEU out (none)."
-        raise InputError(msg)
-    ablations, notes = possible_ablations(evaluator, replacements, settings.training)
+    bleu = _bleu(evaluator, settings)
+    ablations, notes = possible_ablations(evaluator, settings.replacements, settings.training)
     halves = [evaluator.half(first) for first in (0, 1)]
     slopes = _gradients(halves, progress)
     losses = ablated_losses(evaluator, ablations, progress)
     draws = max(DRAWS, 2 * round(len(all_heads(evaluator.projections)) / SIGNIFICANCE_LEVEL))
-    table = (slopes[0] + slopes[1]).table()
-    table = table.rename(
-        columns={
-            "importance": "gradient_importance",
-            "standard_error": "gradient_standard_error",
-            "importance_in_layer": "gradient_in_layer",
-        }
-    )
+    table = (slopes[0] + slopes[1]).table().rename(columns=_OF_GRADIENTS)
     before = evaluator.losses()
     for ablation in ablations:
         after = losses[ablation.replacement]
@@ -123,6 +118,20 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
         about=_about(source, evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
         notes=tuple(notes),
     )
+
+
+def _bleu(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
+    """The replacements whose change of BLEU is measured.
+
+    Raises:
+        InputError: BLEU of a model that does not translate.
+    """
+    if settings.bleu is None:
+        return settings.replacements[:1] if evaluator.translates else ()
+    if settings.bleu and not evaluator.translates:
+        msg = f"{type(evaluator.model).__name__} translates nothing; leave BLEU out (none)."
+        raise InputError(msg)
+    return settings.bleu
 
 
 def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:
@@ -226,11 +235,9 @@ def _about(
     source: str | Path | tuple[Any, Any], evaluator: Evaluator, loss: float, draws: int, seed: int
 ) -> dict[str, str]:
     model = evaluator.model
-    parameters = sum(parameter.numel() for parameter in model.parameters())
     left_out = f", {evaluator.dropped} left out (empty or too long)" if evaluator.dropped else ""
     return {
-        "Source": type(model).__name__ if isinstance(source, tuple) else str(source),
-        "Model": f"{type(model).__name__}, {parameters:,} parameters",
+        **model_in_words(source, model),
         **evaluator.subject.details,
         "Sentences": f"{len(evaluator.examples)} from {evaluator.origin}{left_out}",
         "Loss of the whole model": f"{loss:.4f} nats a token, without label smoothing",

@@ -1,0 +1,66 @@
+"""An analysis of the matrices of a file: heads without a model."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import InputError
+from attnlab.extraction.kept_source import load_kept_source
+from attnlab.extraction.matrix_source import load_matrix_source
+from attnlab.extraction.reading import Coverage
+from attnlab.extraction.sums import PerLayer
+from attnlab.extraction.views import ALL, View
+from attnlab.functions.structure import HeadStructure
+from attnlab.studies.about import versions
+from attnlab.studies.analysis.measuring import Analysis, measure
+from attnlab.studies.analysis.settings import AnalysisSettings
+
+
+def _refuse_sentences(source: Path, settings: AnalysisSettings) -> None:
+    """Refuses what chooses sentences or reads tokens: a file of matrices is read whole."""
+    for name in ("text", "corpus", "pair", "sentences"):
+        if getattr(settings, name) is not None:
+            msg = f"{source} holds matrices and no sentences; leave {name} out, or analyze a model."
+            raise InputError(msg)
+    if settings.labelled:
+        msg = f"{source} has no tokens, so its heads cannot be labelled; analyze a model."
+        raise InputError(msg)
+
+
+def analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, ...]) -> Analysis:
+    """Statistics, band distances and a few whole matrices of every head of a file of matrices.
+
+    Args:
+        source: see `analyze`.
+        settings: those that do not choose sentences or a model.
+        views: in the order in which they are shown; a file without tokens has all keys alone.
+
+    Raises:
+        InputError: the file, or a setting that it has no use for.
+    """
+    _refuse_sentences(source, settings)
+    reading: dict[str, Any] = {"normalize": settings.normalize, "sites": settings.sites}
+    source_kept = None if settings.array else load_kept_source(source, **reading)
+    matrices = source_kept or load_matrix_source(source, array=settings.array, **reading)
+    if settings.ignore_special and source_kept is None:
+        msg = f"{source} has no tokens, so none of them are special; leave ignore special out."
+        raise InputError(msg)
+    views = (ALL,) if source_kept is None else views
+
+    def run(_: str, consumers: Sequence[PerLayer[Any, Any]], first: int | None) -> Coverage:
+        return matrices.send(consumers, first)
+
+    found, _ = measure(
+        run,
+        keep_matrices=settings.keep_matrices,
+        fit_sentences=settings.fit_sentences,
+        structure=HeadStructure(settings.structure_sentences),
+        views=views,
+    )
+    kept = {"Matrices kept": f"{found.sentences_kept} sentences"}
+    return replace(
+        found,
+        about={**matrices.about(), **kept, **versions()},
+        notes=(*matrices.notes, *found.notes),
+    )
