@@ -31,6 +31,10 @@ class Column:
         """The heading where there is little room."""
         return self.short or self.heading
 
+    def shown(self, value: float, *, signed: bool = False) -> str:
+        """A number with the decimals of this column, as `rounded` writes it."""
+        return rounded(value, self.digits or 0, signed=signed)
+
 
 @dataclass(frozen=True)
 class Table:

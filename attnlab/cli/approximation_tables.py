@@ -63,41 +63,54 @@ def _narrow(title: str, headings: list[str]) -> Table:
 
 
 def _distances(table: "pd.DataFrame", names: list[str], title: str) -> Table:
+    from attnlab.studies.approximation.columns import APPROXIMATIONS
+
     # The svd is no member of a budget of entries; it stands in approximation.csv.
     table = table[table["family"] != "svd"]
-    by_family = table.pivot_table(index="matrix", columns="family", values="l1", sort=False)
+    l1, relative, nnz = (APPROXIMATIONS[name] for name in ("l1", "relative", "nnz"))
+    by_family = table.pivot_table(index="matrix", columns="family", values=l1.name, sort=False)
     shown = _narrow(title, ["matrix", *(_HEADINGS.get(name, name) for name in by_family.columns)])
     for name in names:
-        shown.add_row(_written(name), *(f"{value:.2f}" for value in by_family.loc[name]))
+        shown.add_row(_written(name), *map(l1.shown, by_family.loc[name]))
     means = table.groupby("family", sort=False)
     shown.add_section()
-    shown.add_row("mean l1", *(f"{value:.2f}" for value in means["l1"].mean()))
-    shown.add_row("relative", *(f"{value:.3f}" for value in means["relative"].mean()))
+    shown.add_row(f"mean {l1.narrow}", *map(l1.shown, means[l1.name].mean()))
+    shown.add_row(relative.narrow, *map(relative.shown, means[relative.name].mean()))
     for name in plugins("attnlab.distances"):
-        shown.add_row(name.replace("_", " "), *(f"{value:.3f}" for value in means[name].mean()))
-    shown.add_row("non-zeros", *(f"{value:.0f}" for value in means["nnz"].mean()))
+        # A distance from elsewhere declares no column.
+        shown.add_row(name.replace("_", " "), *map(relative.shown, means[name].mean()))
+    shown.add_row(nnz.narrow, *map(nnz.shown, means[nnz.name].mean()))
     return shown
 
 
 def _lengths(table: "pd.DataFrame", names: list[str]) -> Table:
-    coded = table[table["bits_per_row"].notna()]
-    by_family = coded.pivot_table(
-        index="matrix", columns="family", values="bits_per_row", sort=False
+    from attnlab.studies.approximation.columns import APPROXIMATIONS
+
+    structure, margin, other, bits = (
+        APPROXIMATIONS[name]
+        for name in (
+            "structure",
+            "structure_margin_bits_per_row",
+            "structure_runner_up",
+            "bits_per_row",
+        )
     )
-    headings = ["matrix", "structure", "margin", "next", *by_family.columns]
+    coded = table[table[bits.name].notna()]
+    by_family = coded.pivot_table(index="matrix", columns="family", values=bits.name, sort=False)
+    families = ("diffuse" if name == "uniform" else name for name in by_family.columns)
     shown = _narrow(
-        "description length, bits per row",
-        ["diffuse" if heading == "uniform" else heading for heading in headings],
+        f"description length, {bits.narrow}",
+        ["matrix", structure.narrow, margin.narrow, other.narrow, *families],
     )
     first = table.drop_duplicates("matrix").set_index("matrix")
     for name in names:
         chosen = first.loc[name]
         shown.add_row(
             _written(name),
-            str(chosen["structure"]).replace("_", " "),
-            f"{chosen['structure_margin_bits_per_row']:.2f}",
-            str(chosen["structure_runner_up"]).replace("_", " "),
-            *(f"{value:.2f}" for value in by_family.loc[name]),
+            str(chosen[structure.name]).replace("_", " "),
+            margin.shown(chosen[margin.name]),
+            str(chosen[other.name]).replace("_", " "),
+            *map(bits.shown, by_family.loc[name]),
         )
     return shown
 

@@ -1,7 +1,6 @@
 """`attnlab compare`: every mechanism against full attention at the same number of visible keys."""
 
 from dataclasses import replace
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,12 +75,15 @@ def _shown(site: str, summary: "pd.DataFrame", budgets: list[int]) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    title = f"\n{site}: attention captured, output error"
+    from attnlab.studies.comparison.columns import SUMMARY
+
+    shown = [SUMMARY["mass_fraction"], SUMMARY["output_error"]]
+    title = f"\n{site}: {', '.join(column.narrow for column in shown)}"
     table = Table(
         title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
     )
-    table.add_column("mechanism", no_wrap=True)
-    table.add_column("level", no_wrap=True)
+    for name in ("mechanism", "level"):
+        table.add_column(SUMMARY[name].narrow, no_wrap=True)
     for budget in budgets:
         table.add_column(f"{budget} keys", justify="right", no_wrap=True)
     rows = summary[summary["budget"].isin(budgets)]
@@ -89,12 +91,8 @@ def _shown(site: str, summary: "pd.DataFrame", budgets: list[int]) -> "Table":
     for name in order:
         own = rows[rows["mechanism"] == name].set_index("budget")
         cells = [
-            f"{_number(own.at[budget, 'mass_fraction'])} {_number(own.at[budget, 'output_error'])}"
+            " ".join(column.shown(own.at[budget, column.name]) or "    -" for column in shown)
             for budget in budgets
         ]
         table.add_row(name, own["level"].iloc[0], *cells)
     return table
-
-
-def _number(value: float) -> str:
-    return "    -" if isnan(value) else f"{value:.3f}"

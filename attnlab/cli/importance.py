@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.attribution.replacements import REPLACEMENTS
 from attnlab.cli.head_table import MOST_HEADS
 from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
@@ -73,7 +72,8 @@ def _heads(found: "Importance") -> "Table":
     """Change of loss and BLEU by head; a model of many heads shows the first ones only."""
     from rich.table import Table
 
-    from attnlab.addresses import Head
+    from attnlab.reporting.naming import head_names
+    from attnlab.studies.importance.columns import CHANGES, HEADS
 
     heads = found.heads
     more = len(heads) - MOST_HEADS
@@ -83,31 +83,26 @@ def _heads(found: "Importance") -> "Table":
         caption="Loss in nats a token: above 0 the head is needed. * beyond chance (5%, corrected "
         f"for {len(heads)} heads).{left_out}",
     )
+    gradient = HEADS["gradient_importance"]
+    changes = [(change, proof) for change, proof in CHANGES if change.name in heads]
     table.add_column("head", no_wrap=True)
-    table.add_column("gradient", justify="right", no_wrap=True)
-    shown = []
-    for measure, unit, digits in (("loss", "_nats", 4), ("bleu", "", 2)):
-        for name in REPLACEMENTS:
-            if f"{name}_{measure}_change{unit}" in heads:
-                title = "BLEU" if measure == "bleu" else measure
-                table.add_column(f"{title}\n{name}", justify="right", no_wrap=True)
-                shown.append((f"{name}_{measure}", unit, digits))
-    for row in heads.head(MOST_HEADS).to_dict("records"):
+    for column in (gradient, *(change for change, _ in changes)):
+        table.add_column(column.narrow, justify="right", no_wrap=True)
+    first = heads.head(MOST_HEADS)
+    for name, row in zip(head_names(first), first.to_dict("records"), strict=True):
         cells = [
-            ""
-            if row[f"{name}_change{unit}"] != row[f"{name}_change{unit}"]
-            else f"{row[f'{name}_change{unit}']:+.{digits}f}"
-            + ("*" if row[f"{name}_significant"] else " ")
-            for name, unit, digits in shown
+            f"{change.shown(row[change.name], signed=True)}{'*' if row[proof.name] else ' '}"
+            for change, proof in changes
         ]
-        head = str(Head(row["site"], row["layer"], row["head"]))
-        table.add_row(head, f"{row['gradient_importance']:.3f}", *cells)
+        table.add_row(name, gradient.shown(row[gradient.name]), *cells)
     return table
 
 
 def _curves(found: "Importance") -> "Table":
     """Loss and BLEU with none, all and at most about ten numbers of heads between removed."""
     from rich.table import Table
+
+    from attnlab.studies.importance.columns import CUMULATIVE
 
     curves = found.cumulative
     orders = list(dict.fromkeys(curves["order"]))
@@ -118,16 +113,15 @@ def _curves(found: "Importance") -> "Table":
         title="Heads removed one after another",
         caption="Orders chosen on one half of the sentences, figures from the other.",
     )
-    table.add_column("removed", justify="right")
+    loss, bleu = CUMULATIVE["loss_nats"], CUMULATIVE["bleu"]
+    columns = [loss, bleu] if curves[bleu.name].notna().any() else [loss]
+    table.add_column(CUMULATIVE["heads_removed"].narrow, justify="right")
+    for column in columns:
+        for order in orders:
+            table.add_column(f"{column.narrow},\n{_ORDERS[order]}", justify="right")
     by_number = curves.set_index(["order", "heads_removed"])
-    for order in orders:
-        table.add_column(f"loss,\n{_ORDERS[order]}", justify="right")
-    bleu = bool(curves["bleu"].notna().any())
-    for order in orders if bleu else ():
-        table.add_column(f"BLEU,\n{_ORDERS[order]}", justify="right")
     for number in sorted({*numbers[::step], numbers[-1]}):
         rows = [by_number.loc[(order, number)] for order in orders]
-        cells = [f"{row['loss_nats']:.3f}" for row in rows]
-        cells += [f"{row['bleu']:.1f}" for row in rows] if bleu else []
+        cells = [column.shown(row[column.name]) for column in columns for row in rows]
         table.add_row(str(number), *cells)
     return table

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,6 +73,8 @@ def _summary(found: "Pruning") -> "Table":
     """The test part of the curve in at most 80 columns."""
     from rich.table import Table
 
+    from attnlab.studies.pruning.columns import CURVE
+
     test = found.curve[found.curve["split"] == "test"]
     sites = [site for site in SITES if f"{site}_left" in test]
     table = Table(
@@ -83,24 +86,24 @@ def _summary(found: "Pruning") -> "Table":
         pad_edge=False,
         collapse_padding=True,
     )
-    table.add_column("model", no_wrap=True)
-    table.add_column("penalty", justify="right")
-    for name in ("left", *sites, "loss", "BLEU"):
-        table.add_column(name, justify="right")
-    table.add_column("change of BLEU", justify="right", no_wrap=True)
+    kind, penalty, change = CURVE["kind"], CURVE["penalty"], CURVE["bleu_change"]
+    left = [CURVE[name] for name in ("heads_left", *(f"{site}_left" for site in sites))]
+    scores = [CURVE["loss_nats"], CURVE["bleu"]]
+    table.add_column(kind.narrow, no_wrap=True)
+    for column in (penalty, *left, *scores):
+        table.add_column(column.narrow, justify="right")
+    table.add_column(change.narrow, justify="right", no_wrap=True)
     for row in test.to_dict("records"):
-        change = ""
-        if row["kind"] != "unpruned":
-            low, high = row["bleu_change_low"], row["bleu_change_high"]
-            change = f"{row['bleu_change']:+.1f} [{low:+.1f}, {high:+.1f}]".replace("[", r"\[")
+        low, high = (
+            change.shown(row[f"bleu_change_{end}"], signed=True) for end in ("low", "high")
+        )
+        changed = f"{change.shown(row[change.name], signed=True)} \\[{low}, {high}]"
         table.add_row(
-            row["kind"],
-            "" if row["penalty"] != row["penalty"] else f"{row['penalty']:g}",
-            str(row["heads_left"]),
-            *(str(row[f"{site}_left"]) for site in sites),
-            f"{row['loss_nats']:.2f}",
-            f"{row['bleu']:.1f}",
-            change,
+            row[kind.name],
+            "" if isnan(row[penalty.name]) else f"{row[penalty.name]:g}",
+            *(str(row[column.name]) for column in left),
+            *(column.shown(row[column.name]) for column in scores),
+            "" if row[kind.name] == "unpruned" else changed,
         )
     return table
 

@@ -114,8 +114,8 @@ class Labeller:
         """A counter for these sentences, and why some of them cannot be aligned."""
         counts = self.type_counts[0], self.type_counts[-1]
         if not gold.trees:
-            sides = [TextSide(one) for one in counts]
-            return HeadFunctions(*(sides[:1] if gold.target is None else sides)), {}
+            target = None if gold.target is None else TextSide(counts[1])
+            return HeadFunctions(TextSide(counts[0]), target), {}
         sources = align_corpus(self.tokenizers.source, gold.source, [one.source for one in texts])
         source = TextSide(counts[0], gold.source, sources.alignments)
         if gold.target is None:

@@ -42,7 +42,11 @@ def _replaced(name: str, measure: str) -> tuple[Column, ...]:
     )
 
 
-IMPORTANCE_OF_HEADS = Table(
+IMPORTANCE_OF__LOSS = tuple(_replaced(name, "loss") for name in REPLACED_BY)
+_BLEU = tuple(_replaced(name, "bleu") for name in REPLACED_BY)
+# Each change with the column that says whether it is beyond chance.
+CHANGES = tuple((columns[0], columns[-1]) for columns in (*_LOSS, *_BLEU))
+HEADS = Table(
     "importance.csv",
     "head",
     (
@@ -62,8 +66,7 @@ IMPORTANCE_OF_HEADS = Table(
             "The same divided by the Euclidean norm of its layer.",
             3,
         ),
-        *(column for name in REPLACED_BY for column in _replaced(name, "loss")),
-        *(column for name in REPLACED_BY for column in _replaced(name, "bleu")),
+        *(column for columns in (*_LOSS, *_BLEU) for column in columns),
     ),
 )
 CUMULATIVE = Table(
@@ -80,7 +83,7 @@ CUMULATIVE = Table(
         ),
         Column("heads_removed", "removed", "How many heads are removed."),
         Column("removed", "last removed", "The head that went last."),
-        Column("loss_nats", "loss (nats)", "Loss per token.", 3),
+        Column("loss_nats", "loss (nats)", "Loss per token.", 3, "loss"),
         Column("loss_change_nats", "change (nats)", "Its change from the whole model.", 3),
         Column(
             "loss_change_low",

@@ -34,9 +34,14 @@ CURVE = Table(
         PENALTY,
         Column("split", "part", "`validation`, on which a penalty may be chosen, or `test`."),
         Column("heads", "heads", "Heads of the run."),
-        Column("heads_left", "heads left", "How many of them are open.", short="left"),
+        Column("heads_left", "heads left", "How many of them are open.", short="heads\nleft"),
         *(
-            Column(f"{site}_left", f"{site} left", f"Open heads of the site {site}.", short=site)
+            Column(
+                f"{site}_left",
+                f"{site} left",
+                f"Open heads of the site {site}.",
+                short=f"{site}\nleft",
+            )
             for site in SITES
         ),
         Column(
