@@ -1,4 +1,4 @@
-"""What is to be known of the sentences of several studies."""
+"""What is to be known of the sentences of any study."""
 
 from dataclasses import dataclass
 
@@ -24,13 +24,7 @@ class FewForIntervals(Note):
 
 @dataclass(frozen=True)
 class FewerThanAsked(Note):
-    """Fewer sentences than were asked for.
-
-    Attributes:
-        asked: how many were.
-        origin: where they come from, in words.
-        there: how many there are.
-    """
+    """Fewer sentences than were asked for, where these come from."""
 
     asked: int
     origin: str

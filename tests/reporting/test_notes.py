@@ -44,7 +44,7 @@ def test_a_note_without_words_is_refused() -> None:
     class Unspoken(Note):
         pass
 
-    with pytest.raises(NotImplementedError, match="Unspoken has no words"):
+    with pytest.raises(KeyError, match="Unspoken"):
         describe_notes([Unspoken()])
 
 

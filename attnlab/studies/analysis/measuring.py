@@ -108,7 +108,7 @@ def _notes(heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: 
     if "mass_on_sink_logit" in heads:
         found.append(LearnedSink(float(heads["mass_on_sink_logit"].mean())))
     if kept.left_out:
-        found.append(TooLargeToKeep(len(kept.left_out), wanted, KEPT_BYTES))
+        found.append(TooLargeToKeep(len(kept.left_out), wanted, KEPT_BYTES / 2**20))
     if coverage.sentences < ENOUGH_FOR_MEANS:
         found.append(FewForMeans(coverage.sentences))
     return found

@@ -12,50 +12,30 @@ class LayersHeldAtOnce(Note):
 
 @dataclass(frozen=True)
 class RowsWithoutKeys(Note):
-    """Rows of attention without a single visible key.
-
-    Attributes:
-        rows: how many, over all heads.
-    """
+    """Rows of attention without a single visible key, over all heads."""
 
     rows: int
 
 
 @dataclass(frozen=True)
 class LearnedSink(Note):
-    """Rows sum to less than 1, since a learned sink takes the rest.
-
-    Attributes:
-        mass_fraction: share of a row that it takes, on average.
-    """
+    """Rows sum to less than 1, since a learned sink takes this share of one on average."""
 
     mass_fraction: float
 
 
 @dataclass(frozen=True)
 class TooLargeToKeep(Note):
-    """Sentences whose matrices were to be kept and are not.
-
-    Attributes:
-        count: how many.
-        wanted: how many were to be kept.
-        most_bytes: how much may be kept.
-    """
+    """Out of `wanted` sentences whose matrices were to be kept, those for which there was no room."""
 
     count: int
     wanted: int
-    most_bytes: int
+    most_mebibytes: float
 
 
 @dataclass(frozen=True)
 class Unaligned(Note):
-    """Sentences whose tokens do not match their words.
-
-    Attributes:
-        count: how many.
-        first: identifier of the first of them.
-        reason: why that is not aligned, in words.
-    """
+    """How many sentences' tokens do not match their words; the first by its identifier, and why."""
 
     count: int
     first: str
@@ -74,14 +54,7 @@ class NoTrees(Note):
 
 @dataclass(frozen=True)
 class UndecidedLabel:
-    """A label for which too little was counted of every head of some sites.
-
-    Attributes:
-        label: its name.
-        sites: where.
-        needed: how many observations its rule asks for.
-        unit: what an observation is, such as `rows`.
-    """
+    """A label for which fewer than `needed` observations were counted of every head of some sites."""
 
     label: str
     sites: tuple[str, ...]
@@ -110,10 +83,6 @@ class TooLittleCounted(Note):
 
 @dataclass(frozen=True)
 class NoLoss(Note):
-    """The model's loss without each head could not be measured.
-
-    Attributes:
-        reason: why, as a sentence.
-    """
+    """The loss without each head could not be measured, for a reason that is a sentence."""
 
     reason: str

@@ -12,13 +12,7 @@ class WhatBoundsAre(Note):
 
 @dataclass(frozen=True)
 class MechanismLeftOut(Note):
-    """A mechanism that a site does not allow.
-
-    Attributes:
-        site: which.
-        mechanism: which.
-        reason: why, in words.
-    """
+    """A mechanism that a site does not allow, and why in words."""
 
     site: str
     mechanism: str

@@ -7,21 +7,13 @@ from attnlab.notes import Note
 
 @dataclass(frozen=True)
 class NoMeans(Note):
-    """Heads are not replaced by their mean.
-
-    Attributes:
-        reason: why, as a sentence.
-    """
+    """Heads are not replaced by their mean, for a reason that is a sentence."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class NotUniform(Note):
-    """Layers whose heads cannot be made uniform, since their scores do not come from the query alone.
-
-    Attributes:
-        layers: such as `encoder.0`.
-    """
+    """Layers such as `encoder.0` whose scores do not come from the query alone."""
 
     layers: tuple[str, ...]

@@ -7,14 +7,7 @@ from attnlab.notes import Note
 
 @dataclass(frozen=True)
 class GatesNotSettled(Note):
-    """Many gates are neither 0 nor 1 at the end.
-
-    Attributes:
-        penalty: at which.
-        count: how many gates.
-        heads: out of how many.
-        probability: what neither 0 nor 1 reaches.
-    """
+    """Gates, out of all heads', that end neither 0 nor 1 with at least this probability."""
 
     penalty: float
     count: int
@@ -24,12 +17,7 @@ class GatesNotSettled(Note):
 
 @dataclass(frozen=True)
 class AllHeadsClosed(Note):
-    """A penalty that left no head.
-
-    Attributes:
-        penalty: which.
-        heads: how many there were.
-    """
+    """A penalty that left none of the heads."""
 
     penalty: float
     heads: int
