@@ -108,7 +108,7 @@ def _lengths(table: "pd.DataFrame", names: list[str]) -> Table:
         shown.add_row(
             _written(name),
             str(chosen[structure.name]).replace("_", " "),
-            margin.shown(chosen[margin.name]),
+            margin.shown(float(chosen[margin.name])),
             str(chosen[other.name]).replace("_", " "),
             *map(bits.shown, by_family.loc[name]),
         )

@@ -73,7 +73,7 @@ def _heads(found: "Importance") -> "Table":
     from rich.table import Table
 
     from attnlab.reporting.naming import head_names
-    from attnlab.studies.importance.columns import CHANGES, HEADS
+    from attnlab.studies.importance.columns import CHANGES, IMPORTANCE_OF_HEADS
 
     heads = found.heads
     more = len(heads) - MOST_HEADS
@@ -83,7 +83,7 @@ def _heads(found: "Importance") -> "Table":
         caption="Loss in nats a token: above 0 the head is needed. * beyond chance (5%, corrected "
         f"for {len(heads)} heads).{left_out}",
     )
-    gradient = HEADS["gradient_importance"]
+    gradient = IMPORTANCE_OF_HEADS["gradient_importance"]
     changes = [(change, proof) for change, proof in CHANGES if change.name in heads]
     table.add_column("head", no_wrap=True)
     for column in (gradient, *(change for change, _ in changes)):

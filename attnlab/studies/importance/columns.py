@@ -42,11 +42,11 @@ def _replaced(name: str, measure: str) -> tuple[Column, ...]:
     )
 
 
-IMPORTANCE_OF__LOSS = tuple(_replaced(name, "loss") for name in REPLACED_BY)
+_LOSS = tuple(_replaced(name, "loss") for name in REPLACED_BY)
 _BLEU = tuple(_replaced(name, "bleu") for name in REPLACED_BY)
 # Each change with the column that says whether it is beyond chance.
 CHANGES = tuple((columns[0], columns[-1]) for columns in (*_LOSS, *_BLEU))
-HEADS = Table(
+IMPORTANCE_OF_HEADS = Table(
     "importance.csv",
     "head",
     (
