@@ -102,13 +102,13 @@ def _lengths(table: "pd.DataFrame", names: list[str]) -> Table:
         f"description length, {bits.narrow}",
         ["matrix", structure.narrow, margin.narrow, other.narrow, *families],
     )
-    first = table.drop_duplicates("matrix").set_index("matrix")
+    first = table.drop_duplicates("matrix").set_index("matrix").to_dict("index")
     for name in names:
-        chosen = first.loc[name]
+        chosen = first[name]
         shown.add_row(
             _written(name),
             str(chosen[structure.name]).replace("_", " "),
-            margin.shown(float(chosen[margin.name])),
+            margin.shown(chosen[margin.name]),
             str(chosen[other.name]).replace("_", " "),
             *map(bits.shown, by_family.loc[name]),
         )
