@@ -7,7 +7,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from attnlab.plugins import plugins
-from attnlab.reporting.columns import ADDITIVE, BAND
 from attnlab.texts import shown as visible
 
 if TYPE_CHECKING:
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
 # A longer table scrolls away; --format csv and --out have every row.
 _ROWS_SHOWN = 24
 _HEADINGS = {"mean_by_offset": "by offset"}
-_BUDGET = (
-    "zero, uniform: no weights at all; by offset: the mean of each diagonal. One budget for all: so "
-    f"many entries per row, and those of E beside them; {ADDITIVE}. top: the largest entries, as many "
-    f"as the largest fit may use; nothing of that size is nearer. {BAND}: bits per row decide."
-)
 _NON_ZEROS = (
     "non-zeros: entries of the approximation other than 0, mean over matrices; entries of a member where "
     "the matrix itself is exactly 0, as dropout leaves them, are not counted."
@@ -42,13 +36,23 @@ def print_approximation(
     names = found.table["matrix"].unique().tolist()
     shown = names[:_ROWS_SHOWN]
     console.print(_distances(found.table, shown, f"l1 distance, {len(names)} matrices of {size}"))
-    console.print(_BUDGET)
+    console.print(_at_equal_budget())
     console.print(_NON_ZEROS)
     console.print(_lengths(found.table, shown))
     console.print(_BITS)
     console.print(_members(found, shown))
     if len(names) > _ROWS_SHOWN:
         console.print(f"{len(names) - _ROWS_SHOWN} more matrices; --out DIR writes them all.")
+
+
+def _at_equal_budget() -> str:
+    from attnlab.reporting.columns import ADDITIVE, BAND
+
+    return (
+        "zero, uniform: no weights at all; by offset: the mean of each diagonal. One budget for all: so "
+        f"many entries per row, and those of E beside them; {ADDITIVE}. top: the largest entries, as "
+        f"many as the largest fit may use; nothing of that size is nearer. {BAND}: bits per row decide."
+    )
 
 
 def _narrow(title: str, headings: list[str]) -> Table:
