@@ -119,7 +119,7 @@ def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
     assert run is not None
 
     def tuned() -> torch.Tensor:
-        pairs = training_pairs(run, batch_tokens=None, seed=3)
+        pairs = training_pairs(run, run.corpus(), batch_tokens=None, seed=3)
         with in_training(run.model, 3):
             fine_tune(
                 run.model, pairs.batches(STEPS), training_loss(run),

@@ -99,7 +99,8 @@ class Trials:
 
     @cached_property
     def _pairs(self) -> TrainingPairs:
-        return training_pairs(self.run, batch_tokens=None, seed=self.settings.seed)
+        corpus = (self.evaluator.subject.corpus or self.run.corpus)()
+        return training_pairs(self.run, corpus, batch_tokens=None, seed=self.settings.seed)
 
     def _outcome(self, trial: Trial | None) -> Outcome:
         """Without training."""
