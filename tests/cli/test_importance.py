@@ -12,8 +12,8 @@ from attnlab.cli.app import app
 from attnlab.errors import InputError
 from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
 
-WRITTEN = ["cumulative.csv", "importance.csv", "rank_agreement.csv"]
-WRITTEN += ["importance.md", "importance.png", "importance.svg"]
+WRITTEN = ["cumulative.csv", "importance.csv", "importance.md", "importance.png", "importance.svg"]
+WRITTEN += ["rank_agreement.csv"]
 
 
 @pytest.fixture(scope="module")

@@ -41,11 +41,14 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
             known = f"`{column}`" in explained or column.endswith(EXPLAINED_ENDINGS)
             assert known or column in SELF_EXPLAINED, column
     lines = [line.split() for line in done.output.splitlines()]
-    assert lines[1][:6] == ["model", "penalty", "left", "encoder", "decoder", "cross"]
-    assert [line[0] for line in lines[2:6]] == ["unpruned", "fine-tuned", "pruned", "pruned"]
-    assert lines[5][1:6] == ["30", "0", "0", "0", "0"]
-    assert max(len(line.rstrip()) for line in done.output.splitlines()[:6]) <= 80
-    assert "all 6 heads are closed" in " ".join(done.output.split())
+    assert lines[1] == ["heads", "encoder", "decoder", "cross"]
+    assert lines[2][:6] == ["model", "penalty", "left", "left", "left", "left"]
+    assert [line[0] for line in lines[3:7]] == ["unpruned", "fine-tuned", "pruned", "pruned"]
+    assert lines[6][1:6] == ["30", "0", "0", "0", "0"]
+    assert max(len(line.rstrip()) for line in done.output.splitlines()[:7]) <= 80
+    told = " ".join(done.output.split())
+    assert "all 6 heads are closed" in told
+    assert "sentences: intervals are wide" in told
     curve = pd.read_csv(out / "curve.csv")
     assert curve["heads_left"].tolist() == [6] * 6 + [0] * 2
     saved = out / "models" / "penalty_30"
