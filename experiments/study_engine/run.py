@@ -53,10 +53,15 @@ def main() -> None:
 
 
 def measure(processes: int, folder: Path) -> dict[str, float]:
-    """Seconds from the call to the collected table, start and end of the processes among them."""
+    """Seconds from the call to the collected table, and those until processes were there."""
     begin = time.perf_counter()
+    started = [begin]
     found: Collected = run_study(
-        STUDY, folder=folder, options=OPTIONS, jobs=None if processes == 1 else processes
+        STUDY,
+        folder=folder,
+        options=OPTIONS,
+        jobs=None if processes == 1 else processes,
+        connected=lambda _: started.append(time.perf_counter()),
     )
     seconds = time.perf_counter() - begin
     if found.missing:
@@ -66,6 +71,7 @@ def measure(processes: int, folder: Path) -> dict[str, float]:
         "processes": processes,
         "cells": len(found.cells),
         "seconds": round(seconds, 1),
+        "seconds_to_start": round(started[-1] - begin, 1),
         "seconds_per_cell": round(found.cells["seconds"].mean(), 2),
     }
 
@@ -78,9 +84,12 @@ def rows_of(folder: Path) -> dict[str, bytes]:
 def readme(folder: Path) -> str:
     """The README of the result, from its table and facts."""
     table = read_table(folder, "table")
-    seconds = table.set_index("processes")["seconds"]
+    by_count = table.set_index("processes")
+    seconds = by_count["seconds"]
+    started = seconds - by_count["seconds_to_start"]
     return render(
         __file__, read_facts(folder), table=table, ratio=seconds[1] / seconds[2],
+        ratio_once_started=started[1] / started[2],
         cells=int(table["cells"].iloc[0]), attempts=ATTEMPTS,
     )  # fmt: skip
 
