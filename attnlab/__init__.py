@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attnlab.studies.comparison.comparison import compare
     from attnlab.studies.engine.running import run_study
     from attnlab.studies.importance.importance import importance
+    from attnlab.studies.planning.planning import plan
     from attnlab.studies.pruning.pruning import prune
     from attnlab.studies.substitution.substitution import substitute
     from attnlab.translation.runs.run import load
@@ -32,6 +33,7 @@ __all__ = [
     "importance",
     "load",
     "matrices",
+    "plan",
     "prune",
     "resume",
     "run_study",
@@ -47,6 +49,7 @@ _HOMES = {
     "describe_notes": "attnlab.reporting.notes",
     "importance": "attnlab.studies.importance.importance",
     "load": "attnlab.translation.runs.run",
+    "plan": "attnlab.studies.planning.planning",
     "prune": "attnlab.studies.pruning.pruning",
     "resume": "attnlab.translation.training",
     "run_study": "attnlab.studies.engine.running",

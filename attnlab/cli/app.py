@@ -15,6 +15,7 @@ from attnlab.cli.corpora import corpora
 from attnlab.cli.demo import demo
 from attnlab.cli.importance import importance
 from attnlab.cli.mechanisms import mechanisms
+from attnlab.cli.plan import plan
 from attnlab.cli.prune import prune
 from attnlab.cli.study import study
 from attnlab.cli.substitute import substitute
@@ -42,6 +43,7 @@ for command in (
     compare,
     substitute,
     corpora,
+    plan,
     prune,
     mechanisms,
 ):

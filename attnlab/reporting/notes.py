@@ -9,6 +9,7 @@ from attnlab.studies.analysis import notes as analysis
 from attnlab.studies.comparison import notes as comparison
 from attnlab.studies.importance import notes as importance
 from attnlab.studies.notes import FewerThanAsked, FewForIntervals, FewForMeans, NoTranslations
+from attnlab.studies.planning import notes as planning
 from attnlab.studies.pruning import notes as pruning
 
 
@@ -121,4 +122,8 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     "oracle: of a window and two columns), not of all; rows of global tokens see every key, so on "
     "short sentences Longformer and BigBird see more than the budget (visible_keys in summary.csv).",
     comparison.MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
+    planning.BudgetNearLength: "A budget of {budget} keys is {share:.0%} of the {keys:.1f} that a row of "
+    "full attention sees: it saves little.",
+    planning.NoSettingFits: "No setting of the baseline {mechanism} fits a budget of {budget} keys.",
+    planning.BandInstead: "The baseline {mechanism} has no form at the site {at}, where it has a band.",
 }

@@ -3,7 +3,7 @@
 What a user already has is not replaced unasked, and that is said before anything is loaded.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.comparison import columns as comparison
 from attnlab.studies.importance import columns as importance
+from attnlab.studies.planning import columns as planning
 from attnlab.studies.pruning import columns as pruning
 from attnlab.studies.substitution import columns as substitution
 from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse_results
@@ -22,6 +23,8 @@ PRUNING_FIGURE = "curve"
 SUBSTITUTION_FIGURE = "substitution"
 PRUNING_EXPLANATION = "pruning.md"
 MODELS = "models"
+PLAN_FIGURE = "plan"
+PLAN_EXPLANATION = "plan.md"
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,18 @@ PRUNING = ResultFiles(
         PRUNING_EXPLANATION,
         MODELS,
     ),
+)
+
+PLANNING = ResultFiles(
+    "plan search",
+    planning.SCORES.file,
+    (
+        planning.HEADS.file,
+        f"{PLAN_FIGURE}.svg",
+        f"{PLAN_FIGURE}.png",
+        PLAN_EXPLANATION,
+    ),
+    whole=False,
 )
 
 
@@ -180,3 +195,14 @@ def pruned_runs(folder: str | Path) -> list[Path]:
 def pruned_run_folder(folder: str | Path, penalty: float) -> Path:
     """Where the model of a penalty is saved in the folder of a pruning."""
     return Path(folder) / MODELS / f"penalty_{penalty:g}"
+
+
+def plan_path(path: str | Path, budget: int, budgets: Sequence[int]) -> Path:
+    """Where the plan of a budget is written: the path itself, or with the budget in its name.
+
+    >>> plan_path("plan.json", 9, [9]).name, plan_path("plan.json", 9, [5, 9]).name
+    ('plan.json', 'plan_9.json')
+    """
+    path = Path(path)
+    several = len(set(budgets)) > 1
+    return path.with_name(f"{path.stem}_{budget}{path.suffix}") if several else path

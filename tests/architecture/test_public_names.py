@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
     "attnlab": {
         "__version__", "analyze", "approximate", "attention", "capture", "compare", "describe_notes",
-        "importance", "load", "matrices", "prune", "resume", "run_study",
+        "importance", "load", "matrices", "plan", "prune", "resume", "run_study",
         "substitute", "train",
     },
     "attnlab.attention": {

@@ -12,6 +12,7 @@ from attnlab.files import write_table
 from attnlab.reporting.analysis_folder import write_tables
 from attnlab.reporting.comparison import write_comparison
 from attnlab.reporting.importance_folder import write_importance
+from attnlab.reporting.planning import write_planning
 from attnlab.reporting.pruning_folder import write_pruning
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.analysis.analysis import analyze
@@ -23,6 +24,8 @@ from attnlab.studies.comparison import columns as comparison
 from attnlab.studies.comparison.comparison import compare
 from attnlab.studies.importance import columns as importance
 from attnlab.studies.importance.importance import importance as study_importance
+from attnlab.studies.planning import columns as planning
+from attnlab.studies.planning.planning import plan
 from attnlab.studies.pruning import columns as pruning
 from attnlab.studies.pruning.pruning import prune
 
@@ -54,6 +57,10 @@ def write_pruning_tables(run: Path, folder: Path) -> None:
     write_pruning(prune(run, (0.1,), steps=1, sentences=4), folder)
 
 
+def write_planning_tables(run: Path, folder: Path) -> None:
+    write_planning(plan(run, (5,), sentences=4, validation=4, calibration=4), folder)
+
+
 def write_approximation_tables(_: Path, folder: Path) -> None:
     H = torch.rand(2, 6, 6, dtype=torch.float64).softmax(-1)
     write_table(folder / approximation.APPROXIMATIONS.file, approximate(H).table)
@@ -64,6 +71,7 @@ STUDIES = {
     "approximation": (approximation.TABLES, write_approximation_tables),
     "comparison": (comparison.TABLES, write_comparison_tables),
     "importance": (importance.TABLES, write_importance_tables),
+    "planning": (planning.TABLES, write_planning_tables),
     "pruning": (pruning.TABLES, write_pruning_tables),
 }
 

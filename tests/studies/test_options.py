@@ -18,6 +18,7 @@ from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.approximation.settings import ApproximationSettings
 from attnlab.studies.comparison.settings import ComparisonSettings
 from attnlab.studies.importance.settings import ImportanceSettings
+from attnlab.studies.planning.settings import PlanSettings
 from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.settings import StudySettings
 
@@ -26,6 +27,7 @@ STUDIES = {
     "approximate": ApproximationSettings,
     "compare": ComparisonSettings,
     "importance": ImportanceSettings,
+    "plan": PlanSettings,
     "prune": PruningSettings,
 }
 

@@ -1,0 +1,124 @@
+"""`attnlab plan`: the best mechanism for each head under one budget of keys."""
+
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlab.cli.notes import print_notes
+from attnlab.cli.options import chosen, with_options
+from attnlab.cli.progress import progress_bars
+from attnlab.studies.planning.settings import PlanSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+    from rich.table import Table
+
+
+@with_options(PlanSettings)
+def plan(
+    run: Annotated[
+        Path, typer.Argument(help="A run directory of attnlab train; it is not changed.")
+    ],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the plan, ready for `train --attention`; with several budgets each is "
+            "added to its name (plan_9.json)."
+        ),
+    ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for plan_heads.csv, plan_scores.csv, the figure and plan.md, which explains "
+            "them."
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files of those names.")
+    ] = False,
+    **options: Any,
+) -> None:
+    """Search which mechanism each head should have under one budget of keys for all heads.
+
+    Candidates are learned on training sentences, chosen on validation sentences, and reported on test
+    sentences beside one band, Longformer and BigBird for all heads.
+    """
+    from attnlab.reporting.result_folder import (
+        PLANNING,
+        plan_path,
+        refuse_taken,
+        refuse_taken_file,
+    )
+
+    settings = chosen(PlanSettings, options)
+    if out is not None:
+        for budget in settings.budgets:
+            path = plan_path(out, budget, settings.budgets)
+            refuse_taken_file(path, overwrite=overwrite)
+    if tables is not None:
+        refuse_taken(tables, PLANNING, overwrite=overwrite)
+
+    from rich.console import Console
+
+    from attnlab.reporting.planning import write_planning, write_plans
+    from attnlab.studies.planning.planning import plan as study
+    from attnlab.translation.quiet import quiet
+
+    console = Console()
+    with quiet(), progress_bars() as tell:
+        found = study(run, **replace(settings, progress=tell).keywords())
+    for number, own in found.heads.groupby("budget", sort=False):
+        console.print(f"\n{number} keys per row: {_families(own)}", soft_wrap=True)
+    console.print(_shown(found.scores))
+    print_notes(console, found.notes)
+    if out is not None:
+        for path in write_plans(found.plans, out):
+            console.print(f"Wrote {path}.", soft_wrap=True)
+    if tables is not None:
+        write_planning(found, tables)
+        console.print(f"Wrote {tables}.", soft_wrap=True)
+
+
+def _families(heads: "pd.DataFrame") -> str:
+    """How many heads got each family."""
+    counts = heads["family"].value_counts()
+    return ", ".join(f"{count} {family}" for family, count in counts.items())
+
+
+def _shown(scores: "pd.DataFrame") -> "Table":
+    """Plans by budget in at most 80 columns."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    title = f"\n{scores['sentences'].iloc[0]} test sentences"
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
+    )
+    for name in ("budget", "plan"):
+        table.add_column(name, no_wrap=True)
+    for name in ("keys", "error", "loss", "BLEU", "gain of the plan"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in scores.to_dict("records"):
+        table.add_row(
+            "" if row["plan"] == "full" else str(row["budget"]),
+            row["plan"],
+            f"{row['keys_per_row']:.2f}",
+            f"{row['error']:.3f}",
+            f"{row['loss_nats']:.3f}",
+            f"{row['bleu']:.1f}" if "bleu" in row else "",
+            _gain(row),
+        )
+    return table
+
+
+def _gain(row: "Mapping[Any, Any]") -> str:
+    if isnan(row.get("plan_gain", float("nan"))):
+        return ""
+    low, high = row["plan_gain_low"], row["plan_gain_high"]
+    return f"{row['plan_gain']:+.1f} [{low:+.1f}, {high:+.1f}]".replace("[", r"\[")

@@ -1,0 +1,1 @@
+"""Which mechanism each head should have under one budget of keys for all heads."""

@@ -1,0 +1,170 @@
+"""One option for each head under one total cost: greedy on the convex hulls, with the relaxed optimum.
+
+Each head has options of known cost and error; one is taken for each, at most `budget` in cost altogether,
+for the least sum of errors. That is a multiple-choice knapsack. Where mixtures of two options of a head
+are allowed (the relaxed problem), taking the steps between neighbours on each head's convex hull by
+error saved per cost is optimal, and at most one head ends up mixed. Source: Sinha and Zoltners 1979,
+The Multiple-Choice Knapsack Problem.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from attnlab.errors import InputError
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a head may get.
+
+    Attributes:
+        cost: at least 0.
+        error: what is left to be made small.
+    """
+
+    cost: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One option for each head.
+
+    Attributes:
+        chosen: index of each head's option.
+        cost: of all heads together.
+        error: of all heads together.
+        lower_bound: no choice within the budget has a smaller sum of errors.
+    """
+
+    chosen: tuple[int, ...]
+    cost: float
+    error: float
+    lower_bound: float
+
+
+def lower_hull(options: Sequence[Choice]) -> list[int]:
+    """Indices of the options on the lower convex hull, from the cheapest to the smallest error.
+
+    Errors fall from one to the next, and so does the error saved per cost.
+
+    >>> lower_hull([Choice(0, 8), Choice(1, 7), Choice(2, 2), Choice(3, 3), Choice(4, 1)])
+    [0, 2, 4]
+    """
+    order = sorted(range(len(options)), key=lambda i: (options[i].cost, options[i].error, i))
+    hull: list[int] = []
+    for index in order:
+        if hull and options[index].error >= options[hull[-1]].error:
+            continue
+        while len(hull) > 1 and _rate(options, hull[-2], hull[-1]) <= _rate(
+            options, hull[-1], index
+        ):
+            hull.pop()
+        hull.append(index)
+    return hull
+
+
+def allocate(options: Sequence[Sequence[Choice]], budget: float) -> Allocation:
+    """The options that the greedy takes, whose error is within one step of the optimum.
+
+    Steps along the hulls are taken by error saved per cost while they fit. What is left of the budget
+    goes to whatever single exchange saves most, until none fits.
+
+    Args:
+        options: of each head, at least one.
+        budget: largest sum of costs.
+
+    Raises:
+        InputError: the cheapest options of all heads cost more than the budget.
+
+    Cost: O(options log options), and a pass over all options for each exchange.
+    """
+    hulls = [lower_hull(own) for own in options]
+    chosen = [hull[0] for hull in hulls]
+    spent = sum(own[index].cost for own, index in zip(options, chosen, strict=True))
+    if spent > budget:
+        msg = (
+            f"The cheapest mechanisms of all heads see {spent:.0f} keys, over the budget of "
+            f"{budget:.0f}; raise the budget, or allow the family none."
+        )
+        raise InputError(msg)
+    bound = sum(own[index].error for own, index in zip(options, chosen, strict=True))
+    relaxed, closed = budget - spent, set()
+    for head, before, after in _steps(options, hulls):
+        cost = options[head][after].cost - options[head][before].cost
+        saved = options[head][before].error - options[head][after].error
+        bound -= saved * (min(1.0, relaxed / cost) if cost > 0 else 1.0)
+        relaxed = max(0.0, relaxed - cost)
+        # A later step of a head makes sense only behind its earlier ones.
+        if head in closed or spent + cost > budget:
+            closed.add(head)
+            continue
+        chosen[head], spent = after, spent + cost
+    _exchange(options, chosen, budget)
+    return Allocation(
+        tuple(chosen),
+        sum(own[index].cost for own, index in zip(options, chosen, strict=True)),
+        sum(own[index].error for own, index in zip(options, chosen, strict=True)),
+        bound,
+    )
+
+
+def allocate_exactly(options: Sequence[Sequence[Choice]], budget: float) -> Allocation | None:
+    """The options with the smallest sum of errors within the budget; None where none fit.
+
+    Sums that another sum beats in cost and error are dropped after each head.
+
+    Cost: grows with the product of the numbers of options, so for a few heads only.
+    """
+    sums: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, ())]
+    for own in options:
+        longer = sorted(
+            (cost + one.cost, error + one.error, (*chosen, index))
+            for cost, error, chosen in sums
+            for index, one in enumerate(own)
+            if cost + one.cost <= budget
+        )
+        sums = []
+        for found in longer:
+            if not sums or found[1] < sums[-1][1]:
+                sums.append(found)
+    if not sums:
+        return None
+    cost, error, chosen = sums[-1]
+    return Allocation(chosen, cost, error, error)
+
+
+def _steps(
+    options: Sequence[Sequence[Choice]], hulls: Sequence[Sequence[int]]
+) -> list[tuple[int, int, int]]:
+    """Head, option before and option after of all steps along the hulls, the best rate first."""
+    steps = [
+        (head, before, after) for head, hull in enumerate(hulls) for before, after in pairwise(hull)
+    ]
+    # Rates fall along each hull, and the sort is stable: a head's steps stay in order.
+    return sorted(steps, key=lambda step: -_rate(options[step[0]], step[1], step[2]))
+
+
+def _exchange(options: Sequence[Sequence[Choice]], chosen: list[int], budget: float) -> None:
+    """Exchanges one head's option for another that saves most, while any does within the budget."""
+    while True:
+        spent = sum(own[index].cost for own, index in zip(options, chosen, strict=True))
+        found = [
+            (own[chosen[head]].error - option.error, head, index)
+            for head, own in enumerate(options)
+            for index, option in enumerate(own)
+            if option.error < own[chosen[head]].error
+            and spent - own[chosen[head]].cost + option.cost <= budget
+        ]
+        if not found:
+            return
+        _, head, index = max(found, key=lambda item: (item[0], -item[1], -item[2]))
+        chosen[head] = index
+
+
+def _rate(options: Sequence[Choice], before: int, after: int) -> float:
+    """Error saved per cost."""
+    cost = options[after].cost - options[before].cost
+    saved = options[before].error - options[after].error
+    return saved / cost if cost > 0 else float("inf")

@@ -1,0 +1,122 @@
+"""The columns of a plan search."""
+
+from attnlab.columns import HEAD, Column, Table
+
+BUDGET = Column("budget", "budget", "Keys per row that a plan may use, on average over all heads.")
+ERROR = Column(
+    "error",
+    "error",
+    "|X - H| / |H| in l1 on the test sentences, H full attention and X the mechanism's matrix: 0 is "
+    "exact, 1 as far as nothing at all, 2 the most.",
+    3,
+)
+KEYS = Column(
+    "keys_per_row",
+    "keys per row",
+    "Keys that a row saw on the test sentences, counted: fewer at the ends of a sentence, all in rows "
+    "of global tokens.",
+    2,
+)
+
+
+def _with_interval(name: str, heading: str, meaning: str, digits: int) -> tuple[Column, ...]:
+    return (
+        Column(name, heading, meaning, digits),
+        Column(
+            f"{name}_low",
+            f"{heading}, low",
+            "Lower end of its 95 % interval, a bootstrap over sentences.",
+            digits,
+        ),
+        Column(f"{name}_high", f"{heading}, high", "Upper end of it.", digits),
+    )
+
+
+HEADS = Table(
+    "plan_heads.csv",
+    "budget and head of the searched plan",
+    (
+        BUDGET,
+        *HEAD,
+        Column(
+            "family",
+            "family",
+            "`none`, `band`, `offsets`, `ends` (offsets with the first or last keys), `tokens` (columns of "
+            "token ids), `blocks` (such columns within reach: Sigma3), `static` (weights by offset) or "
+            "`full`.",
+        ),
+        Column("mechanism", "mechanism", "As `--attention` takes it."),
+        Column(
+            "level",
+            "level",
+            "`calibrated`, keys chosen on training sentences; `static`, weights too.",
+        ),
+        Column(
+            "validation_error",
+            "validation error",
+            "The same as `error` on the validation sentences, on which the mechanism was chosen.",
+            3,
+        ),
+        Column(
+            "validation_keys",
+            "validation keys",
+            "Keys per row on these, which the budget limits.",
+            2,
+        ),
+        ERROR,
+        KEYS,
+        Column(
+            "oracle_error",
+            "oracle error",
+            "Error of the best rows of probabilities that see as many keys each, chosen from the test "
+            "matrices themselves: a bound and no method.",
+            3,
+        ),
+        Column(
+            "lower_bound",
+            "lower bound",
+            "Error that no matrix with as many entries goes below.",
+            3,
+        ),
+    ),
+)
+SCORES = Table(
+    "plan_scores.csv",
+    "budget and plan, on the test sentences",
+    (
+        BUDGET,
+        Column(
+            "plan",
+            "plan",
+            "`searched`, one mechanism for each head; `band`, `longformer`, `bigbird`, one setting for "
+            "all heads of a site, the best on validation under the same total budget; `full`, the run as "
+            "it is.",
+        ),
+        Column("written", "written", "Mechanisms by address; empty for `searched` and `full`."),
+        KEYS,
+        *_with_interval(ERROR.name, ERROR.heading, ERROR.meaning, 3),
+        Column(
+            "error_bound",
+            "error bound",
+            "On validation sentences no choice of the same candidates within the budget has a smaller error.",
+            3,
+        ),
+        Column("loss_nats", "loss (nats)", "Loss per target token, without label smoothing.", 3),
+        *_with_interval("loss_change", "change of loss", "Change against the run as it is.", 3),
+        Column("bleu", "BLEU", "Greedy.", 1),
+        *_with_interval("bleu_change", "change of BLEU", "Change against the run as it is.", 1),
+        *_with_interval(
+            "plan_gain", "gain of the plan", "BLEU of the searched plan less that of this one.", 1
+        ),
+        Column(
+            "plan_gain_p_value",
+            "p of the gain",
+            "Its p-value by the same paired bootstrap, after Holm's correction over all gains of the "
+            "table.",
+            3,
+        ),
+        Column("sentences", "sentences", "How many test sentences."),
+        Column("seed", "seed", "Seed of the bootstrap."),
+    ),
+)
+TABLES = (HEADS, SCORES)

@@ -1,0 +1,295 @@
+"""Which mechanism each head of a run should have, under one budget of keys for all heads together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from statsmodels.stats.multitest import multipletests
+from torch import Tensor
+
+from attnlab.addresses import Head
+from attnlab.attention.plan import AttentionPlan
+from attnlab.attention.specification import Specification
+from attnlab.attribution.significance import DRAWS
+from attnlab.errors import InputError
+from attnlab.extraction.batches import encode
+from attnlab.extraction.devices import usable_device
+from attnlab.extraction.observing import Observed, observe, sites_of
+from attnlab.extraction.tokens import Text
+from attnlab.notes import Note
+from attnlab.options import options_of
+from attnlab.representations import OneLine
+from attnlab.studies.evaluation import Evaluator, evaluator_of
+from attnlab.studies.planning.candidates import BASELINES, Candidate, uniform
+from attnlab.studies.planning.measuring import Layer, Measurements
+from attnlab.studies.planning.notes import BandInstead, BudgetNearLength, NoSettingFits
+from attnlab.studies.planning.scores import Output, changes, gain, output_of
+from attnlab.studies.planning.search import FoundPlan, Search
+from attnlab.studies.planning.settings import PlanSettings
+from attnlab.studies.sources import first_pairs, load_subject
+from attnlab.studies.steps import Steps
+from attnlab.translation.runs.folder import is_run
+
+SEARCHED, FULL = "searched", "full"
+# From this share of the keys of full attention on, a budget saves little.
+NEAR = 0.5
+INTERVAL = (0.025, 0.975)
+
+Plans = Mapping[tuple[int, str], FoundPlan]
+
+
+@dataclass(frozen=True, repr=False)
+class Planning(OneLine):
+    """What a plan search found.
+
+    Attributes:
+        heads: one row a budget and head, see `attnlab.studies.planning.columns.HEADS`.
+        scores: one row a budget and plan, baselines among them, see `SCORES` there.
+        plans: the searched plan of each budget, ready for `attnlab.attention.install`.
+        about: run, checksum of its corpus and numbers of sentences, ready for JSON.
+        notes: what the reader must know, see `attnlab.reporting.notes`.
+    """
+
+    heads: pd.DataFrame
+    scores: pd.DataFrame
+    plans: Mapping[int, AttentionPlan]
+    about: Mapping[str, Any]
+    notes: tuple[Note, ...]
+
+
+@options_of(PlanSettings)
+def plan(source: str | Path, settings: PlanSettings) -> Planning:
+    """For each head the mechanism that serves all heads best under one budget of keys, and its price.
+
+    Candidates of every family are learned on training sentences and measured on validation sentences:
+    how far the matrix that they apply is from full attention (l1), and how many keys its rows see,
+    counted. One candidate for each head is taken such that all rows of all heads see `budget` keys on
+    average, by error saved per key. On test sentences the plan stands beside one band, Longformer and
+    BigBird for all heads, each in the setting nearest on validation within the budget. Nothing is
+    trained.
+
+    Cost: every candidate on every validation sentence; a round of loss and translation for each plan.
+
+    Args:
+        source: a run directory; it is read only.
+        settings: as keyword arguments.
+
+    Raises:
+        InputError: the source is no run, or a number or site cannot be used, or a budget is too small
+            for the families that are allowed.
+        AttnlabError: the corpus changed since the training.
+    """
+    device = usable_device(settings.device)
+    if not is_run(source):
+        msg = f"{source} is no run of attnlab train; plans are searched for runs."
+        raise InputError(msg)
+    subject = load_subject(source, sentences=settings.sentences)
+    subject.model.to(device)
+    evaluator = evaluator_of(subject, settings.batch_size)
+    reader = _Reader(evaluator, settings)
+    budgets = list(dict.fromkeys(settings.budgets))
+    search = Search(budgets, settings.families)
+    reader.read("Calibrating", reader.split("train", settings.calibration), search.learn)
+    reader.read("Choosing", reader.split("validation", settings.validation), search.measure)
+    plans = {
+        (budget, name): found
+        for budget in budgets
+        for name in (SEARCHED, *BASELINES)
+        if (found := _found(search, budget, name)) is not None
+    }
+    measured = Measurements(_wanted(search, plans), detailed=True)
+    reader.read("Measuring", reader.test, measured.add)
+    return Planning(
+        heads=_head_rows(search, plans, measured),
+        scores=_score_rows(evaluator, search, plans, measured, settings),
+        plans={budget: plans[budget, SEARCHED].plan() for budget in budgets},
+        about=reader.about(),
+        notes=_notes(search, budgets, plans),
+    )
+
+
+class _Reader:
+    """Parts of the run's corpus, none of whose sources is in an earlier part, read by the model."""
+
+    def __init__(self, evaluator: Evaluator, settings: PlanSettings) -> None:
+        self._evaluator, self._settings = evaluator, settings
+        self._subject = evaluator.subject
+        # What is scored and what is measured are the same sentences.
+        self.test = tuple(one.text for one in evaluator.examples)
+        self._taken = {_source(text) for text in self.test}
+        self._counts = {"test": len(self.test)}
+
+    def split(self, name: str, count: int) -> tuple[Text, ...]:
+        """The first pairs of a part whose sources were not taken before."""
+        if self._subject.corpus is None:
+            msg = "The run has no corpus to learn from."
+            raise InputError(msg)
+        texts = first_pairs(self._subject.corpus(), name, count, without=self._taken)
+        if not texts:
+            msg = f"The {name} part of the corpus has no sentence that is not used elsewhere."
+            raise InputError(msg)
+        usable = tuple(one.text for one in self._evaluator.on(texts).examples)
+        self._taken |= {_source(text) for text in texts}
+        self._counts[name] = len(usable)
+        return usable
+
+    def read(self, what: str, texts: Sequence[Text], receive: Callable[[Observed], None]) -> None:
+        """Hands every layer of every batch to `receive`."""
+        model, progress = self._subject.model, self._settings.progress
+        encoding = encode(model, self._subject.tokenizer, texts)
+        tell = None if progress is None else (lambda done, total: progress(what, done, total))
+        sites = sites_of(model, encoding, self._settings.sites)
+        size = self._settings.batch_size
+        observe(model, encoding, sites, receive, batch_size=size, progress=tell)
+
+    def about(self) -> dict[str, Any]:
+        """Run, corpus and sentences."""
+        run = self._subject.run
+        return {
+            "run": None if run is None else str(run.folder),
+            "corpus_checksum": None if run is None else run.record["corpus"]["checksum"],
+            "sentences": self._counts,
+            "seed": self._settings.seed,
+            "families": list(self._settings.families),
+        }
+
+
+def _source(text: Text) -> str:
+    return text if isinstance(text, str) else text[0]
+
+
+def _found(search: Search, budget: int, name: str) -> FoundPlan | None:
+    return search.searched(budget) if name == SEARCHED else search.baseline(name, budget)
+
+
+def _wanted(search: Search, plans: Plans) -> dict[Layer, dict[Specification, list[int]]]:
+    """The specifications of all plans by layer, with their heads."""
+    heads = search.heads
+    wanted: dict[Layer, dict[Specification, set[int]]] = {
+        (head.site, head.layer): {} for head in heads
+    }
+    for found in plans.values():
+        for head, candidate in found.entries.items():
+            own = wanted[head.site, head.layer]
+            own.setdefault(candidate.specification, set()).add(head.head)
+    return {
+        at: {specification: sorted(members) for specification, members in own.items()}
+        for at, own in wanted.items()
+    }
+
+
+def _head_rows(search: Search, plans: Plans, measured: Measurements) -> pd.DataFrame:
+    rows = []
+    for (budget, name), found in plans.items():
+        if name != SEARCHED:
+            continue
+        for head, candidate in found.entries.items():
+            error, keys = search.measured(head, candidate)
+            at = head.site, head.layer
+            sums, count = measured.at(at, candidate.specification, head.head), measured.rows[at]
+            rows.append(
+                {
+                    "budget": budget,
+                    **head._asdict(),
+                    "family": candidate.family,
+                    "mechanism": str(candidate.specification),
+                    "level": candidate.level,
+                    "validation_error": error,
+                    "validation_keys": keys,
+                    "error": float(sums.l1) / count,
+                    "keys_per_row": float(sums.nonzeros) / count,
+                    "oracle_error": float(sums.oracle) / count,
+                    "lower_bound": float(sums.bound) / count,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _score_rows(
+    evaluator: Evaluator,
+    search: Search,
+    plans: Plans,
+    measured: Measurements,
+    settings: PlanSettings,
+) -> pd.DataFrame:
+    """One row a plan; `full` stands once, at no budget."""
+    bleu = settings.bleu
+    steps = Steps("Scoring", len(plans) + 1, settings.progress)
+    before = steps.of(lambda: output_of(evaluator, None, bleu=bleu))()
+    outputs: dict[tuple[int, str], Output] = {}
+    for key, found in plans.items():
+        own = found.plan()
+        outputs[key] = steps.of(lambda own=own: output_of(evaluator, own, bleu=bleu))()  # type: ignore[misc]
+    shared = {"sentences": len(evaluator.examples), "seed": settings.seed}
+    keys = sum(measured.full_keys[head.site, head.layer] for head in search.heads)
+    count = sum(measured.rows[head.site, head.layer] for head in search.heads)
+    rows: list[dict[str, Any]] = [
+        {"plan": FULL, "keys_per_row": keys / count, "error": 0.0}
+        | changes(evaluator, before, before, settings.seed)
+        | shared
+    ]
+    for (budget, name), found in plans.items():
+        output = outputs[budget, name]
+        row = {"budget": budget, "plan": name, "written": _written(found)}
+        row |= _distances(found.entries, measured, settings.seed)
+        row["error_bound"] = found.allocation.lower_bound / search.rows
+        row |= changes(evaluator, before, output, settings.seed)
+        if name != SEARCHED:
+            row |= gain(evaluator, output, outputs[budget, SEARCHED], settings.seed)
+        rows.append(row | shared)
+    table = pd.DataFrame(rows).astype({"budget": "Int64"})
+    return _corrected(table)
+
+
+def _corrected(table: pd.DataFrame) -> pd.DataFrame:
+    """The p-values of the gains after Holm's correction."""
+    if "plan_gain_p_value" in table and (known := table["plan_gain_p_value"].notna()).any():
+        p_values = table.loc[known, "plan_gain_p_value"].to_numpy()
+        table.loc[known, "plan_gain_p_value"] = multipletests(p_values, method="holm")[1]
+    return table
+
+
+def _written(found: FoundPlan) -> str:
+    return "; ".join(f"{site}={specification}" for site, specification in found.uniform.items())
+
+
+def _distances(
+    entries: Mapping[Head, Candidate], measured: Measurements, seed: int
+) -> dict[str, float]:
+    """Keys per row and relative distance over all heads, with its interval over sentences."""
+    sums: dict[int, Tensor] = {}
+    for head, candidate in entries.items():
+        at = head.site, head.layer
+        own = measured.by_sentence(at, candidate.specification, head.head)
+        for number, parts in own.items():
+            sums[number] = sums[number] + parts if number in sums else parts
+    table = torch.stack([sums[number] for number in sorted(sums)])
+    generator = torch.Generator().manual_seed(seed)
+    drawn = table[torch.randint(len(table), (DRAWS, len(table)), generator=generator)]
+    l1, _, drawn_rows = drawn.sum(1).unbind(-1)
+    quantiles = torch.tensor(INTERVAL, dtype=torch.float64)
+    low, high = (l1 / drawn_rows).quantile(quantiles).tolist()
+    total, keys, rows = table.sum(0).tolist()
+    return {
+        "keys_per_row": keys / rows,
+        "error": total / rows,
+        "error_low": low,
+        "error_high": high,
+    }
+
+
+def _notes(search: Search, budgets: Sequence[int], plans: Plans) -> tuple[Note, ...]:
+    """Budgets that save little, baselines that are lacking, and sites where a band stands in."""
+    keys = search.full_keys()
+    notes: list[Note] = [
+        BudgetNearLength(budget, keys, budget / keys) for budget in budgets if budget >= NEAR * keys
+    ]
+    for name in BASELINES:
+        notes += [NoSettingFits(name, one) for one in budgets if (one, name) not in plans]
+        if any((budget, name) in plans for budget in budgets):
+            without = [site for site in search.sites if not uniform(name, site, max(budgets))]
+            notes += [BandInstead(name, site) for site in without]
+    return tuple(notes)

@@ -1,0 +1,62 @@
+"""Loss and BLEU of a run with each plan in it, against the run as it is and against the searched plan."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.attention.bridge.installing import use
+from attnlab.attention.plan import AttentionPlan
+from attnlab.attribution.significance import Difference, bleu_difference, loss_difference
+from attnlab.studies.evaluation import Evaluator
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a model does on the test sentences.
+
+    Attributes:
+        losses: loss of each sentence in nats, summed over its target tokens.
+        translations: greedy translations; empty where none were wanted.
+    """
+
+    losses: Float[Tensor, " sentence"]
+    translations: tuple[str, ...]
+
+
+def output_of(evaluator: Evaluator, plan: AttentionPlan | None, *, bleu: bool) -> Output:
+    """Losses and translations with the plan in place of full attention; None leaves the model as it is."""
+    if plan is None:
+        return Output(evaluator.losses(), tuple(evaluator.translations()) if bleu else ())
+    with use(evaluator.model, plan):
+        return Output(evaluator.losses(), tuple(evaluator.translations()) if bleu else ())
+
+
+def changes(evaluator: Evaluator, before: Output, after: Output, seed: int) -> dict[str, Any]:
+    """Loss and BLEU of `after`, and their changes against `before` with bootstrap intervals."""
+    loss = loss_difference(before.losses, after.losses, evaluator.tokens, seed=seed)
+    found: dict[str, Any] = {"loss_nats": loss.after, **_interval("loss_change", loss)}
+    if after.translations:
+        bleu = _bleu(evaluator, before, after, seed)
+        found |= {"bleu": bleu.after, **_interval("bleu_change", bleu)}
+    return found
+
+
+def gain(
+    evaluator: Evaluator, baseline: Output, searched: Output, seed: int
+) -> Mapping[str, float]:
+    """How much more BLEU the searched plan has than a baseline; nothing without translations."""
+    if not searched.translations:
+        return {}
+    found = _bleu(evaluator, baseline, searched, seed)
+    return {**_interval("plan_gain", found), "plan_gain_p_value": found.p_value}
+
+
+def _bleu(evaluator: Evaluator, before: Output, after: Output, seed: int) -> Difference:
+    return bleu_difference(before.translations, after.translations, evaluator.references, seed=seed)
+
+
+def _interval(name: str, found: Difference) -> dict[str, float]:
+    return {name: found.change, f"{name}_low": found.low, f"{name}_high": found.high}

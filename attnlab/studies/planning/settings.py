@@ -1,0 +1,65 @@
+"""Options of the plan search."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from attnlab.options import BATCH_SIZE, Option
+from attnlab.studies.settings import SENTENCE_FLAGS, StudySettings
+
+# What a head may get; `full` alone grows with the sentence, so it has to be asked for.
+FAMILIES = ("none", "band", "offsets", "ends", "tokens", "blocks", "static", "full")
+DEFAULT_FAMILIES = FAMILIES[:-1]
+
+
+def _families_named(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSettings(StudySettings):
+    """What `attnlab plan` can be told.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    budgets: Annotated[
+        Sequence[int],
+        Option(
+            "Number of keys per row, on average over all heads; may be given again.",
+            ("--budget",),
+            least=1,
+        ),
+    ] = field(kw_only=False)
+    sentences: Annotated[
+        int, Option("Maximum number of test sentences.", SENTENCE_FLAGS, least=1)
+    ] = 500
+    validation: Annotated[
+        int,
+        Option("Maximum number of validation sentences, which choose the mechanisms.", least=1),
+    ] = 300
+    calibration: Annotated[
+        int,
+        Option("Maximum number of training sentences, which candidates are learned on.", least=1),
+    ] = 500
+    families: Annotated[
+        Sequence[str],
+        Option(
+            f"What a head may get: any of {', '.join(FAMILIES)}; commas between.",
+            choices=FAMILIES,
+            shown="all but full",
+            read=_families_named,
+        ),
+    ] = DEFAULT_FAMILIES
+    bleu: Annotated[
+        bool,
+        Option(
+            "Translate the test sentences with every plan, which takes most of the time.",
+            ("--bleu/--no-bleu",),
+        ),
+    ] = True
+    batch_size: Annotated[
+        int, Option("Maximum number of sentences in one forward pass.", least=1)
+    ] = BATCH_SIZE
+    seed: Annotated[int, Option("Seed of the bootstrap over sentences.", least=0)] = 0

@@ -1,0 +1,54 @@
+"""`attnlab plan` from the command line."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from attnlab.attention.plan import load_plan
+from attnlab.cli.app import app
+
+QUICK = (
+    "--sentences",
+    4,
+    "--validation",
+    4,
+    "--calibration",
+    8,
+    "--families",
+    "none,band,ends",
+    "--sites",
+    "encoder",
+)
+
+
+def run(*words: object):
+    return CliRunner().invoke(app, ["plan", *map(str, words)], catch_exceptions=False)
+
+
+def test_writes_a_plan_tables_and_a_figure(
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out, tables = tmp_path / "plan.json", tmp_path / "tables"
+    done = run(small_run, "--budget", 3, "--out", out, "--tables", tables, *QUICK)
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in tables.iterdir()} == {
+        "plan_heads.csv", "plan_scores.csv", "plan.svg", "plan.png", "plan.md",
+    }  # fmt: skip
+    heads = pd.read_csv(tables / "plan_heads.csv", keep_default_na=False)
+    written = load_plan(out).as_dict()
+    addresses = [f"{row.site}.{row.layer}.{row.head}" for row in heads.itertuples()]
+    assert written == dict(zip(addresses, heads["mechanism"], strict=True))
+    assert done.stdout.splitlines()[-2:] == [f"Wrote {out}.", f"Wrote {tables}."]
+    shown = [line for line in done.stdout.splitlines() if "Wrote" not in line]
+    assert max(map(len, shown)) <= 80
+    assert "…" not in done.stdout
+    scores = pd.read_csv(tables / "plan_scores.csv").set_index("plan")
+    line = next(line for line in shown if " searched" in line)
+    assert line.split()[:4] == [
+        "3", "searched",
+        f"{scores.at['searched', 'keys_per_row']:.2f}", f"{scores.at['searched', 'error']:.3f}",
+    ]  # fmt: skip
+    assert "corpus checksum" in (tables / "plan.md").read_text(encoding="utf-8")
