@@ -7,8 +7,9 @@ Significance Tests for Machine Translation Evaluation; sacrebleu does the same f
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 DRAWS = 1000
@@ -187,6 +188,21 @@ def _drawn_times(sentences: int, seed: int, draws: int) -> Iterator[Float[Tensor
         picks = torch.randint(sentences, shape, generator=generator)
         times = torch.zeros(shape, dtype=torch.float64)
         yield times.scatter_add_(1, picks, torch.ones((), dtype=torch.float64).expand(shape))
+
+
+def holm_significant(
+    p_values: Float[np.ndarray, " test"], level: float
+) -> Bool[np.ndarray, " test"]:
+    """Which of several tests are significant when the chance of any false one is `level` at most.
+
+    The k-th smallest of n p-values, from 0, is held against level / (n - k), up to the first that
+    exceeds its bound. Source: Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure.
+    """
+    order = np.argsort(p_values, kind="stable")
+    holds = p_values[order] <= level / np.arange(len(p_values), 0, -1)
+    significant = np.zeros(len(p_values), dtype=bool)
+    significant[order] = np.logical_and.accumulate(holds)
+    return significant
 
 
 def _difference(

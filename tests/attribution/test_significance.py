@@ -1,13 +1,16 @@
 """Whether a change is more than chance: paired bootstrap against textbook and sacrebleu."""
 
+import numpy as np
 import pytest
 import torch
 from sacrebleu.metrics import BLEU
+from statsmodels.stats.multitest import multipletests
 
 from attnlab.attribution import significance
 from attnlab.attribution.significance import (
     bleu_difference,
     bleu_differences,
+    holm_significant,
     loss_difference,
     loss_differences,
 )
@@ -94,3 +97,14 @@ def test_bleu_difference_is_that_of_sacrebleu() -> None:
 def test_bleu_of_different_sentences_is_refused() -> None:
     with pytest.raises(ValueError, match="not on 1, 1 and 2"):
         bleu_difference(["a"], ["a"], ["a", "b"], seed=0)
+
+
+def test_holm_equals_statsmodels() -> None:
+    random = np.random.default_rng(3)
+    for count in (1, 2, 7, 40):
+        for power in (1, 3, 8):
+            p_values = random.uniform(size=count).round(2) ** power
+            expected = multipletests(p_values, 0.05, "holm")[0]
+            assert (holm_significant(p_values, 0.05) == expected).all()
+    assert holm_significant(np.array([0.025, 0.05]), 0.05).tolist() == [True, True]
+    assert not holm_significant(np.array([0.026, 0.001, 0.04]), 0.05)[[0, 2]].any()

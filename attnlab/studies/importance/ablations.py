@@ -5,14 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from statsmodels.stats.multitest import multipletests
 from torch import Tensor
 
 from attnlab.addresses import Head, layer_name
 from attnlab.attribution.ablation import Means, ablate_each, ablated, mean_outputs
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.replacements import REPLACEMENTS, Replacement
-from attnlab.attribution.significance import SIGNIFICANCE_LEVEL, Difference, bleu_differences
+from attnlab.attribution.significance import (
+    SIGNIFICANCE_LEVEL,
+    Difference,
+    bleu_differences,
+    holm_significant,
+)
 from attnlab.errors import AttnlabError, InputError
 from attnlab.notes import Note
 from attnlab.studies.evaluation import Evaluator
@@ -140,7 +144,5 @@ def add_changes(
     known = table[f"{name}_p_value"].notna()
     table[f"{name}_significant"] = False
     if known.any():
-        p_values = table.loc[known, f"{name}_p_value"].to_numpy()
-        table.loc[known, f"{name}_significant"] = multipletests(
-            p_values, SIGNIFICANCE_LEVEL, "holm"
-        )[0]
+        p_values = table.loc[known, f"{name}_p_value"].to_numpy(dtype=float)
+        table.loc[known, f"{name}_significant"] = holm_significant(p_values, SIGNIFICANCE_LEVEL)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from statsmodels.stats.multitest import multipletests
 
 from attnlab.addresses import Head
 from attnlab.attention.plan import load_plan
@@ -17,6 +16,7 @@ from attnlab.attribution.significance import (
     SIGNIFICANCE_LEVEL,
     Difference,
     bleu_differences,
+    holm_significant,
     loss_differences,
 )
 from attnlab.errors import InputError
@@ -242,8 +242,8 @@ def _significant(table: pd.DataFrame) -> pd.DataFrame:
         table[f"{stem}_significant"] = False
         known = table[table[f"{stem}_p_value"].notna()]
         for _, group in known.groupby(["scope", "steps"]):
-            holds = multipletests(group[f"{stem}_p_value"].to_numpy(), SIGNIFICANCE_LEVEL, "holm")[
-                0
-            ]
+            holds = holm_significant(
+                group[f"{stem}_p_value"].to_numpy(dtype=float), SIGNIFICANCE_LEVEL
+            )
             table.loc[group.index, f"{stem}_significant"] = holds
     return table[[column.name for column in SUBSTITUTIONS.columns]].astype({"budget": "Int64"})
