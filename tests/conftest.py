@@ -4,9 +4,12 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
 import pytest
+import shape_checks
 import torch
 
+jaxtyping.jaxtyped = shape_checks.jaxtyped
 LOOPBACK = {"127.0.0.1", "::1"}
 
 

@@ -1,0 +1,90 @@
+"""Checks shapes where there are shapes and types everywhere, at a fraction of jaxtyping's price.
+
+jaxtyping binds the arguments of every call, checks them twice and, for a function inside of another,
+builds its checks each time that one is made. Here a function whose annotations hold no shape has
+beartype's checks alone, and one inside of another none: mypy reads those.
+"""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any, get_args, get_type_hints
+
+import jaxtyping
+
+WITH_SHAPES = jaxtyping.jaxtyped
+
+
+def has_shape(annotation: object) -> bool:
+    """Whether a shape stands anywhere in it."""
+    if inspect.isclass(annotation) and issubclass(annotation, jaxtyping.AbstractArray):
+        return True
+    parts: Iterable[object] = annotation if isinstance(annotation, list) else get_args(annotation)
+    return any(has_shape(part) for part in parts)
+
+
+def jaxtyped(checked: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
+    """In the stead of `jaxtyping.jaxtyped` around functions and dataclasses."""
+    if checked is None:
+        return functools.partial(jaxtyped, typechecker=typechecker)
+    if inspect.isclass(checked):
+        if dataclasses.is_dataclass(checked) and "__init__" in vars(checked):
+            checked.__init__ = jaxtyped(checked.__init__, typechecker=typechecker)
+        return checked
+    checked = with_known_annotations(checked)
+    shaped = any(map(has_shape, checked.__annotations__.values()))
+    if inspect.isgeneratorfunction(checked) and shaped:
+        # beartype checks the arguments of a generator when the first value is taken.
+        return WITH_SHAPES(checked, typechecker=typechecker)
+    if "<locals>" in checked.__qualname__ and not shaped:
+        return checked
+    return switchable(checked, typechecker(checked), WITH_SHAPES if shaped else None)
+
+
+def with_known_annotations(plain: FunctionType) -> FunctionType:
+    """A copy whose annotations that are strings are read; Any, where they name what is not loaded."""
+    if not any(isinstance(one, str) for one in plain.__annotations__.values()):
+        return plain
+    defaults, closure = plain.__defaults__, plain.__closure__
+    copy = FunctionType(plain.__code__, plain.__globals__, plain.__name__, defaults, closure)
+    functools.update_wrapper(copy, plain)
+    copy.__kwdefaults__ = plain.__kwdefaults__
+    copy.__annotations__ = {
+        name: read(annotation, plain.__globals__)
+        for name, annotation in plain.__annotations__.items()
+    }
+    del copy.__wrapped__
+    return copy
+
+
+def read(annotation: object, names: dict[str, Any]) -> Any:
+    """The annotation with its names resolved, or Any."""
+    if not isinstance(annotation, str):
+        return annotation
+
+    def example() -> None: ...
+
+    example.__annotations__ = {"value": annotation}
+    try:
+        return get_type_hints(example, names, include_extras=True)["value"]
+    except (AttributeError, NameError, TypeError, ValueError):
+        return Any
+
+
+def switchable(
+    plain: Callable[..., Any], checked: Callable[..., Any], shapes: Callable[[str], Any] | None
+) -> Callable[..., Any]:
+    """The checked function, in one context of `shapes` a call; the plain one where that is asked."""
+
+    @functools.wraps(plain)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if jaxtyping.config.jaxtyping_disable:
+            return plain(*args, **kwargs)
+        if shapes is None:
+            return checked(*args, **kwargs)
+        with shapes("context"):
+            return checked(*args, **kwargs)
+
+    return call
