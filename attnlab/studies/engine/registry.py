@@ -7,9 +7,10 @@ from attnlab.errors import InputError
 from attnlab.plugins import plugins
 from attnlab.studies.engine.study import CellKind, Study
 from attnlab.studies.random_search.study import RANDOM_SEARCH
+from attnlab.studies.substitution.study import SUBSTITUTION
 
 GROUP = "attnlab.studies"
-STUDIES = {study.name: study for study in (RANDOM_SEARCH,)}
+STUDIES = {study.name: study for study in (RANDOM_SEARCH, SUBSTITUTION)}
 
 
 @cache
