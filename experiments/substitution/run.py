@@ -71,9 +71,10 @@ def main() -> None:
 def predicted(rows: pd.DataFrame) -> pd.DataFrame:
     """The rank correlations of each model."""
     tables = []
-    for (layers, seed), own in rows[rows["scope"] == "head"].groupby(MODEL):
+    for model, own in rows[rows["scope"] == "head"].groupby(MODEL):
+        layers, seed = (int(str(value)) for value in model)
         heads = own.assign(site=own["replaced"].str.partition(".")[0])
-        tables.append(prediction(heads, seed=int(str(seed))).assign(layers=layers, seed=seed))
+        tables.append(prediction(heads, seed=seed).assign(layers=layers, seed=seed))
     return pd.concat(tables, ignore_index=True)
 
 
