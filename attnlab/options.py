@@ -175,6 +175,7 @@ class Settings:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
+@functools.cache
 def option_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
     """The fields of a class of settings that are options, in order."""
     kinds = get_type_hints(settings, include_extras=True)

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from types import FunctionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, ForwardRef, get_args, get_type_hints
 
 import jaxtyping
 
@@ -21,8 +21,7 @@ def has_shape(annotation: object) -> bool:
     """Whether a shape stands anywhere in it."""
     if inspect.isclass(annotation) and issubclass(annotation, jaxtyping.AbstractArray):
         return True
-    parts: Iterable[object] = annotation if isinstance(annotation, list) else get_args(annotation)
-    return any(has_shape(part) for part in parts)
+    return any(map(has_shape, parts(annotation)))
 
 
 def jaxtyped(checked: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
@@ -40,12 +39,12 @@ def jaxtyped(checked: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
         return WITH_SHAPES(checked, typechecker=typechecker)
     if "<locals>" in checked.__qualname__ and not shaped:
         return checked
-    return switchable(checked, typechecker(checked), WITH_SHAPES if shaped else None)
+    return checked_when_called(checked, typechecker, shaped=shaped)
 
 
 def with_known_annotations(plain: FunctionType) -> FunctionType:
     """A copy whose annotations that are strings are read; Any, where they name what is not loaded."""
-    if not any(isinstance(one, str) for one in plain.__annotations__.values()):
+    if not any(map(is_in_text, plain.__annotations__.values())):
         return plain
     defaults, closure = plain.__defaults__, plain.__closure__
     copy = FunctionType(plain.__code__, plain.__globals__, plain.__name__, defaults, closure)
@@ -59,10 +58,20 @@ def with_known_annotations(plain: FunctionType) -> FunctionType:
     return copy
 
 
+def is_in_text(annotation: object) -> bool:
+    """Whether a part of it is text, to be read later."""
+    if isinstance(annotation, (str, ForwardRef)):
+        return True
+    return any(map(is_in_text, parts(annotation)))
+
+
+def parts(annotation: object) -> Iterable[object]:
+    """What an annotation is made of."""
+    return annotation if isinstance(annotation, list) else get_args(annotation)
+
+
 def read(annotation: object, names: dict[str, Any]) -> Any:
     """The annotation with its names resolved, or Any."""
-    if not isinstance(annotation, str):
-        return annotation
 
     def example() -> None: ...
 
@@ -73,18 +82,19 @@ def read(annotation: object, names: dict[str, Any]) -> Any:
         return Any
 
 
-def switchable(
-    plain: Callable[..., Any], checked: Callable[..., Any], shapes: Callable[[str], Any] | None
+def checked_when_called(
+    plain: Callable[..., Any], typechecker: Callable[[Any], Any], *, shaped: bool
 ) -> Callable[..., Any]:
-    """The checked function, in one context of `shapes` a call; the plain one where that is asked."""
+    """The function with its checks, made at the first call: most are never called by one test file."""
+    checks = functools.cache(lambda: typechecker(plain))
 
     @functools.wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
         if jaxtyping.config.jaxtyping_disable:
             return plain(*args, **kwargs)
-        if shapes is None:
-            return checked(*args, **kwargs)
-        with shapes("context"):
-            return checked(*args, **kwargs)
+        if not shaped:
+            return checks()(*args, **kwargs)
+        with WITH_SHAPES("context"):
+            return checks()(*args, **kwargs)
 
     return call

@@ -59,6 +59,15 @@ def test_shapes_of_methods_fields_and_generators() -> None:
     refused(lambda: pieces(torch.zeros(3), torch.zeros(2)))
 
 
+def test_names_that_are_not_loaded_are_not_checked() -> None:
+    @checked
+    def first(many: list["NotThere"], row: Float[Tensor, " row"]) -> "NotThere":
+        return many[0]
+
+    assert first([1], torch.zeros(2)) == 1
+    refused(lambda: first([1], torch.zeros(2, 2)))
+
+
 def test_functions_of_attnlab_are_checked() -> None:
     refused(lambda: project_band(torch.zeros(3), window=1))
     refused(lambda: CodeLength(torch.zeros(2), torch.zeros(3)))
