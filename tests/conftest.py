@@ -1,5 +1,6 @@
 """What holds for the whole suite: no network, poisoned memory, global random state untouched."""
 
+import gc
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,11 @@ import torch
 
 jaxtyping.jaxtyped = shape_checks.jaxtyped
 LOOPBACK = {"127.0.0.1", "::1"}
+
+
+def pytest_collection_finish() -> None:
+    """What is imported is never garbage: full collections, which training asks for, pass it over."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,8 +13,11 @@ from types import FunctionType
 from typing import Any, ForwardRef, get_args, get_type_hints
 
 import jaxtyping
+from beartype import BeartypeConf
 
 WITH_SHAPES = jaxtyping.jaxtyped
+# The same kind of error, a TypeError.
+AS_JAXTYPING = BeartypeConf(violation_type=jaxtyping.TypeCheckError)
 
 
 def has_shape(annotation: object) -> bool:
@@ -24,7 +27,7 @@ def has_shape(annotation: object) -> bool:
     return any(map(has_shape, parts(annotation)))
 
 
-def jaxtyped(checked: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
+def jaxtyped(checked: Any = None, *, typechecker: Callable[..., Any]) -> Any:
     """In the stead of `jaxtyping.jaxtyped` around functions and dataclasses."""
     if checked is None:
         return functools.partial(jaxtyped, typechecker=typechecker)
@@ -83,10 +86,10 @@ def read(annotation: object, names: dict[str, Any]) -> Any:
 
 
 def checked_when_called(
-    plain: Callable[..., Any], typechecker: Callable[[Any], Any], *, shaped: bool
+    plain: Callable[..., Any], typechecker: Callable[..., Any], *, shaped: bool
 ) -> Callable[..., Any]:
     """The function with its checks, made at the first call: most are never called by one test file."""
-    checks = functools.cache(lambda: typechecker(plain))
+    checks = functools.cache(lambda: typechecker(plain, conf=AS_JAXTYPING))
 
     @functools.wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
