@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from damaged import named, threes
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
@@ -105,30 +106,22 @@ def test_a_whole_model_is_loaded(folder: Path, scores: bool, untouched_randomnes
             assert torch.equal(found[own], tensor), name
 
 
-def chosen(names: list[str], share: str) -> list[str]:
-    return names if share == "each" else [names[0], names[len(names) // 2], names[-1]]
-
-
-SHARES = ["some", pytest.param("each", marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("share", SHARES)
-def test_each_missing_tensor_is_named(folder: Path, share: str, untouched_randomness: None) -> None:
+def test_each_missing_tensor_is_named(folder: Path, untouched_randomness: None) -> None:
     whole = tensors(folder)
     needed = [name for name in whole if name != HAS_DEFAULT and not name.startswith("pooler.")]
-    for name in chosen(needed, share):
-        put(folder, {other: tensor for other, tensor in whole.items() if other != name})
-        assert f"1 tensor is missing: {name})" in told(folder)
+    for names in threes(needed):
+        put(folder, {other: tensor for other, tensor in whole.items() if other not in names})
+        assert f"({named(names, 'missing')})" in told(folder)
 
 
-@pytest.mark.parametrize("share", SHARES)
-def test_each_tensor_with_numbers_that_are_not_finite_is_named(folder: Path, share: str) -> None:
+def test_each_tensor_with_numbers_that_are_not_finite_is_named(folder: Path) -> None:
     whole = tensors(folder)
-    for name in chosen(list(whole), share):
-        broken = whole[name].clone()
-        broken.view(-1)[-1] = torch.nan
-        put(folder, whole | {name: broken})
-        assert f"1 tensor is not finite: {name})" in told(folder)
+    for names in threes(whole):
+        broken = {name: whole[name].clone() for name in names}
+        for tensor in broken.values():
+            tensor.view(-1)[-1] = torch.nan
+        put(folder, whole | broken)
+        assert f"({named(names, 'not finite')})" in told(folder)
 
 
 @pytest.mark.parametrize("change", [-1, 1])

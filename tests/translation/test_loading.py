@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from damaged import named, threes
 from safetensors.torch import load_file, save_file
 from small_run import small_settings
 from typer.testing import CliRunner
@@ -74,21 +75,20 @@ def test_a_whole_run_is_loaded(copied: Path, untouched_randomness: None) -> None
 
 def test_each_missing_tensor_is_named(copied: Path, untouched_randomness: None) -> None:
     whole = tensors(copied)
-    for name in whole:
-        put(copied, {other: tensor for other, tensor in whole.items() if other != name})
-        assert f"1 tensor is missing: {name})" in told(copied)
+    for names in threes(whole):
+        put(copied, {other: tensor for other, tensor in whole.items() if other not in names})
+        assert f"({named(names, 'missing')})" in told(copied)
 
 
 def test_each_tensor_with_numbers_that_are_not_finite_is_named(copied: Path) -> None:
     whole = tensors(copied)
     parameters = dict(load(copied).model.named_parameters(remove_duplicate=False))
-    for number, (name, tensor) in enumerate(whole.items()):
-        if not tensor.is_floating_point():
-            continue
-        broken = tensor.clone()
-        broken.view(-1)[-1] = torch.nan if name not in parameters else BROKEN[number % 3]
-        put(copied, whole | {name: broken})
-        assert f"1 tensor is not finite: {name})" in told(copied)
+    for names in threes(name for name, tensor in whole.items() if tensor.is_floating_point()):
+        broken = {name: whole[name].clone() for name in names}
+        for (name, tensor), value in zip(broken.items(), BROKEN, strict=False):
+            tensor.view(-1)[-1] = value if name in parameters else torch.nan
+        put(copied, whole | broken)
+        assert f"({named(names, 'not finite')})" in told(copied)
 
 
 def test_of_many_tensors_the_first_and_the_count_are_named(copied: Path) -> None:
