@@ -1,12 +1,13 @@
 """Models that attnlab's mechanisms stand in are analyzed as they compute, and stay as they are."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 from zoo import random_models
 from zoo.random_models import ALL, ONE_STACK, PAIRS, SENTENCES, tokenizer
 
@@ -201,21 +202,23 @@ def test_the_untrained_twin_has_the_same_mechanisms(untouched_randomness: None) 
     assert installed_plan(model) is None
 
 
-@pytest.mark.parametrize("name", ["llama", "marian"])
-def test_studies_read_the_model_with_its_mechanisms(name: str) -> None:
-    model = ALL[name]().eval()
+@pytest.mark.parametrize(
+    ("name", "build"), [("llama", random_models.llama), ("marian", random_models.small_marian)]
+)
+def test_studies_read_the_model_with_its_mechanisms(
+    name: str, build: Callable[[], PreTrainedModel]
+) -> None:
+    model = build().eval()
     rows = texts(name) * 2
+    studied = {"sentences": rows, "bleu": (), "replacements": ["uniform"]}
     with use(model, "band(window=9)"):
-        wide = importance(
-            (model, TOKENIZER), sentences=rows, bleu=(), replacements=["zero", "uniform"]
-        )
+        wide = importance((model, TOKENIZER), **studied)
     with use(model, "band(window=0)" if name == "llama" else {"encoder": "band(window=0)"}):
         with torch.no_grad():
             before = model(**inputs(model, rows[0])).logits
-        narrow = importance(
-            (model, TOKENIZER), sentences=rows, bleu=(), replacements=["zero", "uniform"]
-        )
-        found = analyze((model, TOKENIZER), sentences=rows, labels=True)
+        narrow = importance((model, TOKENIZER), **studied)
+        without = {"ablation": False, "fit_sentences": 0, "structure_sentences": 0}
+        found = analyze((model, TOKENIZER), sentences=rows, labels=True, **without)
         site = "decoder" if name == "llama" else "encoder"
         heads = found.heads[found.heads["site"] == site]
         assert (heads["mass_at_offset_0"] == 1).all()

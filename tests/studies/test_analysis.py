@@ -17,6 +17,8 @@ from attnlab.studies.analysis.notes import TooLittleCounted
 from attnlab.studies.notes import FewerThanAsked, FewForMeans, NoTranslations
 from attnlab.studies.sources import load_subject, read_texts
 
+HEADS_ALONE = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0}
+
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -52,24 +54,26 @@ def test_sites_that_sentences_without_translations_leave_out_are_told() -> None:
 
 
 def test_batch_size_changes_nothing() -> None:
-    model = random_models.marian().double()
-    one = analyze((model, tokenizer()), sentences=PAIRS, batch_size=1)
-    all_at_once = analyze((model, tokenizer()), sentences=PAIRS, batch_size=99)
+    model = random_models.small_marian().double()
+    one = analyze((model, tokenizer()), sentences=PAIRS, fit_sentences=2, batch_size=1)
+    all_at_once = analyze((model, tokenizer()), sentences=PAIRS, fit_sentences=2, batch_size=99)
     pd.testing.assert_frame_equal(one.heads, all_at_once.heads, rtol=1e-9, atol=1e-12)
     pd.testing.assert_frame_equal(one.fits, all_at_once.fits, rtol=1e-9, atol=1e-12)
 
 
 def test_a_transformers_folder_and_a_file_of_sentences(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("\n".join(SENTENCES) + "\n\n", encoding="utf-8")
-    found = attnlab.analyze(saved, text=tmp_path / "text", sentences=5, sites=["encoder"])
+    found = attnlab.analyze(
+        saved, text=tmp_path / "text", sentences=5, sites=["encoder"], fit_sentences=1
+    )
     assert found.about["Sentences"].startswith("5 from ")
-    direct = analyze((random_models.bert(), tokenizer()), sentences=SENTENCES[:5])
+    direct = analyze((random_models.bert(), tokenizer()), sentences=SENTENCES[:5], fit_sentences=0)
     pd.testing.assert_frame_equal(found.heads, direct.heads)
 
 
 def test_fewer_sentences_than_were_asked_for_are_told(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("\n".join(SENTENCES), encoding="utf-8")
-    options = {"text": tmp_path / "text", "structure_sentences": 0, "keep_matrices": 0}
+    options = {"text": tmp_path / "text", **HEADS_ALONE}
     asked = attnlab.analyze(saved, sentences=99, labels=True, **options)
     assert FewerThanAsked(99, str(tmp_path / "text"), 7) in asked.notes
     plain = attnlab.analyze(saved, **options)
@@ -81,12 +85,14 @@ def test_fewer_sentences_than_were_asked_for_are_told(saved: Path, tmp_path: Pat
 
 
 def test_pairs_for_a_model_with_one_stack_are_read_by_their_source(saved: Path) -> None:
-    from_pairs = analyze(saved, sentences=PAIRS)
-    pd.testing.assert_frame_equal(from_pairs.heads, analyze(saved, sentences=SENTENCES).heads)
+    pairs, sources = (
+        analyze(saved, sentences=texts, **HEADS_ALONE).heads for texts in (PAIRS, SENTENCES)
+    )
+    pd.testing.assert_frame_equal(pairs, sources)
 
 
 def test_dropped_sentences_are_a_warning(saved: Path) -> None:
-    found = analyze(saved, sentences=[*SENTENCES, "cat " * 50])
+    found = analyze(saved, sentences=[*SENTENCES, "cat " * 50], **HEADS_ALONE)
     assert SentencesDropped(1, 8, 37) in found.notes
 
 
@@ -143,5 +149,6 @@ def test_sites_from_text() -> None:
 
 
 def test_a_model_in_half_precision_is_checked_by_its_own_tolerance() -> None:
-    found = analyze((random_models.bert().to(torch.bfloat16), tokenizer()), sentences=SENTENCES)
+    half = random_models.bert().to(torch.bfloat16)
+    found = analyze((half, tokenizer()), sentences=SENTENCES, **HEADS_ALONE)
     assert found.heads["entropy_nats"].notna().all()

@@ -27,14 +27,14 @@ def subject_of(model: object) -> Subject:
     return Subject(model, tokenizer(), tuple(PAIRS), "")
 
 
+HEADS_ALONE = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0}
 COLUMNS = ["ablation_loss_change", "ablation_low", "ablation_high"]
 
 
 def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
     model = random_models.marian().double()
-    labels = (
-        analyze((model, tokenizer()), sentences=PAIRS, labels=True).labelling.view("all").labels
-    )
+    analysis = analyze((model, tokenizer()), sentences=PAIRS, labels=True, **HEADS_ALONE)
+    labels = analysis.labelling.view("all").labels
     found = labels.set_index(["site", "layer", "head"])
     evaluator = evaluator_of(subject_of(model), 3)
     before = evaluator.losses().sum() / evaluator.tokens.sum()
@@ -69,8 +69,7 @@ def test_labels_and_importance_leave_out_the_same_pairs(
     settings["settings"]["corpus"]["max_tokens"] = lengths[4]
     (folder / SETTINGS).write_text(json.dumps(settings))
     many = {} if sentences is None else {"sentences": sentences}
-    options = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0}
-    labelled = analyze(folder, labels=True, **many, **options)
+    labelled = analyze(folder, labels=True, **many, **HEADS_ALONE)
     weighed = importance(folder, replacements=["zero"], bleu=(), **many)
     assert "left out" in weighed.about["Sentences"]
     keys = ["site", "layer", "head"]
@@ -102,7 +101,7 @@ def test_a_language_model_has_a_loss_and_an_encoder_has_none(tmp_path) -> None:
     for name, kind in (("gpt2", random_models.gpt2()), ("bert", random_models.bert())):
         kind.save_pretrained(tmp_path / name)
         tokenizer().save_pretrained(tmp_path / name)
-    options = {"sentences": SENTENCES, "labels": True, "fit_sentences": 0}
+    options = {"sentences": SENTENCES, "labels": True, **HEADS_ALONE}
     found = analyze(tmp_path / "gpt2", **options).labelling
     assert found.labels[COLUMNS].notna().all(axis=None)
     lacking = analyze(tmp_path / "bert", **options)
@@ -118,9 +117,9 @@ def test_what_is_asked_for_and_cannot_be() -> None:
     model = random_models.marian(), tokenizer()
     with pytest.raises(InputError, match="Ablation stands beside labels"):
         analyze(model, sentences=PAIRS, ablation=True)
-    without = analyze(model, sentences=PAIRS, labels=True, ablation=False)
+    without = analyze(model, sentences=PAIRS, labels=True, ablation=False, **HEADS_ALONE)
     assert not set(COLUMNS) & set(without.labelling.labels)
     assert not any(isinstance(note, NoLoss) for note in without.notes)
-    one_sided = analyze(model, sentences=SENTENCES, labels=True)
+    one_sided = analyze(model, sentences=SENTENCES, labels=True, **HEADS_ALONE)
     (note,) = (note for note in one_sided.notes if isinstance(note, NoLoss))
     assert "An encoder-decoder is evaluated on pairs" in note.reason

@@ -98,13 +98,19 @@ def bart() -> PreTrainedModel:
     return seeded(lambda: BartForConditionalGeneration(config))
 
 
-def marian() -> PreTrainedModel:
+def marian(*, encoder_layers: int = 2, decoder_layers: int = 3, heads: int = 5) -> PreTrainedModel:
+    """Encoder heads are three; `heads` are those of the decoder."""
     config = MarianConfig(
-        vocab_size=TYPES, d_model=15, encoder_layers=2, decoder_layers=3,
-        encoder_attention_heads=3, decoder_attention_heads=5, encoder_ffn_dim=11,
+        vocab_size=TYPES, d_model=15, encoder_layers=encoder_layers, decoder_layers=decoder_layers,
+        encoder_attention_heads=3, decoder_attention_heads=heads, encoder_ffn_dim=11,
         decoder_ffn_dim=7, max_position_embeddings=37, decoder_start_token_id=0, **IDS,
     )  # fmt: skip
     return seeded(lambda: MarianMTModel(config))
+
+
+def small_marian() -> PreTrainedModel:
+    """Nine heads, for what is asked of every head."""
+    return marian(encoder_layers=1, decoder_layers=1, heads=3)
 
 
 def t5() -> PreTrainedModel:
