@@ -275,12 +275,16 @@ def test_dropout_only_in_training_and_right_on_average(spec: str) -> None:
     mechanism = build(spec, dropout=0.25)
     expected = mechanism(query, key, value, visible, token_ids=ids)
     mechanism.train()
+    copies = [tensor.repeat(50, *[1] * (tensor.ndim - 1)) for tensor in (query, key, value)]
+    where = {"visible": visible.repeat(50, 1), "token_ids": ids.repeat(50, 1)}
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        drawn = [mechanism(query, key, value, visible, token_ids=ids) for _ in range(400)]
+        drawn = torch.cat([mechanism(*copies, **where) for _ in range(8)]).view(
+            400, *expected.shape
+        )
     assert not torch.equal(drawn[0], drawn[1])
-    mean = torch.stack(drawn).mean(0)
-    torch.testing.assert_close(mean, expected, rtol=0, atol=0.35)
+    assert not torch.equal(drawn[:50], drawn[50:100]), "each call draws anew"
+    torch.testing.assert_close(drawn.mean(0), expected, rtol=0, atol=0.35)
     torch.testing.assert_close(
         mechanism.eval()(query, key, value, visible, token_ids=ids), expected
     )
