@@ -56,14 +56,14 @@ class Thread(Processes):
         return found
 
 
-def analyzed_by(count: int, name: str, sentences: int) -> list[Analysis]:
+def analyzed_by(count: int, name: str, sentences: int, **options: int) -> list[Analysis]:
     table = Table(threading.Barrier(count))
-    texts = (PAIRS if name == "marian" else SENTENCES)[:sentences]
+    texts = (PAIRS if name == "small_marian" else SENTENCES)[:sentences]
 
     def one(index: int) -> Analysis:
         with table.running:
-            model = random_models.ALL[name]().double()
-            settings = AnalysisSettings(sentences=texts, labels=True, fit_sentences=4, batch_size=2)
+            model = getattr(random_models, name)().double()
+            settings = AnalysisSettings(sentences=texts, labels=True, batch_size=2, **options)
             processes = Thread(index, count, index, table)
             return analyze_together((model, tokenizer()), settings, processes)
 
@@ -72,8 +72,8 @@ def analyzed_by(count: int, name: str, sentences: int) -> list[Analysis]:
 
 
 def test_shares_give_the_same_tables_in_every_process() -> None:
-    (alone,) = analyzed_by(1, "marian", 7)
-    for found in analyzed_by(2, "marian", 7):
+    (alone,) = analyzed_by(1, "small_marian", 7, fit_sentences=3)
+    for found in analyzed_by(2, "small_marian", 7, fit_sentences=3):
         for table in ("heads", "distances", "fits"):
             pd.testing.assert_frame_equal(getattr(found, table), getattr(alone, table), **CLOSE)
         for table in ("labels", "controls", "structure", "agreement", "relations"):
@@ -86,8 +86,9 @@ def test_shares_give_the_same_tables_in_every_process() -> None:
 
 
 def test_a_process_without_a_sentence_has_the_whole_result_too() -> None:
-    (alone,) = analyzed_by(1, "bert", 4)
-    for found in analyzed_by(3, "bert", 4):
+    few = {"fit_sentences": 0, "structure_sentences": 0}
+    (alone,) = analyzed_by(1, "bert", 4, **few)
+    for found in analyzed_by(3, "bert", 4, **few):
         pd.testing.assert_frame_equal(found.heads, alone.heads, **CLOSE)
         pd.testing.assert_frame_equal(found.labelling.labels, alone.labelling.labels, **CLOSE)
 
@@ -99,7 +100,7 @@ def test_torchrun_writes_what_one_process_writes(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("\n".join(SENTENCES), encoding="utf-8")
     words = [
         "analyze", str(tmp_path / "model"), "--text", str(tmp_path / "text"), "--labels",
-        "--batch-size", "2", "--keep-matrices", "0", "--out",
+        "--batch-size", "2", "--keep-matrices", "0", "--fit-sentences", "3", "--out",
     ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
