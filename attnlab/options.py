@@ -175,9 +175,13 @@ class Settings:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
-@functools.cache
 def option_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
     """The fields of a class of settings that are options, in order."""
+    return _read_fields(settings)  # type: ignore[arg-type]  # a class can be hashed
+
+
+@functools.cache
+def _read_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
     kinds = get_type_hints(settings, include_extras=True)
     found = []
     for field in dataclasses.fields(settings):
