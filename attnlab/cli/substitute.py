@@ -43,6 +43,7 @@ def substitute(
 
     from rich.console import Console
 
+    from attnlab.cli.notes import print_notes
     from attnlab.cli.progress import progress_bars
     from attnlab.reporting.substitution import answers, write_substitution
     from attnlab.studies.substitution.substitution import substitute as study
@@ -56,6 +57,7 @@ def substitute(
         console.print(table)
     for answer in answers(found):
         console.print(answer, highlight=False)
+    print_notes(console, found.notes)
     console.print(f"Wrote {folder}; {folder / 'substitution.md'} explains it.", soft_wrap=True)
 
 

@@ -40,8 +40,11 @@ def write_planning(found: Planning, folder: str | Path) -> None:
         AttnlabError: something could not be written.
     """
     folder = Path(folder)
+    figure = draw_planning(found.scores)
+    # The last file says that the others are of one search.
+    (folder / SCORES.file).unlink(missing_ok=True)
     write_table(folder / HEADS.file, found.heads)
-    write_figure(draw_planning(found.scores), folder, PLAN_FIGURE)
+    write_figure(figure, folder, PLAN_FIGURE)
     write_text(folder / PLAN_EXPLANATION, _explanation(found))
     write_table(folder / SCORES.file, found.scores)
 

@@ -11,6 +11,7 @@ from attnlab.columns import rounded
 from attnlab.files import write_table, write_text
 from attnlab.reporting.canvas import INK, blank, panel, style, write_figure
 from attnlab.reporting.comparison import LEVEL_COLOURS, LEVEL_MARKERS, example_of
+from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.result_folder import SUBSTITUTION, SUBSTITUTION_FIGURE
 from attnlab.studies.substitution.columns import PREDICTION, SUBSTITUTIONS, TABLES
 from attnlab.studies.substitution.substitution import Substitution
@@ -40,16 +41,18 @@ def answers(found: Substitution) -> list[str]:
     sentences = []
     rows = found.substitutions
     for steps in sorted(set(rows["steps"])):
-        whole = rows[(rows["steps"] == steps) & (rows["scope"] == "model")]
-        whole = whole[(whole["replaced_heads"] > 0) & (whole["level"] != "oracle")]
+        whole = rows[(rows["steps"] == steps) & (rows["replaced"] == "all")]
+        whole = whole[whole["level"].isin(("calibrated", "static"))]
         if len(whole):
             best = whole.loc[whole["loss_change_nats"].idxmin()]
             change = rounded(best["loss_change_nats"], 3, signed=True)
             low, high = (rounded(best[f"loss_{end}"], 3, signed=True) for end in ("low", "high"))
             when = f"After {steps} batches of fine-tuning" if steps else "Without retraining"
             sentences.append(
-                f"{when}, replacing every head costs least with {best['mechanism']} at "
-                f"{best['budget']} keys per row: {change} [{low}, {high}] nats per token."
+                f"{when}, of {len(whole)} mechanisms that replace {best['replaced_heads']} heads at once "
+                f"{best['mechanism']} at {best['budget']} keys per row costs least on these test "
+                f"sentences: {change} [{low}, {high}] nats per token. Being the least of several, it is "
+                "likely to look a little better than it is."
             )
     pairs = found.prediction[found.prediction["across"] == "pairs"]
     if len(pairs):
@@ -160,9 +163,10 @@ def _draw_prediction(axes: Axes, rows: pd.DataFrame, predictor: str) -> None:
 def _explanation(found: Substitution, title: str) -> str:
     said = "\n\n".join(answers(found))
     facts = (
-        f"{found.sentences} test sentences ({found.dropped} left out, empty or too long), "
-        f"{found.calibration} training sentences for what is learned, seed {found.settings.seed}."
+        f"{found.sentences} test sentences, {found.calibration} training sentences for what is "
+        f"learned, seed {found.settings.seed}."
     )
     columns = "\n".join(table.explained() for table in TABLES)
     drawn = f"![Change of loss by mechanism]({SUBSTITUTION_FIGURE}.svg)"
-    return f"# {title}\n\n{said}\n\n{facts}\n\n{drawn}\n\n{columns}"
+    notes = "".join(f"Note: {note}\n\n" for note in describe_notes(found.notes))
+    return f"# {title}\n\n{said}\n\n{facts}\n\n{notes}{drawn}\n\n{columns}"

@@ -17,6 +17,15 @@ Sentences = int | Sequence[str | tuple[str, str]]
 SENTENCE_FLAGS = ("--sentences", "-n")
 
 
+def words_in(text: str) -> tuple[str, ...]:
+    """The words of a list with commas.
+
+    >>> words_in("site, model")
+    ('site', 'model')
+    """
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudySettings(Settings):
     """What every study of a model can be told.

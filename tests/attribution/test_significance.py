@@ -10,6 +10,7 @@ from attnlab.attribution import significance
 from attnlab.attribution.significance import (
     bleu_difference,
     bleu_differences,
+    holm_adjusted,
     holm_significant,
     loss_difference,
     loss_differences,
@@ -103,7 +104,8 @@ def test_holm_equals_statsmodels() -> None:
     random = np.random.default_rng(3)
     for count, power in ((1, 3), (7, 1), (40, 8), (99, 3)):
         p_values = random.uniform(size=count).round(2) ** power
-        expected = multipletests(p_values, 0.05, "holm")[0]
+        expected, adjusted, *_ = multipletests(p_values, 0.05, "holm")
         assert (holm_significant(p_values, 0.05) == expected).all()
+        assert holm_adjusted(p_values) == pytest.approx(adjusted)
     assert holm_significant(np.array([0.025, 0.05]), 0.05).tolist() == [True, True]
     assert not holm_significant(np.array([0.026, 0.001, 0.04]), 0.05)[[0, 2]].any()

@@ -22,7 +22,10 @@ def test_writes_what_it_names_and_explains_every_column(small_run: Path, tmp_pat
     for name in ("substitutions", "prediction"):
         for column in pd.read_csv(out / f"{name}.csv").columns:
             assert f"- `{column}`:" in explained
-    assert "Without retraining, replacing every head costs least with band" in done.output
+    assert "Without retraining, of 1 mechanisms that replace 6 heads at once band" in " ".join(
+        done.output.split()
+    )
+    assert "bigbird" not in done.output, "notes name mechanisms that were asked for"
     assert "mathdefault" not in (out / "substitution.svg").read_text(encoding="utf-8")
     again = CliRunner().invoke(app, words)
     assert "--overwrite" in str(again.exception)

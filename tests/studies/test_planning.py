@@ -175,6 +175,20 @@ def test_budgets_are_counted_non_zeros_at_the_ends_of_sentences_too(
         assert counted <= budget * 4 * 3 * sum(LENGTHS)
 
 
+@pytest.mark.parametrize("budget", [1, 2, 3])
+def test_the_bound_holds_for_candidates_that_lost_to_fixed_weights_too(
+    search: Search, budget: int
+) -> None:
+    options = [
+        [search._choice(head, one) for one in search._candidates[head]] for head in search.heads
+    ]
+    best = allocate_exactly(options, float(budget * search.rows))
+    found = search.searched(budget).allocation
+    assert best is not None
+    assert found.lower_bound <= best.error + 1e-9
+    assert best.error <= found.error + 1e-9
+
+
 def test_global_rows_count_with_all_their_keys() -> None:
     layer = planted(0)
     found = measure(make("longformer(window=1)"), layer, range(4))
@@ -328,6 +342,8 @@ def test_full_attention_everywhere_changes_nothing_to_the_last_digit(small_run: 
             {"budgets": (3,), "families": ("bands",)},
             f"families must be among {', '.join(FAMILIES)}",
         ),
+        ({"budgets": ()}, "There is no budget"),
+        ({"budgets": (3,), "families": ()}, "There is no family"),
         ({"budgets": (3,), "validation": 0}, "validation must be at least 1, not 0"),
         ({"budgets": (3,), "sites": ("middle",)}, "There is no site 'middle'"),
     ],
@@ -342,6 +358,11 @@ def test_what_cannot_be_used_is_refused_before_a_model_is_loaded(
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no run of attnlab train"):
         plan(tmp_path, (3,))
+
+
+def test_a_site_without_a_candidate_is_named(small_run: Path) -> None:
+    with pytest.raises(InputError, match="None of the families tokens has a form .* decoder"):
+        plan(small_run, (3,), **QUICK, families=("tokens",), bleu=False)
 
 
 def test_one_site_alone(small_run: Path) -> None:

@@ -12,9 +12,11 @@ from scipy.stats import spearmanr
 from attnlab.addresses import Head
 from attnlab.attention import make, use
 from attnlab.attention.perhead import PerHead
-from attnlab.attribution.significance import loss_difference
+from attnlab.attribution.significance import bleu_differences, holm_significant, loss_difference
 from attnlab.errors import InputError
+from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.evaluation import load_evaluator
+from attnlab.studies.notes import FewForIntervals
 from attnlab.studies.pruning.fine_tuning import (
     fine_tune,
     in_training,
@@ -24,7 +26,7 @@ from attnlab.studies.pruning.fine_tuning import (
 )
 from attnlab.studies.substitution.prediction import prediction, spearman
 from attnlab.studies.substitution.selected import SelectedHeads
-from attnlab.studies.substitution.substitution import Substitution, substitute
+from attnlab.studies.substitution.substitution import Substitution, _draws, substitute
 from attnlab.studies.substitution.targets import targets
 
 SENTENCES, STEPS = 6, 2
@@ -159,6 +161,21 @@ def test_intervals_and_tests_are_of_their_rows(study: Substitution) -> None:
     assert not compared.loc[compared["loss_p_value"] > 0.05, "loss_significant"].any()
 
 
+def test_bleu_can_be_significant_however_many_rows_there_are() -> None:
+    same = [f"the dog number {number} sees the house" for number in range(40)]
+    other = ["a b c d e f"] * 40
+    for rows in (3, 76, 400):
+        found = bleu_differences(same, [other], same, seed=0, draws=_draws(rows))[0]
+        assert holm_significant(np.full(rows, found.p_value), 0.05).all()
+
+
+def test_notes_say_what_is_lacking(study: Substitution) -> None:
+    assert FewForIntervals(study.sentences) in study.notes
+    assert {note.site for note in study.notes if isinstance(note, MechanismLeftOut)} == {
+        "decoder", "cross",
+    }  # fmt: skip
+
+
 def test_selected_heads_are_those_of_single_mechanisms() -> None:
     generator = torch.Generator().manual_seed(0)
     query, key, value = (
@@ -228,6 +245,8 @@ def test_what_decides_the_loss_predicts_it() -> None:
         ({"scopes": ()}, "nothing to replace"),
         ({"plans": (Path("none.json"),)}, "none.json"),
         ({"sites": ("middle",)}, "no site 'middle'"),
+        ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan"),
+        ({"scopes": ("model",), "mechanisms": ("bigbird",)}, "'bigbird' has no form for all heads"),
     ],
 )
 def test_refusals(small_run: Path, options: dict[str, object], said: str) -> None:

@@ -1,7 +1,8 @@
 """Cells that read a corpus: their settings name it, and what it holds decides what the cell is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated
 
 from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
@@ -25,13 +26,18 @@ class CorpusCellSettings(Settings):
     corpus_limit: Annotated[int | None, Option("Maximum number of training pairs.", least=1)] = None
 
 
-def corpus_of_cell(settings: CorpusCellSettings) -> ParallelCorpus:
-    """The corpus that the settings name, kept for the next cells that read it.
+def corpus_of_cell(settings: CorpusCellSettings, *, seed: int = 0) -> ParallelCorpus:
+    """The corpus that the settings name, kept for the next cells while its files stay as they are.
+
+    Args:
+        settings: of the cell.
+        seed: which sentences are drawn, and how a corpus without parts is divided.
 
     Raises:
         InputError: it is not on this machine, or cannot be read.
     """
-    return _loaded(settings.corpus, settings.pair, settings.corpus_size, settings.corpus_limit)
+    own = {field.name: getattr(settings, field.name) for field in fields(CorpusCellSettings)}
+    return _loaded(CorpusCellSettings(**own), seed, _files_of(Path(settings.corpus)))
 
 
 def corpus_checksum(settings: CorpusCellSettings) -> str:
@@ -44,5 +50,22 @@ def corpus_checksum(settings: CorpusCellSettings) -> str:
 
 
 @lru_cache(maxsize=KEPT)
-def _loaded(name: str, pair: str, size: int | None, limit: int | None) -> ParallelCorpus:
-    return load_corpus(name, pair=pair, size=size, limit=limit)
+def _loaded(
+    settings: CorpusCellSettings,
+    seed: int,
+    files: tuple[tuple[str, int, int], ...],  # noqa: ARG001 - other files are another corpus
+) -> ParallelCorpus:
+    return load_corpus(
+        settings.corpus,
+        pair=settings.pair,
+        size=settings.corpus_size,
+        limit=settings.corpus_limit,
+        seed=seed,
+    )
+
+
+def _files_of(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Path, size and time of change of every file there; nothing for a corpus that is no path."""
+    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+    found = ((str(one), one.stat()) for one in sorted(files))
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ FORMAT = "attnlab study 1"
 PLAN, RECORD, ROWS = "study.json", "cell.json", "rows.csv"
 # Locked while a process computes cells.
 RUNNING = ".running"
+# So often, 20 ms apart, is tried to lock it, since somebody may be looking at it.
+LOOKS = 10
 
 
 @dataclass(frozen=True)
@@ -166,9 +169,9 @@ class StudyFolder:
             found = json.loads(path.read_bytes())
             if found["format"] != FORMAT:
                 raise ValueError(found["format"])
-            cells = tuple(Cell(**cell) for cell in found["cells"])
-            return Plan(found["study"], found["options"], cells)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            cells = tuple(_cell(cell) for cell in found["cells"])
+            return Plan(found["study"], dict(found["options"]), cells)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             msg = f"{path} is damaged ({error}); delete it, finished cells are kept."
             raise InputError(msg) from error
 
@@ -183,7 +186,7 @@ class StudyFolder:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / RUNNING).open("a+b") as file:
-            if not _lock(file.fileno()):
+            if not _lock(file.fileno(), alone=True):
                 msg = f"Another process computes the cells of {self.path} now; wait for it or stop it."
                 raise AttnlabError(msg)
             # What a process that was killed left half written.
@@ -197,7 +200,10 @@ class StudyFolder:
                 file.flush()
 
             tell(0)
-            yield tell
+            try:
+                yield tell
+            finally:
+                file.truncate(0)
 
     def run_now(self) -> Run | None:
         """The process that computes cells of this folder; None where there is none."""
@@ -205,16 +211,32 @@ class StudyFolder:
         if not path.exists():
             return None
         with path.open("rb") as file:
-            if _lock(file.fileno()):
+            if _lock(file.fileno(), alone=False):
                 return None
             told = file.read()
         return Run(**json.loads(told)) if told else None
 
 
-def _lock(file: int) -> bool:
-    """Whether the file could be locked; it is until it is closed, or its process ends."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _lock(file: int, *, alone: bool) -> bool:
+    """Whether the file could be locked; it is until it is closed, or its process ends.
+
+    Those who only look (`alone` False) do not keep each other out, and whoever is to run waits for them.
+    """
+    kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+    for _ in range(LOOKS if alone else 1):
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02 if alone else 0)
+        else:
+            return True
+    return False
+
+
+def _cell(written: Any) -> Cell:
+    """A cell as a file holds it.
+
+    Raises:
+        TypeError: it is no cell.
+    """
+    return Cell(**{**written, "settings": dict(written["settings"])})

@@ -7,13 +7,12 @@ from typing import Any
 
 import pandas as pd
 import torch
-from statsmodels.stats.multitest import multipletests
 from torch import Tensor
 
 from attnlab.addresses import Head
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
-from attnlab.attribution.significance import DRAWS
+from attnlab.attribution.significance import DRAWS, holm_adjusted
 from attnlab.errors import InputError
 from attnlab.extraction.batches import encode
 from attnlab.extraction.devices import usable_device
@@ -24,6 +23,7 @@ from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.evaluation import Evaluator, evaluator_of
 from attnlab.studies.planning.candidates import BASELINES, Candidate, uniform
+from attnlab.studies.planning.columns import SCORES
 from attnlab.studies.planning.measuring import Layer, Measurements
 from attnlab.studies.planning.notes import BandInstead, BudgetNearLength, NoSettingFits
 from attnlab.studies.planning.scores import Output, changes, gain, output_of
@@ -241,14 +241,15 @@ def _score_rows(
             row |= gain(evaluator, output, outputs[budget, SEARCHED], settings.seed)
         rows.append(row | shared)
     table = pd.DataFrame(rows).astype({"budget": "Int64"})
-    return _corrected(table)
+    declared = [column.name for column in SCORES.columns if column.name in table]
+    return _corrected(table)[declared]
 
 
 def _corrected(table: pd.DataFrame) -> pd.DataFrame:
     """The p-values of the gains after Holm's correction."""
     if "plan_gain_p_value" in table and (known := table["plan_gain_p_value"].notna()).any():
-        p_values = table.loc[known, "plan_gain_p_value"].to_numpy()
-        table.loc[known, "plan_gain_p_value"] = multipletests(p_values, method="holm")[1]
+        p_values = table.loc[known, "plan_gain_p_value"].to_numpy(dtype=float)
+        table.loc[known, "plan_gain_p_value"] = holm_adjusted(p_values)
     return table
 
 

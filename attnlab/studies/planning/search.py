@@ -1,11 +1,12 @@
 """The search itself: candidates learned on some sentences, one chosen for each head on others."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnlab.addresses import Head
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
+from attnlab.errors import InputError
 from attnlab.extraction.observing import Observed
 from attnlab.studies.planning.allocation import Allocation, Choice, allocate, allocate_exactly
 from attnlab.studies.planning.candidates import BASELINES, Candidate, candidates, uniform
@@ -93,11 +94,23 @@ class Search:
         """The best candidate for each head such that all together see `budget` keys per row.
 
         Raises:
-            InputError: the cheapest candidates see more.
+            InputError: the cheapest candidates see more, or a head has none.
         """
+        for head in self.heads:
+            if not self._candidates[head]:
+                msg = (
+                    f"None of the families {', '.join(self._families)} has a form for the heads of the "
+                    f"{head.site}; allow another, such as band, or choose other sites."
+                )
+                raise InputError(msg)
         left = {head: self._worth_scoring(head) for head in self.heads}
         options = [[self._choice(head, one) for one in own] for head, own in left.items()]
         allocation = allocate(options, float(budget * self.rows))
+        everything = [
+            [self._choice(head, one) for one in self._candidates[head]] for head in self.heads
+        ]
+        bound = allocate(everything, float(budget * self.rows)).lower_bound
+        allocation = replace(allocation, lower_bound=bound)
         entries = {
             head: own[index]
             for (head, own), index in zip(left.items(), allocation.chosen, strict=True)

@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from attnlab.errors import InputError
 from attnlab.options import BATCH_SIZE, Option
-from attnlab.studies.settings import SENTENCE_FLAGS, StudySettings
+from attnlab.studies.settings import SENTENCE_FLAGS, StudySettings, words_in
 
 # What a head may get; `full` alone grows with the sentence, so it has to be asked for.
 FAMILIES = ("none", "band", "offsets", "ends", "tokens", "blocks", "static", "full")
 DEFAULT_FAMILIES = FAMILIES[:-1]
-
-
-def _families_named(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +18,7 @@ class PlanSettings(StudySettings):
     """What `attnlab plan` can be told.
 
     Raises:
-        InputError: a value out of range.
+        InputError: a value out of range, or no budget or family.
     """
 
     budgets: Annotated[
@@ -49,7 +46,7 @@ class PlanSettings(StudySettings):
             f"What a head may get: any of {', '.join(FAMILIES)}; commas between.",
             choices=FAMILIES,
             shown="all but full",
-            read=_families_named,
+            read=words_in,
         ),
     ] = DEFAULT_FAMILIES
     bleu: Annotated[
@@ -63,3 +60,12 @@ class PlanSettings(StudySettings):
         int, Option("Maximum number of sentences in one forward pass.", least=1)
     ] = BATCH_SIZE
     seed: Annotated[int, Option("Seed of the bootstrap over sentences.", least=0)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.budgets:
+            msg = "There is no budget; give at least one, such as 9."
+            raise InputError(msg)
+        if not self.families:
+            msg = f"There is no family of mechanisms; choose from: {', '.join(FAMILIES)}."
+            raise InputError(msg)

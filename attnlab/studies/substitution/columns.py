@@ -4,7 +4,11 @@ from attnlab.columns import Column, Table
 from attnlab.studies.comparison.columns import CASE, ERROR, MASS, VISIBLE_KEYS
 
 _, BUDGET, MECHANISM, LEVEL = CASE
-SCOPE = Column("scope", "scope", "What is replaced at a time: a `head`, a `site`, or the `model`.")
+SCOPE = Column(
+    "scope",
+    "scope",
+    "What is replaced at a time: a `head`, a `site`, all heads of the `model`, or what a `plan` names.",
+)
 
 
 def _change(stem: str, heading: str, what: str, unit: str, digits: int) -> tuple[Column, ...]:
@@ -33,7 +37,7 @@ def _change(stem: str, heading: str, what: str, unit: str, digits: int) -> tuple
 
 SUBSTITUTIONS = Table(
     "substitutions.csv",
-    "replaced heads, mechanism and budget",
+    "replaced heads, mechanism, budget and steps",
     (
         SCOPE,
         Column("replaced", "replaced", "The head, the site, or `all`."),

@@ -8,18 +8,9 @@ from typing import Annotated
 from attnlab.errors import InputError
 from attnlab.options import Option
 from attnlab.studies.comparison.settings import LEAST_BUDGET
-from attnlab.studies.settings import SENTENCE_FLAGS, StudySettings
+from attnlab.studies.settings import SENTENCE_FLAGS, StudySettings, words_in
 
 SCOPES = ("head", "site", "model")
-
-
-def words_in(text: str) -> tuple[str, ...]:
-    """The words of a list with commas.
-
-    >>> words_in("site, model")
-    ('site', 'model')
-    """
-    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,3 +77,10 @@ class SubstitutionSettings(StudySettings):
         if not self.scopes and not self.plans:
             msg = f"There is nothing to replace; choose from: {', '.join(SCOPES)}."
             raise InputError(msg)
+        names = [Path(plan).stem for plan in self.plans]
+        for name in names:
+            if names.count(name) > 1:
+                msg = (
+                    f"Two plans are called {name}, as tables call them; give their files two names."
+                )
+                raise InputError(msg)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from attnlab.options import Option
 from attnlab.studies.comparison.settings import LEAST_BUDGET
-from attnlab.studies.engine.corpora import CORPUS_LOCATIONS, CorpusCellSettings, corpus_checksum
+from attnlab.studies.engine.corpora import CORPUS_LOCATIONS, CorpusCellSettings, corpus_of_cell
 from attnlab.studies.engine.study import CellKind, Study
-from attnlab.studies.substitution.settings import SCOPES, words_in
+from attnlab.studies.settings import words_in
+from attnlab.studies.substitution.settings import SCOPES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +46,9 @@ class ModelCell(ModelSettings):
     """One model."""
 
     layers: Annotated[int, Option("Number of layers of encoder and decoder.", least=1)]
-    seed: Annotated[int, Option("Seed of the training and of the bootstrap.", least=0)]
+    seed: Annotated[
+        int, Option("Seed of the corpus, of the training and of the bootstrap.", least=0)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +88,19 @@ def model_rows(cell: ModelCell) -> "pd.DataFrame":
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="attnlab-substitution-") as folder, quiet():
         run = Path(folder) / "run"
-        train(run, settings, console=Console(quiet=True))
+        if train(run, settings, console=Console(quiet=True)).interrupted:
+            # Ctrl-C ends a training early, but half a model is no cell.
+            raise KeyboardInterrupt
         found = substitute(
             run, budgets=cell.budgets, scopes=cell.scopes, sentences=cell.test_sentences,
             steps=cell.fine_tune_steps, seed=cell.seed,
         )  # fmt: skip
     return found.substitutions
+
+
+def model_checksum(cell: ModelCell) -> str:
+    """Of the corpus of the cell; the seed of a training draws and divides it."""
+    return corpus_of_cell(cell, seed=cell.seed).checksum
 
 
 def model_cells(options: ModelOptions) -> list[ModelCell]:
@@ -106,7 +116,7 @@ def model_cells(options: ModelOptions) -> list[ModelCell]:
 SUBSTITUTION = Study(
     name="substitution",
     summary="What do loss and BLEU of translation models lose when their heads are replaced?",
-    kind=CellKind("substitution", 1, ModelCell, model_rows, corpus_checksum, CORPUS_LOCATIONS),
+    kind=CellKind("substitution", 1, ModelCell, model_rows, model_checksum, CORPUS_LOCATIONS),
     options=ModelOptions,
     cells=model_cells,
 )

@@ -21,12 +21,17 @@ from attnlab.attribution.significance import (
 )
 from attnlab.errors import InputError
 from attnlab.extraction.batches import encode
+from attnlab.extraction.notes import SentencesDropped
 from attnlab.extraction.observing import observe, sites_of
+from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
+from attnlab.studies.comparison.candidates import left_out
 from attnlab.studies.comparison.learning import Learned, Measured, types_of_site
+from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.comparison.scores import MEASURED, Scores
 from attnlab.studies.evaluation import Evaluator, load_evaluator
+from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewerThanAsked, FewForIntervals
 from attnlab.studies.substitution.measuring import Outcome, Trial, Trials
 from attnlab.studies.substitution.prediction import prediction
 from attnlab.studies.substitution.settings import SubstitutionSettings
@@ -49,7 +54,7 @@ class Substitution(OneLine):
         settings: what was asked for.
         sentences: number of test sentences.
         calibration: number of training sentences.
-        dropped: number of test sentences left out, empty or too long.
+        notes: what was left out, see `attnlab.reporting.notes`.
     """
 
     substitutions: pd.DataFrame
@@ -58,7 +63,7 @@ class Substitution(OneLine):
     settings: SubstitutionSettings
     sentences: int
     calibration: int
-    dropped: int
+    notes: tuple[Note, ...]
 
 
 @options_of(SubstitutionSettings)
@@ -106,7 +111,7 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
         settings,
         len(evaluator.examples),
         calibration,
-        evaluator.dropped,
+        _notes(evaluator, settings),
     )
 
 
@@ -158,12 +163,43 @@ def _trials(
         if settings.sites is None or head.site in settings.sites
     ]
     counts = {layer: part.heads for layer, part in evaluator.projections.items()}
-    return [
+    trials = [
         Trial(target, one, one.plan(target, counts, evaluator.model.dtype))
         for target in targets(heads, settings.scopes)
         for one in found
         if one.has(target)
     ]
+    tried = {trial.replacement.name for trial in trials if trial.replacement is not None}
+    for name in settings.mechanisms or ():
+        if settings.scopes and name not in tried:
+            msg = (
+                f"The mechanism '{name}' has no form for all heads of a {' or '.join(settings.scopes)} "
+                "here; add a smaller scope, or choose other sites."
+            )
+            raise InputError(msg)
+    return trials
+
+
+def _notes(evaluator: Evaluator, settings: SubstitutionSettings) -> tuple[Note, ...]:
+    """Sentences that are lacking, and mechanisms that have no form for a site."""
+    count, read = len(evaluator.examples), len(evaluator.subject.texts)
+    notes: list[Note] = []
+    if count < ENOUGH_FOR_INTERVALS:
+        notes.append(FewForIntervals(count))
+    if read < settings.sentences:
+        notes.append(FewerThanAsked(settings.sentences, evaluator.origin, read))
+    if evaluator.dropped:
+        notes.append(SentencesDropped(evaluator.dropped, read, evaluator.most_tokens, "test"))
+    sites = dict.fromkeys(head.site for head in all_heads(evaluator.projections))
+    return (
+        *notes,
+        *(
+            MechanismLeftOut(site, name, reason)
+            for site in settings.sites or sites
+            for name, reason in left_out(site).items()
+            if settings.mechanisms is None or name in settings.mechanisms
+        ),
+    )
 
 
 def _table(
@@ -179,14 +215,13 @@ def _table(
         table[f"loss_{column}"] = np.nan
     for column in ("change", "low", "high", "p_value"):
         table[f"bleu_{column}"] = np.nan
-    draws = max(DRAWS, 2 * round(len(outcomes) / SIGNIFICANCE_LEVEL))
     for steps in sorted({outcome.steps for outcome in outcomes}):
         same = [index for index, one in enumerate(outcomes) if one.steps == steps]
         whole = next(outcomes[index] for index in same if outcomes[index].trial is None)
         others = [index for index in same if outcomes[index].trial is not None]
         losses = loss_differences(
             whole.losses, [outcomes[index].losses for index in others], evaluator.tokens,
-            seed=settings.seed, draws=draws,
+            seed=settings.seed, draws=_draws(len(outcomes)),
         )  # fmt: skip
         _fill(table, "loss", "_nats", dict(zip(others, losses, strict=True)))
         written = {index: outcomes[index].translations for index in others}
@@ -194,10 +229,15 @@ def _table(
         if known and whole.translations is not None:
             scores = bleu_differences(
                 whole.translations, list(known.values()), evaluator.references,
-                seed=settings.seed, draws=DRAWS,
+                seed=settings.seed, draws=_draws(len(known)),
             )  # fmt: skip
             _fill(table, "bleu", "", dict(zip(known, scores, strict=True)))
     return _significant(table)
+
+
+def _draws(rows: int) -> int:
+    """Enough for a p-value that is significant after correction for as many rows."""
+    return max(DRAWS, 2 * round(rows / SIGNIFICANCE_LEVEL))
 
 
 def _row(outcome: Outcome, figures: pd.DataFrame) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class Target(NamedTuple):
     """Heads that are replaced together.
 
     Attributes:
-        scope: `head`, `site` or `model`.
+        scope: `head`, `site`, `model`, or `plan`.
         name: `encoder.0.3`, `encoder` or `all`.
         heads: the heads.
     """

@@ -1,5 +1,6 @@
 """Cells of a study: computed once, whole or not at all, with the same rows wherever they are computed."""
 
+import fcntl
 import json
 import os
 import signal
@@ -277,6 +278,30 @@ def test_two_processes_do_not_compute_one_folder(tmp_path: Path) -> None:
     assert folder.run_now() is None
 
 
+def test_who_looks_keeps_nobody_from_running(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path)
+    with folder.running() as tell:
+        tell(2)
+    with (tmp_path / ".running").open("rb") as looking:
+        fcntl.flock(looking.fileno(), fcntl.LOCK_SH)
+        assert folder.run_now() is None
+        fcntl.flock(looking.fileno(), fcntl.LOCK_EX)
+        assert folder.run_now() is None, "the run is over"
+    with folder.running():
+        pass
+
+
+@pytest.mark.parametrize(
+    "damage", [{"options": [1]}, {"cells": [{"settings": [1]}]}, {"cells": [1]}]
+)
+def test_a_damaged_plan_is_named(tmp_path: Path, damage: dict[str, Any]) -> None:
+    toy(tmp_path, count=1)
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    with pytest.raises(InputError, match=r"study.json is damaged"):
+        StudyFolder(tmp_path).read_plan()
+
+
 def test_options_that_are_not_given_are_those_of_the_last_run(tmp_path: Path) -> None:
     toy(tmp_path, count=2, scale=3.0)
     assert plan_study("toy", tmp_path, {"count": 3}).options["scale"] == 3.0
@@ -304,7 +329,8 @@ def test_a_cluster_that_does_not_answer_is_named(
 def test_the_table_of_studies_refuses_what_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(studies()) == [*STUDIES, "toy", "toy_corpus"]
     with pytest.raises(
-        InputError, match="There is no study 'absent'; choose from: random_search, toy"
+        InputError,
+        match="There is no study 'absent'; choose from: random_search, substitution, toy",
     ):
         study_named("absent")
     for found, message in (
