@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from attnlab.errors import INTERRUPTED
+
 DEFAULT_FOLDER = Path("runs/demo")
 DEMO_SETTINGS = {
     "corpus": {"size": 12_000, "max_tokens": 64},
@@ -66,6 +68,12 @@ def demo(
         )
         if trained.replaced is not None:
             say(told_replaced(folder, trained.replaced, interrupted=trained.interrupted))
+        if trained.interrupted:
+            say(
+                f"Interrupted; train to the end with: attnlab train {folder} --resume, then look at its "
+                f"heads with: attnlab analyze {folder}"
+            )
+            raise typer.Exit(INTERRUPTED)
         run = load(folder)
         say("Translating the held-out test sentences")
         scores, _ = score_run(run, beams=1)

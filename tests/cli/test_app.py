@@ -304,6 +304,21 @@ def test_a_fault_of_the_program_is_one_sentence_too(
 
 
 @pytest.mark.slow
+def test_an_interrupted_demo_ends_and_says_how_to_go_on(
+    attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attnlab.translation import training
+
+    def stopped(folder: Path, *_: object, **__: object) -> training.Trained:
+        return training.Trained(folder, [], {}, interrupted=True, parameters=1, kept_step=5)
+
+    monkeypatch.setattr(training, "train", stopped)
+    status, out, _ = attnlab("demo", tmp_path / "demo")
+    assert status == 130
+    assert "--resume" in out
+    assert "Report" not in out
+
+
 def test_demo_on_a_small_scale(attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlab.cli import demo as demo_command
 
