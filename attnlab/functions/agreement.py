@@ -18,7 +18,8 @@ class Agreement:
     """Cohen's kappa between two labellings of the same heads.
 
     Attributes:
-        kappa: 1 for full agreement, 0 for what chance gives, NaN when both use one label only.
+        kappa: 1 for full agreement, 0 for what chance gives, NaN when one of the two gives every head the
+            same label, since nothing then depends on the other.
         low: lower end of the 95 % interval.
         high: upper end.
         observed: share of heads with equal labels.
@@ -61,12 +62,10 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> Agreement:
         table[number[one], number[other]] += 1
     observed = float(np.trace(table) / len(first))
     expected = float((table.sum(0) * table.sum(1)).sum() / len(first) ** 2)
-    if expected == 1:
+    if len(set(first)) == 1 or len(set(second)) == 1:
         nothing = float("nan")
         return Agreement(nothing, nothing, nothing, observed, expected, len(first))
-    # A table with a single row or column that fits has no spread; kappa itself is still defined.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = cohens_kappa(table)
+    found = cohens_kappa(table)
     return Agreement(
         float(found.kappa),
         float(found.kappa_low),

@@ -281,7 +281,7 @@ AGREEMENT = Table(
             "kappa",
             "kappa",
             "Cohen's kappa, agreement beyond chance: 1 for full agreement, 0 for what chance "
-            "gives; missing where all heads are alike.",
+            "gives; missing where all heads have one function or one structure.",
             2,
         ),
         LOW,

@@ -163,7 +163,11 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
     found = agreement.iloc[0]
     heads = f"{found['labelled_heads']} of {found['heads']} heads carry a label"
     if pd.isna(found["kappa"]):
-        why = "all heads are alike" if found["labelled_heads"] else "no head carries a label"
+        why = (
+            "all heads have one function or one structure"
+            if found["labelled_heads"]
+            else "no head carries a label"
+        )
         why = why if found["heads"] else "every head is a tie of two families or undecided"
         return f"Function and structure cannot be compared by kappa, since {why} ({heads})."
     kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "low", "high"))
