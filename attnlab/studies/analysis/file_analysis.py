@@ -17,7 +17,7 @@ from attnlab.studies.analysis.measuring import Analysis, measure
 from attnlab.studies.analysis.settings import AnalysisSettings
 
 
-def _refuse_sentences(source: Path, settings: AnalysisSettings) -> None:
+def _refuse_sentences(source: str | Path, settings: AnalysisSettings) -> None:
     """Refuses what chooses sentences or reads tokens: a file of matrices is read whole."""
     for name in ("text", "corpus", "pair", "sentences"):
         if getattr(settings, name) is not None:
@@ -28,7 +28,9 @@ def _refuse_sentences(source: Path, settings: AnalysisSettings) -> None:
         raise InputError(msg)
 
 
-def analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, ...]) -> Analysis:
+def analyze_file(
+    source: str | Path, settings: AnalysisSettings, views: tuple[View, ...]
+) -> Analysis:
     """Statistics, band distances and a few whole matrices of every head of a file of matrices.
 
     Args:

@@ -49,7 +49,8 @@ def lower_hull(options: Sequence[Choice]) -> list[int]:
 
     Errors fall from one to the next, and so does the error saved per cost.
 
-    >>> lower_hull([Choice(0, 8), Choice(1, 7), Choice(2, 2), Choice(3, 3), Choice(4, 1)])
+    >>> pairs = (0.0, 8.0), (1.0, 7.0), (2.0, 2.0), (3.0, 3.0), (4.0, 1.0)
+    >>> lower_hull([Choice(*pair) for pair in pairs])
     [0, 2, 4]
     """
     order = sorted(range(len(options)), key=lambda i: (options[i].cost, options[i].error, i))
