@@ -13,6 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 DRAWS = 1000
+# Quantiles at the ends of a 95 % interval.
+INTERVAL = (0.025, 0.975)
 SIGNIFICANCE_LEVEL = 0.05
 # Of the times that sentences are drawn, at once, in float64: 32 MiB.
 MOST_COUNTS = 2**22
@@ -205,6 +207,11 @@ def holm_significant(
     return significant
 
 
+def draws_for(tests: int) -> int:
+    """Enough draws for a p-value that `holm_significant` can still accept among so many tests."""
+    return max(DRAWS, 2 * round(tests / SIGNIFICANCE_LEVEL))
+
+
 def holm_adjusted(p_values: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
     """The smallest level, at most 1, at which `holm_significant` calls each of several tests significant."""
     order = np.argsort(p_values, kind="stable")
@@ -217,7 +224,7 @@ def holm_adjusted(p_values: Float[np.ndarray, " test"]) -> Float[np.ndarray, " t
 def _difference(
     first: float, second: float, changes: Float[Tensor, " draw"], sentences: int
 ) -> Difference:
-    low, high = changes.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    low, high = changes.quantile(torch.tensor(INTERVAL, dtype=torch.float64)).tolist()
     as_large = (changes - changes.mean()).abs() >= abs(second - first)
     p_value = (int(as_large.sum()) + 1) / (len(changes) + 1)
     return Difference(first, second, second - first, low, high, p_value, sentences)

@@ -18,8 +18,8 @@ from attnlab.attribution.ablation import ablated, mean_outputs
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import Difference
 from attnlab.errors import InputError
+from attnlab.studies.differences import fill_changes
 from attnlab.studies.evaluation import load_evaluator
-from attnlab.studies.importance.ablations import add_changes
 from attnlab.studies.importance.importance import Importance, importance
 from attnlab.studies.importance.notes import NoMeans, NotUniform
 from attnlab.studies.importance.removal import orders_of, rank_agreement
@@ -197,18 +197,26 @@ def test_marian_and_its_orders(untouched_randomness) -> None:
     assert set(known["heads_removed"]) == {0, 6}
 
 
-def test_significance_is_corrected_for_the_number_of_heads() -> None:
-    heads = [Head("encoder", 0, number) for number in range(4)]
-    table = pd.DataFrame(heads)
-    p_values = dict(zip(heads[:3], (0.01, 0.02, 0.04), strict=True))
-    found = {head: Difference(1.0, 2.0, 1.0, 0.5, 1.5, p, 9) for head, p in p_values.items()}
-    add_changes(table, "zero_loss", found, unit="_nats")
+def test_significance_is_corrected_for_the_number_of_tests() -> None:
+    table = pd.DataFrame({"head": range(4)}, index=[10, 11, 12, 13])
+    found = {
+        row: Difference(1.0, 2.0, 1.0, 0.5, 1.5, p, 9)
+        for row, p in zip((12, 11, 10), (0.01, 0.02, 0.04), strict=True)
+    }
+    fill_changes(table, "zero_loss", found, unit="_nats")
     # Holm compares 0.01, 0.02, 0.04 with 0.05 / 3, 0.05 / 2, 0.05 / 1.
     assert table["zero_loss_significant"].tolist() == [True, True, True, False]
-    found[heads[1]] = Difference(1.0, 2.0, 1.0, 0.5, 1.5, 0.03, 9)
-    add_changes(table, "zero_loss", found, unit="_nats")
-    assert table["zero_loss_significant"].tolist() == [True, False, False, False]
+    assert table["zero_loss_p_value"].tolist()[:3] == [0.04, 0.02, 0.01]
+    found[11] = Difference(1.0, 2.0, 1.0, 0.5, 1.5, 0.03, 9)
+    fill_changes(table, "zero_loss", found, unit="_nats")
+    assert table["zero_loss_significant"].tolist() == [False, False, True, False]
     assert np.isnan(table["zero_loss_change_nats"].iloc[3])
+    # Alone in its family 0.03 stands; the others are two.
+    fill_changes(table, "zero_loss", found, unit="_nats", together={10: "a", 11: "b", 12: "a"})
+    assert table["zero_loss_significant"].tolist() == [True, True, True, False]
+    fill_changes(table, "zero_bleu", {})
+    assert table["zero_bleu_change"].isna().all()
+    assert not table["zero_bleu_significant"].any()
 
 
 def test_ranks_and_orders() -> None:

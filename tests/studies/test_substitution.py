@@ -12,7 +12,12 @@ from scipy.stats import spearmanr
 from attnlab.addresses import Head
 from attnlab.attention import make, use
 from attnlab.attention.perhead import PerHead
-from attnlab.attribution.significance import bleu_differences, holm_significant, loss_difference
+from attnlab.attribution.significance import (
+    bleu_differences,
+    draws_for,
+    holm_significant,
+    loss_difference,
+)
 from attnlab.errors import InputError
 from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.evaluation import load_evaluator
@@ -26,7 +31,7 @@ from attnlab.studies.pruning.fine_tuning import (
 )
 from attnlab.studies.substitution.prediction import prediction, spearman
 from attnlab.studies.substitution.selected import SelectedHeads
-from attnlab.studies.substitution.substitution import Substitution, _draws, substitute
+from attnlab.studies.substitution.substitution import Substitution, substitute
 from attnlab.studies.substitution.targets import targets
 
 SENTENCES, STEPS = 6, 2
@@ -165,7 +170,7 @@ def test_bleu_can_be_significant_however_many_rows_there_are() -> None:
     same = [f"the dog number {number} sees the house" for number in range(40)]
     other = ["a b c d e f"] * 40
     for rows in (3, 76, 400):
-        found = bleu_differences(same, [other], same, seed=0, draws=_draws(rows))[0]
+        found = bleu_differences(same, [other], same, seed=0, draws=draws_for(rows))[0]
         assert holm_significant(np.full(rows, found.p_value), 0.05).all()
 
 

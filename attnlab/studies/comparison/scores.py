@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.attribution.significance import DRAWS
+from attnlab.attribution.significance import DRAWS, INTERVAL
 from attnlab.extraction.observing import Observed
 from attnlab.studies.comparison.candidates import Candidate
 
-INTERVAL = (0.025, 0.975)
 MEASURED = ("mass_fraction", "output_error", "visible_keys")
 
 

@@ -1,22 +1,15 @@
 """Every head of a model replaced alone: which replacements are possible, and what each changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import pandas as pd
 from torch import Tensor
 
 from attnlab.addresses import Head, layer_name
 from attnlab.attribution.ablation import Means, ablate_each, ablated, mean_outputs
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.replacements import REPLACEMENTS, Replacement
-from attnlab.attribution.significance import (
-    SIGNIFICANCE_LEVEL,
-    Difference,
-    bleu_differences,
-    holm_significant,
-)
+from attnlab.attribution.significance import Difference, bleu_differences
 from attnlab.errors import AttnlabError, InputError
 from attnlab.notes import Note
 from attnlab.studies.evaluation import Evaluator
@@ -126,23 +119,3 @@ def bleu_changes(
         changes = bleu_differences(before, list(written.values()), gold, seed=seed, draws=draws)
         found.append((one, dict(zip(written, changes, strict=True))))
     return found
-
-
-def add_changes(
-    table: pd.DataFrame, name: str, found: Mapping[Head, Difference], *, unit: str
-) -> None:
-    """Columns of the changes by head; significance after Holm's correction over these heads."""
-    rows = zip(table["site"], table["layer"], table["head"], strict=True)
-    changes = [found.get(Head(*row)) for row in rows]
-    for column, attribute in (
-        (f"{name}_change{unit}", "change"),
-        (f"{name}_low", "low"),
-        (f"{name}_high", "high"),
-        (f"{name}_p_value", "p_value"),
-    ):
-        table[column] = [np.nan if one is None else getattr(one, attribute) for one in changes]
-    known = table[f"{name}_p_value"].notna()
-    table[f"{name}_significant"] = False
-    if known.any():
-        p_values = table.loc[known, f"{name}_p_value"].to_numpy(dtype=float)
-        table.loc[known, f"{name}_significant"] = holm_significant(p_values, SIGNIFICANCE_LEVEL)

@@ -1,12 +1,15 @@
 """The columns of an importance study."""
 
 from attnlab.columns import HEAD, Column, Table
+from attnlab.studies.differences import declared_changes
 
 REPLACED_BY = {
     "zero": "0",
     "mean": "its mean over training sentences",
     "uniform": "what it would be if it looked everywhere alike",
 }
+# What the names of the changes of each measure end with.
+UNITS = {"loss": "_nats", "bleu": ""}
 
 
 def _replaced(name: str, measure: str) -> tuple[Column, ...]:
@@ -14,31 +17,20 @@ def _replaced(name: str, measure: str) -> tuple[Column, ...]:
     changed = (
         f"with the head's output, before the output projection, replaced by {REPLACED_BY[name]}"
     )
-    unit, needed, digits = {
-        "loss": ("_nats", "the loss per token, in nats", 4),
-        "bleu": ("", "BLEU (greedy)", 2),
-    }[measure]
+    needed, digits = {"loss": ("the loss per token, in nats", 4), "bleu": ("BLEU (greedy)", 2)}[
+        measure
+    ]
     sign = "above" if measure == "loss" else "below"
-    stem = f"{name}_{measure}"
     title = f"{measure}, {name}"
-    return (
-        Column(
-            f"{stem}_change{unit}",
-            title,
-            f"Change of {needed}, {changed}; {sign} 0 the model needs the head.",
-            digits,
-            f"{'BLEU' if measure == 'bleu' else measure}\n{name}",
-        ),
-        Column(f"{stem}_low", f"{title}, low", "Lower end of its 95 % interval.", digits),
-        Column(f"{stem}_high", f"{title}, high", "Upper end of its 95 % interval.", digits),
-        Column(
-            f"{stem}_p_value", f"{title}, p", "Its p-value by a paired bootstrap over sentences.", 3
-        ),
-        Column(
-            f"{stem}_significant",
-            f"{title}, significant",
-            "Whether that is below 5 % after Holm's correction for all heads in the column.",
-        ),
+    return declared_changes(
+        f"{name}_{measure}",
+        title,
+        f"Change of {needed}, {changed}; {sign} 0 the model needs the head.",
+        together="all heads in the column",
+        digits=digits,
+        unit=UNITS[measure],
+        heading=title,
+        short=f"{'BLEU' if measure == 'bleu' else measure}\n{name}",
     )
 
 

@@ -13,20 +13,21 @@ from attnlab.addresses import Head
 from attnlab.attribution.gradients import GradientImportance, gradient_importance
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.replacements import REPLACEMENTS, Replacement
-from attnlab.attribution.significance import DRAWS, SIGNIFICANCE_LEVEL, loss_differences
+from attnlab.attribution.significance import Difference, draws_for, loss_differences
 from attnlab.errors import InputError
 from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.about import model_in_words, versions
+from attnlab.studies.differences import fill_changes
 from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.importance.ablations import (
     Ablation,
     ablated_losses,
-    add_changes,
     bleu_changes,
     possible_ablations,
 )
+from attnlab.studies.importance.columns import UNITS
 from attnlab.studies.importance.removal import (
     count_translations,
     orders_of,
@@ -95,7 +96,7 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
     halves = [evaluator.half(first) for first in (0, 1)]
     slopes = _gradients(halves, progress)
     losses = ablated_losses(evaluator, ablations, progress)
-    draws = max(DRAWS, 2 * round(len(all_heads(evaluator.projections)) / SIGNIFICANCE_LEVEL))
+    draws = draws_for(len(all_heads(evaluator.projections)))
     table = (slopes[0] + slopes[1]).table().rename(columns=_OF_GRADIENTS)
     before = evaluator.losses()
     for ablation in ablations:
@@ -104,9 +105,9 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
             before, list(after.values()), evaluator.tokens, seed=seed, draws=draws
         )
         found = dict(zip(after, changes, strict=True))
-        add_changes(table, f"{ablation.replacement}_loss", found, unit="_nats")
+        _add_changes(table, ablation.replacement, "loss", found)
     for ablation, found in bleu_changes(evaluator, ablations, bleu, (seed, draws), progress):
-        add_changes(table, f"{ablation.replacement}_bleu", found, unit="")
+        _add_changes(table, ablation.replacement, "bleu", found)
     cumulative = _cumulative(
         halves, slopes[0], losses, before, ablations,
         bleu=bool(bleu), points=settings.points, seed=seed, progress=progress,
@@ -118,6 +119,18 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
         about=_about(source, evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
         notes=tuple(notes),
     )
+
+
+def _add_changes(
+    table: pd.DataFrame, replacement: Replacement, measure: str, found: Mapping[Head, Difference]
+) -> None:
+    rows = dict(
+        zip(
+            zip(table["site"], table["layer"], table["head"], strict=True), table.index, strict=True
+        )
+    )
+    changes = {rows[head.site, head.layer, head.head]: one for head, one in found.items()}
+    fill_changes(table, f"{replacement}_{measure}", changes, unit=UNITS[measure])
 
 
 def _bleu(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:

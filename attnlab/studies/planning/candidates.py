@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from attnlab.attention.calibration import LARGEST_OFFSET
 from attnlab.attention.mechanisms.band import Band
 from attnlab.attention.mechanisms.bigbird import BigBird
 from attnlab.attention.mechanisms.full import Full
@@ -12,7 +13,7 @@ from attnlab.attention.mechanisms.none import Nothing
 from attnlab.attention.mechanisms.static import Static
 from attnlab.attention.registry import mechanisms
 from attnlab.attention.specification import Specification
-from attnlab.studies.planning.statistics import LARGEST_OFFSET, REACHES, LayerSums
+from attnlab.studies.planning.statistics import REACHES, LayerSums
 
 # A head may get this many times the budget, since others may do with less.
 WIDEST = 3

@@ -12,7 +12,7 @@ from torch import Tensor
 from attnlab.addresses import Head
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
-from attnlab.attribution.significance import DRAWS, holm_adjusted
+from attnlab.attribution.significance import DRAWS, INTERVAL, holm_adjusted
 from attnlab.errors import InputError
 from attnlab.extraction.batches import encode
 from attnlab.extraction.devices import usable_device
@@ -36,7 +36,6 @@ from attnlab.translation.runs.folder import is_run
 SEARCHED, FULL = "searched", "full"
 # From this share of the keys of full attention on, a budget saves little.
 NEAR = 0.5
-INTERVAL = (0.025, 0.975)
 
 Plans = Mapping[tuple[int, str], FoundPlan]
 

@@ -4,17 +4,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from attnlab.attention.calibration import LARGEST_OFFSET
 from attnlab.attention.mechanism import ordinals
 from attnlab.extraction.observing import Observed
 from attnlab.matrices.supports import offsets
 
-LARGEST_OFFSET = 64
 # How many first and last keys a head may keep for all rows.
 ENDS = ((1, 0), (0, 1), (1, 1), (2, 0))
 # Reach of the blocks of Sigma3 around a token.
 REACHES = (2, 4)
 # Weight of the mean of all tokens, in pairs of a row and a key.
-SMOOTHING = 50.0
+PAIR_SMOOTHING = 50.0
 STEPS = 50
 TINY = 1e-12
 
@@ -133,7 +133,7 @@ class _TokenSums:
 
     def ranked(self, head: int) -> list[int]:
         mean = self.received[head].sum() / self.pairs.sum().clamp(min=1)
-        weight = (self.received[head] + SMOOTHING * mean) / (self.pairs + SMOOTHING)
+        weight = (self.received[head] + PAIR_SMOOTHING * mean) / (self.pairs + PAIR_SMOOTHING)
         seen = (self.pairs > 0).nonzero().flatten()
         order = weight[seen].sort(descending=True, stable=True).indices
         return [int(token) for token in seen[order]]

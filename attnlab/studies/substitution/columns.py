@@ -2,8 +2,11 @@
 
 from attnlab.columns import Column, Table
 from attnlab.studies.comparison.columns import CASE, ERROR, MASS, VISIBLE_KEYS
+from attnlab.studies.differences import declared_changes
 
 _, BUDGET, MECHANISM, LEVEL = CASE
+# What the names of the changes of each measure end with.
+UNITS = {"loss": "_nats", "bleu": ""}
 SCOPE = Column(
     "scope",
     "scope",
@@ -11,27 +14,14 @@ SCOPE = Column(
 )
 
 
-def _change(stem: str, heading: str, what: str, unit: str, digits: int) -> tuple[Column, ...]:
-    return (
-        Column(
-            f"{stem}_change{unit}",
-            f"{heading}, change",
-            f"Change of {what} from the model that has full attention and as many `steps`.",
-            digits,
-        ),
-        Column(f"{stem}_low", f"{heading}, low", "Lower end of its 95 % interval.", digits),
-        Column(f"{stem}_high", f"{heading}, high", "Upper end of its 95 % interval.", digits),
-        Column(
-            f"{stem}_p_value",
-            f"{heading}, p",
-            "Its p-value by a paired bootstrap over sentences, not corrected.",
-            3,
-        ),
-        Column(
-            f"{stem}_significant",
-            f"{heading}, significant",
-            "Whether that is below 5 % after Holm's correction for all rows of its scope and `steps`.",
-        ),
+def _change(stem: str, title: str, what: str, unit: str, digits: int) -> tuple[Column, ...]:
+    return declared_changes(
+        stem,
+        title,
+        f"Change of {what} from the model that has full attention and as many `steps`.",
+        together="all rows of its scope and `steps`",
+        digits=digits,
+        unit=unit,
     )
 
 
@@ -59,9 +49,11 @@ SUBSTITUTIONS = Table(
         ERROR,
         VISIBLE_KEYS,
         Column("loss_nats", "loss (nats)", "Loss per token on test sentences.", 4),
-        *_change("loss", "loss", "the loss per token, in nats; above 0 is worse,", "_nats", 4),
+        *_change(
+            "loss", "loss", "the loss per token, in nats; above 0 is worse,", UNITS["loss"], 4
+        ),
         Column("bleu", "BLEU", "BLEU (greedy) on test sentences; empty where not translated.", 2),
-        *_change("bleu", "BLEU", "BLEU; below 0 is worse,", "", 2),
+        *_change("bleu", "BLEU", "BLEU; below 0 is worse,", UNITS["bleu"], 2),
         Column(
             "time_ratio",
             "time",

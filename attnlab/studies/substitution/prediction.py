@@ -8,9 +8,8 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.stats import rankdata
 
-from attnlab.attribution.significance import DRAWS
+from attnlab.attribution.significance import DRAWS, INTERVAL
 
-INTERVAL = (2.5, 97.5)
 PREDICTORS = ("missing_mass", "output_error")
 # With fewer heads there is nothing to draw from.
 FEWEST = 3
@@ -48,7 +47,7 @@ def prediction(heads: pd.DataFrame, *, seed: int) -> pd.DataFrame:
             for across, correlate in _KINDS.items():
                 low = high = np.nan
                 if len(loss) >= FEWEST:
-                    low, high = np.nanpercentile(correlate(value[draws], loss[draws]), INTERVAL)
+                    low, high = np.nanquantile(correlate(value[draws], loss[draws]), INTERVAL)
                 rows.append(
                     {
                         "site": site, "predictor": predictor, "across": across,

@@ -1,6 +1,6 @@
 """Loss and BLEU of a run whose heads are replaced by other mechanisms, at once and after fine-tuning."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,9 @@ from attnlab.addresses import Head
 from attnlab.attention.plan import load_plan
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import (
-    DRAWS,
-    SIGNIFICANCE_LEVEL,
     Difference,
     bleu_differences,
-    holm_significant,
+    draws_for,
     loss_differences,
 )
 from attnlab.errors import InputError
@@ -30,8 +28,10 @@ from attnlab.studies.comparison.candidates import left_out
 from attnlab.studies.comparison.learning import Learned, Measured, types_of_site
 from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.comparison.scores import MEASURED, Scores
+from attnlab.studies.differences import fill_changes
 from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewerThanAsked, FewForIntervals
+from attnlab.studies.substitution.columns import SUBSTITUTIONS, UNITS
 from attnlab.studies.substitution.measuring import Outcome, Trial, Trials
 from attnlab.studies.substitution.prediction import prediction
 from attnlab.studies.substitution.settings import SubstitutionSettings
@@ -211,33 +211,28 @@ def _table(
     """A row an outcome, with its changes from the model with full attention and as many steps."""
     table = pd.DataFrame([_row(outcome, figures) for outcome in outcomes])
     table["sentences"] = len(evaluator.examples)
-    for column in ("change_nats", "low", "high", "p_value"):
-        table[f"loss_{column}"] = np.nan
-    for column in ("change", "low", "high", "p_value"):
-        table[f"bleu_{column}"] = np.nan
+    found: dict[str, dict[int, Difference]] = {stem: {} for stem in UNITS}
     for steps in sorted({outcome.steps for outcome in outcomes}):
         same = [index for index, one in enumerate(outcomes) if one.steps == steps]
         whole = next(outcomes[index] for index in same if outcomes[index].trial is None)
         others = [index for index in same if outcomes[index].trial is not None]
         losses = loss_differences(
             whole.losses, [outcomes[index].losses for index in others], evaluator.tokens,
-            seed=settings.seed, draws=_draws(len(outcomes)),
+            seed=settings.seed, draws=draws_for(len(outcomes)),
         )  # fmt: skip
-        _fill(table, "loss", "_nats", dict(zip(others, losses, strict=True)))
+        found["loss"] |= zip(others, losses, strict=True)
         written = {index: outcomes[index].translations for index in others}
         known = {index: texts for index, texts in written.items() if texts is not None}
         if known and whole.translations is not None:
             scores = bleu_differences(
                 whole.translations, list(known.values()), evaluator.references,
-                seed=settings.seed, draws=_draws(len(known)),
+                seed=settings.seed, draws=draws_for(len(known)),
             )  # fmt: skip
-            _fill(table, "bleu", "", dict(zip(known, scores, strict=True)))
-    return _significant(table)
-
-
-def _draws(rows: int) -> int:
-    """Enough for a p-value that is significant after correction for as many rows."""
-    return max(DRAWS, 2 * round(rows / SIGNIFICANCE_LEVEL))
+            found["bleu"] |= zip(known, scores, strict=True)
+    together = {row.Index: (row.scope, row.steps) for row in table.itertuples()}
+    for stem, unit in UNITS.items():
+        fill_changes(table, stem, found[stem], unit=unit, together=together)
+    return table[[column.name for column in SUBSTITUTIONS.columns]].astype({"budget": "Int64"})
 
 
 def _row(outcome: Outcome, figures: pd.DataFrame) -> dict[str, Any]:
@@ -261,29 +256,3 @@ def _row(outcome: Outcome, figures: pd.DataFrame) -> dict[str, Any]:
         "budget": one.budget, "mechanism": one.name, "level": one.level,
         **dict(zip(MEASURED, means.tolist(), strict=True)),
     }  # fmt: skip
-
-
-def _fill(table: pd.DataFrame, stem: str, unit: str, found: Mapping[int, Difference]) -> None:
-    columns: dict[str, Callable[[Difference], float]] = {
-        f"{stem}_change{unit}": lambda one: one.change,
-        f"{stem}_low": lambda one: one.low,
-        f"{stem}_high": lambda one: one.high,
-        f"{stem}_p_value": lambda one: one.p_value,
-    }
-    for column, value in columns.items():
-        table.loc[list(found), column] = [value(one) for one in found.values()]
-
-
-def _significant(table: pd.DataFrame) -> pd.DataFrame:
-    """With Holm's correction for all rows of a scope and number of steps; in the declared order."""
-    from attnlab.studies.substitution.columns import SUBSTITUTIONS
-
-    for stem in ("loss", "bleu"):
-        table[f"{stem}_significant"] = False
-        known = table[table[f"{stem}_p_value"].notna()]
-        for _, group in known.groupby(["scope", "steps"]):
-            holds = holm_significant(
-                group[f"{stem}_p_value"].to_numpy(dtype=float), SIGNIFICANCE_LEVEL
-            )
-            table.loc[group.index, f"{stem}_significant"] = holds
-    return table[[column.name for column in SUBSTITUTIONS.columns]].astype({"budget": "Int64"})
