@@ -1,9 +1,48 @@
 """What other installed distributions add to attnlab, through Python entry points."""
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from typing import Any, TypeVar
 
 from attnlab.errors import InputError
+
+T = TypeVar("T")
+
+
+def with_plugins(
+    group: str,
+    own: Mapping[str, T],
+    wanted: str,
+    accepts: Callable[[Any], bool],
+    name_of: Callable[[T], str] | None = None,
+) -> dict[str, T]:
+    """A table of attnlab's own objects, then those that other distributions register, by name.
+
+    Args:
+        group: the group of entry points.
+        own: attnlab's own, by name.
+        wanted: what must be registered, in words, for the error.
+        accepts: whether an object is such a thing.
+        name_of: its name; without it that of the entry point.
+
+    Raises:
+        InputError: what is registered cannot be imported, is not accepted, or has the name of another.
+    """
+    found = dict(own)
+    for entry, thing in plugins(group).items():
+        if not accepts(thing):
+            msg = f"'{entry}', registered under {group}, must be {wanted}, not {thing!r}."
+            raise InputError(msg)
+        name = entry if name_of is None else name_of(thing)  # type: ignore[arg-type]
+        if name in found:
+            msg = (
+                f"'{entry}', registered under {group}, is called '{name}', which exists already; "
+                "uninstall what registers it."
+            )
+            raise InputError(msg)
+        found[name] = thing  # type: ignore[assignment]
+    return found
 
 
 @cache

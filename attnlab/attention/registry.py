@@ -21,9 +21,8 @@ from attnlab.attention.mechanisms.topk import TopKAttention
 from attnlab.attention.specification import Specification, name_and_options, specified
 from attnlab.attention.traits import Form, Setup
 from attnlab.errors import InputError
-from attnlab.plugins import plugins
+from attnlab.plugins import with_plugins
 
-GROUP = "attnlab.mechanisms"
 MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind
     for kind in (
@@ -54,19 +53,17 @@ def mechanisms() -> Mapping[str, type[Mechanism]]:
     Raises:
         InputError: what is registered is no such class, or has the name of another mechanism.
     """
-    found = dict(MECHANISMS)
-    for entry, kind in plugins(GROUP).items():
-        if not (isinstance(kind, type) and issubclass(kind, Mechanism) and kind.specification):
-            msg = (
-                f"The entry point '{entry}' of {GROUP} must be a subclass of "
-                f"attnlab.attention.Mechanism with a specification, not {kind!r}."
-            )
-            raise InputError(msg)
-        if kind.name in found:
-            msg = f"The entry point '{entry}' of {GROUP} registers '{kind.name}', which exists already."
-            raise InputError(msg)
-        found[kind.name] = kind
-    return found
+    return with_plugins(
+        "attnlab.mechanisms",
+        MECHANISMS,
+        "a subclass of attnlab.attention.Mechanism with a specification",
+        _is_mechanism,
+        lambda kind: kind.name,
+    )
+
+
+def _is_mechanism(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Mechanism) and bool(kind.specification)
 
 
 def parse(text: str) -> Specification:

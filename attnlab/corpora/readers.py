@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from attnlab.corpora.splits import Pair, clean_sentence
 from attnlab.errors import InputError
-from attnlab.plugins import plugins
+from attnlab.plugins import with_plugins
 from attnlab.texts import check_characters, read_lines
 
 Languages: TypeAlias = tuple[str, str]
@@ -110,15 +110,15 @@ def readers() -> dict[str, Reader]:
     """Those of attnlab and of other distributions, by the ending of their files.
 
     Raises:
-        InputError: what another distribution registered is no reader, or cannot be imported.
+        InputError: what another distribution registered is no reader, cannot be imported, or is for
+            an ending that attnlab reads.
     """
-    found = dict(_READERS)
-    for ending, reader in plugins("attnlab.corpora").items():
-        if not isinstance(reader, Reader):
-            msg = f"'{ending}', registered under attnlab.corpora, is no attnlab.corpora.readers.Reader."
-            raise InputError(msg)
-        found[ending] = reader
-    return found
+    return with_plugins(
+        "attnlab.corpora",
+        _READERS,
+        "an attnlab.corpora.readers.Reader",
+        lambda reader: isinstance(reader, Reader),
+    )
 
 
 def read_rows(path: Path, ending: str, languages: Languages) -> list[Pair]:

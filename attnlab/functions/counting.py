@@ -5,7 +5,6 @@ from functools import cache
 
 import pandas as pd
 
-from attnlab.errors import InputError
 from attnlab.extraction.sums import Sums
 from attnlab.extraction.views import ALL, View
 from attnlab.extraction.weights import LayerWeights
@@ -19,7 +18,7 @@ from attnlab.functions.labels.sink import SINK_LABEL
 from attnlab.functions.labels.syntactic import ALIGNMENT_LABEL, SYNTACTIC_LABEL, relation_table
 from attnlab.functions.links import LinkCounts
 from attnlab.functions.verdict import verdict_table
-from attnlab.plugins import plugins
+from attnlab.plugins import with_plugins
 
 # In the order of the rows of verdicts.
 OWN_LABELS = (
@@ -42,16 +41,13 @@ def known_labels() -> dict[str, HeadLabel]:
     Raises:
         InputError: what is registered is no `HeadLabel`, or has the name of another.
     """
-    found = {label.name: label for label in OWN_LABELS}
-    for name, label in plugins("attnlab.labels").items():
-        if not isinstance(label, HeadLabel) or label.name in found:
-            what = (
-                "is no HeadLabel" if not isinstance(label, HeadLabel) else "has the name of another"
-            )
-            msg = f"'{name}', registered under attnlab.labels, {what}; uninstall what brings it."
-            raise InputError(msg)
-        found[label.name] = label
-    return found
+    return with_plugins(
+        "attnlab.labels",
+        {label.name: label for label in OWN_LABELS},
+        "an attnlab.functions.label.HeadLabel",
+        lambda label: isinstance(label, HeadLabel),
+        lambda label: label.name,
+    )
 
 
 def in_precedence(names: pd.Series) -> list[str]:

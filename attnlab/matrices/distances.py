@@ -11,10 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.errors import InputError
 from attnlab.matrices.padding import Sizes, sizes_of
 from attnlab.matrices.weights import checked_approximation, checked_weights
-from attnlab.plugins import plugins
+from attnlab.plugins import with_plugins
 
 _LONG_COLUMN = 256
 
@@ -138,15 +137,10 @@ def distances() -> dict[str, Distance]:
     Other distributions register theirs as entry points of the group `attnlab.distances`.
 
     Raises:
-        InputError: what another distribution registered is no function, or cannot be imported.
+        InputError: what another distribution registered is no function, cannot be imported, or has the name
+            of another.
     """
-    found = dict(_DISTANCES)
-    for name, distance in plugins("attnlab.distances").items():
-        if not callable(distance):
-            msg = f"'{name}', registered under attnlab.distances, is no function of H and X."
-            raise InputError(msg)
-        found[name] = distance
-    return found
+    return with_plugins("attnlab.distances", _DISTANCES, "a function of H and X", callable)
 
 
 def kl_divergence(

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from zoo import random_models
+from zoo.random_models import SENTENCES, tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -87,7 +89,14 @@ def test_what_is_no_reader_is_named(distribution: Distribution) -> None:
     distribution.register("attnlab.corpora", "toy", READER, "read")
     refused = distribution.attnlab("corpora")
     assert refused.returncode == 2
-    assert "'toy', registered under attnlab.corpora, is no" in refused.stderr
+    assert "'toy', registered under attnlab.corpora, must be an" in refused.stderr
+
+
+def test_a_reader_for_an_ending_that_attnlab_reads_is_refused(distribution: Distribution) -> None:
+    distribution.register("attnlab.corpora", "tsv", READER, "READER")
+    refused = distribution.attnlab("corpora")
+    assert refused.returncode == 2
+    assert "is called 'tsv', which exists already" in refused.stderr
 
 
 DISTANCE = """
@@ -197,7 +206,7 @@ def test_a_mechanism_to_train_with_and_to_compare(distribution: Distribution) ->
         ("import not_there\n", "'odd' of toy_odd cannot be imported from toy_odd:Odd"),
         (
             "from attnlab.attention.mechanisms.full import FullAttention as Odd\n",
-            "registers 'full', which exists already",
+            "is called 'full', which exists already",
         ),
     ],
 )
@@ -207,6 +216,67 @@ def test_what_is_no_mechanism_is_named(distribution: Distribution, code: str, me
     assert refused.returncode == 2
     assert message in " ".join(refused.stderr.split())
     assert "Traceback" not in refused.stderr
+
+
+LABEL = '''"""A toy label: heads with most of their weight on the first token."""
+
+from attnlab.functions.conditions import ratio_condition
+from attnlab.functions.counts import REPORTED
+from attnlab.functions.intervals import count_ratio
+from attnlab.functions.label import HeadLabel
+from attnlab.functions.thresholds import Rule
+from attnlab.functions.verdict import verdicts_of
+
+RULE = Rule(0.01, 2, "rows")
+
+
+def count(view):
+    rows = view.facts.scope.rows
+    mass = (view.layer.wide[..., 0] * rows[:, None]).sum(-1).double()
+    return count_ratio(mass, rows.sum(-1)[:, None].expand_as(mass).double(), view.facts.scope.groups)
+
+
+def decide(counts, seed):
+    found = ratio_condition("mean_mass_on_first", counts, RULE.threshold, seed=seed)
+    rows = counts.by_half().denominator[REPORTED].long()
+    return verdicts_of(
+        "toy first", RULE, [""] * len(rows), [found], denominator=rows, counted=rows
+    )
+
+
+FIRST = HeadLabel(name="toy first", family="rare_columns", count=count, decide=decide)
+'''
+
+
+def analyzed(distribution: Distribution, code: str) -> subprocess.CompletedProcess[str]:
+    """`attnlab analyze --labels` of a small model beside a label in `code`."""
+    distribution.register("attnlab.labels", "first", code, "FIRST")
+    folder = distribution.folder
+    random_models.bert().save_pretrained(folder / "bert")
+    tokenizer().save_pretrained(folder / "bert")
+    (folder / "text").write_text("\n".join(SENTENCES), encoding="utf-8")
+    return distribution.attnlab(
+        "analyze", "bert", "--text", "text", "--labels", "--keep-matrices", "0",
+        "--fit-sentences", "0", "--structure-sentences", "0", "--out", "out",
+    )  # fmt: skip
+
+
+def test_a_label(distribution: Distribution) -> None:
+    done = analyzed(distribution, LABEL)
+    assert done.returncode == 0, done.stderr
+    out = distribution.folder / "out"
+    controls = pd.read_csv(out / "controls.csv")
+    mine = controls[(controls["label"] == "toy first") & (controls["keys"] == "all")]
+    assert len(mine) == 6
+    assert "holds" in set(mine["status"])
+    assert mine[["untrained_value", "shuffled_value"]].notna().all(axis=None)
+    assert "toy first" in set(pd.read_csv(out / "labels.csv")["label"])
+
+
+def test_what_is_no_label_is_named(distribution: Distribution) -> None:
+    done = analyzed(distribution, "FIRST = 1\n")
+    assert done.returncode == 2
+    assert "'first', registered under attnlab.labels, must be an attnlab.functions" in done.stderr
 
 
 def test_help_loads_no_plugin(distribution: Distribution) -> None:

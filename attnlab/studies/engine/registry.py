@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from functools import cache
 
 from attnlab.errors import InputError
-from attnlab.plugins import plugins
+from attnlab.plugins import with_plugins
 from attnlab.studies.engine.study import CellKind, Study
 from attnlab.studies.random_search.study import RANDOM_SEARCH
 from attnlab.studies.substitution.study import SUBSTITUTION
 
-GROUP = "attnlab.studies"
 STUDIES = {study.name: study for study in (RANDOM_SEARCH, SUBSTITUTION)}
 
 
@@ -23,16 +22,13 @@ def studies() -> Mapping[str, Study]:
     Raises:
         InputError: what is registered is no study, or has the name of another.
     """
-    found = dict(STUDIES)
-    for entry, study in plugins(GROUP).items():
-        if not isinstance(study, Study):
-            msg = f"'{entry}', registered under {GROUP}, is no attnlab.studies.engine.study.Study."
-            raise InputError(msg)
-        if study.name in found:
-            msg = f"The entry point '{entry}' of {GROUP} registers '{study.name}', which exists already."
-            raise InputError(msg)
-        found[study.name] = study
-    return found
+    return with_plugins(
+        "attnlab.studies",
+        STUDIES,
+        "an attnlab.studies.engine.study.Study",
+        lambda study: isinstance(study, Study),
+        lambda study: study.name,
+    )
 
 
 def study_named(name: str) -> Study:

@@ -334,11 +334,11 @@ def test_the_table_of_studies_refuses_what_is_none(monkeypatch: pytest.MonkeyPat
     ):
         study_named("absent")
     for found, message in (
-        ({"odd": 1}, "'odd', registered under attnlab.studies, is no"),
-        ({"again": STUDIES["random_search"]}, "registers 'random_search', which exists already"),
+        ({"odd": 1}, "'odd', registered under attnlab.studies, must be"),
+        ({"again": STUDIES["random_search"]}, "is called 'random_search', which exists already"),
     ):
         studies.cache_clear()
-        monkeypatch.setattr(f"{studies.__module__}.plugins", lambda _, found=found: found)
+        monkeypatch.setattr("attnlab.plugins.plugins", lambda _, found=found: found)
         with pytest.raises(InputError, match=message):
             studies()
     plugins.cache_clear()
