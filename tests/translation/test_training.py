@@ -1,5 +1,6 @@
 import json
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_the_record_tells_how_to_repeat_the_run(small_run: Path) -> None:
     assert record["command"] == "attnlab train small"
     assert sum(record["corpus"]["pairs"].values()) == SETTINGS["corpus"]["size"]
     assert set(record["corpus"]["dropped_over_max_tokens"]) == {"train", "validation", "test"}
-    assert record["versions"]["torch"] == torch.__version__
+    assert record["versions"]["torch"] == version("torch")
 
 
 def test_the_same_seed_gives_the_same_weights_and_leaves_the_random_state(
