@@ -90,6 +90,7 @@ def readme(folder: Path) -> str:
     return render(
         __file__, read_facts(folder), table=table, ratio=seconds[1] / seconds[2],
         ratio_once_started=started[1] / started[2],
+        slower=by_count["seconds_per_cell"][2] / by_count["seconds_per_cell"][1],
         cells=int(table["cells"].iloc[0]), attempts=ATTEMPTS,
     )  # fmt: skip
 

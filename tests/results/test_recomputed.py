@@ -209,3 +209,14 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert again.iloc[0].to_dict() == pytest.approx(found.table.iloc[0][again.columns].to_dict())
     seconds = pd.read_csv(folder / "table.csv").set_index("processes")["seconds"]
     assert f"**{seconds[1] / seconds[2]:.2f} times" in (folder / "README.md").read_text("utf-8")
+
+
+@recomputes("substitution_tatoeba")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    from attnlab.studies.engine.collecting import collect
+
+    found = collect(folder / "study")
+    assert found.missing == 0
+    written = pd.read_csv(folder / "prediction.csv")
+    again = script("substitution").predicted(found.table)
+    pd.testing.assert_frame_equal(again[written.columns], written, check_dtype=False)

@@ -24,6 +24,8 @@ LOOPBACK = "127.0.0.1"
 MOST_SUBMISSIONS = 10
 # Ctrl-C on a terminal reaches workers too, whose client ends them in order. Dask runs this in each.
 IGNORE_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+# Dask has workers give freed memory back at once, so that every tensor is paid for in page faults.
+KEEP_FREED_MEMORY = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None}
 ENDED = ("finished", "error", "cancelled")
 GONE = "The cluster went away; what was finished is kept: give the command again to go on."
 # What computes shares global state, so that cells take turns where a worker has several threads.
@@ -143,12 +145,14 @@ def _outcome_of(future: Any) -> Outcome:
 @contextmanager
 def _client(jobs: int | None, cluster: str | None) -> Iterator[Any]:
     try:
+        from dask import config
         from distributed import Client, LocalCluster
     except ModuleNotFoundError as error:
         msg = "Several processes or machines need Dask; install it with: pip install 'attnlab[cluster]'"
         raise InputError(msg) from error
     with ExitStack() as stack:
         if cluster is None:
+            stack.enter_context(config.set(KEEP_FREED_MEMORY))
             address = stack.enter_context(
                 LocalCluster(
                     n_workers=jobs,

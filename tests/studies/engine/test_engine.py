@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from distributed import Client
 from engine_cluster import ENVIRONMENT, wait_until
 
 from attnlab.errors import AttnlabError, InputError
@@ -71,8 +72,17 @@ def test_an_address_tells_what_decides_the_rows() -> None:
 @pytest.mark.slow
 def test_rows_are_the_same_bytes_wherever_they_are_computed(tmp_path: Path, scheduler: str) -> None:
     told: list[Connection] = []
+    limits: list[str | None] = []
+
+    def connected(found: Connection) -> None:
+        told.append(found)
+        with Client(found.scheduler, set_as_default=False) as client:
+            limits.extend(client.run(os.getenv, "MALLOC_TRIM_THRESHOLD_").values())
+
     here = toy(tmp_path / "here")
-    run_study("toy", folder=tmp_path / "jobs", jobs=2, connected=told.append)
+    run_study("toy", folder=tmp_path / "jobs", jobs=2, connected=connected)
+    # With Dask's own setting every tensor costs page faults.
+    assert limits == [None, None]
     there = toy(tmp_path / "there", cluster=scheduler)
     rows = files_of(tmp_path / "here")
     assert len(rows) == 4
