@@ -1,0 +1,130 @@
+"""Cells that train a translation model and study it: their settings, and the run while a cell lasts."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from attnlab import __version__
+from attnlab.options import Option
+from attnlab.studies.engine.cells import canonical
+from attnlab.studies.engine.corpora import CORPUS_LOCATIONS, CorpusCellSettings, corpus_of_cell
+
+# Goes into `CellKind.locations`.
+MODEL_LOCATIONS = (*CORPUS_LOCATIONS, "runs")
+CellOf = TypeVar("CellOf", bound="ModelCell")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(CorpusCellSettings):
+    """What all models of a study have in common."""
+
+    runs: Annotated[
+        str | None,
+        Option(
+            "Folder on every worker that keeps trained models, so that another study of the same "
+            "models trains none.",
+            shown="none are kept",
+        ),
+    ] = None
+    heads: Annotated[int, Option("Number of heads of a layer.", least=1)] = 8
+    epochs: Annotated[int, Option("Number of passes over the training pairs.", least=1)] = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCell(ModelSettings):
+    """One model."""
+
+    layers: Annotated[int, Option("Number of layers of encoder and decoder.", least=1)]
+    seed: Annotated[
+        int, Option("Seed of the corpus, of the training and of the bootstrap.", least=0)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(ModelSettings):
+    """Which models a study trains."""
+
+    layers: Annotated[
+        Sequence[int],
+        Option("Number of layers of encoder and decoder; may be given again.", least=1),
+    ] = (1, 3)
+    seeds: Annotated[int, Option("Number of models of each size.", least=1)] = 1
+
+
+def cells_of_models(kind: type[CellOf], options: ModelOptions) -> list[CellOf]:
+    """Every size with every seed; all other settings of the cells are those of the options."""
+    names = {one.name for one in fields(kind)} - {"layers", "seed"}
+    shared = {name: getattr(options, name) for name in names}
+    return [
+        kind(**shared, layers=layers, seed=seed)
+        for layers in options.layers
+        for seed in range(options.seeds)
+    ]
+
+
+def model_checksum(cell: ModelCell) -> str:
+    """Of the corpus of the cell; the seed of a training draws and divides it."""
+    return corpus_of_cell(cell, seed=cell.seed).checksum
+
+
+@contextmanager
+def trained_model(cell: ModelCell) -> Iterator[Path]:
+    """The run directory of a model trained with the settings of the cell.
+
+    It is deleted afterwards, unless the cell names a folder of runs: there it is kept under the hash of
+    its settings and corpus, and used again.
+    """
+    import tempfile
+
+    from attnlab.translation.quiet import quiet
+
+    kept = None if cell.runs is None else Path(cell.runs) / _name_of(cell)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        quiet(),
+        tempfile.TemporaryDirectory(prefix=".cell-", dir=kept and kept.parent) as made,
+    ):
+        if kept is None:
+            yield _train(cell, Path(made) / "run")
+        else:
+            if not kept.exists():
+                _train(cell, Path(made) / "run").rename(kept)
+            yield kept
+
+
+def _name_of(cell: ModelCell) -> str:
+    """Of a kept run: the hash of all that decides the model, behind what can be read."""
+    names = {one.name for one in fields(ModelCell)} - set(MODEL_LOCATIONS)
+    decisive = {name: getattr(cell, name) for name in names}
+    text = canonical([decisive, model_checksum(cell), __version__])
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return f"{Path(cell.corpus).name}-{cell.layers}-{cell.seed}-{digest}"
+
+
+def _train(cell: ModelCell, run: Path) -> Path:
+    """Trains a model into the folder."""
+    from rich.console import Console
+
+    from attnlab.translation.settings import settings_from
+    from attnlab.translation.training import train
+
+    settings = settings_from(
+        {
+            "corpus": {
+                "name": cell.corpus, "pair": cell.pair, "limit": cell.corpus_limit,
+                **({} if cell.corpus_size is None else {"size": cell.corpus_size}),
+            },
+            "model": {
+                "encoder_layers": cell.layers, "decoder_layers": cell.layers, "heads": cell.heads,
+            },
+            "optimizer": {"epochs": cell.epochs, "seed": cell.seed},
+        }
+    )  # fmt: skip
+    if train(run, settings, console=Console(quiet=True)).interrupted:
+        # Ctrl-C ends a training early, but half a model is no cell.
+        raise KeyboardInterrupt
+    return run
