@@ -118,7 +118,7 @@ def _shown(scores: "pd.DataFrame") -> "Table":
 
 
 def _gain(row: "Mapping[Any, Any]") -> str:
-    if isnan(row.get("plan_gain", float("nan"))):
+    if isnan(row.get("bleu_gain", float("nan"))):
         return ""
-    low, high = row["plan_gain_low"], row["plan_gain_high"]
-    return f"{row['plan_gain']:+.1f} [{low:+.1f}, {high:+.1f}]".replace("[", r"\[")
+    low, high = row["bleu_gain_low"], row["bleu_gain_high"]
+    return f"{row['bleu_gain']:+.1f} [{low:+.1f}, {high:+.1f}]".replace("[", r"\[")

@@ -28,7 +28,7 @@ from attnlab.studies.scored_sentences import (
     scored_batches,
 )
 from attnlab.studies.settings import TextSettings
-from attnlab.studies.sources import Subject, first_pairs, load_subject
+from attnlab.studies.sources import Subject, first_pairs, load_subject, source_of
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.tokenizer import Tokenizers
 from attnlab.translation.translating import translate_ids
@@ -182,11 +182,21 @@ class Evaluator(OneLine):
         batches = tuple(scored_batches(examples, self.batch_size, self.tokenizer, self.model))
         return replace(self, examples=examples, batches=batches, origin=origin, dropped=dropped)
 
-    def on_split(self, split: str, sentences: int) -> "Evaluator":
+    @property
+    def sources(self) -> frozenset[str]:
+        """The sentences, of pairs their sources."""
+        return frozenset(source_of(one.text) for one in self.examples)
+
+    def on_split(self, split: str, sentences: int, *without: "Evaluator") -> "Evaluator":
         """The same model evaluated on the first pairs of another part of its corpus.
 
         Pairs whose source this evaluator has are left out, so that what is fitted on the one can be
         evaluated on the other.
+
+        Args:
+            split: name of the part.
+            sentences: how many at most.
+            without: others whose sources are left out too.
 
         Raises:
             InputError: there is no corpus, no such part, or nothing is left of it.
@@ -199,7 +209,7 @@ class Evaluator(OneLine):
             )
             raise InputError(msg)
         corpus = self.subject.corpus()
-        held_out = {text if isinstance(text := one.text, str) else text[0] for one in self.examples}
+        held_out = self.sources.union(*(one.sources for one in without))
         texts = first_pairs(corpus, split, sentences, without=held_out)
         return self.on(texts, f"the {split} part of {corpus.name}")
 

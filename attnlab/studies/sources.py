@@ -224,6 +224,11 @@ def first_pairs(
     return tuple(islice((pair for pair in pairs if pair[0] not in without), count))
 
 
+def source_of(text: Text) -> str:
+    """The sentence, or the source of a pair."""
+    return text if isinstance(text, str) else text[0]
+
+
 def read_texts(path: str | Path, *, lowercase: bool = False) -> tuple[Text, ...]:
     """The lines of a file, as pairs where each holds one tab; empty lines are left out.
 

@@ -186,6 +186,9 @@ def test_other_parts_of_the_corpus_share_no_sentence(small_run: Path) -> None:
     }
     more = evaluator.on_split("test", 3)
     assert not {one.text for one in more.examples} & {one.text for one in evaluator.examples}
+    others = evaluator.on_split("train", 8, learning)
+    assert len(others.examples) + others.dropped == 8
+    assert not others.sources & (evaluator.sources | learning.sources)
     own = evaluator.on_split("validation", 2)
     assert own.origin == "the validation part of embedded"
 

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -15,6 +16,7 @@ from attnlab.addresses import SITES, Head
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.plan import load_plan, plan_of
 from attnlab.attention.registry import make
+from attnlab.attribution.significance import draws_for, holm_adjusted, loss_difference
 from attnlab.errors import InputError
 from attnlab.extraction.observing import Observed
 from attnlab.matrices.references import top_entries
@@ -295,6 +297,33 @@ def test_keys_per_row_are_those_that_the_model_with_the_plan_attends_to(
     for row in own.to_dict("records"):
         key = Head(row["site"], row["layer"], row["head"])
         assert row["keys_per_row"] == pytest.approx(counts[key] / rows[key.site])
+
+
+def test_gains_are_those_of_the_searched_plan_and_corrected_together(
+    small_run: Path, found: Planning
+) -> None:
+    scores = found.scores.set_index(["plan", "budget"])
+    rivals = [key for key in scores.index if key[0] not in ("full", "searched")]
+    evaluator = load_evaluator(small_run, sentences=QUICK["sentences"])
+    outputs = {}
+    for budget in (2, 4):
+        outputs[budget] = output_of(evaluator, found.plans[budget], bleu=True)
+    p_values = []
+    for rival, budget in rivals:
+        row, searched = scores.loc[(rival, budget)], scores.loc[("searched", budget)]
+        assert row["loss_gain"] == pytest.approx(row["loss_nats"] - searched["loss_nats"])
+        assert row["bleu_gain"] == pytest.approx(searched["bleu"] - row["bleu"])
+        assert row["loss_gain_low"] <= row["loss_gain_high"]
+        by_site = {part.split("=")[0]: part.split("=", 1)[1] for part in row["written"].split("; ")}
+        other = output_of(evaluator, plan_of(by_site), bleu=True)
+        difference = loss_difference(
+            outputs[budget].losses, other.losses, evaluator.tokens, seed=0,
+            draws=draws_for(len(rivals)),
+        )  # fmt: skip
+        p_values.append(difference.p_value)
+    assert len(rivals) > 2
+    expected = holm_adjusted(np.array(p_values))
+    assert scores.loc[rivals, "loss_gain_p_value"].to_numpy() == pytest.approx(expected)
 
 
 def test_nothing_is_chosen_on_test(small_run: Path, found: Planning) -> None:

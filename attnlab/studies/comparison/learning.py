@@ -22,7 +22,13 @@ from attnlab.studies.comparison.candidates import (
 )
 from attnlab.studies.comparison.scores import Scores
 from attnlab.studies.comparison.settings import ComparisonSettings
-from attnlab.studies.sources import Subject, read_texts, type_counts_of
+from attnlab.studies.sources import (
+    Subject,
+    first_pairs,
+    read_texts,
+    source_of,
+    type_counts_of,
+)
 from attnlab.translation.runs.run import Run
 
 Source = str | Path | tuple[Any, Any]
@@ -82,31 +88,25 @@ class Measured:
             self.scores.add(candidate, budget, numbered)
 
 
-def _source(text: Text) -> str:
-    return text if isinstance(text, str) else text[0]
-
-
 def training_texts(
     source: Source, subject: Subject, settings: ComparisonSettings
 ) -> Sequence[Text]:
     """The first training sentences that are not held out too."""
     wanted, path = settings.calibration, settings.calibration_text
-    count, texts = (wanted, ()) if isinstance(wanted, int) else (len(wanted), tuple(wanted))
+    held_out = set(map(source_of, subject.texts))
+    count = wanted if isinstance(wanted, int) else len(wanted)
     if not isinstance(wanted, int):
-        pass
+        texts = tuple(wanted)
     elif path is not None:
         run = subject.run
         texts = read_texts(path, lowercase=run is not None and run.settings.corpus.lowercase)
     elif subject.corpus is not None:
-        rows = subject.corpus().train
-        chosen = rows.select(range(min(2 * count, len(rows))))
-        texts = tuple(zip(chosen["source"], chosen["target"], strict=True))
+        texts = first_pairs(subject.corpus(), "train", count, without=held_out)
     else:
         name = "A model without a folder" if isinstance(source, tuple) else source
         msg = f"{name} brings no training sentences; add --calibration-text FILE."
         raise InputError(msg)
-    held_out = set(map(_source, subject.texts))
-    found = [text for text in texts if _source(text) not in held_out][:count]
+    found = [text for text in texts if source_of(text) not in held_out][:count]
     if not found:
         msg = "There is no training sentence that is not held out too; give others."
         raise InputError(msg)

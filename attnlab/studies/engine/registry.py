@@ -6,10 +6,11 @@ from functools import cache
 from attnlab.errors import InputError
 from attnlab.plugins import with_plugins
 from attnlab.studies.engine.study import CellKind, Study
+from attnlab.studies.planning.study import PLAN_SEARCH
 from attnlab.studies.random_search.study import RANDOM_SEARCH
 from attnlab.studies.substitution.study import SUBSTITUTION
 
-STUDIES = {study.name: study for study in (RANDOM_SEARCH, SUBSTITUTION)}
+STUDIES = {study.name: study for study in (RANDOM_SEARCH, SUBSTITUTION, PLAN_SEARCH)}
 
 
 @cache

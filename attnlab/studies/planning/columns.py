@@ -32,6 +32,19 @@ def _with_interval(name: str, heading: str, meaning: str, digits: int) -> tuple[
     )
 
 
+def _gain(name: str, heading: str, meaning: str, digits: int) -> tuple[Column, ...]:
+    return (
+        *_with_interval(name, heading, meaning, digits),
+        Column(
+            f"{name}_p_value",
+            f"p of {heading}",
+            "Its p-value by the same paired bootstrap, after Holm's correction over all plans of the "
+            "table.",
+            3,
+        ),
+    )
+
+
 HEADS = Table(
     "plan_heads.csv",
     "budget and head of the searched plan",
@@ -92,7 +105,17 @@ SCORES = Table(
             "all heads of a site, the best on validation under the same total budget; `full`, the run as "
             "it is.",
         ),
-        Column("written", "written", "Mechanisms by address; empty for `searched` and `full`."),
+        Column(
+            "level",
+            "level",
+            "`calibrated`: settings chosen on validation sentences, and for `searched` keys and fixed "
+            "weights learned on training sentences; empty for `full`.",
+        ),
+        Column(
+            "written",
+            "written",
+            "Mechanisms by site; for `searched` how many heads got each family; empty for `full`.",
+        ),
         KEYS,
         *_with_interval(ERROR.name, ERROR.heading, ERROR.meaning, 3),
         Column(
@@ -103,19 +126,21 @@ SCORES = Table(
         ),
         Column("loss_nats", "loss (nats)", "Loss per target token, without label smoothing.", 3),
         *_with_interval("loss_change", "change of loss", "Change against the run as it is.", 3),
+        *_gain("loss_gain", "loss spared", "Loss of this plan less that of the searched one.", 3),
         Column("bleu", "BLEU", "Greedy.", 1),
         *_with_interval("bleu_change", "change of BLEU", "Change against the run as it is.", 1),
-        *_with_interval(
-            "plan_gain", "gain of the plan", "BLEU of the searched plan less that of this one.", 1
+        *_gain("bleu_gain", "BLEU gained", "BLEU of the searched plan less that of this one.", 1),
+        Column("sentences", "sentences", "How many test sentences."),
+        Column(
+            "validation_sentences",
+            "validation sentences",
+            "How many sentences the choice is made on.",
         ),
         Column(
-            "plan_gain_p_value",
-            "p of the gain",
-            "Its p-value by the same paired bootstrap, after Holm's correction over all gains of the "
-            "table.",
-            3,
+            "calibration_sentences",
+            "calibration sentences",
+            "How many training sentences the candidates are learned on.",
         ),
-        Column("sentences", "sentences", "How many test sentences."),
         Column("seed", "seed", "Seed of the bootstrap."),
     ),
 )

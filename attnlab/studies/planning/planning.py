@@ -1,9 +1,10 @@
 """Which mechanism each head of a run should have, under one budget of keys for all heads together."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -12,12 +13,11 @@ from torch import Tensor
 from attnlab.addresses import Head
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
-from attnlab.attribution.significance import DRAWS, INTERVAL, holm_adjusted
+from attnlab.attribution.significance import DRAWS, INTERVAL, draws_for, holm_adjusted
 from attnlab.errors import InputError
 from attnlab.extraction.batches import encode
 from attnlab.extraction.devices import usable_device
 from attnlab.extraction.observing import Observed, observe, sites_of
-from attnlab.extraction.tokens import Text
 from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
@@ -26,14 +26,16 @@ from attnlab.studies.planning.candidates import BASELINES, Candidate, uniform
 from attnlab.studies.planning.columns import SCORES
 from attnlab.studies.planning.measuring import Layer, Measurements
 from attnlab.studies.planning.notes import BandInstead, BudgetNearLength, NoSettingFits
-from attnlab.studies.planning.scores import Output, changes, gain, output_of
+from attnlab.studies.planning.scores import Output, changes, gains, output_of
 from attnlab.studies.planning.search import FoundPlan, Search
 from attnlab.studies.planning.settings import PlanSettings
-from attnlab.studies.sources import first_pairs, load_subject
+from attnlab.studies.sources import load_subject
 from attnlab.studies.steps import Steps
 from attnlab.translation.runs.folder import is_run
 
 SEARCHED, FULL = "searched", "full"
+# Supports and settings come from training and validation sentences.
+LEVEL = "calibrated"
 # From this share of the keys of full attention on, a budget saves little.
 NEAR = 0.5
 
@@ -88,11 +90,11 @@ def plan(source: str | Path, settings: PlanSettings) -> Planning:
     subject = load_subject(source, sentences=settings.sentences)
     subject.model.to(device)
     evaluator = evaluator_of(subject, settings.batch_size)
-    reader = _Reader(evaluator, settings)
+    parts = _parts(evaluator, settings)
     budgets = list(dict.fromkeys(settings.budgets))
     search = Search(budgets, settings.families)
-    reader.read("Calibrating", reader.split("train", settings.calibration), search.learn)
-    reader.read("Choosing", reader.split("validation", settings.validation), search.measure)
+    _read("Calibrating", parts.calibration, settings, search.learn)
+    _read("Choosing", parts.validation, settings, search.measure)
     plans = {
         (budget, name): found
         for budget in budgets
@@ -100,64 +102,51 @@ def plan(source: str | Path, settings: PlanSettings) -> Planning:
         if (found := _found(search, budget, name)) is not None
     }
     measured = Measurements(_wanted(search, plans), detailed=True)
-    reader.read("Measuring", reader.test, measured.add)
+    _read("Measuring", evaluator, settings, measured.add)
     return Planning(
         heads=_head_rows(search, plans, measured),
-        scores=_score_rows(evaluator, search, plans, measured, settings),
+        scores=_score_rows(parts, search, plans, measured, settings),
         plans={budget: plans[budget, SEARCHED].plan() for budget in budgets},
-        about=reader.about(),
+        about=_about(parts, settings),
         notes=_notes(search, budgets, plans),
     )
 
 
-class _Reader:
-    """Parts of the run's corpus, none of whose sources is in an earlier part, read by the model."""
+class _Parts(NamedTuple):
+    """The model on three parts of its corpus; no source is in two of them."""
 
-    def __init__(self, evaluator: Evaluator, settings: PlanSettings) -> None:
-        self._evaluator, self._settings = evaluator, settings
-        self._subject = evaluator.subject
-        # What is scored and what is measured are the same sentences.
-        self.test = tuple(one.text for one in evaluator.examples)
-        self._taken = {_source(text) for text in self.test}
-        self._counts = {"test": len(self.test)}
-
-    def split(self, name: str, count: int) -> tuple[Text, ...]:
-        """The first pairs of a part whose sources were not taken before."""
-        if self._subject.corpus is None:
-            msg = "The run has no corpus to learn from."
-            raise InputError(msg)
-        texts = first_pairs(self._subject.corpus(), name, count, without=self._taken)
-        if not texts:
-            msg = f"The {name} part of the corpus has no sentence that is not used elsewhere."
-            raise InputError(msg)
-        usable = tuple(one.text for one in self._evaluator.on(texts).examples)
-        self._taken |= {_source(text) for text in texts}
-        self._counts[name] = len(usable)
-        return usable
-
-    def read(self, what: str, texts: Sequence[Text], receive: Callable[[Observed], None]) -> None:
-        """Hands every layer of every batch to `receive`."""
-        model, progress = self._subject.model, self._settings.progress
-        encoding = encode(model, self._subject.tokenizer, texts)
-        tell = None if progress is None else (lambda done, total: progress(what, done, total))
-        sites = sites_of(model, encoding, self._settings.sites)
-        size = self._settings.batch_size
-        observe(model, encoding, sites, receive, batch_size=size, progress=tell)
-
-    def about(self) -> dict[str, Any]:
-        """Run, corpus and sentences."""
-        run = self._subject.run
-        return {
-            "run": None if run is None else str(run.folder),
-            "corpus_checksum": None if run is None else run.record["corpus"]["checksum"],
-            "sentences": self._counts,
-            "seed": self._settings.seed,
-            "families": list(self._settings.families),
-        }
+    test: Evaluator
+    validation: Evaluator
+    calibration: Evaluator
 
 
-def _source(text: Text) -> str:
-    return text if isinstance(text, str) else text[0]
+def _parts(test: Evaluator, settings: PlanSettings) -> _Parts:
+    calibration = test.on_split("train", settings.calibration)
+    validation = test.on_split("validation", settings.validation, calibration)
+    return _Parts(test, validation, calibration)
+
+
+def _read(
+    what: str, evaluator: Evaluator, settings: PlanSettings, receive: Callable[[Observed], None]
+) -> None:
+    """Hands every layer of every batch of the sentences to `receive`."""
+    model, progress = evaluator.model, settings.progress
+    encoding = encode(model, evaluator.tokenizer, [one.text for one in evaluator.examples])
+    tell = None if progress is None else (lambda done, total: progress(what, done, total))
+    sites = sites_of(model, encoding, settings.sites)
+    observe(model, encoding, sites, receive, batch_size=settings.batch_size, progress=tell)
+
+
+def _about(parts: _Parts, settings: PlanSettings) -> dict[str, Any]:
+    """Run, corpus and sentences."""
+    run = parts.test.subject.run
+    return {
+        "run": None if run is None else str(run.folder),
+        "corpus_checksum": None if run is None else run.record["corpus"]["checksum"],
+        "sentences": {name: len(one.examples) for name, one in parts._asdict().items()},
+        "seed": settings.seed,
+        "families": list(settings.families),
+    }
 
 
 def _found(search: Search, budget: int, name: str) -> FoundPlan | None:
@@ -208,36 +197,42 @@ def _head_rows(search: Search, plans: Plans, measured: Measurements) -> pd.DataF
 
 
 def _score_rows(
-    evaluator: Evaluator,
+    parts: _Parts,
     search: Search,
     plans: Plans,
     measured: Measurements,
     settings: PlanSettings,
 ) -> pd.DataFrame:
     """One row a plan; `full` stands once, at no budget."""
-    bleu = settings.bleu
+    evaluator, bleu, seed = parts.test, settings.bleu, settings.seed
     steps = Steps("Scoring", len(plans) + 1, settings.progress)
     before = steps.of(lambda: output_of(evaluator, None, bleu=bleu))()
     outputs: dict[tuple[int, str], Output] = {}
     for key, found in plans.items():
         own = found.plan()
         outputs[key] = steps.of(lambda own=own: output_of(evaluator, own, bleu=bleu))()  # type: ignore[misc]
-    shared = {"sentences": len(evaluator.examples), "seed": settings.seed}
+    draws = draws_for(sum(name != SEARCHED for _, name in plans))
+    shared = {
+        "sentences": len(parts.test.examples),
+        "validation_sentences": len(parts.validation.examples),
+        "calibration_sentences": len(parts.calibration.examples),
+        "seed": seed,
+    }
     keys = sum(measured.full_keys[head.site, head.layer] for head in search.heads)
     count = sum(measured.rows[head.site, head.layer] for head in search.heads)
     rows: list[dict[str, Any]] = [
         {"plan": FULL, "keys_per_row": keys / count, "error": 0.0}
-        | changes(evaluator, before, before, settings.seed)
+        | changes(evaluator, before, before, seed=seed)
         | shared
     ]
     for (budget, name), found in plans.items():
         output = outputs[budget, name]
-        row = {"budget": budget, "plan": name, "written": _written(found)}
-        row |= _distances(found.entries, measured, settings.seed)
+        row = {"budget": budget, "plan": name, "level": LEVEL, "written": _written(found)}
+        row |= _distances(found.entries, measured, seed)
         row["error_bound"] = found.allocation.lower_bound / search.rows
-        row |= changes(evaluator, before, output, settings.seed)
+        row |= changes(evaluator, before, output, seed=seed)
         if name != SEARCHED:
-            row |= gain(evaluator, output, outputs[budget, SEARCHED], settings.seed)
+            row |= gains(evaluator, output, outputs[budget, SEARCHED], seed=seed, draws=draws)
         rows.append(row | shared)
     table = pd.DataFrame(rows).astype({"budget": "Int64"})
     declared = [column.name for column in SCORES.columns if column.name in table]
@@ -245,15 +240,18 @@ def _score_rows(
 
 
 def _corrected(table: pd.DataFrame) -> pd.DataFrame:
-    """The p-values of the gains after Holm's correction."""
-    if "plan_gain_p_value" in table and (known := table["plan_gain_p_value"].notna()).any():
-        p_values = table.loc[known, "plan_gain_p_value"].to_numpy(dtype=float)
-        table.loc[known, "plan_gain_p_value"] = holm_adjusted(p_values)
+    """The p-values of the gains after Holm's correction, those of each measure together."""
+    for name in ("loss_gain_p_value", "bleu_gain_p_value"):
+        if name in table and (known := table[name].notna()).any():
+            table.loc[known, name] = holm_adjusted(table.loc[known, name].to_numpy(dtype=float))
     return table
 
 
 def _written(found: FoundPlan) -> str:
-    return "; ".join(f"{site}={specification}" for site, specification in found.uniform.items())
+    if found.uniform:
+        return "; ".join(f"{site}={specification}" for site, specification in found.uniform.items())
+    families = Counter(candidate.family for candidate in found.entries.values())
+    return ", ".join(f"{family} {count}" for family, count in families.most_common())
 
 
 def _distances(

@@ -1,6 +1,5 @@
 """Loss and BLEU of a run with each plan in it, against the run as it is and against the searched plan."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +8,12 @@ from torch import Tensor
 
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.plan import AttentionPlan
-from attnlab.attribution.significance import Difference, bleu_difference, loss_difference
+from attnlab.attribution.significance import (
+    DRAWS,
+    Difference,
+    bleu_difference,
+    loss_difference,
+)
 from attnlab.studies.evaluation import Evaluator
 
 
@@ -34,28 +38,36 @@ def output_of(evaluator: Evaluator, plan: AttentionPlan | None, *, bleu: bool) -
         return Output(evaluator.losses(), tuple(evaluator.translations()) if bleu else ())
 
 
-def changes(evaluator: Evaluator, before: Output, after: Output, seed: int) -> dict[str, Any]:
+def changes(evaluator: Evaluator, before: Output, after: Output, *, seed: int) -> dict[str, Any]:
     """Loss and BLEU of `after`, and their changes against `before` with bootstrap intervals."""
     loss = loss_difference(before.losses, after.losses, evaluator.tokens, seed=seed)
     found: dict[str, Any] = {"loss_nats": loss.after, **_interval("loss_change", loss)}
     if after.translations:
-        bleu = _bleu(evaluator, before, after, seed)
+        bleu = _bleu(evaluator, before, after, seed=seed, draws=DRAWS)
         found |= {"bleu": bleu.after, **_interval("bleu_change", bleu)}
     return found
 
 
-def gain(
-    evaluator: Evaluator, baseline: Output, searched: Output, seed: int
-) -> Mapping[str, float]:
-    """How much more BLEU the searched plan has than a baseline; nothing without translations."""
-    if not searched.translations:
-        return {}
-    found = _bleu(evaluator, baseline, searched, seed)
-    return {**_interval("plan_gain", found), "plan_gain_p_value": found.p_value}
+def gains(
+    evaluator: Evaluator, baseline: Output, searched: Output, *, seed: int, draws: int
+) -> dict[str, Any]:
+    """How much less loss and more BLEU the searched plan has than a baseline."""
+    loss = loss_difference(
+        searched.losses, baseline.losses, evaluator.tokens, seed=seed, draws=draws
+    )
+    found = {**_interval("loss_gain", loss), "loss_gain_p_value": loss.p_value}
+    if searched.translations:
+        bleu = _bleu(evaluator, baseline, searched, seed=seed, draws=draws)
+        found |= {**_interval("bleu_gain", bleu), "bleu_gain_p_value": bleu.p_value}
+    return found
 
 
-def _bleu(evaluator: Evaluator, before: Output, after: Output, seed: int) -> Difference:
-    return bleu_difference(before.translations, after.translations, evaluator.references, seed=seed)
+def _bleu(
+    evaluator: Evaluator, before: Output, after: Output, *, seed: int, draws: int
+) -> Difference:
+    return bleu_difference(
+        before.translations, after.translations, evaluator.references, seed=seed, draws=draws
+    )
 
 
 def _interval(name: str, found: Difference) -> dict[str, float]:

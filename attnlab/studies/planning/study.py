@@ -1,0 +1,81 @@
+"""The plan search over many models: a cell trains a model and searches a plan for every budget."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from attnlab.options import Option, Settings
+from attnlab.studies.engine.models import (
+    MODEL_LOCATIONS,
+    ModelCell,
+    ModelOptions,
+    cells_of_models,
+    model_checksum,
+    trained_model,
+)
+from attnlab.studies.engine.study import CellKind, Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# The budgets of the claim that a searched plan keeps more than uniform patterns do.
+BUDGETS = tuple(range(3, 14))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchedPlans(Settings):
+    """What is searched in every model."""
+
+    budgets: Annotated[
+        Sequence[int],
+        Option(
+            "Number of keys per row, on average over all heads; may be given again.",
+            ("--budget",),
+            least=1,
+        ),
+    ] = BUDGETS
+    test_sentences: Annotated[int, Option("Maximum number of test sentences.", least=2)] = 300
+    validation: Annotated[
+        int, Option("Maximum number of validation sentences, which choose.", least=1)
+    ] = 200
+    calibration: Annotated[
+        int, Option("Maximum number of training sentences, which teach candidates.", least=1)
+    ] = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSearchCell(SearchedPlans, ModelCell):
+    """One model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSearchOptions(SearchedPlans, ModelOptions):
+    """What the study can be told."""
+
+
+def plan_search_rows(cell: PlanSearchCell) -> "pd.DataFrame":
+    """The scores of `attnlab.plan` for a model trained with the settings of the cell."""
+    from attnlab.studies.planning.planning import plan
+
+    with trained_model(cell) as run:
+        found = plan(
+            run, cell.budgets, sentences=cell.test_sentences, validation=cell.validation,
+            calibration=cell.calibration, seed=cell.seed,
+        )  # fmt: skip
+    return found.scores.drop(columns="seed")
+
+
+def plan_search_cells(options: PlanSearchOptions) -> list[PlanSearchCell]:
+    """Every size with every seed."""
+    return cells_of_models(PlanSearchCell, options)
+
+
+PLAN_SEARCH = Study(
+    name="plan_search",
+    summary="Does a searched plan of mechanisms keep more BLEU than uniform ones at equal budgets?",
+    kind=CellKind(
+        "plan_search", 1, PlanSearchCell, plan_search_rows, model_checksum, MODEL_LOCATIONS
+    ),
+    options=PlanSearchOptions,
+    cells=plan_search_cells,
+)

@@ -1,0 +1,33 @@
+"""The plan search of many models: the rows of a small one."""
+
+import io
+
+import pandas as pd
+import pytest
+
+from attnlab.studies.engine.cells import cell_of
+from attnlab.studies.engine.computing import compute_rows
+from attnlab.studies.engine.registry import study_named
+from attnlab.studies.planning.columns import SCORES
+from attnlab.studies.planning.study import BUDGETS, PlanSearchCell
+
+
+def test_the_budgets_are_those_of_the_claim() -> None:
+    assert BUDGETS == (3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+    assert PlanSearchCell(layers=1, seed=0).budgets == BUDGETS
+
+
+@pytest.mark.slow
+def test_a_cell_has_a_row_a_budget_and_plan_and_no_setting_twice() -> None:
+    settings = PlanSearchCell(
+        layers=1, seed=0, budgets=(3, 6), corpus_size=120, heads=2, epochs=1, test_sentences=4,
+        validation=3, calibration=5,
+    )  # fmt: skip
+    kind = study_named("plan_search").kind
+    rows = pd.read_csv(io.StringIO(compute_rows(cell_of(kind, settings))), keep_default_na=False)
+    assert list(rows) == [column.name for column in SCORES.columns if column.name != "seed"]
+    assert rows["plan"].tolist()[0] == "full"
+    assert {"searched", "band", "longformer", "bigbird"} <= set(rows["plan"])
+    assert set(rows["budget"].astype(str)) == {"", "3", "6"}
+    counts = rows[["sentences", "validation_sentences", "calibration_sentences"]]
+    assert counts.drop_duplicates().to_numpy().tolist() == [[4, 3, 5]]
