@@ -1,0 +1,226 @@
+"""Whether a searched plan keeps more BLEU than BigBird, Longformer and a band at equal budgets.
+
+    python experiments/plan_search/run.py ../shared/data/tatoeba --seeds 3
+
+writes results/plan_search_tatoeba/: the study with its cells, tables and a figure. Cells that are there
+are not computed again; each trains a model first.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnlab.corpora.corpus import DEFAULT_PAIR
+from attnlab.files import write_table
+from attnlab.reporting.canvas import write_figure
+from attnlab.studies.engine.models import MODEL_LOCATIONS
+from attnlab.studies.engine.running import run_study
+from attnlab.studies.over_models import over_models
+from attnlab.studies.planning.candidates import BASELINES
+from attnlab.studies.planning.planning import FULL, NEAR, SEARCHED
+from attnlab.studies.planning.study import BUDGETS
+from experiments.plan_search.figure import draw_plans
+from experiments.shared.readme import (
+    RESULTS,
+    read_facts,
+    read_table,
+    render,
+    write_facts,
+    write_readme,
+)
+
+STUDY = "plan_search"
+MODEL = ["layers", "seed"]
+LEVEL = 0.05
+
+
+def main() -> None:
+    """Runs the study, and writes what its cells say together."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("corpus", type=Path, help="the folder of the corpus")
+    parser.add_argument("--pair", default=DEFAULT_PAIR)
+    parser.add_argument("--limit", type=int, default=10_000, help="number of training pairs")
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--layers", type=int, nargs="+", default=[1])
+    parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--sentences", type=int, default=500, help="number of test sentences")
+    parser.add_argument("--runs", default=None, help="folder that keeps trained models")
+    parser.add_argument("--jobs", type=int, default=None)
+    chosen = parser.parse_args()
+    out = RESULTS / f"{STUDY}_{chosen.corpus.name}"
+    found = run_study(
+        STUDY,
+        folder=out / "study",
+        jobs=chosen.jobs,
+        options={
+            "corpus": str(chosen.corpus), "pair": chosen.pair, "corpus_limit": chosen.limit,
+            "epochs": chosen.epochs, "layers": chosen.layers, "budgets": chosen.budgets,
+            "seeds": chosen.seeds, "test_sentences": chosen.sentences, "runs": chosen.runs,
+        },
+    )  # fmt: skip
+    if found.missing:
+        msg = f"{found.missing} cells are missing; see {out / 'study' / 'failed'}"
+        raise RuntimeError(msg)
+    words = [word for word in sys.argv[1:] if word not in ("--runs", chosen.runs)]
+    command = " ".join(["python experiments/plan_search/run.py", *words])
+    write(out, found.table, corpus=chosen.corpus.name, command=command)
+
+
+def write(out: Path, rows: pd.DataFrame, *, corpus: str, command: str) -> None:
+    """Writes tables, figure, facts and README of the rows of all cells."""
+    rows = rows.astype({"budget": "Int64"})
+    first = rows.iloc[0]
+    write_table(
+        out / "table.csv", rows.drop(columns=[*MODEL_LOCATIONS, "budgets"], errors="ignore")
+    )
+    models = plans_over_models(rows)
+    write_table(out / "over_models.csv", models)
+    write_figure(draw_plans(models), out, "figure")
+    write_facts(
+        out, __file__, "torch", "transformers", "sacrebleu",
+        corpus=corpus, pair=first["pair"], pairs=int(first["corpus_limit"]),
+        epochs=int(first["epochs"]), checksum=first["data_checksum"][:12], command=command,
+    )  # fmt: skip
+    write_readme(out, readme(out))
+
+
+def plans_over_models(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row a size, budget and plan: means over the models of that size, and what is kept of their BLEU.
+
+    A single model has the intervals of its bootstrap over sentences.
+    """
+    whole = rows[rows["plan"] == FULL].set_index(MODEL)
+    own = whole.loc[pd.MultiIndex.from_frame(rows[MODEL])]
+    bleu = own["bleu"].where(own["bleu"] > 0).to_numpy()
+    rows = rows.assign(
+        bleu_kept=100 * rows["bleu"] / bleu,
+        share_of_full=rows["keys_per_row"] / own["keys_per_row"].to_numpy(),
+    )
+    for end in ("low", "high"):
+        rows[f"bleu_kept_{end}"] = 100 + 100 * rows[f"bleu_change_{end}"] / bleu
+    measures = [
+        "bleu", "bleu_kept", "loss_change", "error", "keys_per_row", "share_of_full", "bleu_gain",
+        "loss_gain",
+    ]  # fmt: skip
+    found = over_models(rows, ["layers", "budget", "plan"], measures)
+    found["units"] = found["models"].gt(1).map({True: "models", False: "sentences"})
+    alone = rows.groupby("layers")["seed"].transform("nunique") == 1
+    for name in found.columns.intersection(rows.columns):
+        if name.endswith(("_low", "_high", "_p_value")) and alone.any():
+            taken = rows[alone].set_index(["layers", "budget", "plan"])[name]
+            keys = pd.MultiIndex.from_frame(found[["layers", "budget", "plan"]])
+            found[name] = found[name].fillna(pd.Series(taken.reindex(keys).to_numpy()))
+    return found.drop(columns=[f"{name}_p_value" for name in measures[:-2]])
+
+
+def readme(folder: Path) -> str:
+    """The README of the result, from its tables and facts."""
+    table = read_table(folder, "table").astype({"budget": "Int64"})
+    models = read_table(folder, "over_models").astype({"budget": "Int64"})
+    return render(
+        __file__,
+        read_facts(folder),
+        sizes=[size(table, models, int(layers)) for layers in models["layers"].unique()],
+        counts={name: int(table[name].iloc[0]) for name in COUNTS},
+        names=NAMES,
+        ends=ends,
+        several=bool((models["models"] > 1).all()),
+        gains=shown_gains(models),
+        plans=shown_plans(models),
+        families=families(table),
+    )
+
+
+NAMES = {"band": "a plain band", "longformer": "Longformer", "bigbird": "BigBird"}
+COUNTS = ("sentences", "validation_sentences", "calibration_sentences")
+
+
+def size(table: pd.DataFrame, models: pd.DataFrame, layers: int) -> dict[str, Any]:
+    """What is said of the models of one size."""
+    own, runs = models[models["layers"] == layers], table[table["layers"] == layers]
+    whole = own[own["plan"] == FULL].iloc[0]
+    searched = own[own["plan"] == SEARCHED]
+    near = searched[searched["share_of_full"] >= NEAR]["budget"]
+    useful = searched[searched["budget"] < whole["keys_per_row"]]["budget"]
+    return {
+        "layers": layers,
+        "models": int(whole["models"]),
+        "bleu": runs[runs["plan"] == FULL]["bleu"].tolist(),
+        "full_keys": whole["keys_per_row"],
+        "near": int(near.min()) if len(near) else None,
+        "useful": int(useful.max()),
+        "budgets": len(useful),
+        "rivals": [verdict(runs[runs["budget"].isin(useful)], name) for name in BASELINES],
+    }
+
+
+def verdict(runs: pd.DataFrame, rival: str) -> dict[str, Any]:
+    """In how many cases, a model and a budget, the plan is better than a baseline; the mean by model."""
+    rows = runs[runs["plan"] == rival]
+    found: dict[str, Any] = {"name": rival, "cases": len(rows), "budgets": rows["budget"].nunique()}
+    for measure in ("bleu", "loss"):
+        name = f"{measure}_gain"
+        gain, certain = rows[name], rows[f"{name}_p_value"] <= LEVEL
+        means = rows.groupby(MODEL, as_index=False)[name].mean().assign(plan=rival)
+        together = over_models(means, ["plan"], [name]).iloc[0]
+        found[measure] = {
+            "low": together[f"{name}_low"],
+            "high": together[f"{name}_high"],
+            "mean": together[name],
+            "ahead": int((gain > 0).sum()),
+            "certain": int((certain & (gain > 0)).sum()),
+            "behind": int((certain & (gain < 0)).sum()),
+            "least": gain.min(),
+            "most": gain.max(),
+        }
+    return found
+
+
+def ends(found: dict[str, float], form: str) -> str:
+    """The interval in brackets; nothing where there is none."""
+    return "" if isnan(found["low"]) else f" [{found['low']:{form}}, {found['high']:{form}}]"
+
+
+def shown_gains(models: pd.DataFrame) -> pd.DataFrame:
+    """BLEU gained and loss spared by the searched plan, a column a baseline."""
+    return _by_plan(models, BASELINES, lambda row: (
+        f"{row['bleu_gain']:+.1f} {_ends(row, 'bleu_gain', '+.1f')}; "
+        f"{row['loss_gain']:+.3f} {_ends(row, 'loss_gain', '+.3f')}"
+    ))  # fmt: skip
+
+
+def shown_plans(models: pd.DataFrame) -> pd.DataFrame:
+    """Keys really seen, BLEU kept and change of loss, a column a plan."""
+    return _by_plan(models, (SEARCHED, *BASELINES), lambda row: (
+        f"{row['keys_per_row']:.2f}: {row['bleu_kept']:.0f} %, {row['loss_change']:+.3f}"
+    ))  # fmt: skip
+
+
+def _by_plan(models: pd.DataFrame, plans: Sequence[str], written: Any) -> pd.DataFrame:
+    rows = []
+    for (layers, budget), own in models[models["plan"] != FULL].groupby(["layers", "budget"]):
+        row = {"layers": layers, "budget": budget}
+        by_plan = {one["plan"]: one for one in own.to_dict("records")}
+        row |= {name: written(by_plan[name]) if name in by_plan else "none fits" for name in plans}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _ends(row: Any, name: str, form: str) -> str:
+    return f"[{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"
+
+
+def families(table: pd.DataFrame) -> pd.DataFrame:
+    """What the searched plans of the first model of each size are made of."""
+    first = table[(table["plan"] == SEARCHED) & (table["seed"] == table["seed"].min())]
+    return first[["layers", "budget", "written"]].rename(columns={"written": "heads by family"})
+
+
+if __name__ == "__main__":
+    main()
