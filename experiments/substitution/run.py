@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--budgets", type=int, nargs="+", default=[5])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--sentences", type=int, default=300)
+    parser.add_argument("--runs", default=None, help="folder that keeps trained models")
     parser.add_argument("--jobs", type=int, default=None)
     chosen = parser.parse_args()
     out = RESULTS / f"{STUDY}_{chosen.corpus.name}"
@@ -49,6 +50,7 @@ def main() -> None:
         options={
             "corpus": str(chosen.corpus), "corpus_limit": chosen.limit, "layers": chosen.layers,
             "budgets": chosen.budgets, "seeds": chosen.seeds, "test_sentences": chosen.sentences,
+            "runs": chosen.runs,
         },
     )  # fmt: skip
     if found.missing:
