@@ -60,7 +60,7 @@ def analyze(
 
     from rich.console import Console
 
-    from attnlab.extraction.processes import launched_processes
+    from attnlab.processes import launched_processes
     from attnlab.reporting.analysis_folder import write_analysis
     from attnlab.studies.analysis.analysis import analyze_together
     from attnlab.translation.quiet import quiet

@@ -3,7 +3,7 @@
 import torch
 
 from attnlab.errors import InputError, reason
-from attnlab.extraction.processes import Processes
+from attnlab.processes import Processes
 
 
 def usable_device(name: str | None) -> torch.device:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from attnlab.addresses import HEAD_COLUMNS, Site, site_order
 from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS, TARGETS
-from attnlab.extraction.sums import PerLayer, Sums
+from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.weights import LayerWeights
+from attnlab.sums import Sums
 
 Figures = Sums[str, Tensor]
 

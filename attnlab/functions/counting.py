@@ -5,7 +5,6 @@ from functools import cache
 
 import pandas as pd
 
-from attnlab.extraction.sums import Sums
 from attnlab.extraction.views import ALL, View
 from attnlab.extraction.weights import LayerWeights
 from attnlab.functions.counts import Counts
@@ -19,6 +18,7 @@ from attnlab.functions.labels.syntactic import ALIGNMENT_LABEL, SYNTACTIC_LABEL,
 from attnlab.functions.links import LinkCounts
 from attnlab.functions.verdict import verdict_table
 from attnlab.plugins import with_plugins
+from attnlab.sums import Sums
 
 # In the order of the rows of verdicts.
 OWN_LABELS = (

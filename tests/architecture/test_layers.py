@@ -21,8 +21,11 @@ FOUNDATION = {
     "attnlab.files",
     "attnlab.launcher",
     "attnlab.options",
+    "attnlab.parcels",
     "attnlab.plugins",
+    "attnlab.processes",
     "attnlab.representations",
+    "attnlab.sums",
 }
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -5,11 +5,11 @@ import pytest
 import torch
 from planted_layers import layer, stochastic
 
-from attnlab.extraction.parcels import unwrapped, wrapped
 from attnlab.functions.structure import HeadStructure
 from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.synthetic import draw_corpus
+from attnlab.parcels import unwrapped, wrapped
 
 LENGTHS = [23, 17, 19, 14, 21]
 

@@ -11,7 +11,7 @@ from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.errors import InputError
-from attnlab.extraction.processes import Processes
+from attnlab.processes import Processes
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.label_ablation import ablate_for_labels
 from attnlab.studies.analysis.notes import NoLoss

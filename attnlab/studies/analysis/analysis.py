@@ -9,13 +9,13 @@ from attnlab.addresses import HEAD_COLUMNS
 from attnlab.errors import InputError
 from attnlab.extraction.devices import own_device, usable_device
 from attnlab.extraction.matrix_source import is_matrix_file
-from attnlab.extraction.processes import Processes
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.tokens import TokenizedText
 from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.functions.structure import HeadStructure
 from attnlab.options import options_of
+from attnlab.processes import Processes
 from attnlab.studies.about import model_in_words, versions
 from attnlab.studies.analysis.file_analysis import analyze_file
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels

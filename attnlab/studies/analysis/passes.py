@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from attnlab.extraction.processes import Processes
 from attnlab.extraction.reading import Coverage, Reading
-from attnlab.extraction.sums import PerLayer, Sums
+from attnlab.extraction.sums import PerLayer
 from attnlab.options import BATCH_SIZE
+from attnlab.processes import Processes
 from attnlab.studies.settings import Progress
+from attnlab.sums import Sums
 
 
 @dataclass(frozen=True)

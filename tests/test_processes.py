@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab.extraction.parcels import unwrapped, wrapped
-from attnlab.extraction.processes import Processes, launched_processes
+from attnlab.parcels import unwrapped, wrapped
+from attnlab.processes import Processes, launched_processes
 
 SCRIPT = """
 import os
 
 from attnlab.errors import InputError
-from attnlab.extraction.processes import launched_processes
+from attnlab.processes import launched_processes
 
 processes = launched_processes()
 
@@ -105,7 +105,7 @@ def test_nobody_waits_for_one_that_failed(tmp_path: Path) -> None:
     ports = free_ports(4)
     rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": ports[0], "WORLD_SIZE": "2"}
     rendezvous["PORTS"] = " ".join(ports)
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[1])
     started = [
         subprocess.Popen(
             [sys.executable, str(script)],

@@ -8,7 +8,7 @@ from typing import Any
 from safetensors.torch import load, save
 from torch import Tensor
 
-from attnlab.extraction.sums import Sums
+from attnlab.sums import Sums
 
 # What a parcel may hold: None, bool, int, float, str, tensors, dataclasses, and tuples, lists, sets,
 # dictionaries and `Sums` of these.

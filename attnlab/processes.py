@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, distributed
 
 from attnlab.errors import AttnlabError, ToldElsewhereError
-from attnlab.extraction.parcels import Plain, unwrapped, wrapped
 from attnlab.launcher import launched
+from attnlab.parcels import Plain, unwrapped, wrapped
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Processes:
         """What every process hands in here, in their order, the same list in each.
 
         Args:
-            value: see `attnlab.extraction.parcels`.
+            value: see `attnlab.parcels`.
 
         Raises:
             AttnlabError: another process failed before it got here; the message is its own.
