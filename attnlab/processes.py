@@ -1,17 +1,28 @@
-"""Several processes that share the sentences of one analysis, as torchrun or accelerate start them."""
+"""Several processes that share the work of one command, as torchrun or accelerate start them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
 import torch
 from torch import Tensor, distributed
 
-from attnlab.errors import AttnlabError, ToldElsewhereError
+from attnlab.errors import INTERRUPTED, AttnlabError, ToldElsewhereError
 from attnlab.launcher import launched
 from attnlab.parcels import Plain, unwrapped, wrapped
+
+# Where the first process that fails on its own writes its number, beside what torch keeps there.
+_FAILED = "attnlab_failed"
+_LOST = "Another process ended before its work was done; see what it printed."
+
+
+@dataclass
+class _Line:
+    """Whether the processes still meet at the same calls."""
+
+    open: bool = True
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,7 @@ class Processes:
     index: int = 0
     count: int = 1
     local_index: int = 0
+    _line: _Line = field(default_factory=_Line, repr=False, compare=False)
 
     @property
     def first(self) -> bool:
@@ -57,12 +69,40 @@ class Processes:
         """
         return reduce(add, self.gather(value))
 
+    def any(self, value: bool) -> bool:
+        """Whether it holds in any process; the others wait here until all have said.
+
+        Raises:
+            AttnlabError: as `gather` does.
+        """
+        if self.count == 1:
+            return value
+        holds = torch.tensor([int(value)])
+        try:
+            distributed.all_reduce(holds, distributed.ReduceOp.MAX)
+        except RuntimeError as error:
+            raise _FailedTogether(_LOST, 1, lost=True) from error
+        return bool(holds)
+
+    def by_first(self, action: Callable[[], None]) -> None:
+        """Has the first process do something; the others wait until it is done.
+
+        Raises:
+            AttnlabError: as `gather` does.
+        """
+        if self.first:
+            action()
+        self.gather(None)
+
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self, *, gpus: bool = False) -> Iterator[None]:
         """Until the block ends no process waits for one that has failed.
 
         One that fails says so at the next `gather` of the others, and all of them raise. Nobody
         leaves before all are done.
+
+        Args:
+            gpus: whether libraries exchange tensors on GPUs within the block.
 
         Raises:
             AttnlabError: another process failed; the first process raises it with the message.
@@ -71,18 +111,50 @@ class Processes:
         if self.count == 1:
             yield
             return
-        with _meeting(self):
+        with _meeting(self, gpus=gpus):
             try:
                 yield
                 self.gather(None)
             except _FailedTogether as failure:
+                if not self._line.open and self._failed_first():
+                    raise AttnlabError(failure.message) from failure
                 raise self._as_told(failure.message, failure.exit_status) from None
+            except KeyboardInterrupt as error:
+                if self._failed_first():
+                    raise
+                raise _told_elsewhere(str(error), INTERRUPTED) from error
             except Exception as error:
                 mine = (_sentence(error), getattr(error, "exit_status", 1))
+                if not self._line.open:
+                    if self._failed_first():
+                        raise
+                    raise _told_elsewhere(*mine) from error
                 told = self._told(mine)
                 if self.first and told == mine:
                     raise
                 raise self._as_told(*told) from error
+
+    @contextmanager
+    def on_its_own(self) -> Iterator[None]:
+        """Within `together`: a process that fails in the block ends at once, and the launcher the others.
+
+        For code of libraries that exchange tensors of their own, where no process can say that it
+        failed: the others are not at a `gather`. The first one that fails tells the user.
+        """
+        try:
+            yield
+        except BaseException:
+            self._line.open = False
+            raise
+
+    def _failed_first(self) -> bool:
+        """Whether no other process failed before this one did."""
+        mine = str(self.index)
+        try:
+            store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001 - no public way
+            return store.compare_set(_FAILED, "", mine) == mine.encode()
+        except RuntimeError:  # what keeps the store is gone
+            return False
 
     def _told(self, mine: tuple[str, int]) -> tuple[str, int]:
         """Tells the others of a failure; what comes back is that of the first process that failed."""
@@ -93,8 +165,9 @@ class Processes:
         return mine
 
     def _as_told(self, message: str, status: int) -> AttnlabError:
-        kind = AttnlabError if self.first else ToldElsewhereError
-        error = kind(message)
+        if not self.first:
+            return _told_elsewhere(message, status)
+        error = AttnlabError(message)
         error.exit_status = status
         return error
 
@@ -103,8 +176,7 @@ class Processes:
         try:
             found = _all_gathered(mine, self.count)
         except RuntimeError as error:
-            msg = "Another process of this analysis ended before it was done; see what it printed."
-            raise _FailedTogether(msg, 1, lost=True) from error
+            raise _FailedTogether(_LOST, 1, lost=True) from error
         for data in found:
             if data[:1] == b"!":
                 raise _FailedTogether(*unwrapped(data[1:]))
@@ -127,13 +199,20 @@ def launched_processes() -> Processes:
     return Processes() if found is None else Processes(**vars(found))
 
 
+def _told_elsewhere(message: str, status: int) -> ToldElsewhereError:
+    error = ToldElsewhereError(message)
+    error.exit_status = status
+    return error
+
+
 @contextmanager
-def _meeting(processes: Processes) -> Iterator[None]:
+def _meeting(processes: Processes, *, gpus: bool) -> Iterator[None]:
     """Connects the processes, unless the caller has already done so over a backend for the CPU."""
     if distributed.is_initialized():
         yield
         return
-    distributed.init_process_group("gloo", rank=processes.index, world_size=processes.count)
+    backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
+    distributed.init_process_group(backend, rank=processes.index, world_size=processes.count)
     try:
         yield
     finally:

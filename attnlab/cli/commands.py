@@ -2,16 +2,38 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from attnlab.errors import InputError, ToldElsewhereError
+from attnlab.errors import AttnlabError, InputError, ToldElsewhereError
 from attnlab.launcher import one_of_several
 
 # Commands whose work several processes share, as torchrun or accelerate launch start them.
-_SHARED_COMMANDS = {"analyze"}
+_SHARED_COMMANDS = {"analyze", "train"}
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """For what all of several processes refuse alike: the first one says why.
+
+    Raises:
+        ToldElsewhereError: instead of an `AttnlabError`, in the others.
+    """
+    try:
+        yield
+    except AttnlabError as error:
+        if _is_first():
+            raise
+        told = ToldElsewhereError(str(error))
+        told.exit_status = error.exit_status
+        raise told from error
+
+
+def _is_first() -> bool:
+    return not one_of_several() or os.environ.get("RANK", "0") == "0"
 
 
 class _PlainSwitches:
@@ -29,12 +51,22 @@ class _PlainSwitches:
 class Command(_PlainSwitches, TyperCommand):
     """A command that does its work in one process, unless it is one of those that share it."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the words behind the command; the first of several processes shows what is wrong."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # The class of wrong words is not public in every typer.
+            if _is_first():
+                raise
+            raise SystemExit(getattr(error, "exit_code", 2)) from error
+
     def invoke(self, ctx: Any) -> Any:
         """Runs the command, unless each of several processes would do the whole of it."""
         if self.name not in _SHARED_COMMANDS and one_of_several():
-            msg = f"'{self.name}' runs in one process; start it without torchrun or accelerate launch."
-            first = os.environ.get("RANK", "0") == "0"
-            raise InputError(msg) if first else ToldElsewhereError(msg)
+            with told_once():
+                msg = f"'{self.name}' runs in one process; start it without torchrun or accelerate launch."
+                raise InputError(msg)
         return super().invoke(ctx)
 
 

@@ -35,11 +35,11 @@ def demo(
     ] = False,
 ) -> None:
     """Train a small model on the embedded corpus, score it, look at its heads, write the report."""
-    from attnlab.translation.runs.folder import refuse_existing
-    from attnlab.translation.runs.replacement import recover, told_replaced
+    from attnlab.translation.runs.lock import locked
+    from attnlab.translation.runs.replacement import make_way, told_replaced
 
-    recover(folder, overwrite=overwrite)
-    refuse_existing(folder, overwrite=overwrite)
+    with locked(folder):
+        make_way(folder, overwrite=overwrite)
 
     from rich.console import Console
 

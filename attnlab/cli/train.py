@@ -1,5 +1,6 @@
 """`attnlab train`: a translation model from parallel text, into a run directory."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -7,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab.cli.commands import told_once
 from attnlab.cli.options import typed, with_options
 from attnlab.errors import INTERRUPTED, InputError
+from attnlab.launcher import one_of_several
 from attnlab.translation.settings import SECTIONS, RunSettings, settings_from
 
 if TYPE_CHECKING:
@@ -50,29 +53,48 @@ def train(
     The training loss beside the progress bar is above the validation loss of an equally good model: it is
     computed with dropout and label smoothing (--label-smoothing: a share of each target goes to all words
     alike). tokens/s are target tokens since the last evaluation, as in metrics.jsonl.
-    """
-    from attnlab.translation.runs.folder import read_record, refuse_existing
-    from attnlab.translation.runs.replacement import recover
 
+    Several processes or GPUs share a training: torchrun --nproc-per-node N -m attnlab train FOLDER. Batches,
+    loss and weights are those of one process up to rounding, dropout aside; --resume takes any number.
+    Ctrl-C and SIGTERM end a training after the current step, with a checkpoint.
+    """
     words = {name: value for name, value in options.items() if value not in (None, [])}
     chosen = None
-    if resume:
-        _refuse_changes(words, settings, layers, overwrite=overwrite)
-        recover(folder)
-        read_record(folder)
-    else:
-        recover(folder, overwrite=overwrite)
-        refuse_existing(folder, overwrite=overwrite)
-        chosen = settings_from(_merged(_from_file(settings), words, layers))
+    with told_once():
+        if resume:
+            _refuse_changes(words, settings, layers, overwrite=overwrite)
+        else:
+            chosen = settings_from(_merged(_from_file(settings), words, layers))
+    # Several processes are told of a refusal together, which needs their libraries.
+    if not one_of_several():
+        _refuse_at_once(folder, resume=resume, overwrite=overwrite)
     _train(folder, chosen, epochs=words.get("epochs"), overwrite=overwrite)
+
+
+def _refuse_at_once(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    from attnlab.translation.runs.folder import read_record
+    from attnlab.translation.runs.lock import locked
+    from attnlab.translation.runs.replacement import make_way, recover
+
+    with locked(folder):
+        if resume:
+            recover(folder)
+            read_record(folder)
+        else:
+            make_way(folder, overwrite=overwrite)
 
 
 def _train(
     folder: Path, settings: RunSettings | None, *, epochs: int | None, overwrite: bool
 ) -> None:
     """Trains with these settings, or goes on where there are none, and reports how that ended."""
+    if one_of_several():
+        # Read when torch is imported: each process would print its notices.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
     from rich.console import Console
 
+    from attnlab.processes import launched_processes
     from attnlab.translation.quiet import quiet
     from attnlab.translation.training import resume, train
 
@@ -83,7 +105,10 @@ def _train(
             trained = resume(folder, epochs=epochs, console=console)
         else:
             trained = train(folder, settings, overwrite=overwrite, command=command, console=console)
-    _report(trained, console)
+    if launched_processes().first:
+        _report(trained, console)
+    if trained.interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 def _refuse_changes(
@@ -187,6 +212,7 @@ def _report(trained: "Trained", console: "Console") -> None:
 
         told = told_replaced(trained.folder, trained.replaced, interrupted=trained.interrupted)
         console.print(told, style="yellow", soft_wrap=True)
-    if trained.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    console.print(f"Run: {trained.folder}. Next: attnlab analyze {trained.folder}", soft_wrap=True)
+    if not trained.interrupted:
+        console.print(
+            f"Run: {trained.folder}. Next: attnlab analyze {trained.folder}", soft_wrap=True
+        )

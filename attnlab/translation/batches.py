@@ -13,9 +13,10 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset, Sampler
 
+from attnlab.processes import Processes
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.settings import OptimizerSettings
-from attnlab.translation.tokenizer import PAD
+from attnlab.translation.tokenizer import END, PAD
 
 LENGTH_STEP = 4
 PAIR_STEP = 8
@@ -25,6 +26,8 @@ BATCHES = (4096, 3072, 2048, 1536, 1024, 768, 512, 384, 256)
 WARMUP_SHARE = 0.1
 LONGEST_WARMUP = 400
 Pair = tuple[Int[Tensor, " _"], Int[Tensor, " _"]]
+# Stands where there is no pair: a model can read it, and it adds nothing to loss and gradients.
+NO_PAIR: Pair = (torch.tensor([END]), torch.tensor([IGNORED_LABEL]))
 
 
 class TokenPairs(Dataset[Pair]):
@@ -108,6 +111,26 @@ class LengthGroupedBatches(Sampler[list[int]]):
             yield order[self.cuts[batch] : self.cuts[batch + 1]].tolist()
 
 
+class SharedBatches(Sampler[list[int]]):
+    """The part that one of several processes takes of each batch, which is empty where pairs are few."""
+
+    def __init__(self, batches: LengthGroupedBatches, processes: Processes) -> None:
+        self.batches = batches
+        self.processes = processes
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the shuffle of the next pass."""
+        self.batches.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in self.batches:
+            # A batch is sorted by length, so that parts of every n-th pair are about equally long.
+            yield batch[self.processes.index :: self.processes.count]
+
+
 def _cuts(source: NDArray[np.int64], target: NDArray[np.int64], batch_tokens: int) -> list[int]:
     """Where batches begin and end in a sorted sequence of lengths."""
     padded = -np.maximum(source, target) // LENGTH_STEP * -LENGTH_STEP
@@ -133,10 +156,14 @@ def _most_pairs(longest: int, batch_tokens: int) -> int:
 
 @dataclass(frozen=True)
 class Collator:
-    """Pads pairs to the longest of their batch, in steps of 4: what `TranslationModel.forward` takes."""
+    """Pads pairs to the longest of their batch, in steps of 4: what `TranslationModel.forward` takes.
+
+    A batch without pairs becomes one row without a target.
+    """
 
     def __call__(self, pairs: Sequence[Pair]) -> dict[str, Tensor]:
         """Source ids, the attention mask that is 1 at real tokens, and labels with -100 as padding."""
+        pairs = pairs or [NO_PAIR]
         source = _padded([pair[0] for pair in pairs], PAD)
         labels = _padded([pair[1] for pair in pairs], IGNORED_LABEL)
         lengths = torch.tensor([len(pair[0]) for pair in pairs])

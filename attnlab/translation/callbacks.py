@@ -1,13 +1,9 @@
-"""What happens beside training: metrics to a file, a progress bar, a tidy end on Ctrl-C or on NaN."""
+"""What happens beside training: metrics to a file, patience, a progress bar, an end on NaN."""
 
 import json
 import math
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rich.console import Console
@@ -128,7 +124,7 @@ class Metrics(TrainerCallback):
         metrics: dict[str, Any],
         **_: Any,
     ) -> None:
-        """Writes the line."""
+        """Writes the line, in the first of several processes."""
         epoch = float(state.epoch or 0.0)
         speed = self.target_tokens_per_second(epoch)
         self.rows.append(
@@ -146,8 +142,9 @@ class Metrics(TrainerCallback):
                 "target_tokens_per_second": None if speed is None else round(speed, 1),
             }
         )
-        lines = "".join(json.dumps(row) + "\n" for row in self.rows)
-        write_text(self.folder / METRICS, lines)
+        if state.is_world_process_zero:
+            lines = "".join(json.dumps(row) + "\n" for row in self.rows)
+            write_text(self.folder / METRICS, lines)
         self.clock.start()
 
     def target_tokens_per_second(self, epoch: float) -> float | None:
@@ -197,51 +194,6 @@ class Patience(EarlyStoppingCallback):
         """Counts an evaluation that is no better, and asks to stop when there were enough of them."""
         if state.global_step > self.warmup:
             super().on_evaluate(args, state, control, metrics, **rest)
-
-
-class Interruption(TrainerCallback):
-    """Ends training after the current step when Ctrl-C was pressed, with a checkpoint written."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Inside the block the first Ctrl-C is remembered; a second one stops at once."""
-
-        def remember(number: int, frame: FrameType | None) -> None:
-            if self.asked:
-                raise KeyboardInterrupt
-            self.asked = True
-
-        try:
-            before = signal.signal(signal.SIGINT, remember)
-        except ValueError:  # only the main thread may listen to signals
-            yield
-            return
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Asks the Trainer to stop."""
-        if self.asked:
-            control.should_training_stop = True
-
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Saves, without evaluating in the middle of an epoch: the user is waiting.
-
-        The end of an epoch is evaluated all the same: training that goes on starts behind it.
-        """
-        if self.asked:
-            if not float(state.epoch or 0.0).is_integer():
-                control.should_evaluate = False
-            control.should_save = True
 
 
 class ProgressBar(TrainerCallback):

@@ -1,5 +1,6 @@
 """Subword and word tokenizers, trained on the training rows, with the frequency of every type."""
 
+import hashlib
 import json
 import tempfile
 from collections import Counter
@@ -99,6 +100,12 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
     except (OSError, ValueError, KeyError, TypeError) as error:
         msg = f"{folder} holds no tokenizers that attnlab can read ({error}); train the run again."
         raise InputError(msg) from error
+
+
+def checksum(tokenizer: "PreTrainedTokenizerFast") -> str:
+    """A hash of which type each token id stands for."""
+    types = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    return hashlib.sha256(json.dumps(types).encode()).hexdigest()
 
 
 def refuse_impossible_tokenizer(kind: str, vocabulary: int) -> None:

@@ -1,17 +1,24 @@
 """transformers' Seq2SeqTrainer with length-grouped batches and checkpoints without pickles."""
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from accelerate.data_loader import prepare_data_loader
+from jaxtyping import Int
 from safetensors import SafetensorError
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
-from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import EvalPrediction, Seq2SeqTrainer, Seq2SeqTrainingArguments
 from transformers.trainer_utils import EvalLoopOutput
 
 from attnlab.errors import AttnlabError
-from attnlab.translation.batches import LengthGroupedBatches, TokenPairs
+from attnlab.processes import Processes
+from attnlab.translation.batches import LengthGroupedBatches, SharedBatches, TokenPairs
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.runs.files import CHECKPOINTS, checkpoint_path, delete_older_checkpoints
 from attnlab.translation.settings import OptimizerSettings
@@ -32,76 +39,90 @@ def choice(bleu: float, loss: float) -> float:
 
 
 class TranslationTrainer(Seq2SeqTrainer):
-    """Seq2SeqTrainer that batches by length under a token budget, in training and in evaluation."""
+    """Seq2SeqTrainer that batches by length under a token budget, in training and in evaluation.
 
-    def __init__(self, *, batch_tokens: int, **kwargs: Any) -> None:
+    Several processes share each batch of training, and the batches of evaluation. The Trainer divides
+    the loss of each part by the tokens of the whole batch, so that gradients are those of one process.
+    """
+
+    def __init__(self, *, batch_tokens: int, processes: Processes, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.batch_tokens = batch_tokens
-        self._evaluated: list[tuple[float, int]] = []
+        self.processes = processes
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Batches in a new order every epoch."""
-        return self._batched(self.train_dataset, shuffle=True)
+        """This process's part of each batch, in a new order every epoch."""
+        batches = self._batches(self.train_dataset, shuffle=True)
+        return self._loader(self.train_dataset, SharedBatches(batches, self.processes))
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-        """The same batches every time."""
-        return self._batched(eval_dataset or self.eval_dataset, shuffle=False)
+        """The batches that this process evaluates, the same every time."""
+        pairs = eval_dataset or self.eval_dataset
+        batches = list(self._batches(pairs, shuffle=False))
+        return self._loader(pairs, batches[self.processes.index :: self.processes.count])
 
     def evaluation_loop(
         self,
         dataloader: DataLoader[Any],
-        description: str,
-        prediction_loss_only: bool | None = None,
-        ignore_keys: list[str] | None = None,
+        description: str,  # noqa: ARG002 - the Trainer's signature
+        prediction_loss_only: bool | None = None,  # noqa: ARG002
+        ignore_keys: list[str] | None = None,  # noqa: ARG002
         metric_key_prefix: str = "eval",
     ) -> EvalLoopOutput:
-        """The Trainer's own, with the loss as the mean over all real target tokens.
+        """Loss as the mean over all real target tokens, and scores, of the batches of all processes.
 
         The Trainer takes the mean over batches, which differ in length and in number of sentences.
         """
-        self._evaluated = []
-        output = super().evaluation_loop(
-            dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
-        )
-        total = sum(loss * tokens for loss, tokens in self._evaluated)
-        tokens = sum(tokens for _, tokens in self._evaluated)
-        metrics = output.metrics
-        metrics[f"{metric_key_prefix}_loss"] = total / tokens
-        if f"{metric_key_prefix}_bleu" in metrics:
-            metrics[f"{metric_key_prefix}_{CHOICE}"] = choice(
-                metrics[f"{metric_key_prefix}_bleu"], total / tokens
-            )
-        return output
+        self.model.eval()
+        own = [self._evaluated(inputs) for inputs in dataloader]
+        batches = _in_turn(self.processes.gather(own))
+        translations = _together([ids for _, _, ids in batches])
+        metrics: dict[str, float] = {}
+        if self.processes.first:
+            total = sum(tokens for _, tokens, _ in batches)
+            loss = sum(loss * tokens for loss, tokens, _ in batches) / total
+            found = {"loss": loss, **self.compute_metrics(EvalPrediction(translations, None))}
+            if "bleu" in found:
+                found[CHOICE] = choice(found["bleu"], loss)
+            metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
+        metrics = self.processes.gather(metrics)[0]
+        return EvalLoopOutput(translations, None, metrics, len(translations))
 
-    def prediction_step(
-        self, model: Any, inputs: dict[str, Any], *rest: Any, **options: Any
-    ) -> tuple[Any, Any, Any]:
-        """The Trainer's own; notes the loss of the batch and how many tokens it is the mean of."""
-        found = super().prediction_step(model, inputs, *rest, **options)
+    def _evaluated(self, inputs: dict[str, Any]) -> tuple[float, int, Int[Tensor, "batch token"]]:
+        """The loss of a batch, of how many tokens it is the mean, and the translations as token ids."""
+        # Not the model that exchanges gradients: processes may evaluate different numbers of batches.
+        loss, ids, _ = self.prediction_step(self.model, inputs, prediction_loss_only=False)
         tokens = int((inputs["labels"] != IGNORED_LABEL).sum())
-        self._evaluated.append((float(found[0]), tokens))
-        return found
+        return float(loss), tokens, ids.cpu()
 
-    def _batched(self, pairs: TokenPairs, *, shuffle: bool) -> DataLoader[Any]:
-        sampler = LengthGroupedBatches(
+    def _batches(self, pairs: TokenPairs, *, shuffle: bool) -> LengthGroupedBatches:
+        return LengthGroupedBatches(
             pairs.source_lengths,
             pairs.target_lengths,
             batch_tokens=self.batch_tokens,
             shuffle=shuffle,
             seed=self.args.seed,
         )
+
+    def _loader(self, pairs: TokenPairs, batches: Iterable[list[int]]) -> DataLoader[Any]:
         loader = DataLoader(
             pairs,
-            batch_sampler=sampler,
+            batch_sampler=batches,
             collate_fn=self.data_collator,
             num_workers=0,
             pin_memory=torch.cuda.is_available(),
         )
-        return self.accelerator.prepare(loader)
+        # For one process whatever their number: the batches are shared out already.
+        return prepare_data_loader(
+            loader, self.accelerator.device, num_processes=1, process_index=0, put_on_device=True
+        )
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # Not public, but the only code that knows which folder a failed write leaves half full.
         folder = Path(self.args.output_dir).parent
+        if not self.args.should_save:
+            super()._save_checkpoint(model, trial)
+            return
         try:
             super()._save_checkpoint(model, trial)
         except (OSError, RuntimeError, SafetensorError) as error:
@@ -111,13 +132,37 @@ class TranslationTrainer(Seq2SeqTrainer):
                 "unchanged: make room and go on with --resume."
             )
             raise AttnlabError(msg) from error
-        if self.args.should_save:
-            delete_older_checkpoints(folder, self.state.best_global_step)
+        delete_older_checkpoints(folder, self.state.best_global_step)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        """One process goes on drawing where it was; several draw anew at each step (`StepSeeds`)."""
+        if self.processes.count == 1:
+            super()._save_rng_state(output_dir)
+
+    def _load_best_model(self) -> None:
+        """In the process that writes the model; another need not see its checkpoints."""
+        if self.processes.first:
+            super()._load_best_model()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Weights as safetensors and the configuration; no pickled training arguments beside them."""
         if self.args.should_save:
             self.model.save_pretrained(output_dir or self.args.output_dir)
+
+
+def _in_turn(shares: list[list[Any]]) -> list[Any]:
+    """What was dealt out in turn, in the order before.
+
+    >>> _in_turn([[0, 2, 4], [1, 3]])
+    [0, 1, 2, 3, 4]
+    """
+    return [share[turn] for turn in range(len(shares[0])) for share in shares if turn < len(share)]
+
+
+def _together(batches: list[Int[Tensor, "batch _"]]) -> Int[np.ndarray, "pair token"]:
+    """The rows of all batches, as long as the longest; -100 stands behind the others."""
+    rows = [row for batch in batches for row in batch]
+    return pad_sequence(rows, batch_first=True, padding_value=IGNORED_LABEL).numpy()
 
 
 def evaluation_order(pairs: TokenPairs, batch_tokens: int) -> list[int]:
@@ -139,9 +184,21 @@ def bfloat16_is_native(device: torch.device) -> bool:
 
 
 def training_arguments(
-    settings: OptimizerSettings, folder: Path, *, target_limit: int, warmup: int
+    settings: OptimizerSettings,
+    folder: Path,
+    *,
+    target_limit: int,
+    warmup: int,
+    spare_parameters: bool = False,
 ) -> Seq2SeqTrainingArguments:
     """The Trainer's arguments for `settings`; checkpoints go to `folder`/checkpoints.
+
+    Args:
+        settings: of the optimizer.
+        folder: the run directory.
+        target_limit: most tokens of a translation during evaluation.
+        warmup: steps up to the highest learning rate.
+        spare_parameters: whether the model may have parameters that a batch does not use.
 
     Raises:
         AttnlabError: bfloat16 is asked for on a device without it.
@@ -187,4 +244,5 @@ def training_arguments(
         data_seed=settings.seed,
         remove_unused_columns=False,
         dataloader_pin_memory=False,
+        ddp_find_unused_parameters=spare_parameters,
     )

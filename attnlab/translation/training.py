@@ -1,30 +1,26 @@
 """Training a translation model into a run directory, from text to best checkpoint."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import datasets
+import torch
 from rich.console import Console
-from transformers import (
-    PrinterCallback,
-    Seq2SeqTrainingArguments,
-)
+from transformers import PrinterCallback
 
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json
+from attnlab.launcher import one_of_several
+from attnlab.processes import Processes, launched_processes
 from attnlab.representations import OneLine
-from attnlab.translation.batches import Collator, StepBudget, TokenPairs, step_budget
-from attnlab.translation.callbacks import (
-    Interruption,
-    Metrics,
-    Patience,
-    ProgressBar,
-)
-from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.encoding import EncodedCorpus, encode_corpus
-from attnlab.translation.model import TranslationModel
+from attnlab.translation.batches import Collator
+from attnlab.translation.callbacks import Metrics, Patience, ProgressBar
+from attnlab.translation.encoding import encode_corpus
+from attnlab.translation.preparing import Prepared, configuration, prepare
 from attnlab.translation.randomness import seeded
 from attnlab.translation.runs.checkpoints import (
     refuse_damaged_checkpoints,
@@ -41,29 +37,29 @@ from attnlab.translation.runs.folder import (
     SETTINGS,
     is_run,
     read_record,
-    refuse_existing,
     replaced_run,
 )
-from attnlab.translation.runs.replacement import delete_replaced, falling_back, recover, set_aside
+from attnlab.translation.runs.lock import locked
+from attnlab.translation.runs.replacement import (
+    delete_replaced,
+    falling_back,
+    make_way,
+    recover,
+    set_aside,
+)
 from attnlab.translation.runs.run import corpus_of, new_record, recorded_corpus
 from attnlab.translation.scoring import scorer
-from attnlab.translation.settings import (
-    ModelSettings,
-    RunSettings,
-    settings_from,
-)
-from attnlab.translation.token_tables import load_token_counts, refuse_unlearned
+from attnlab.translation.settings import RunSettings, settings_from
+from attnlab.translation.sharing import Interruption, StepSeeds
+from attnlab.translation.token_tables import refuse_unlearned
 from attnlab.translation.tokenizer import (
     Tokenizers,
+    checksum,
     load_tokenizers,
     refuse_impossible_tokenizer,
     train_tokenizers,
 )
-from attnlab.translation.trainer import (
-    TranslationTrainer,
-    evaluation_order,
-    training_arguments,
-)
+from attnlab.translation.trainer import TranslationTrainer
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,38 +89,36 @@ def train(
     Tokenizers are trained on the training split only; the best checkpoint on validation becomes
     the model. The global random state is the same afterwards. Interrupted by Ctrl-C, it leaves a
     usable run that `resume` takes up. With `overwrite` the run in `folder` is deleted when the new
-    one is trained; links are deleted, what they lead to is not.
+    one is trained; links are deleted, what they lead to is not. Processes that torchrun started share
+    each batch; the first of them writes, and only its result is whole.
 
     Raises:
-        InputError: a setting or the corpus cannot be used, or `folder` exists and `overwrite` is
-            False; nothing is written then.
+        InputError: a setting or the corpus cannot be used, `folder` exists and `overwrite` is False, or
+            another process trains there; nothing is written then.
         AttnlabError: the disk is full, or the loss is no longer a number. A run that was to be
             replaced is as it was then or, once there is a complete checkpoint, in `.replaced-run`.
     """
     folder, settings = Path(folder), settings or RunSettings()
-    recover(folder, overwrite=overwrite)
-    refuse_existing(folder, overwrite=overwrite)
-    refuse_impossible_tokenizer(settings.tokenizer.kind, settings.tokenizer.vocabulary)
-    refuse_unlearned(settings.model)
-    configuration(settings.model, vocabulary=settings.tokenizer.vocabulary)
-    corpus = corpus_of(settings)
-    tokenizers = train_tokenizers(
-        corpus,
-        kind=settings.tokenizer.kind,
-        vocabulary=settings.tokenizer.vocabulary,
-        shared=settings.tokenizer.shared,
-    )
-    encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
-    prepared = _prepare(folder, settings, corpus, tokenizers, encoded)
-    record = new_record(prepared.settings, corpus, encoded.dropped, command)
-    with falling_back(folder):
-        if is_run(folder):
-            set_aside(folder)
-        # A folder with settings is a run, which can be resumed whatever else is missing.
-        write_json(folder / SETTINGS, record)
-        tokenizers.save(folder)
-        trained = _fit(folder, tokenizers, prepared, record=record, console=console)
-    return _without_replaced(trained)
+    with _sharing(folder) as processes:
+        processes.by_first(lambda: make_way(folder, overwrite=overwrite))
+        refuse_impossible_tokenizer(settings.tokenizer.kind, settings.tokenizer.vocabulary)
+        refuse_unlearned(settings.model)
+        configuration(settings.model, vocabulary=settings.tokenizer.vocabulary)
+        corpus = corpus_of(settings)
+        tokenizers = train_tokenizers(
+            corpus,
+            kind=settings.tokenizer.kind,
+            vocabulary=settings.tokenizer.vocabulary,
+            shared=settings.tokenizer.shared,
+        )
+        encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
+        prepared = prepare(folder, settings, corpus, tokenizers, encoded)
+        _refuse_differences(processes, prepared, corpus, tokenizers, None)
+        record = new_record(prepared.settings, corpus, encoded.dropped, command)
+        with falling_back(folder) if processes.first else nullcontext():
+            processes.by_first(lambda: _begin(folder, record, tokenizers))
+            trained = _fit(folder, tokenizers, prepared, processes, record=record, console=console)
+        return _without_replaced(trained) if processes.first else trained
 
 
 def resume(
@@ -135,42 +129,113 @@ def resume(
     A run that was never trained to a checkpoint begins again.
 
     Raises:
-        InputError: there is no run in `folder`, it is a pruned one, its corpus is gone, it is trained for
-            more than `epochs`, or the newest or the best checkpoint is not whole; nothing is written then.
+        InputError: there is no run in `folder`, it is a pruned one, another process trains it, its corpus
+            is gone, it is trained for more than `epochs`, or the newest or the best checkpoint is not
+            whole; nothing is written then.
         AttnlabError: the corpus is no longer the same, or see `train`.
     """
     folder = Path(folder)
-    recover(folder)
-    record = read_record(folder)
+    with _sharing(folder) as processes:
+        processes.by_first(lambda: recover(folder))
+        record = read_record(folder)
+        _refuse_pruned(folder, record)
+        if epochs is not None:
+            record["settings"]["optimizer"]["epochs"] = epochs
+        settings = settings_from(record["settings"])
+        refuse_lost_checkpoints(folder)
+        refuse_fewer_epochs(folder, settings.optimizer.epochs)
+        written = _written_tokenizers(folder)
+        if written is not None:
+            refuse_damaged_checkpoints(folder, settings.model, written)
+        corpus = recorded_corpus(folder, settings, record)
+        if corpus.checksum != record["corpus"]["checksum"]:
+            msg = f"The corpus '{corpus.name}' changed since {folder} was begun; train into a new folder."
+            raise AttnlabError(msg)
+        tokenizers = written or train_tokenizers(corpus, **vars(settings.tokenizer))
+        encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
+        prepared = prepare(folder, settings, corpus, tokenizers, encoded)
+        checkpoint = last_complete_checkpoint(folder)
+        _refuse_differences(processes, prepared, corpus, tokenizers, checkpoint)
+        with falling_back(folder) if processes.first else nullcontext():
+            unwritten = tokenizers if written is None else None
+            processes.by_first(lambda: _write_beginning(folder, record, unwritten))
+            trained = _fit(
+                folder, tokenizers, prepared, processes,
+                record=record, checkpoint=checkpoint, console=console,
+            )  # fmt: skip
+        return _without_replaced(trained) if processes.first else trained
+
+
+@contextmanager
+def _sharing(folder: Path) -> Iterator[Processes]:
+    """The processes that train together in `folder`; of others, none can train there in the block.
+
+    Raises:
+        InputError: another process trains there, or a launcher is only half described.
+    """
+    processes = launched_processes()
+    if processes.count == 1 and one_of_several():
+        msg = "The environment names several processes but no meeting point; start them with torchrun."
+        raise InputError(msg)
+    with (
+        processes.together(gpus=torch.cuda.is_available()),
+        locked(folder) if processes.first else nullcontext(),
+    ):
+        yield processes
+
+
+def _refuse_differences(
+    processes: Processes,
+    prepared: Prepared,
+    corpus: ParallelCorpus,
+    tokenizers: Tokenizers,
+    checkpoint: Path | None,
+) -> None:
+    """Raises InputError where processes would not train the same model on the same pairs."""
+    facts = {
+        "settings": json.dumps(prepared.settings.as_dict()),
+        "corpus": corpus.checksum,
+        "tokenizers": [checksum(one) for one in (tokenizers.source, tokenizers.target)],
+        "checkpoint": checkpoint and checkpoint.name,
+        "precision": "bf16" if prepared.arguments.bf16 else "fp32",
+        "number of processes": prepared.arguments.world_size,
+    }
+    for number, other in enumerate(processes.gather(facts)):
+        for name, fact in facts.items():
+            if other[name] != fact:
+                msg = (
+                    f"Process {number} has another {name} than process {processes.index}; give all of "
+                    "them the same options and files."
+                )
+                raise InputError(msg)
+    if prepared.arguments.world_size != processes.count:
+        msg = (
+            f"There are {processes.count} processes, but transformers sees "
+            f"{prepared.arguments.world_size}; start them with torchrun or accelerate launch."
+        )
+        raise InputError(msg)
+
+
+def _begin(folder: Path, record: dict[str, Any], tokenizers: Tokenizers) -> None:
+    if is_run(folder):
+        set_aside(folder)
+    _write_beginning(folder, record, tokenizers)
+
+
+def _write_beginning(folder: Path, record: dict[str, Any], tokenizers: Tokenizers | None) -> None:
+    # A folder with settings is a run, which can be resumed whatever else is missing.
+    write_json(folder / SETTINGS, record)
+    if tokenizers is not None:
+        tokenizers.save(folder)
+
+
+def _refuse_pruned(folder: Path, record: dict[str, Any]) -> None:
     if "pruned" in record:
         msg = (
             f"{folder} was pruned from {record['pruned']['run']} and has no checkpoint to go on from; "
             "train that run on, or a new one."
         )
         raise InputError(msg)
-    if epochs is not None:
-        record["settings"]["optimizer"]["epochs"] = epochs
-    settings = settings_from(record["settings"])
-    refuse_lost_checkpoints(folder)
-    refuse_fewer_epochs(folder, settings.optimizer.epochs)
-    tokenizers = _written_tokenizers(folder)
-    if tokenizers is not None:
-        refuse_damaged_checkpoints(folder, settings.model, tokenizers)
-    corpus = recorded_corpus(folder, settings, record)
-    if corpus.checksum != record["corpus"]["checksum"]:
-        msg = (
-            f"The corpus '{corpus.name}' changed since {folder} was begun; train into a new folder."
-        )
-        raise AttnlabError(msg)
-    chosen = tokenizers or train_tokenizers(corpus, **vars(settings.tokenizer))
-    encoded = encode_corpus(corpus, chosen, max_tokens=settings.corpus.max_tokens)
-    prepared = _prepare(folder, settings, corpus, chosen, encoded)
-    with falling_back(folder):
-        write_json(folder / SETTINGS, record)
-        if tokenizers is None:
-            chosen.save(folder)
-        trained = _fit(folder, chosen, prepared, record=record, console=console)
-    return _without_replaced(trained)
 
 
 def _written_tokenizers(folder: Path) -> Tokenizers | None:
@@ -189,98 +254,25 @@ def _without_replaced(trained: Trained) -> Trained:
     return replace(trained, replaced=keeps(trained.folder))
 
 
-def configuration(
-    model: ModelSettings, *, vocabulary: int, source_vocabulary: int | None = None, longest: int = 1
-) -> TranslationConfig:
-    """The model configuration for vocabularies of these sizes and texts up to `longest` tokens."""
-    return TranslationConfig(
-        vocab_size=vocabulary,
-        source_vocab_size=source_vocabulary,
-        max_positions=longest,
-        **vars(model),
-    )
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """What training needs, made before anything is written: what cannot be made is refused here.
-
-    Attributes:
-        settings: those asked for, with batch size and warm-up filled in.
-        steps: batch size, number of steps and warm-up.
-        model: the model with its first weights.
-        arguments: the Trainer's.
-        pairs: encoded training pairs.
-        held_out: encoded validation pairs.
-        references: translations of the validation pairs as written, in the order of evaluation.
-    """
-
-    settings: RunSettings
-    steps: StepBudget
-    model: TranslationModel
-    arguments: Seq2SeqTrainingArguments
-    pairs: TokenPairs
-    held_out: TokenPairs
-    references: list[str]
-
-
-def _prepare(
-    folder: Path,
-    settings: RunSettings,
-    corpus: ParallelCorpus,
-    tokenizers: Tokenizers,
-    encoded: EncodedCorpus,
-) -> _Prepared:
-    training_pairs = TokenPairs(encoded.train)
-    steps = step_budget(training_pairs, settings.optimizer)
-    optimizer = replace(settings.optimizer, batch_tokens=steps.batch_tokens, warmup=steps.warmup)
-    settings, limit = replace(settings, optimizer=optimizer), settings.corpus.max_tokens
-    held_out = _first(encoded.validation, optimizer.validation_sentences)
-    pairs = TokenPairs(held_out)
-    texts = corpus.validation["target"][:]
-    rows = held_out["row"][:]
-    order = evaluation_order(pairs, steps.batch_tokens)
-    shared = tokenizers.source is tokenizers.target
-    with seeded(optimizer.seed):
-        model = TranslationModel(
-            configuration(
-                settings.model,
-                vocabulary=len(tokenizers.target),
-                source_vocabulary=None if shared else len(tokenizers.source),
-                longest=limit,
-            )
-        )
-        load_token_counts(model, tokenizers)
-    longest = int(pairs.target_lengths.max()) * 3 // 2 + 5
-    return _Prepared(
-        settings=settings,
-        steps=steps,
-        model=model,
-        arguments=training_arguments(
-            optimizer, folder, target_limit=min(limit, longest), warmup=steps.warmup
-        ),
-        pairs=training_pairs,
-        held_out=pairs,
-        references=[texts[rows[index]] for index in order],
-    )
-
-
 def _fit(
     folder: Path,
     tokenizers: Tokenizers,
-    prepared: _Prepared,
+    prepared: Prepared,
+    processes: Processes,
     *,
     record: dict[str, Any],
+    checkpoint: Path | None = None,
     console: Console | None,
 ) -> Trained:
     settings, model = prepared.settings, prepared.model
     optimizer = settings.optimizer
     metrics = Metrics(folder, int(prepared.pairs.target_lengths.sum()))
-    interruption = Interruption()
-    bar = ProgressBar(metrics, console) if console is not None else None
-    with seeded(optimizer.seed), interruption.watching():
+    interruption = Interruption(processes)
+    bar = ProgressBar(metrics, console) if console is not None and processes.first else None
+    with seeded(optimizer.seed), interruption.watching(), processes.on_its_own():
         trainer = TranslationTrainer(
             batch_tokens=prepared.steps.batch_tokens,
+            processes=processes,
             model=model,
             args=prepared.arguments,
             data_collator=Collator(),
@@ -290,29 +282,26 @@ def _fit(
             callbacks=[
                 metrics,
                 interruption,
+                StepSeeds(processes, optimizer.seed),
                 Patience(optimizer.patience, warmup=prepared.steps.warmup),
             ],
         )
         trainer.remove_callback(PrinterCallback)
         if bar is not None:
             trainer.add_callback(bar)
-        checkpoint = last_complete_checkpoint(folder)
         try:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         finally:
             if bar is not None:
                 bar.close()
-    save_model(model, folder)
+        if processes.first:
+            save_model(model, folder)
     parameters = sum(weight.numel() for weight in model.parameters())
     best = trainer.state.best_model_checkpoint
     kept = None if best is None else checkpoint_step(best)
-    return Trained(folder, metrics.rows, record, interruption.asked, parameters, kept)
+    return Trained(folder, metrics.rows, record, interruption.agreed, parameters, kept)
 
 
 def kept_evaluation(trained: Trained) -> dict[str, Any] | None:
     """The evaluation of the checkpoint that became the model; None before the first."""
     return next((row for row in trained.metrics if row["step"] == trained.kept_step), None)
-
-
-def _first(split: datasets.Dataset, count: int) -> datasets.Dataset:
-    return split.select(range(min(count, len(split))))

@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 from transformers import PrinterCallback, TrainerCallback
 
 from attnlab.files import write_table
+from attnlab.processes import Processes
 from attnlab.translation.batches import Collator, TokenPairs, step_budget
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel
@@ -92,6 +93,7 @@ def attnlab_speed(ids: torch.Tensor) -> float:
         watch = Stopwatch()
         trainer = TranslationTrainer(
             batch_tokens=budget.batch_tokens,
+            processes=Processes(),
             model=new_model(),
             args=arguments,
             data_collator=Collator(),

@@ -25,6 +25,7 @@ from attnlab.translation.runs.folder import (
     REPLACED,
     SETTINGS,
     is_aside,
+    refuse_existing,
     replaced_run,
     ways_on,
 )
@@ -59,6 +60,17 @@ def recover(folder: Path, *, overwrite: bool = False) -> None:
             f"with attnlab train {folder} --resume, or replace it with --overwrite."
         )
         raise AttnlabError(msg)
+
+
+def make_way(folder: Path, *, overwrite: bool) -> None:
+    """Brings `folder` into a state in which a new run can be trained in it, or refuses.
+
+    Raises:
+        InputError: something is there that training would damage.
+        AttnlabError: see `recover`.
+    """
+    recover(folder, overwrite=overwrite)
+    refuse_existing(folder, overwrite=overwrite)
 
 
 @contextmanager
