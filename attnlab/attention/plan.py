@@ -3,13 +3,14 @@
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from attnlab.addresses import SITES, Head, layer_name
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.full import Full
+from attnlab.attention.mechanisms.keys import Keys
 from attnlab.attention.perhead import PerHead
 from attnlab.attention.registry import make, parse
 from attnlab.attention.specification import Specification
@@ -35,6 +36,31 @@ class AttentionPlan:
     """
 
     entries: Mapping[str, Entry]
+    tokenizer: str | None = None
+    """Checksum of the tokenizer whose token ids the mechanisms name; None where it is not known."""
+
+    def for_tokenizer(self, checksum: str) -> "AttentionPlan":
+        """The plan with this checksum, unless it names no token ids."""
+        named = any(isinstance(entry, Keys) and entry.tokens for entry in self.entries.values())
+        return replace(self, tokenizer=checksum if named else None)
+
+    def refuse_other_tokenizer(self, checksum: str, name: str) -> None:
+        """Refuses a tokenizer whose token ids are other words than those that the plan means.
+
+        Args:
+            checksum: of the tokenizer.
+            name: of the plan, for the message.
+
+        Raises:
+            InputError: see above; a plan without a checksum is never refused.
+        """
+        if self.tokenizer not in {None, checksum}:
+            msg = (
+                f"{name} names token ids of another tokenizer; use it with runs of the corpus and the "
+                "tokenizer settings that it was searched for, or search without the families tokens and "
+                "blocks."
+            )
+            raise InputError(msg)
 
     def at(self, site: str, layer: int, head: int) -> Entry:
         """What stands at one head."""
@@ -125,12 +151,13 @@ class AttentionPlan:
                     raise InputError(msg)
 
     def as_written(self) -> dict[str, Any]:
-        """What stands in a file: format and mechanisms as text, null for a mechanism object."""
+        """What stands in a file: format, tokenizer, mechanisms as text, null for a mechanism object."""
         mechanisms = {
             address: None if isinstance(entry, Mechanism) else str(entry)
             for address, entry in self.entries.items()
         }
-        return {"format": PLAN_FORMAT, "mechanisms": mechanisms}
+        named = {} if self.tokenizer is None else {"tokenizer": self.tokenizer}
+        return {"format": PLAN_FORMAT, **named, "mechanisms": mechanisms}
 
     def as_dict(self) -> dict[str, str]:
         """Addresses and mechanisms as text.
@@ -200,12 +227,17 @@ def read_plan(content: Any, origin: str) -> AttentionPlan:
                 f"{origin}: the mechanism at '{address}' is a text such as \"full\", not {text!r}."
             )
             raise InputError(msg)
-    return plan_of(entries)
+    tokenizer = content.get("tokenizer")
+    if not isinstance(tokenizer, str | None):
+        msg = f'{origin}: "tokenizer" is the checksum of a tokenizer, not {tokenizer!r}.'
+        raise InputError(msg)
+    return replace(plan_of(entries), tokenizer=tokenizer)
 
 
 def write_plan(path: str | Path, plan: AttentionPlan) -> None:
     """Writes the plan as JSON, atomically."""
-    write_json(path, {"format": PLAN_FORMAT, "mechanisms": plan.as_dict()})
+    plan.as_dict()  # refuses mechanism objects
+    write_json(path, plan.as_written())
 
 
 def _shown(entry: Entry) -> str:

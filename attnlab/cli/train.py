@@ -17,6 +17,7 @@ from attnlab.translation.settings import SECTIONS, RunSettings, settings_from
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from attnlab.attention.plan import AttentionPlan
     from attnlab.translation.training import Trained
 
 PANELS = {"corpus": "Corpus", "tokenizer": "Tokens", "model": "Model", "optimizer": "Training"}
@@ -149,6 +150,9 @@ def _merged(
     if layers is not None:
         both = {"encoder_layers": layers, "decoder_layers": layers}
         merged["model"] = merged.get("model", {}) | both
+    tokenizer = _tokenizer_of_plans(words.get("attention", []))
+    if tokenizer is not None:
+        words = {"tokenizer_checksum": tokenizer, **words}
     for section, kind in SECTIONS.items():
         found = typed(kind, words)
         if "attention" in found:
@@ -163,16 +167,38 @@ def _by_address(words: list[str]) -> dict[str, str]:
     entries: dict[str, str] = {}
     for word in words:
         address, equals, text = word.partition("=")
-        if word.endswith(".json") and address in {"plan", word}:
-            from attnlab.attention.plan import load_plan
-
-            entries |= load_plan(Path(text or word)).as_dict()
+        plan = _plan_in(word)
+        if plan is not None:
+            entries |= plan.as_dict()
         elif not equals or "(" in address:
             msg = f"--attention {word} names no site; write it like: encoder=band(window=3)."
             raise InputError(msg)
         else:
             entries[address.strip()] = text
     return entries
+
+
+def _plan_in(word: str) -> "AttentionPlan | None":
+    """The plan in the file that `plan.json` or `plan=plan.json` names; None for other words."""
+    if not word.endswith(".json") or word.partition("=")[0] not in {"plan", word}:
+        return None
+    from attnlab.attention.plan import load_plan
+
+    return load_plan(Path(word.removeprefix("plan=")))
+
+
+def _tokenizer_of_plans(words: list[str]) -> str | None:
+    """The checksum of the tokenizer whose token ids the plans name.
+
+    Raises:
+        InputError: they name those of different tokenizers.
+    """
+    plans = [plan for word in words if (plan := _plan_in(word)) is not None]
+    named = {plan.tokenizer for plan in plans} - {None}
+    if len(named) > 1:
+        msg = "The plans name token ids of different tokenizers; give plans that were searched for one."
+        raise InputError(msg)
+    return named.pop() if named else None
 
 
 def _report(trained: "Trained", console: "Console") -> None:

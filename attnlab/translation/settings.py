@@ -46,6 +46,13 @@ class TokenizerSettings(Settings):
     shared: Annotated[
         bool, Option("One vocabulary for both languages, or two.", ("--shared/--separate",))
     ] = True
+    checksum: Annotated[
+        str | None,
+        Option(
+            "Checksum that the source tokenizer must have; a plan that names token ids brings it.",
+            ("--tokenizer-checksum",),
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

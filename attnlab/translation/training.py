@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from transformers import PrinterCallback
 
+from attnlab.attention.plan import AttentionPlan
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json
@@ -105,12 +106,7 @@ def train(
         refuse_unlearned(settings.model)
         configuration(settings.model, vocabulary=settings.tokenizer.vocabulary)
         corpus = corpus_of(settings)
-        tokenizers = train_tokenizers(
-            corpus,
-            kind=settings.tokenizer.kind,
-            vocabulary=settings.tokenizer.vocabulary,
-            shared=settings.tokenizer.shared,
-        )
+        tokenizers = _trained_tokenizers(settings, corpus)
         encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
         prepared = prepare(folder, settings, corpus, tokenizers, encoded)
         _refuse_differences(processes, prepared, corpus, tokenizers, None)
@@ -151,7 +147,7 @@ def resume(
         if corpus.checksum != record["corpus"]["checksum"]:
             msg = f"The corpus '{corpus.name}' changed since {folder} was begun; train into a new folder."
             raise AttnlabError(msg)
-        tokenizers = written or train_tokenizers(corpus, **vars(settings.tokenizer))
+        tokenizers = written or _trained_tokenizers(settings, corpus)
         encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
         prepared = prepare(folder, settings, corpus, tokenizers, encoded)
         checkpoint = last_complete_checkpoint(folder)
@@ -236,6 +232,21 @@ def _refuse_pruned(folder: Path, record: dict[str, Any]) -> None:
             "train that run on, or a new one."
         )
         raise InputError(msg)
+
+
+def _trained_tokenizers(settings: RunSettings, corpus: ParallelCorpus) -> Tokenizers:
+    """Those of the settings, made from the corpus.
+
+    Raises:
+        InputError: the attention plan names token ids of another tokenizer.
+    """
+    chosen = settings.tokenizer
+    tokenizers = train_tokenizers(
+        corpus, kind=chosen.kind, vocabulary=chosen.vocabulary, shared=chosen.shared
+    )
+    plan = AttentionPlan({}, chosen.checksum)
+    plan.refuse_other_tokenizer(checksum(tokenizers.source), "The attention plan")
+    return tokenizers
 
 
 def _written_tokenizers(folder: Path) -> Tokenizers | None:

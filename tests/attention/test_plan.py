@@ -42,6 +42,19 @@ def test_a_file_gives_the_plan_back(
     assert load_plan(path).as_dict() == entries
 
 
+def test_a_file_says_whose_token_ids_the_plan_names(tmp_path: Path) -> None:
+    blocks = plan_of({"encoder.0.1": "keys(tokens=(5, 9), reach=2)"}).for_tokenizer("abc")
+    write_plan(tmp_path / "blocks.json", blocks)
+    assert load_plan(tmp_path / "blocks.json").tokenizer == "abc"
+    blocks.refuse_other_tokenizer("abc", "The plan")
+    with pytest.raises(InputError, match=r"^The plan names token ids of another tokenizer; use it"):
+        blocks.refuse_other_tokenizer("abd", "The plan")
+    band = plan_of({"encoder": "band(window=3)"}).for_tokenizer("abc")
+    write_plan(tmp_path / "band.json", band)
+    assert "tokenizer" not in (tmp_path / "band.json").read_text(encoding="utf-8")
+    load_plan(tmp_path / "band.json").refuse_other_tokenizer("abd", "The plan")
+
+
 @pytest.mark.parametrize("address", ["encode", "encoder.x", "encoder.0.1.2", "encoder.-1", ""])
 def test_addresses_that_do_not_read_are_refused(address: str) -> None:
     with pytest.raises(InputError, match="names no attention"):
@@ -56,6 +69,10 @@ def test_addresses_that_do_not_read_are_refused(address: str) -> None:
         ('{"format": "attnlab attention plan 1"}', '"mechanisms"'),
         ('{"format": "attnlab attention plan 2", "mechanisms": {}}', "attention plan 1"),
         ('{"format": "attnlab attention plan 1", "mechanisms": {"encoder": 3}}', "not 3"),
+        (
+            '{"format": "attnlab attention plan 1", "mechanisms": {}, "tokenizer": 3}',
+            "checksum of a tokenizer, not 3",
+        ),
         (
             '{"format": "attnlab attention plan 1", "mechanisms": {"encoder": "bund"}}',
             "choose from",

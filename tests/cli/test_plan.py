@@ -51,4 +51,5 @@ def test_writes_a_plan_tables_and_a_figure(
         "3", "searched",
         f"{scores.at['searched', 'keys_per_row']:.2f}", f"{scores.at['searched', 'error']:.3f}",
     ]  # fmt: skip
+    assert load_plan(out).tokenizer is None, "no family with token ids"
     assert "corpus checksum" in (tables / "plan.md").read_text(encoding="utf-8")

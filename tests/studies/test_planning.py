@@ -30,6 +30,7 @@ from attnlab.studies.planning.scores import output_of
 from attnlab.studies.planning.search import Search
 from attnlab.studies.planning.settings import DEFAULT_FAMILIES, FAMILIES
 from attnlab.translation.runs.run import load
+from attnlab.translation.tokenizer import checksum
 from attnlab.translation.training import train
 
 LENGTHS = (13, 9, 11, 5)
@@ -401,3 +402,8 @@ def test_one_site_alone(small_run: Path) -> None:
     own = found.heads
     assert own["validation_keys"].mean() <= 3
     assert isinstance(found.scores, pd.DataFrame)
+    found = plan(
+        small_run, (3,), **QUICK, sites=("encoder",), bleu=False, families=("none", "tokens")
+    )
+    assert "tokens" in set(found.heads["family"])
+    assert found.plans[3].tokenizer == checksum(load(small_run).tokenizers.source)

@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 from attnlab.addresses import Head
 from attnlab.attention import make, use
 from attnlab.attention.perhead import PerHead
+from attnlab.attention.plan import plan_of, write_plan
 from attnlab.attribution.significance import (
     bleu_differences,
     draws_for,
@@ -257,6 +258,15 @@ def test_what_decides_the_loss_predicts_it() -> None:
 def test_refusals(small_run: Path, options: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         substitute(small_run, **({"sentences": 4, "calibration": 4} | options))  # type: ignore[arg-type]
+
+
+def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
+    small_run: Path, tmp_path: Path
+) -> None:
+    plan = plan_of({"encoder": "keys(tokens=(5,))"}).for_tokenizer("abc")
+    write_plan(tmp_path / "blocks.json", plan)
+    with pytest.raises(InputError, match="The plan blocks names token ids of another tokenizer"):
+        substitute(small_run, sentences=4, calibration=4, plans=(tmp_path / "blocks.json",))
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 import torch
-from small_run import small_settings
+from small_run import SETTINGS, small_settings
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -16,12 +16,14 @@ from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.attention.traits import Traits
 from attnlab.cli.app import app
-from attnlab.cli.train import _by_address
+from attnlab.cli.train import _by_address, _merged
 from attnlab.errors import InputError
 from attnlab.extraction.capture import capture
 from attnlab.translation.configuration import IGNORED_LABEL, TranslationConfig
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.runs.run import load
+from attnlab.translation.settings import settings_from
+from attnlab.translation.tokenizer import checksum
 from attnlab.translation.training import train
 
 SOURCE = torch.tensor([[2, 7, 8, 9, 3], [2, 5, 3, 0, 0]])
@@ -224,6 +226,25 @@ def test_a_run_trains_under_a_plan_and_loads(tmp_path: Path) -> None:
     columns = next(part for name, part in mechanism.named_buffers() if name.endswith("priority"))
     assert torch.equal(columns, -counts[None].float())
     assert any("key_projection" in name for name, _ in run.model.named_parameters())
+
+
+def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
+    small_run: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.json"
+    plan = plan_of({"encoder.0.1": "keys(tokens=(5,))"})
+    write_plan(path, plan.for_tokenizer(checksum(load(small_run).tokenizers.source)))
+    words = {"attention": [str(path)]}
+    accepted = settings_from(_merged(SETTINGS | {"optimizer": {"epochs": 1}}, words, None))
+    train(tmp_path / "same", accepted)
+    other = settings_from(_merged(SETTINGS | {"tokenizer": {"vocabulary": 201}}, words, None))
+    with pytest.raises(InputError, match="The attention plan names token ids of another tokenizer"):
+        train(tmp_path / "other", other)
+    assert not (tmp_path / "other").exists()
+    write_plan(tmp_path / "more.json", plan.for_tokenizer("abc"))
+    words["attention"].append(f"plan={tmp_path / 'more.json'}")
+    with pytest.raises(InputError, match="The plans name token ids of different tokenizers"):
+        _merged(SETTINGS, words, None)
 
 
 def test_salience_before_training_is_refused(tmp_path: Path) -> None:

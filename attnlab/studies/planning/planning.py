@@ -29,9 +29,10 @@ from attnlab.studies.planning.notes import BandInstead, BudgetNearLength, NoSett
 from attnlab.studies.planning.scores import Output, changes, gains, output_of
 from attnlab.studies.planning.search import FoundPlan, Search
 from attnlab.studies.planning.settings import PlanSettings
-from attnlab.studies.sources import load_subject
+from attnlab.studies.sources import Subject, load_subject
 from attnlab.studies.steps import Steps
 from attnlab.translation.runs.folder import is_run
+from attnlab.translation.tokenizer import checksum
 
 SEARCHED, FULL = "searched", "full"
 # Supports and settings come from training and validation sentences.
@@ -106,10 +107,16 @@ def plan(source: str | Path, settings: PlanSettings) -> Planning:
     return Planning(
         heads=_head_rows(search, plans, measured),
         scores=_score_rows(parts, search, plans, measured, settings),
-        plans={budget: plans[budget, SEARCHED].plan() for budget in budgets},
+        plans={budget: _for_run(plans[budget, SEARCHED].plan(), subject) for budget in budgets},
         about=_about(parts, settings),
         notes=_notes(search, budgets, plans),
     )
+
+
+def _for_run(plan: AttentionPlan, subject: Subject) -> AttentionPlan:
+    """The plan with the checksum of the run's source tokenizer, whose token ids are those of its keys."""
+    assert subject.run is not None  # noqa: S101 - a run directory holds one
+    return plan.for_tokenizer(checksum(subject.run.tokenizers.source))
 
 
 class _Parts(NamedTuple):

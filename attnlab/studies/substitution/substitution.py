@@ -38,6 +38,7 @@ from attnlab.studies.substitution.settings import SubstitutionSettings
 from attnlab.studies.substitution.targets import Replacement, Target, replacements, targets
 from attnlab.translation.runs.folder import is_run
 from attnlab.translation.runs.run import Run
+from attnlab.translation.tokenizer import checksum
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,6 +95,8 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
     evaluator = load_evaluator(source, sentences=settings.sentences, device=settings.device)
     run = evaluator.subject.run
     assert run is not None  # noqa: S101 - a run directory holds one
+    for name, plan in plans.items():
+        plan.refuse_other_tokenizer(checksum(run.tokenizers.source), f"The plan {name}")
     found, figures, calibration = _calibrated(evaluator, run, settings)
     trials = _trials(evaluator, found, settings)
     trials += [
