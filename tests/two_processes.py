@@ -32,9 +32,9 @@ STOPPED_AT = 13
 def settings(dropout: float = 0.0, epochs: int = 2, **model: Any) -> RunSettings:
     """Epochs with batches of different numbers of pairs, down to one."""
     return small_settings(
-        corpus={"size": 120},
+        corpus={"size": 80},
         model={"dropout": dropout, "dim": 8, "feed_forward": 8, **model},
-        optimizer={"batch_tokens": BATCH_TOKENS, "validation_sentences": 6, "epochs": epochs},
+        optimizer={"batch_tokens": BATCH_TOKENS, "validation_sentences": 4, "epochs": epochs},
     )
 
 

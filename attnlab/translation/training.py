@@ -111,6 +111,7 @@ def train(
         prepared = prepare(folder, settings, corpus, tokenizers, encoded)
         _refuse_differences(processes, prepared, corpus, tokenizers, None)
         record = new_record(prepared.settings, corpus, encoded.dropped, command)
+        record["processes"] = processes.count
         with falling_back(folder) if processes.first else nullcontext():
             processes.by_first(lambda: _begin(folder, record, tokenizers))
             trained = _fit(folder, tokenizers, prepared, processes, record=record, console=console)

@@ -168,7 +168,7 @@ def test_train_translate_score_and_resume(
 def test_an_interrupted_training_says_how_to_go_on(
     attnlab, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attnlab.translation.callbacks import Interruption
+    from attnlab.translation.sharing import Interruption
 
     monkeypatch.setattr(
         Interruption, "on_train_begin", lambda self, *_, **__: setattr(self, "asked", True)
