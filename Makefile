@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: install demo test coverage mutants quick lint format clean
+.PHONY: install demo docs test coverage mutants quick lint format clean
 
 install: $(VENV)/installed
 
@@ -16,6 +16,14 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 demo: install  ## train, capture, fit and report on the embedded corpus
 	$(RUN)attnlab demo --overwrite
+
+# A stamp of its own: who only works on the code needs none of this.
+$(VENV)/installed-docs: $(VENV)/installed
+	$(RUN)pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/installed-docs  ## build/docs/index.html; warnings are errors
+	$(RUN)sphinx-build -W --keep-going --quiet --fresh-env docs build/docs
 
 test: install  ## every test
 	$(RUN)python -m pytest --numprocesses 2 --dist worksteal
