@@ -52,7 +52,6 @@ copybutton_only_copy_prompt_lines = True
 
 html_theme = "furo"
 html_title = f"attnlab {__version__}"
-html_static_path = ["_static"]
 html_show_sphinx = False
 
 PAGES = "|".join(path.stem for path in Path(__file__).parent.glob("*.md"))

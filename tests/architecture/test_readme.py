@@ -1,6 +1,6 @@
-"""The README says what is there: its tree, its functions, its links, its commands, its examples."""
+"""The README and the guides say what is there: tree, functions, links, commands, examples."""
 
-import importlib
+import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -12,6 +12,8 @@ from attnlab.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+NAMED = re.compile(r"`(attnlab(?:\.\w+){2,})`")
+PAGES = [README, *(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))]
 COMMANDS = re.findall(r"^ {4}attnlab (.+?)(?:\s+#.*)?$", README, flags=re.MULTILINE)
 
 
@@ -33,10 +35,12 @@ def test_every_result_is_listed() -> None:
     assert folders == set(re.findall(r"\]\(results/(\w+)/README\.md\) \|", README))
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(attnlab(?:\.\w+){2,})`", README))))
+@pytest.mark.parametrize(
+    "name",
+    sorted({name for page in PAGES for name in re.findall(r"`(attnlab(?:\.\w+){2,})`", page)}),
+)
 def test_named_functions_exist(name: str) -> None:
-    module, attribute = name.rsplit(".", 1)
-    assert hasattr(importlib.import_module(module), attribute)
+    assert pkgutil.resolve_name(name) is not None
 
 
 @pytest.mark.parametrize("line", COMMANDS)

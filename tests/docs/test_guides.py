@@ -25,6 +25,7 @@ from attnlab import plugins
 from attnlab.attention import registry
 from attnlab.cli.app import app
 from attnlab.errors import InputError
+from attnlab.functions import counting
 from attnlab.grammar.corpus import draw_pairs
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -114,6 +115,7 @@ def forget_plugins() -> None:
     importlib.invalidate_caches()
     plugins.plugins.cache_clear()
     registry.mechanisms.cache_clear()
+    counting.known_labels.cache_clear()
 
 
 @pytest.fixture
