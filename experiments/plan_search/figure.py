@@ -17,12 +17,12 @@ def draw_plans(models: pd.DataFrame) -> Figure:
     width, height, left, top = 3.3, 2.4, 0.75, 0.4
     sizes = list(dict.fromkeys(models["layers"]))
     with style():
-        figure = blank(2 * (left + width) + 1.2, len(sizes) * (top + height + 0.55))
+        figure = blank(2 * (left + width) + 1.7, len(sizes) * (top + height + 0.55))
         for row, layers in enumerate(sizes):
             own = models[models["layers"] == layers]
             for column, (name, title) in enumerate(MEASURES.items()):
-                place = left + column * (width + left), top + row * (top + height + 0.5)
-                axes = panel(figure, *place, width, height)
+                corner = left + column * (width + left), top + row * (top + height + 0.5)
+                axes = panel(figure, *corner, width, height)
                 _draw(axes, own, name)
                 axes.set(xlabel="keys per row, counted on test", ylabel=title)
                 axes.set_title(f"{layers} layer(s)" if column == 0 else "", loc="left")

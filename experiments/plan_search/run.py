@@ -105,8 +105,8 @@ def plans_over_models(rows: pd.DataFrame) -> pd.DataFrame:
     for end in ("low", "high"):
         rows[f"bleu_kept_{end}"] = 100 + 100 * rows[f"bleu_change_{end}"] / bleu
     measures = [
-        "bleu", "bleu_kept", "loss_change", "error", "keys_per_row", "share_of_full", "bleu_gain",
-        "loss_gain",
+        "bleu", "bleu_kept", "loss_change", "error", "keys_per_row", "share_of_full", "length_ratio",
+        "bleu_gain", "loss_gain",
     ]  # fmt: skip
     found = over_models(rows, ["layers", "budget", "plan"], measures)
     found["units"] = found["models"].gt(1).map({True: "models", False: "sentences"})
@@ -123,10 +123,14 @@ def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     table = read_table(folder, "table").astype({"budget": "Int64"})
     models = read_table(folder, "over_models").astype({"budget": "Int64"})
+    sizes = [size(table, models, int(layers)) for layers in models["layers"].unique()]
+    baselines = [baseline for one in sizes for baseline in one["baselines"]]
     return render(
         __file__,
         read_facts(folder),
-        sizes=[size(table, models, int(layers)) for layers in models["layers"].unique()],
+        sizes=sizes,
+        holds=all(baseline["holds"] for baseline in baselines),
+        all=added(baselines),
         counts={name: int(table[name].iloc[0]) for name in COUNTS},
         names=NAMES,
         ends=ends,
@@ -145,7 +149,7 @@ def size(table: pd.DataFrame, models: pd.DataFrame, layers: int) -> dict[str, An
     """What is said of the models of one size."""
     own, runs = models[models["layers"] == layers], table[table["layers"] == layers]
     whole = own[own["plan"] == FULL].iloc[0]
-    searched = own[own["plan"] == SEARCHED]
+    searched, replaced = own[own["plan"] == SEARCHED], own[own["plan"] != FULL]
     near = searched[searched["share_of_full"] >= NEAR]["budget"]
     useful = searched[searched["budget"] < whole["keys_per_row"]]["budget"]
     return {
@@ -153,21 +157,29 @@ def size(table: pd.DataFrame, models: pd.DataFrame, layers: int) -> dict[str, An
         "models": int(whole["models"]),
         "bleu": runs[runs["plan"] == FULL]["bleu"].tolist(),
         "full_keys": whole["keys_per_row"],
+        "length_ratio": whole["length_ratio"],
+        "most_kept": replaced["bleu_kept"].max(),
         "near": int(near.min()) if len(near) else None,
         "useful": int(useful.max()),
         "budgets": len(useful),
-        "rivals": [verdict(runs[runs["budget"].isin(useful)], name) for name in BASELINES],
+        "baselines": [
+            verdict(runs[runs["budget"].isin(useful)], name, len(useful)) for name in BASELINES
+        ],
     }
 
 
-def verdict(runs: pd.DataFrame, rival: str) -> dict[str, Any]:
+def verdict(runs: pd.DataFrame, baseline: str, budgets: int) -> dict[str, Any]:
     """In how many cases, a model and a budget, the plan is better than a baseline; the mean by model."""
-    rows = runs[runs["plan"] == rival]
-    found: dict[str, Any] = {"name": rival, "cases": len(rows), "budgets": rows["budget"].nunique()}
+    rows = runs[runs["plan"] == baseline]
+    found: dict[str, Any] = {
+        "name": baseline,
+        "cases": len(rows),
+        "budgets": rows["budget"].nunique(),
+    }
     for measure in ("bleu", "loss"):
         name = f"{measure}_gain"
         gain, certain = rows[name], rows[f"{name}_p_value"] <= LEVEL
-        means = rows.groupby(MODEL, as_index=False)[name].mean().assign(plan=rival)
+        means = rows.groupby(MODEL, as_index=False)[name].mean().assign(plan=baseline)
         together = over_models(means, ["plan"], [name]).iloc[0]
         found[measure] = {
             "low": together[f"{name}_low"],
@@ -179,7 +191,19 @@ def verdict(runs: pd.DataFrame, rival: str) -> dict[str, Any]:
             "least": gain.min(),
             "most": gain.max(),
         }
-    return found
+    surely = found["bleu"]["certain"] == found["cases"]
+    return found | {"holds": surely and found["budgets"] == budgets}
+
+
+def added(baselines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The cases of all baselines together."""
+    return {"cases": sum(baseline["cases"] for baseline in baselines)} | {
+        measure: {
+            name: sum(baseline[measure][name] for baseline in baselines)
+            for name in ("ahead", "certain", "behind")
+        }
+        for measure in ("bleu", "loss")
+    }
 
 
 def ends(found: dict[str, float], form: str) -> str:
@@ -198,7 +222,8 @@ def shown_gains(models: pd.DataFrame) -> pd.DataFrame:
 def shown_plans(models: pd.DataFrame) -> pd.DataFrame:
     """Keys really seen, BLEU kept and change of loss, a column a plan."""
     return _by_plan(models, (SEARCHED, *BASELINES), lambda row: (
-        f"{row['keys_per_row']:.2f}: {row['bleu_kept']:.0f} %, {row['loss_change']:+.3f}"
+        f"{row['keys_per_row']:.2f}: {row['bleu_kept']:.0f} %, {row['loss_change']:+.3f}, "
+        f"{row['length_ratio']:.2f}"
     ))  # fmt: skip
 
 

@@ -198,6 +198,31 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     assert (budget.batch_tokens, budget.warmup) == (row["batch_tokens"], row["warmup"])
 
 
+@recomputes("plan_search_tatoeba")
+def _(folder: Path, request: pytest.FixtureRequest) -> None:
+    from attnlab.studies.engine.collecting import collect
+
+    found = collect(folder / "study")
+    assert found.missing == 0
+    search = script("plan_search")
+    again = search.plans_over_models(found.table.astype({"budget": "Int64"}))
+    table = pd.read_csv(folder / "over_models.csv", float_precision="round_trip")
+    pd.testing.assert_frame_equal(again.astype({"budget": float}), table)
+    whole = found.table[found.table["plan"] == "full"].iloc[0]
+    name = folder.name.removeprefix("plan_search_")
+    corpus = {
+        "name": str(request.getfixturevalue("shared_data") / name),
+        "pair": whole["pair"],
+        "limit": int(whole["corpus_limit"]),
+    }
+    _, test, checksum = encoded_pairs_of(settings_from({"corpus": corpus}))
+    assert set(found.table["data_checksum"]) == {checksum}
+    count = int(whole["sentences"])
+    source, rows = (torch.tensor(own[:count]) for own in (test.source_lengths, test.target_lengths))
+    keys = (source**2).sum() + (rows * (rows + 1) // 2).sum() + (rows * source).sum()
+    assert whole["keys_per_row"] == pytest.approx(float(keys / (source.sum() + 2 * rows.sum())))
+
+
 @recomputes("study_engine")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     from attnlab.studies.engine.collecting import collect

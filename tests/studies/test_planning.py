@@ -16,6 +16,7 @@ from attnlab.addresses import SITES, Head
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.plan import load_plan, plan_of
 from attnlab.attention.registry import make
+from attnlab.attention.specification import sides
 from attnlab.attribution.significance import draws_for, holm_adjusted, loss_difference
 from attnlab.errors import InputError
 from attnlab.extraction.observing import Observed
@@ -23,6 +24,7 @@ from attnlab.matrices.references import top_entries
 from attnlab.reporting.planning import write_plans
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.planning.allocation import Choice, allocate, allocate_exactly, lower_hull
+from attnlab.studies.planning.candidates import WIDEST, uniform
 from attnlab.studies.planning.measuring import measure
 from attnlab.studies.planning.notes import BudgetNearLength
 from attnlab.studies.planning.planning import Planning, plan
@@ -203,6 +205,16 @@ def test_global_rows_count_with_all_their_keys() -> None:
         assert found.nonzeros[sentence].tolist() == [expected] * 4
 
 
+@pytest.mark.parametrize("name", ["band", "longformer"])
+@pytest.mark.parametrize("budget", [3, 9])
+def test_uniform_windows_are_as_wide_as_those_of_single_heads(name: str, budget: int) -> None:
+    for site in ("encoder", "decoder"):
+        made: list[Any] = uniform(name, site, budget)
+        sizes = {sum(sides(name, one.window)) + 1 for one in made}
+        assert WIDEST * budget - 4 < max(sizes) <= WIDEST * budget
+        assert sizes >= set(range(1, budget + 1))
+
+
 def attended(site: str) -> Observed:
     """Softmax of drawn scores, source sentences of 11 and 7 tokens, translations of 8 and 5."""
     generator = torch.Generator().manual_seed(4)
@@ -304,14 +316,14 @@ def test_gains_are_those_of_the_searched_plan_and_corrected_together(
     small_run: Path, found: Planning
 ) -> None:
     scores = found.scores.set_index(["plan", "budget"])
-    rivals = [key for key in scores.index if key[0] not in ("full", "searched")]
+    baselines = [key for key in scores.index if key[0] not in ("full", "searched")]
     evaluator = load_evaluator(small_run, sentences=QUICK["sentences"])
     outputs = {}
     for budget in (2, 4):
         outputs[budget] = output_of(evaluator, found.plans[budget], bleu=True)
     p_values = []
-    for rival, budget in rivals:
-        row, searched = scores.loc[(rival, budget)], scores.loc[("searched", budget)]
+    for baseline, budget in baselines:
+        row, searched = scores.loc[(baseline, budget)], scores.loc[("searched", budget)]
         assert row["loss_gain"] == pytest.approx(row["loss_nats"] - searched["loss_nats"])
         assert row["bleu_gain"] == pytest.approx(searched["bleu"] - row["bleu"])
         assert row["loss_gain_low"] <= row["loss_gain_high"]
@@ -319,12 +331,12 @@ def test_gains_are_those_of_the_searched_plan_and_corrected_together(
         other = output_of(evaluator, plan_of(by_site), bleu=True)
         difference = loss_difference(
             outputs[budget].losses, other.losses, evaluator.tokens, seed=0,
-            draws=draws_for(len(rivals)),
+            draws=draws_for(len(baselines)),
         )  # fmt: skip
         p_values.append(difference.p_value)
-    assert len(rivals) > 2
+    assert len(baselines) > 2
     expected = holm_adjusted(np.array(p_values))
-    assert scores.loc[rivals, "loss_gain_p_value"].to_numpy() == pytest.approx(expected)
+    assert scores.loc[baselines, "loss_gain_p_value"].to_numpy() == pytest.approx(expected)
 
 
 def test_nothing_is_chosen_on_test(small_run: Path, found: Planning) -> None:

@@ -15,7 +15,8 @@ from attnlab.attention.registry import mechanisms
 from attnlab.attention.specification import Specification
 from attnlab.studies.planning.statistics import REACHES, LayerSums
 
-# A head may get this many times the budget, since others may do with less.
+# A head may get this many times the budget, since others may do with less; so may a site, whose rows at
+# the borders of a sentence see fewer keys than those in the middle.
 WIDEST = 3
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
 COLUMN_TOKENS = (1, 2, 4, 8, 16)
@@ -23,8 +24,6 @@ COLUMN_OFFSETS = (0, 1, 2, 3, 5, 8, 12)
 BLOCK_TOKENS = (4, 16, 64)
 DIGITS = 4
 LEVELS = {"none": "static", "static": "static", "full": "calibrated"}
-# Keys at the borders are fewer than in the middle, so that wider patterns may fit the same budget.
-MORE_KEYS = 6
 BASELINES = ("band", "longformer", "bigbird")
 
 
@@ -119,7 +118,7 @@ def uniform(name: str, site: str, budget: int) -> list[Specification]:
     causal, kind = site == "decoder", mechanisms()[name]
     if (causal and not kind.traits.causal) or (site == "cross" and not kind.traits.cross):
         return []
-    most = budget + MORE_KEYS
+    most = WIDEST * budget
     if name == "band":
         return [Band(window) for window in _windows(most, causal=causal)]
     if name == "longformer":

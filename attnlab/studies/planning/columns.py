@@ -129,6 +129,13 @@ SCORES = Table(
         *_gain("loss_gain", "loss spared", "Loss of this plan less that of the searched one.", 3),
         Column("bleu", "BLEU", "Greedy.", 1),
         *_with_interval("bleu_change", "change of BLEU", "Change against the run as it is.", 1),
+        Column(
+            "length_ratio",
+            "length ratio",
+            "Length of the translations divided by that of the references, in words: above 1 where a "
+            "model repeats itself, which costs BLEU.",
+            3,
+        ),
         *_gain("bleu_gain", "BLEU gained", "BLEU of the searched plan less that of this one.", 1),
         Column("sentences", "sentences", "How many test sentences."),
         Column(

@@ -1,5 +1,6 @@
 """Loss and BLEU of a run with each plan in it, against the run as it is and against the searched plan."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,11 @@ def changes(evaluator: Evaluator, before: Output, after: Output, *, seed: int) -
     found: dict[str, Any] = {"loss_nats": loss.after, **_interval("loss_change", loss)}
     if after.translations:
         bleu = _bleu(evaluator, before, after, seed=seed, draws=DRAWS)
-        found |= {"bleu": bleu.after, **_interval("bleu_change", bleu)}
+        found |= {
+            "bleu": bleu.after,
+            **_interval("bleu_change", bleu),
+            "length_ratio": length_ratio(after.translations, evaluator.references),
+        }
     return found
 
 
@@ -60,6 +65,18 @@ def gains(
         bleu = _bleu(evaluator, baseline, searched, seed=seed, draws=draws)
         found |= {**_interval("bleu_gain", bleu), "bleu_gain_p_value": bleu.p_value}
     return found
+
+
+def length_ratio(translations: Sequence[str], references: Sequence[str]) -> float:
+    """Length of all translations divided by that of the references, in the tokens of BLEU.
+
+    >>> length_ratio(["a b c", "d"], ["a b", "d e f"])
+    0.8
+    """
+    from sacrebleu.metrics import BLEU
+
+    found = BLEU().corpus_score(list(translations), [list(references)])
+    return float(found.sys_len / found.ref_len)
 
 
 def _bleu(
