@@ -27,9 +27,7 @@ def told_once() -> Iterator[None]:
     except AttnlabError as error:
         if _is_first():
             raise
-        told = ToldElsewhereError(str(error))
-        told.exit_status = error.exit_status
-        raise told from error
+        raise ToldElsewhereError(str(error)) from error
 
 
 def _is_first() -> bool:
