@@ -9,12 +9,20 @@ from attnlab.studies.engine.cells import cell_of
 from attnlab.studies.engine.computing import compute_rows
 from attnlab.studies.engine.registry import study_named
 from attnlab.studies.planning.columns import SCORES
-from attnlab.studies.planning.study import BUDGETS, PlanSearchCell
+from attnlab.studies.planning.study import (
+    BUDGETS,
+    DEFAULT_PAIRS,
+    PlanSearchCell,
+    PlanSearchOptions,
+    plan_search_cells,
+)
 
 
-def test_the_budgets_are_those_of_the_claim() -> None:
+def test_without_options_one_small_model_is_searched_for_the_budgets_of_the_claim() -> None:
     assert BUDGETS == (3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
-    assert PlanSearchCell(layers=1, seed=0).budgets == BUDGETS
+    (cell,) = plan_search_cells(PlanSearchOptions())
+    assert (cell.layers, cell.seed, cell.budgets) == (1, 0, BUDGETS)
+    assert cell.corpus_limit == DEFAULT_PAIRS
 
 
 @pytest.mark.slow

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 # The budgets of the claim that a searched plan keeps more than uniform patterns do.
 BUDGETS = tuple(range(3, 14))
+DEFAULT_PAIRS = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchedPlans(Settings):
-    """What is searched in every model."""
+    """What is searched in every model; by default a model takes a few minutes."""
 
+    corpus_limit: Annotated[int | None, Option("Maximum number of training pairs.", least=1)] = (
+        DEFAULT_PAIRS
+    )
     budgets: Annotated[
         Sequence[int],
         Option(
@@ -51,6 +55,11 @@ class PlanSearchCell(SearchedPlans, ModelCell):
 @dataclass(frozen=True, kw_only=True)
 class PlanSearchOptions(SearchedPlans, ModelOptions):
     """What the study can be told."""
+
+    layers: Annotated[
+        Sequence[int],
+        Option("Number of layers of encoder and decoder; may be given again.", least=1),
+    ] = (1,)
 
 
 def plan_search_rows(cell: PlanSearchCell) -> "pd.DataFrame":

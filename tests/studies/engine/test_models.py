@@ -11,7 +11,7 @@ from attnlab.studies.engine.models import ModelCell, model_checksum, trained_mod
 from attnlab.studies.engine.registry import study_named
 from attnlab.translation.runs.run import corpus_of
 
-SMALL: dict[str, Any] = {"corpus_size": 120, "heads": 2, "epochs": 1}
+SMALL: dict[str, Any] = {"corpus_size": 120, "corpus_limit": None, "heads": 2, "epochs": 1}
 STUDIES = ("substitution", "plan_search")
 TRAIN = "attnlab.translation.training.train"
 
