@@ -23,7 +23,7 @@ $(VENV)/installed-docs: $(VENV)/installed
 	@touch $@
 
 docs: $(VENV)/installed-docs  ## build/docs/index.html; warnings are errors
-	$(RUN)sphinx-build -W --keep-going --quiet --fresh-env docs build/docs
+	$(RUN)sphinx-build -W --keep-going --quiet --fresh-env --jobs 2 docs build/docs
 
 test: install  ## every test
 	$(RUN)python -m pytest --numprocesses 2 --dist worksteal

@@ -41,7 +41,7 @@ nb_execution_timeout = 120
 nb_merge_streams = True
 
 autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented_params"
+autodoc_typehints_description_target = "all"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
@@ -52,6 +52,8 @@ copybutton_only_copy_prompt_lines = True
 
 html_theme = "furo"
 html_title = f"attnlab {__version__}"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_show_sphinx = False
 
 PAGES = "|".join(path.stem for path in Path(__file__).parent.glob("*.md"))
