@@ -1,5 +1,6 @@
 """How Sphinx builds these pages: `make docs`."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(ROOT / "docs"))
+# Notebooks run elsewhere; the gallery reads results/.
+os.environ["ATTNLAB_REPOSITORY"] = str(ROOT)
 
 from attnlab import __version__  # noqa: E402
 
