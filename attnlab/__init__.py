@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attnlab import attention, matrices
+    from attnlab import attention, matrices, plot
     from attnlab.extraction.capture import capture
     from attnlab.reporting.notes import describe_notes
     from attnlab.studies.analysis.analysis import analyze
@@ -34,6 +34,7 @@ __all__ = [
     "load",
     "matrices",
     "plan",
+    "plot",
     "prune",
     "resume",
     "run_study",
@@ -56,7 +57,7 @@ _HOMES = {
     "substitute": "attnlab.studies.substitution.substitution",
     "train": "attnlab.translation.training",
 }
-_PACKAGES = ("attention", "matrices")
+_PACKAGES = ("attention", "matrices", "plot")
 
 
 def __getattr__(name: str) -> Any:

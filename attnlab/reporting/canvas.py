@@ -1,66 +1,58 @@
-"""Figures without any global state: a canvas in inches, and its SVG and PNG forms."""
+"""Figures without any global state: a canvas in inches, and its SVG, PDF and PNG forms."""
 
+import functools
 import io
 import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import matplotlib as mpl
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
+from attnlab.errors import InputError
 from attnlab.files import replacing
 
 # Text and lines are drawn in this colour; a page that has its own puts it instead of this one.
 INK = "#1c2127"
-FONTS = ["DejaVu Sans", "Verdana", "Arial", "sans-serif"]
 # The square root of a weight, so that 0.05 can be told from 0; one scale for all heads and figures.
 WEIGHTS = PowerNorm(0.5, vmin=0.0, vmax=1.0)
+_STYLE = Path(__file__).parent / "attnlab.mplstyle"
 _ID = re.compile(r'\b(id="|xlink:href="#|url\(#)')
+_XML = '<?xml version="1.0" encoding="utf-8"?>\n'
+# The settings that are read only when a figure is written.
+_WRITTEN = ("svg.fonttype", "pdf.fonttype", "text.parse_math")
 
 
-_TEXT: dict[Any, Any] = {
-    # Text stays text: it can be searched and copied, and files are small.
-    "svg.fonttype": "none",
-    # A dollar sign in a token begins no formula.
-    "text.parse_math": False,
-}
+@functools.cache
+def _settings() -> Any:
+    # Any: the names of settings are literals to type checkers.
+    return mpl.rc_params_from_file(_STYLE, use_default_template=False)
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Seaborn's ticks in attnlab's ink, while a figure is drawn; matplotlib's settings come back."""
-    settings = (
-        sns.axes_style("ticks")
-        | {
-            "font.family": "sans-serif",
-            "font.sans-serif": FONTS,
-            "font.size": 9,
-            "text.color": INK,
-            "axes.edgecolor": INK,
-            "axes.labelcolor": INK,
-            "axes.titlesize": 10,
-            "xtick.color": INK,
-            "ytick.color": INK,
-            "axes.facecolor": "none",
-            "figure.facecolor": "none",
-        }
-        | _TEXT
-    )
-    with mpl.rc_context(settings):
+    """The settings of `attnlab.mplstyle`, while a figure is drawn; matplotlib's own come back."""
+    with mpl.rc_context(_settings()):
         yield
+
+
+def colour(index: int) -> str:
+    """A colour of the style's cycle; said at once, since names such as `C0` are read when written."""
+    colours: list[str] = _settings()["axes.prop_cycle"].by_key()["color"]
+    return f"#{colours[index % len(colours)].removeprefix('#')}"
 
 
 def blank(width: float, height: float) -> Figure:
     """An empty figure of that size in inches."""
-    return Figure(figsize=(width, height), dpi=150)
+    return Figure(figsize=(width, height), dpi=200)
 
 
 def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
@@ -85,24 +77,59 @@ def svg(figure: Figure, name: str) -> str:
     return _ID.sub(rf"\g<1>{name}-", whole[whole.index("<svg") :])
 
 
+def save_figure(figure: Figure, path: str | Path) -> Path:
+    """Writes a figure as `.svg`, `.pdf` or `.png` (white background, 200 dots an inch), by its suffix.
+
+    The same figure gives the same bytes, whenever it is written.
+
+    Raises:
+        InputError: the suffix is another.
+        AttnlabError: the file could not be written.
+    """
+    path = Path(path)
+    if path.suffix not in WRITERS:
+        msg = f"{path} must end in {', '.join(WRITERS)}; '{path.suffix}' cannot be written."
+        raise InputError(msg)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        WRITERS[path.suffix](figure, file, path.stem)
+    return path
+
+
+def _write_svg(figure: Figure, file: BinaryIO, name: str) -> None:
+    file.write(f"{_XML}{svg(figure, name)}".encode())
+
+
+def _write_pdf(figure: Figure, file: BinaryIO, _: str) -> None:
+    with _drawing({}):
+        FigureCanvasPdf(figure).print_pdf(file, metadata={"CreationDate": None})
+
+
+def _write_png(figure: Figure, file: BinaryIO, _: str) -> None:
+    colour = figure.get_facecolor()
+    figure.set_facecolor("white")
+    with _drawing({}):
+        FigureCanvasAgg(figure).print_png(file, metadata={"Software": "attnlab"})
+    figure.set_facecolor(colour)
+
+
+WRITERS = {".svg": _write_svg, ".pdf": _write_pdf, ".png": _write_png}
+
+
 def write_figure(figure: Figure, folder: str | Path, name: str) -> str:
-    """Writes `name.svg` and `name.png` (white background, 150 dots an inch); returns the `<svg>`."""
+    """Writes `name.svg` and `name.png` (white background); returns the `<svg>`."""
     folder = Path(folder)
     element = svg(figure, name)
-    header = '<?xml version="1.0" encoding="utf-8"?>\n'
     with replacing(folder / f"{name}.svg") as temporary:
-        temporary.write_text(header + element, encoding="utf-8")
-    figure.set_facecolor("white")
-    png = folder / f"{name}.png"
-    with replacing(png) as temporary, temporary.open("wb") as file, _drawing({}):
-        FigureCanvasAgg(figure).print_png(file, metadata={"Software": "attnlab"})
+        temporary.write_text(f"{_XML}{element}", encoding="utf-8")
+    save_figure(figure, folder / f"{name}.png")
     return element
 
 
 @contextmanager
 def _drawing(settings: dict[str, str]) -> Iterator[None]:
     """While a figure is written: its ticks, which are made only now, read the settings of texts too."""
-    with mpl.rc_context(_TEXT | settings), warnings.catch_warnings():
+    kept: dict[Any, Any] = {name: _settings()[name] for name in _WRITTEN}
+    with mpl.rc_context(kept | settings), warnings.catch_warnings():
         # A letter that the font does not have is drawn as a box in the picture; the text is there.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         yield

@@ -1,6 +1,7 @@
 """A comparison as files: its tables, and a figure of every mechanism by budget for each site."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -9,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from attnlab.addresses import SITES
 from attnlab.files import write_table, write_text
-from attnlab.reporting.canvas import blank, panel, style, write_figure
+from attnlab.reporting.canvas import INK, blank, panel, style, write_figure
 from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.result_folder import COMPARISON, comparison_figure
 from attnlab.studies.comparison.columns import MECHANISMS_BY_HEAD, SUMMARY, TABLES
@@ -53,7 +54,15 @@ def _explanation(found: Comparison) -> str:
 
 
 def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
-    """A row of panels a budget: each mechanism's mean at a site with its interval, by level."""
+    """A row of panels per budget: each mechanism's mean at a site with its interval, by level.
+
+    The best mechanism that could be used (calibrated or static) has a ring, its figure beside it and,
+    for the output error, its name in bold: an oracle is fitted to what it is measured on.
+
+    Args:
+        summary: one row per mechanism, budget and site, see `Comparison.summary` and `summary.csv`.
+        site: encoder, decoder or cross.
+    """
     summary = summary[summary["site"] == site]
     budgets = list(dict.fromkeys(summary["budget"]))
     names = summary.groupby("mechanism")["output_error"].mean().sort_values(ascending=False).index
@@ -65,19 +74,56 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
             top = _TOP + index * (height + 0.75)
             for column, (name, label) in enumerate(_AXES.items()):
                 axes = panel(figure, _LEFT + column * (width + _GAP), top, width, height)
-                _draw(axes, summary[summary["budget"] == budget], list(names), name)
+                rows = summary[summary["budget"] == budget]
+                _draw(axes, rows, list(names), name)
+                _mark_winner(axes, rows, list(names), name)
                 axes.set_xlabel(label)
                 axes.tick_params(axis="y", labelleft=column == 0, length=0)
                 if column == 0:
-                    axes.set_title(f"{site}, {budget} visible keys a row", loc="left")
+                    axes.set_title(f"{site}, {budget} visible keys per row", loc="left")
         figure.legend(
-            handles=[example_of(level) for level in LEVEL_COLOURS],
+            handles=[*(example_of(level) for level in LEVEL_COLOURS), _ring()],
             loc="upper right",
-            ncols=len(LEVEL_COLOURS),
+            ncols=len(LEVEL_COLOURS) + 1,
             frameon=False,
             fontsize=8,
         )
     return figure
+
+
+def winner(rows: pd.DataFrame, figure: str) -> dict[Any, Any] | None:
+    """The row of the best mechanism that could be used, by one figure; None where there is none."""
+    usable = rows[(rows["level"] != "oracle") & rows[figure].notna()]
+    if usable.empty:
+        return None
+    order = usable[figure].sort_values(ascending=figure != "mass_fraction", kind="stable")
+    return usable.loc[order.index[0]].to_dict()
+
+
+def _mark_winner(axes: Axes, rows: pd.DataFrame, names: list[str], figure: str) -> None:
+    best = winner(rows, figure)
+    if best is None or best[figure] > LIMITS[figure]:
+        return
+    y, value, colour = names.index(best["mechanism"]), best[figure], LEVEL_COLOURS[best["level"]]
+    axes.plot(
+        [value], [y], "o", color=colour, fillstyle="none", markersize=8.5, markeredgewidth=1.1
+    )
+    left = value > 0.6 * LIMITS[figure]
+    reach = 0.05 * LIMITS[figure]
+    axes.text(
+        best[f"{figure}_low"] - reach if left else best[f"{figure}_high"] + reach, y, f"{value:.2f}",
+        color=colour, ha="right" if left else "left", va="center", fontsize=8, fontweight="bold",
+    )  # fmt: skip
+    if figure == "output_error":
+        # The names stand at the first panel, which shows the other figure.
+        axes.figure.axes[-len(_AXES)].get_yticklabels()[y].set_fontweight("bold")
+
+
+def _ring() -> Line2D:
+    return Line2D(
+        [], [], linestyle="none", marker="o", markersize=8.5, fillstyle="none", color=INK,
+        label="best that can be used",
+    )  # fmt: skip
 
 
 def example_of(level: str) -> Line2D:

@@ -7,10 +7,15 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.curves import draw_distance_by_window, draw_mass_by_offset
+from attnlab.reporting.drawing.offsets import draw_offsets
+from attnlab.reporting.drawing.palette import COLUMN
+from attnlab.reporting.drawing.windows import draw_windows
 from attnlab.reporting.naming import VIEW_NAMES
 from attnlab.reporting.page import PageFigure
 from attnlab.studies.analysis.measuring import Analysis
+
+# Inches: three sites side by side.
+PAGE_WIDTH = 3 * COLUMN
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ DRAWN = (
     Drawn(
         "mass_by_offset",
         "heads",
-        lambda analysis: draw_mass_by_offset(analysis.heads, analysis.views[0]),
+        lambda analysis: draw_offsets(analysis.heads, analysis.views[0], width=PAGE_WIDTH),
         "Mean attention weight ({view}) on the token at each offset: -1 is the token before, 0 the "
         "token itself, +1 the next. Offsets that no row may see are left out. The colour follows "
         "the square root, as in all figures of weights.",
@@ -42,9 +47,10 @@ DRAWN = (
     Drawn(
         "distance_by_window",
         "bands",
-        lambda analysis: draw_distance_by_window(analysis.fits),
-        "Relative distance from the best band of each window, a line per head. Below the dotted "
-        "line a band is better than a matrix of zeros.",
+        lambda analysis: draw_windows(analysis.fits, width=PAGE_WIDTH),
+        "Relative distance from the best band of each window, a row per head (layer.head); a matrix of "
+        "zeros has 1. The last row of each site is that of equal weights: a head that is no nearer to a "
+        "band of that width does not keep to the diagonal.",
     ),
 )
 

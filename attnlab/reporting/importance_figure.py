@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.studies.importance.importance import Importance
 
 REPLACEMENT_COLOURS = {"zero": "#2178d9", "mean": "#c2571a", "uniform": "#6b7280"}
 ORDER_COLOURS = {"gradient": "#2178d9", "loss": "#c2571a", "random": "#6b7280"}
@@ -20,12 +19,16 @@ _LEFT, _WIDTH, _GAP, _TOP = 0.6, 2.15, 0.5, 0.72
 _CURVE_HEIGHT, _BETWEEN = 2.1, 1.05
 
 
-def draw_importance(found: Importance) -> Figure:
-    """Above: change of loss with each head replaced alone, with intervals, a panel a site.
+def draw_importance(heads: pd.DataFrame, cumulative: pd.DataFrame) -> Figure:
+    """Above: change of loss with each head replaced alone, with intervals, a panel per site, one scale.
 
-    Below: loss (logarithmic) and BLEU of the model by the number of heads removed, a line an order.
+    Below: loss (logarithmic) and BLEU of the model by the number of heads removed, a line per order.
+
+    Args:
+        heads: one row per head, see `Importance.heads` and `importance.csv`.
+        cumulative: one row per order and number of heads, see `Importance.cumulative`.
     """
-    sites = [table for _, table in found.heads.groupby("site", sort=False)]
+    sites = [table for _, table in heads.groupby("site", sort=False)]
     row = 0.24 if max(map(len, sites)) <= 24 else 0.15
     height = row * max(map(len, sites)) + 0.1
     wide = _LEFT + max(3, len(sites)) * (_WIDTH + _GAP)
@@ -35,15 +38,18 @@ def draw_importance(found: Importance) -> Figure:
             left = _LEFT + index * (_WIDTH + _GAP)
             axes = panel(figure, left, _TOP, _WIDTH, row * len(table) + 0.1)
             _draw_heads(axes, table, row)
+        limits = [axes.get_xlim() for axes in figure.axes]
+        for axes in figure.axes:
+            axes.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
         figure.legend(
             *figure.axes[0].get_legend_handles_labels(), loc="center right", frameon=False,
             bbox_to_anchor=(0.99, 1 - 0.2 / figure.get_figheight()), fontsize=8, ncols=3,
             columnspacing=1, handletextpad=0.1,
         )  # fmt: skip
-        _draw_curves(figure, found.cumulative, _TOP + height + _BETWEEN, wide)
+        _draw_curves(figure, cumulative, _TOP + height + _BETWEEN, wide)
         figure.text(
             0.012, 1 - 0.2 / figure.get_figheight(),
-            "Each head replaced alone (rows: layer.head; bars: 95% intervals)",
+            "Each head replaced alone (rows: layer.head; bars: 95% intervals; one scale)",
             va="center", fontsize=11,
         )  # fmt: skip
     return figure

@@ -25,7 +25,7 @@ def write_importance(found: Importance, folder: str | Path, *, title: str) -> Pa
         AttnlabError: something could not be written.
     """
     folder = Path(folder)
-    figure = draw_importance(found)
+    figure = draw_importance(found.heads, found.cumulative)
     (folder / IMPORTANCE.last).unlink(missing_ok=True)
     write_table(folder / IMPORTANCE_OF_HEADS.file, found.heads)
     write_table(folder / CUMULATIVE.file, found.cumulative)

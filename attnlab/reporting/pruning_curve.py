@@ -6,29 +6,34 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlab.reporting.canvas import INK, blank, panel, style
+from attnlab.reporting.drawing.palette import PAGE
 
 PRUNED, RANDOM = "#2178d9", "#9aa1ab"
 SITE_COLOURS = {"encoder": "#2178d9", "decoder": "#c2571a", "cross": "#3a8f4d"}
 
 
-def draw_pruning(curve: pd.DataFrame) -> Figure:
+def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
     """BLEU on the test part by heads left, and by penalty the share of each site's heads that is left.
 
     The bars are 95 % intervals of the change against the unpruned run, put at its BLEU.
+
+    Args:
+        curve: one row per model and split, such as `Pruning.curve` or `curve.csv`.
+        width: of the figure in inches; both columns of a paper by default.
     """
     test = curve[curve["split"] == "test"]
-    width, height, top = 3.3, 2.5, 0.4
+    across, height, top = (width - 2.0) / 2, 2.0, 0.3
     with style():
-        figure = blank(2 * width + 2.9, top + height + 0.55)
-        axes = panel(figure, 0.6, top, width, height)
+        figure = blank(width, top + height + 0.45)
+        axes = panel(figure, 0.45, top, across, height)
         _draw_bleu(axes, test)
-        axes.legend(frameon=False, fontsize=7.5, loc="lower right")
+        axes.legend(frameon=False, fontsize=7, loc="lower right")
         axes.set_title("Test BLEU by heads left", loc="left")
-        axes = panel(figure, 0.6 + width + 0.75, top, width, height)
+        axes = panel(figure, 0.45 + across + 0.6, top, across, height)
         _draw_sites(axes, test)
         axes.legend(
-            frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(1.02, 1.0),
-            title="site", title_fontsize=8,
+            frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.02, 1.0),
+            title="site",
         )  # fmt: skip
         axes.set_title("Heads left by penalty", loc="left")
     return figure

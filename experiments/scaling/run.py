@@ -16,9 +16,10 @@ from typing import Any
 
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 
-from attnlab.files import replacing, write_table
+from attnlab.files import write_table
+from attnlab.reporting.canvas import write_figure
+from attnlab.reporting.drawing.scaling import crossover, draw_scaling
 from experiments.scaling.worker import HEAD_DIM, HEADS, SEED, SUM_OF_INPUTS, THREADS
 from experiments.shared.readme import (
     RESULTS,
@@ -85,10 +86,7 @@ def main() -> None:
     write_table(OUT / "exponents.csv", exponents)
     write_table(OUT / "ratios.csv", ratios)
     write_table(OUT / "short.csv", short)
-    figure = draw_scaling(table)
-    for ending in ("svg", "png"):
-        with replacing(OUT / f"figure.{ending}") as path:
-            figure.savefig(path, format=ending)
+    write_figure(draw_scaling(table), OUT, "figure")
     write_facts(OUT, __file__, "torch", "transformers")
     write_readme(OUT, readme(OUT))
 
@@ -176,42 +174,6 @@ def shorts(spec: str, causal: bool) -> list[dict[str, Any]]:
         }
         for found in worker(task="short", spec=spec, tokens=SHORT, causal=causal)
     ]
-
-
-def crossover(table: pd.DataFrame, name: str) -> float:
-    """The length from which the mechanism is quicker than full attention, forward + backward."""
-    full = table[table["mechanism"] == "full"].set_index("tokens")["seconds_both"]
-    mine = table[table["mechanism"] == name].set_index("tokens")["seconds_both"]
-    slower = [length for length in full.index if not mine.get(length, math.inf) < full[length]]
-    later = [length for length in full.index if length > max(slower, default=0)]
-    return min(later, default=math.nan)
-
-
-def draw_scaling(table: pd.DataFrame) -> Figure:
-    """Seconds and bytes against tokens, log-log, one line a mechanism; a ring where full is overtaken."""
-    figure = Figure(figsize=(11, 5.2), layout="constrained")
-    time_axes, memory_axes = figure.subplots(1, 2)
-    styles = ["-", "--", ":"]
-    for number, (name, rows) in enumerate(table.groupby("mechanism", sort=False)):
-        colour = "black" if name == "full" else f"C{number % 10}"
-        look = {"color": colour, "linestyle": styles[number // 10 % 3], "linewidth": 1.3}
-        time_axes.plot(rows["tokens"], rows["seconds_both"], label=name, **look)
-        memory_axes.plot(rows["tokens"], rows["peak_bytes"] / 2**20, marker=".", **look)
-        start = crossover(table, str(name))
-        if not math.isnan(start):
-            at = rows.loc[rows["tokens"] == start, "seconds_both"]
-            time_axes.plot(start, at, "o", color=colour, fillstyle="none", markersize=8)
-    time_axes.set(
-        ylabel="forward + backward (processor seconds)",
-        title="Time; a ring: quicker than full from here",
-    )
-    memory_axes.set(ylabel="peak of forward + backward (MiB)", title="Memory")
-    for axes, lengths in ((time_axes, TOKENS), (memory_axes, LONG)):
-        axes.set(xscale="log", yscale="log", xlabel="tokens")
-        axes.set_xticks(lengths, [str(length) for length in lengths])
-        axes.minorticks_off()
-    figure.legend(loc="outside lower center", ncols=3, fontsize=7, frameon=False)
-    return figure
 
 
 def readme(folder: Path) -> str:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
     "attnlab": {
         "__version__", "analyze", "approximate", "attention", "capture", "compare", "describe_notes",
-        "importance", "load", "matrices", "plan", "prune", "resume", "run_study",
+        "importance", "load", "matrices", "plan", "plot", "prune", "resume", "run_study",
         "substitute", "train",
     },
     "attnlab.attention": {
@@ -45,7 +45,7 @@ def test_every_name_resolves_to_what_bears_it(package: str) -> None:
     assert set(module.__all__) == NAMES[package]
     for name in module.__all__:
         found = getattr(module, name)
-        if name in {"attention", "matrices"}:
+        if name in {"attention", "matrices", "plot"}:
             assert found is sys.modules[f"attnlab.{name}"]
         elif name != "__version__":
             assert callable(found), f"{name} is a module or a value"

@@ -1,0 +1,37 @@
+"""Figures that go into a paper: each function takes a tidy table and returns a figure.
+
+    import attnlab
+    figure = attnlab.plot.heads(attnlab.analyze("runs/demo", labels=True).summary)
+    attnlab.plot.save(figure, "heads.pdf")
+
+Tables can come from a result or from its files (`pandas.read_csv("runs/demo/analysis/summary.csv")`).
+Figures are as wide as a column of a paper (`COLUMN`, in inches) unless they hold several panels side by
+side; `width` sets it. Nothing here changes matplotlib's settings.
+"""
+
+from attnlab.reporting.canvas import save_figure as save
+from attnlab.reporting.comparison import draw_comparison as comparison
+from attnlab.reporting.drawing.head_map import draw_heads as heads
+from attnlab.reporting.drawing.offsets import draw_offsets as offsets
+from attnlab.reporting.drawing.palette import COLUMN, PAGE
+from attnlab.reporting.drawing.pareto import draw_pareto as pareto
+from attnlab.reporting.drawing.scaling import draw_scaling as scaling
+from attnlab.reporting.drawing.windows import draw_windows as windows
+from attnlab.reporting.heatmaps import draw_heads as matrices
+from attnlab.reporting.importance_figure import draw_importance as importance
+from attnlab.reporting.pruning_curve import draw_pruning as pruning
+
+__all__ = [
+    "COLUMN",
+    "PAGE",
+    "comparison",
+    "heads",
+    "importance",
+    "matrices",
+    "offsets",
+    "pareto",
+    "pruning",
+    "save",
+    "scaling",
+    "windows",
+]

@@ -1,0 +1,130 @@
+"""The map of a model's heads: a cell per head, coloured by what it does or looks like."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from attnlab.errors import InputError
+from attnlab.reporting.canvas import blank, panel, style
+from attnlab.reporting.drawing.palette import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark
+
+_LEFT, _TOP, _BETWEEN, _LEGEND_ROW = 0.42, 0.24, 0.42, 0.16
+_LOWEST, _HIGHEST = 0.12, 0.3
+_TITLES = {
+    "function": "what each head does",
+    "structure": "what each head looks like",
+    "nearest_family": "nearest family",
+}
+
+
+def draw_heads(table: pd.DataFrame, value: str = "function", *, width: float = COLUMN) -> Figure:
+    """Layers by heads, a panel per site: the label of each head as a colour and a letter.
+
+    A head of several labels has a stripe for each.
+
+    Args:
+        table: one row per head with `site, layer, head` and the column `value`, such as `Analysis.summary`
+            or `summary.csv`.
+        value: the column that colours the cells: `function`, `structure` or any other of names.
+        width: of the figure in inches.
+
+    Raises:
+        InputError: the table has no such column.
+    """
+    if value not in table:
+        msg = f"The table has no column '{value}'; choose from: {', '.join(map(str, table))}."
+        raise InputError(msg)
+    sites = {str(site): own for site, own in table.groupby("site", sort=False)}
+    marks = _marks(table[value])
+    columns = int(table["head"].max()) + 1
+    cell = (width - _LEFT - 0.05) / columns
+    height = min(max(cell, _LOWEST), _HIGHEST)
+    rows = {site: int(own["layer"].max()) + 1 for site, own in sites.items()}
+    below = _legend_rows(marks, width) * _LEGEND_ROW + 0.36
+    whole = _TOP + sum(rows.values()) * height + _BETWEEN * (len(sites) - 1) + 0.1 + below
+    with style():
+        figure = blank(width, whole)
+        top = _TOP
+        for site, own in sites.items():
+            axes = panel(figure, _LEFT, top, cell * columns, height * rows[site])
+            _draw_site(axes, own, value, marks, (rows[site], columns))
+            axes.set_title(site, loc="left", pad=3)
+            top += height * rows[site] + _BETWEEN
+        axes.set_xlabel("head", labelpad=1)
+        _draw_legend(figure, marks, width)
+        figure.text(
+            0.99, 1 - 0.13 / whole, _TITLES.get(value, value.replace("_", " ")),
+            ha="right", va="center", fontsize=7,
+        )  # fmt: skip
+    return figure
+
+
+def _marks(values: "pd.Series[str]") -> dict[str, Mark]:
+    """How each name that occurs is shown, known ones first."""
+    found = {name for cell in values for name in str(cell).split("; ")}
+    known = FUNCTIONS if found & (set(FUNCTIONS) - set(STRUCTURES)) else STRUCTURES
+    marks = {name: mark for name, mark in known.items() if name in found}
+    others = sorted(found - set(marks))
+    return marks | {
+        name: Mark(OTHERS[index % len(OTHERS)], name[:1].upper())
+        for index, name in enumerate(others)
+    }
+
+
+def _draw_site(
+    axes: Axes,
+    table: pd.DataFrame,
+    value: str,
+    marks: Mapping[str, Mark],
+    shape: tuple[int, int],
+) -> None:
+    for row in table.to_dict("records"):
+        _draw_cell(axes, row["layer"], row["head"], [marks[n] for n in str(row[value]).split("; ")])
+    rows, columns = shape
+    axes.set_xlim(0, columns)
+    axes.set_ylim(rows, 0)
+    step = 1 if columns <= 16 else 4
+    shown = range(0, columns, step)
+    axes.set_xticks([head + 0.5 for head in shown], [*map(str, shown)])
+    step = 1 if rows <= 12 else 4
+    shown = range(0, rows, step)
+    axes.set_yticks([layer + 0.5 for layer in shown], [*map(str, shown)])
+    axes.tick_params(length=0, pad=1.5)
+    axes.set_ylabel("layer", labelpad=2)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _draw_cell(axes: Axes, layer: int, head: int, marks: Sequence[Mark]) -> None:
+    wide = 0.92 / len(marks)
+    for index, mark in enumerate(marks):
+        left = head + 0.04 + index * wide
+        axes.add_patch(Rectangle((left, layer + 0.04), wide, 0.92, color=mark.colour, linewidth=0))
+        axes.text(
+            left + wide / 2, layer + 0.52, mark.letter, color=mark.ink,
+            ha="center", va="center", fontsize=7,
+        )  # fmt: skip
+
+
+def _legend_columns(marks: Mapping[str, Mark], width: float) -> int:
+    longest = max(map(len, marks))
+    return max(1, min(len(marks), int((width - 0.1) / (0.07 * longest + 0.42))))
+
+
+def _legend_rows(marks: Mapping[str, Mark], width: float) -> int:
+    return -(-len(marks) // _legend_columns(marks, width))
+
+
+def _draw_legend(figure: Figure, marks: Mapping[str, Mark], width: float) -> None:
+    handles = [
+        Patch(facecolor=mark.colour, label=f"{mark.letter} {name.replace('_', ' ')}".strip())
+        for name, mark in marks.items()
+    ]
+    figure.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0.02, 0.0), frameon=False,
+        ncols=_legend_columns(marks, width), handlelength=0.9, handleheight=0.9,
+        columnspacing=1.0, handletextpad=0.4, labelspacing=0.3,
+    )  # fmt: skip

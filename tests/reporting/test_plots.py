@@ -1,0 +1,174 @@
+"""Figures of tidy tables: what they show, what they refuse, and the same bytes each time."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from attnlab import plot
+from attnlab.errors import InputError
+from attnlab.extraction.columns import OFFSET_PREFIX
+from attnlab.matrices.offsets import mass_beyond_windows
+from attnlab.matrices.references import uniform_matrix
+from attnlab.reporting.drawing.palette import FUNCTIONS, STRUCTURES
+from attnlab.reporting.drawing.pareto import frontier
+from attnlab.reporting.drawing.scaling import crossover
+from attnlab.reporting.drawing.windows import distance_by_window
+
+HEADS = pd.DataFrame(
+    [("encoder", 0, 0, "positional; sink", "band"), ("encoder", 0, 1, "unknown", "diffuse"),
+     ("encoder", 1, 0, "mine", "sink"), ("encoder", 1, 1, "rare tokens", "rare_columns"),
+     ("cross", 0, 0, "monotone", "band")],
+    columns=["site", "layer", "head", "function", "structure"],
+)  # fmt: skip
+SIZES = {"encoder": [(4, 4), (7, 7)], "decoder": [(5, 5), (6, 6)], "cross": [(3, 6), (7, 4)]}
+
+
+def fits() -> pd.DataFrame:
+    rows = [
+        {"site": site, "layer": layer, "head": head, "sentence": number, "queries": queries,
+         "keys": keys, "approximation": "band", "window": window, "relative": 1 / (window + 1 + head)}
+        for site, sizes in SIZES.items()
+        for layer in range(2)
+        for head in range(2)
+        for number, (queries, keys) in enumerate(sizes)
+        for window in range(4)
+    ]  # fmt: skip
+    return pd.DataFrame(rows).astype({"window": "Int64"})
+
+
+def offsets() -> pd.DataFrame:
+    columns = {f"{OFFSET_PREFIX}{offset}": 0.1 + offset / 100 for offset in range(-5, 6)}
+    return HEADS[["site", "layer", "head"]].assign(**columns)
+
+
+def priced() -> pd.DataFrame:
+    return pd.DataFrame(
+        [("a", 5, 0.5, "static"), ("a", 9, 0.3, "static"), ("b", 5, 0.4, "calibrated"),
+         ("b", 9, 0.35, "calibrated"), ("c", 5, 3.0, "static"), ("best", 5, 0.01, "oracle")],
+        columns=["mechanism", "budget", "output_error", "level"],
+    )  # fmt: skip
+
+
+def timed() -> pd.DataFrame:
+    rows = [
+        (name, tokens, start * tokens**power, 1e6 * tokens)
+        for name, start, power in (("full", 1e-6, 2), ("band", 1e-4, 1), ("slow", 1.0, 1))
+        for tokens in (32, 64, 128, 256)
+    ]
+    return pd.DataFrame(rows, columns=["mechanism", "tokens", "seconds_both", "peak_bytes"])
+
+
+FIGURES: dict[str, Callable[[], Figure]] = {
+    "heads": lambda: plot.heads(HEADS),
+    "windows": lambda: plot.windows(fits()),
+    "offsets": lambda: plot.offsets(offsets()),
+    "pareto": lambda: plot.pareto(priced()),
+    "scaling": lambda: plot.scaling(timed()),
+}
+
+
+@pytest.mark.parametrize("kind", [".svg", ".pdf", ".png"])
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_same_table_gives_the_same_bytes(name: str, kind: str, tmp_path: Path) -> None:
+    first, second = (plot.save(FIGURES[name](), tmp_path / f"{n}" / f"x{kind}") for n in "ab")
+    assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes()[:5] in {b"<?xml", b"%PDF-", b"\x89PNG\r"}
+
+
+def test_a_figure_is_as_wide_as_a_column_of_a_paper() -> None:
+    for name in ("heads", "offsets", "windows", "pareto"):
+        assert FIGURES[name]().get_figwidth() == plot.COLUMN
+    assert plot.heads(HEADS, width=5.0).get_figwidth() == 5
+
+
+def test_another_suffix_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"must end in \.svg, \.pdf, \.png"):
+        plot.save(FIGURES["heads"](), tmp_path / "x.gif")
+
+
+def colours_of(figure: Figure) -> list[set[str]]:
+    from matplotlib.colors import to_hex
+
+    return [
+        {to_hex(patch.get_facecolor()) for patch in axes.patches if isinstance(patch, Rectangle)}
+        for axes in figure.axes
+    ]
+
+
+def test_a_head_has_the_colour_of_each_of_its_labels() -> None:
+    encoder, cross = colours_of(plot.heads(HEADS))
+    known = {FUNCTIONS[name].colour for name in ("positional", "sink", "unknown", "rare tokens")}
+    assert known < encoder
+    assert len(encoder) == 5, "a label of another distribution has a colour of its own"
+    assert cross == {FUNCTIONS["monotone"].colour}
+    encoder, _ = colours_of(plot.heads(HEADS, "structure"))
+    assert encoder == {STRUCTURES[n].colour for n in ("band", "diffuse", "sink", "rare_columns")}
+
+
+def test_a_column_that_is_missing_is_named() -> None:
+    with pytest.raises(InputError, match="no column 'labels'; choose from: site"):
+        plot.heads(HEADS, "labels")
+    with pytest.raises(InputError, match="lacks loss"):
+        plot.pareto(priced(), value="loss")
+    with pytest.raises(InputError, match="has no bands"):
+        plot.windows(fits().query("window > 9"))
+
+
+@pytest.mark.parametrize("site", SIZES)
+def test_equal_weights_stand_beside_the_heads_of_a_site(site: str) -> None:
+    """Against the distances of matrices of equal weights themselves."""
+    found = distance_by_window(fits()).loc[site]
+    assert list(found.index) == ["0.0", "0.1", "1.0", "1.1", "uniform"]
+    causal = site == "decoder"
+    wanted = []
+    for queries, keys in SIZES[site]:
+        size = torch.tensor([[[queries, keys]]])
+        H = torch.zeros(1, 1, queries, keys, dtype=torch.float64)
+        U = uniform_matrix(H, size, causal=causal)
+        wanted.append(mass_beyond_windows(U, 3, size, causal=causal).flatten() / U.sum())
+    np.testing.assert_allclose(found.loc["uniform"], torch.stack(wanted).mean(0), atol=1e-12)
+    np.testing.assert_allclose(found.loc["1.1"], [1 / (w + 2) for w in range(4)])
+
+
+@pytest.mark.parametrize("larger", [False, True])
+def test_nothing_beats_what_is_on_the_frontier(larger: bool) -> None:
+    generator = np.random.default_rng(0)
+    table = pd.DataFrame(generator.integers(0, 6, (40, 2)), columns=["price", "value"])
+    sign = -1 if larger else 1
+    points = set(zip(table["price"], sign * table["value"], strict=True))
+    wanted = {
+        p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)
+    }
+    found = frontier(table, "price", "value", larger=larger)
+    assert set(zip(found["price"], sign * found["value"], strict=True)) == wanted
+
+
+def test_an_oracle_is_no_candidate() -> None:
+    (axes,) = plot.pareto(priced()).axes
+    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"a", "b", "others"}
+    assert "1 beyond" in {text.get_text() for text in axes.texts}
+
+
+def test_where_full_attention_is_overtaken() -> None:
+    assert crossover(timed(), "band") == 128
+    assert np.isnan(crossover(timed(), "slow"))
+
+
+def test_nothing_global_is_touched() -> None:
+    code = """
+import attnlab, matplotlib, pandas, sys
+assert "attnlab.plot" not in sys.modules
+plot = attnlab.plot
+before = dict(matplotlib.rcParams)
+plot.heads(pandas.DataFrame({"site": ["encoder"], "layer": [0], "head": [0], "function": ["sink"]}))
+assert dict(matplotlib.rcParams) == before
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
