@@ -28,7 +28,7 @@ def load_matrices(path: str | Path, *, array: str | None = None) -> Tensor:
     """
     path = Path(path)
     if not path.is_file():
-        msg = f"There is no file {path}."
+        msg = f"There is no file {path}; check the path."
         raise InputError(msg)
     readers: dict[str, Callable[[Path], dict[str, Tensor]]] = {
         ".npy": _read_numpy,

@@ -16,7 +16,6 @@ from attnlab.extraction.reading import Consumer, Coverage
 from attnlab.extraction.weights import LayerWeights
 from attnlab.representations import OneLine
 
-SUFFIXES = (".npz", ".npy", ".safetensors")
 AXES = ("layer", "sentence", "head", "query", "key")
 
 
@@ -69,11 +68,6 @@ class MatrixSource(OneLine):
             "Causal": "yes: no weight above the diagonal" if self.causal else "no",
             "Tokens": "not in the file; every row and column counts as an ordinary token",
         }
-
-
-def is_matrix_file(source: object) -> bool:
-    """Whether `source` is the name of a file of matrices."""
-    return isinstance(source, str | Path) and Path(source).suffix in SUFFIXES
 
 
 def load_matrix_source(

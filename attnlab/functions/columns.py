@@ -34,7 +34,8 @@ STANDS_STATUS = Column(
     "stands",
     "holds: the label holds, and the same head of an untrained model lies below the threshold; a "
     f"relation must also be followed {POINTS} more often than on shuffled words, by the interval "
-    "of the difference. borderline: one of these is. below: one fails.",
+    "of the difference. borderline: one of these is. below: one fails. not compared: the controls "
+    "were left out.",
 )
 STANDS = Column("stands", "stands", "Whether the label stands, see stands_status.")
 STRENGTH = Column(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from attnlab.addresses import HEAD_COLUMNS
+from attnlab.columns import KEYS, Table
 from attnlab.functions.counting import in_precedence
 from attnlab.functions.intervals import difference_interval
 from attnlab.functions.thresholds import LINKS
@@ -12,6 +13,7 @@ from attnlab.functions.verdict import (
     BELOW,
     BORDERLINE,
     HOLDS,
+    NOT_COMPARED,
     STATUSES,
     UNDECIDED,
     UNKNOWN,
@@ -92,6 +94,19 @@ def compare_controls(
     return result.assign(stands=result["stands_status"] == HOLDS, strength=strength)
 
 
+def without_controls(table: pd.DataFrame, declared: Table) -> pd.DataFrame:
+    """Verdicts or relations of a model whose controls were left out: none of them stands.
+
+    Every column that is declared is there; those of the controls are empty, and `strength` is how far
+    from 0 to the threshold (1) the value is.
+    """
+    empty = pd.DataFrame(index=table.index, columns=[n for n in declared if n not in table])
+    whole = pd.concat([table, empty], axis="columns").drop(columns=KEYS.name, errors="ignore")
+    if "strength" in whole:
+        whole = whole.assign(strength=whole["value"] / whole["threshold"])
+    return whole.assign(stands_status=NOT_COMPARED, stands=False)
+
+
 def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
     """The controls' figures of the relation that each label rests on, instead of their own."""
     of_control = {
@@ -116,12 +131,16 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     """One row per head: the label that most speaks for, with the figures that it rests on.
 
     First comes what stands, then what is borderline, then the rest; among these the largest
-    `strength`. Columns `function` and those of `Verdict`, `strength`, `stands_status`.
+    `strength`. Without controls what holds comes first. Columns `function` and those of `Verdict`,
+    `strength`, `stands_status`.
 
     Args:
         controls: from `compare_controls`.
     """
-    order = controls["stands_status"].map({HOLDS: 2, BORDERLINE: 1}).fillna(0)
+    known = controls["stands_status"].where(
+        controls["stands_status"] != NOT_COMPARED, controls["status"]
+    )
+    order = known.map({HOLDS: 2, BORDERLINE: 1}).fillna(0)
     ranked = controls.assign(order=order).sort_values(
         ["order", "strength"], ascending=False, kind="stable", na_position="last"
     )

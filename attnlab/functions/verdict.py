@@ -16,6 +16,8 @@ UNKNOWN = "unknown"
 # How a figure lies to its threshold, from the least to the most that can be said for a label.
 BELOW, UNDECIDED, BORDERLINE, HOLDS = "below", "undecided", "borderline", "holds"
 STATUSES = (BELOW, UNDECIDED, BORDERLINE, HOLDS)
+# Of a label whose controls were left out: whether it stands is not known.
+NOT_COMPARED = "not compared"
 
 
 def least_status(*statuses: str) -> str:

@@ -15,11 +15,11 @@ from attnlab.reporting.figures import DRAWN, figures_of
 from attnlab.reporting.fit_sections import fit_sections
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.label_section import label_sections
-from attnlab.reporting.naming import head_names
+from attnlab.reporting.naming import head_names, titled_heads
 from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import ANALYSIS
-from attnlab.studies.analysis.columns import FITS
+from attnlab.studies.analysis.columns import FITS, SUMMARY
 from attnlab.studies.analysis.measuring import Analysis
 
 _FIGURES = (*(figure.name for figure in DRAWN), "heads_sentence*")
@@ -56,7 +56,7 @@ def write_analysis(
 ) -> Path:
     """Writes tables, matrices, figures and the page into `folder`; returns the path of the page.
 
-    The files are `heads.csv`, `head_distances.csv`, `fits.csv`, `structure.csv`,
+    The files are `summary.csv`, `heads.csv`, `head_distances.csv`, `fits.csv`, `structure.csv`,
     `matrices.safetensors`, `figures/` and, last, `report.html`; where heads were labelled also
     `labels.csv`, `relations.csv`, `controls.csv` and `agreement.csv`.
 
@@ -105,6 +105,7 @@ def write_tables(analysis: Analysis, folder: str | Path) -> None:
         AttnlabError: something could not be written.
     """
     folder = Path(folder)
+    write_table(folder / SUMMARY.file, analysis.summary)
     write_table(folder / HEADS.file, analysis.heads)
     write_table(folder / DISTANCES.file, analysis.distances)
     write_table(folder / FITS.file, analysis.fits)
@@ -176,6 +177,7 @@ def _matrices_section(
     if not kept.matrices:
         return []
     left_out = not_drawn(kept)
+    titles = titled_heads(analysis.summary)
     too_large = {(one.sentence, one.site) for one in left_out}
     drawn = []
     for done, ((number, site, layer), weights) in enumerate(kept.matrices.items()):
@@ -187,7 +189,7 @@ def _matrices_section(
                 queries,
                 keys,
                 title=f"Sentence {number}, {site} layer {layer}",
-                names=[str(Head(site, layer, head)) for head in range(len(weights))],
+                names=[titles[Head(site, layer, head)] for head in range(len(weights))],
             )
             caption = f"Sentence {number}, {_SITES[site]}, layer {layer}."
             drawn.append(PageFigure(name, write_figure(figure, figures, name), caption))

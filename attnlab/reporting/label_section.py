@@ -6,14 +6,14 @@ from attnlab.columns import KEYS, rounded
 from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS
 from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
-from attnlab.functions.verdict import BORDERLINE, HOLDS, UNDECIDED, UNKNOWN
+from attnlab.functions.verdict import BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, UNKNOWN
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.function_phrases import function_phrase, structure_phrase
 from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page import PageTable, Section, page_table
 from attnlab.studies.analysis.labelling import Labelling
 
-NO_LABEL = (UNKNOWN, UNDECIDED)
+NO_LABEL = (UNKNOWN, UNDECIDED, NOT_COMPARED)
 _MOST_RELATIONS = 40
 # What every reader of a label must know; on the terminal and on the page.
 STANDING = (

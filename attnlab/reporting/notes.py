@@ -107,6 +107,10 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     analysis.NoTrees: "These sentences have no gold trees, so no head can be called syntactic; give "
     "some with --treebank FILE.conllu.",
     analysis.TooLittleCounted: _too_little,
+    analysis.NoControls: "Labels were compared neither with an untrained model nor with shuffled words, "
+    "and the loss without each head was not measured; leave out --quick to have both.",
+    analysis.TooManyToAblate: "The loss without each head was not measured, since there are {heads} "
+    "heads and more than {most} take long; --ablation measures it.",
     analysis.NoLoss: "No head was taken away to see what the loss loses, since there is none here: "
     "{reason}",
     importance.NoMeans: "Heads are not replaced by their mean: {reason}",

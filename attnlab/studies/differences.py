@@ -1,4 +1,4 @@
-"""Changes of a measure as columns of a table: how they are declared, and how they are filled."""
+"""Changes of a measure as columns of a table, as `attnlab.studies.change_columns` declares them."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -7,37 +7,6 @@ import numpy as np
 import pandas as pd
 
 from attnlab.attribution.significance import SIGNIFICANCE_LEVEL, Difference, holm_significant
-from attnlab.columns import Column
-
-
-def declared_changes(
-    stem: str,
-    title: str,
-    meaning: str,
-    *,
-    together: str,
-    digits: int,
-    unit: str = "",
-    heading: str | None = None,
-    short: str = "",
-) -> tuple[Column, ...]:
-    """Columns of a change, its interval and its test; `together` are the tests that Holm corrects."""
-    return (
-        Column(f"{stem}_change{unit}", heading or f"{title}, change", meaning, digits, short),
-        Column(f"{stem}_low", f"{title}, low", "Lower end of its 95 % interval.", digits),
-        Column(f"{stem}_high", f"{title}, high", "Upper end of its 95 % interval.", digits),
-        Column(
-            f"{stem}_p_value",
-            f"{title}, p",
-            "Its p-value by a paired bootstrap over sentences, not corrected.",
-            3,
-        ),
-        Column(
-            f"{stem}_significant",
-            f"{title}, significant",
-            f"Whether that is below 5 % after Holm's correction for {together}.",
-        ),
-    )
 
 
 def fill_changes(

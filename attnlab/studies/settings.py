@@ -15,6 +15,9 @@ Progress = Callable[[str, int, int], None]
 # How many sentences, or the sentences themselves: texts, or pairs of source and target.
 Sentences = int | Sequence[str | tuple[str, str]]
 SENTENCE_FLAGS = ("--sentences", "-n")
+SEED = Option(
+    "Seed of all that is drawn at random: bootstrap, controls, batches, gates, dropout.", least=0
+)
 
 
 def words_in(text: str) -> tuple[str, ...]:
@@ -27,7 +30,19 @@ def words_in(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudySettings(Settings):
+class DeviceSettings(Settings):
+    """Where a model runs."""
+
+    device: Annotated[
+        str | None,
+        Option(
+            "Device that the model runs on, such as cpu or cuda.", shown="a GPU if there is one"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings(DeviceSettings):
     """What every study of a model can be told.
 
     Attributes:
@@ -44,12 +59,6 @@ class StudySettings(Settings):
             "Sites to look at: any of encoder, decoder, cross; commas between.",
             shown="all there are",
             read=sites_named,
-        ),
-    ] = None
-    device: Annotated[
-        str | None,
-        Option(
-            "Device that the model runs on, such as cpu or cuda.", shown="a GPU if there is one"
         ),
     ] = None
     progress: Progress | None = None

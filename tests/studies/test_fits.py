@@ -90,7 +90,9 @@ def test_quotients_sizes_and_levels() -> None:
     )
     assert dict(zip(table["approximation"], table["level"], strict=True)) == {
         "band": "oracle",
-        **dict.fromkeys(["diagonal", "kept_band", "rare_columns", "additive", "top"], "oracle"),
+        **dict.fromkeys(
+            ["diagonal", "kept_band", "rare_columns", "union", "additive", "top"], "oracle"
+        ),
         "zero": "none",
         "uniform": "none",
         "mean_by_offset": "static",
@@ -146,5 +148,9 @@ def test_families_are_fitted_at_one_budget(site: str) -> None:
                 assert found.loc[name, "l1"] == pytest.approx(float(fit.l1), abs=1e-9)
                 assert found.loc[name, "budget"] == int(fit.budget) <= 2 * rows
                 assert found.loc["top", "l1"] <= found.loc[name, "l1"] + 1e-9
+            nearest = min(
+                float(alone[name].l1) for name in ("diagonal", "kept_band", "rare_columns")
+            )
+            assert found.loc["union", "l1"] == pytest.approx(nearest, abs=1e-9)
             top = H.flatten().sort(descending=True).values[: int(found.loc["top", "budget"])]
             assert found.loc["top", "l1"] == pytest.approx(float(H.sum() - top.sum()), abs=1e-9)

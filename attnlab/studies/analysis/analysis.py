@@ -8,7 +8,7 @@ from typing import Any
 from attnlab.addresses import HEAD_COLUMNS
 from attnlab.errors import InputError
 from attnlab.extraction.devices import own_device, usable_device
-from attnlab.extraction.matrix_source import is_matrix_file
+from attnlab.extraction.matrix_names import is_matrix_file
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.tokens import TokenizedText
@@ -21,9 +21,9 @@ from attnlab.studies.analysis.file_analysis import analyze_file
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
 from attnlab.studies.analysis.labelling import Labeller, Labelling
 from attnlab.studies.analysis.measuring import Analysis, measure
-from attnlab.studies.analysis.notes import NoLoss
+from attnlab.studies.analysis.notes import NoLoss, TooManyToAblate
 from attnlab.studies.analysis.passes import Passes
-from attnlab.studies.analysis.settings import AnalysisSettings
+from attnlab.studies.analysis.settings import MOST_HEADS_ABLATED, AnalysisSettings
 from attnlab.studies.evaluation import Evaluator
 from attnlab.studies.sources import Subject, load_subject, notes_on_texts
 
@@ -99,10 +99,11 @@ def _analyze_model(
     )
     if labeller is None:
         return found
-    labelling = labeller.label(passes, seed=subject.seed, there=subject.there)
-    return _with_labels(
-        found, _beside_ablation(labelling, evaluator, passes, reading.sites, subject.seed)
-    )
+    seed = subject.seed if settings.seed is None else settings.seed
+    labelling = labeller.label(passes, seed=seed, there=subject.there, controls=not settings.quick)
+    if evaluator is None:
+        return _with_labels(found, labelling)
+    return _with_labels(found, _beside_ablation(labelling, evaluator, passes, settings, seed=seed))
 
 
 def _subject(source: str | Path | tuple[Any, Any], settings: AnalysisSettings) -> Subject:
@@ -114,7 +115,7 @@ def _subject(source: str | Path | tuple[Any, Any], settings: AnalysisSettings) -
         pair=settings.pair,
         treebank=settings.treebank,
         gold=settings.labelled,
-        scores=settings.labelled and settings.ablation is not False,
+        scores=settings.ablated is not False,
     )
 
 
@@ -137,7 +138,7 @@ def _evaluator(
     Raises:
         InputError: it has none although that was asked for.
     """
-    if settings.ablation is False:
+    if settings.ablated is False:
         return None
     found = evaluator_for_labels(subject, settings.batch_size, texts)
     if settings.ablation and isinstance(found, str):
@@ -147,17 +148,20 @@ def _evaluator(
 
 def _beside_ablation(
     labelling: Labelling,
-    evaluator: Evaluator | str | None,
+    evaluator: Evaluator | str,
     passes: Passes,
-    sites: Sequence[str],
+    settings: AnalysisSettings,
+    *,
     seed: int,
 ) -> Labelling:
     """The labels with the loss without each head, or with a note that says why not."""
-    if evaluator is None:
-        return labelling
     if isinstance(evaluator, str):
         return replace(labelling, notes=(*labelling.notes, NoLoss(evaluator)))
-    found = ablate_for_labels(evaluator, passes, sites, seed=seed)
+    heads = labelling.labels[HEAD_COLUMNS].drop_duplicates()
+    if settings.ablated is None and len(heads) > MOST_HEADS_ABLATED:
+        note = TooManyToAblate(len(heads), MOST_HEADS_ABLATED)
+        return replace(labelling, notes=(*labelling.notes, note))
+    found = ablate_for_labels(evaluator, passes, heads["site"].unique().tolist(), seed=seed)
     labels = labelling.labels.merge(found, on=HEAD_COLUMNS, how="left")
     return replace(labelling, labels=labels)
 

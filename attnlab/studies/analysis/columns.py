@@ -3,6 +3,7 @@
 from attnlab.columns import HEAD, Column, Table
 from attnlab.extraction.columns import DISTANCES, HEADS
 from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS, STRUCTURE
+from attnlab.functions.thresholds import TIE_BITS_PER_ROW
 
 WIDEST_WINDOW = 10
 FITS = Table(
@@ -28,7 +29,74 @@ FITS = Table(
         Column("relative", "relative", "The l1 distance divided by the sum of the matrix.", 2),
     ),
 )
-TABLES = (HEADS, DISTANCES, FITS, LABELS, RELATIONS, CONTROLS, STRUCTURE, AGREEMENT)
+SUMMARY = Table(
+    "summary.csv",
+    "head",
+    (
+        *HEAD,
+        Column(
+            "function",
+            "what it does",
+            "The labels that stand beside the controls, or without controls those that hold; unknown "
+            "where there are none, undecided where too little was counted.",
+        ),
+        Column(
+            "function_detail",
+            "detail",
+            "What the first of them was measured with: offset, relation, token.",
+        ),
+        Column(
+            "function_status",
+            "status",
+            "stands: beside the controls; holds: without controls, which were left out; none.",
+        ),
+        Column(
+            "structure",
+            "what it looks like",
+            "The family of matrices that describes the head's matrices in the fewest bits.",
+            short="looks like",
+        ),
+        Column("structure_runner_up", "next", "The family of the second fewest bits."),
+        Column(
+            "structure_tie",
+            "tie",
+            f"Whether the next family needs less than {TIE_BITS_PER_ROW:g} bits per row more.",
+        ),
+        Column(
+            "nearest_family",
+            "nearest family",
+            "Which of Sigma1 (diagonal), Sigma2 (kept_band) and Sigma3 (rare_columns), with the sparse "
+            "error E and at most two entries per row, has the smallest mean distance.",
+            short="nearest",
+        ),
+        Column(
+            "nearest_relative",
+            "its distance",
+            "Mean over sentences of its l1 distance divided by the sum of the matrix.",
+            2,
+            "dist.",
+        ),
+        Column(
+            "union_relative",
+            "union",
+            "The same of the nearest of the three for each matrix: their union with E.",
+            2,
+        ),
+        Column("uniform_relative", "uniform", "The same of equal weights for all keys.", 2),
+        Column("zero_relative", "zero", "The same of a matrix of zeros: 1 by definition.", 2),
+        Column(
+            "ablation_loss_change",
+            "loss without it",
+            "Change of the loss when the head's output is set to zero, in nats per target token: "
+            "above 0 the model needs the head.",
+            3,
+            "loss",
+        ),
+        Column("ablation_low", "from", "Lower end of its 95 % interval.", 3),
+        Column("ablation_high", "to", "Upper end of that interval.", 3),
+    ),
+)
+TABLES = (SUMMARY, HEADS, DISTANCES, FITS, LABELS, RELATIONS, CONTROLS, STRUCTURE, AGREEMENT)
 
 
 def _band(window: int) -> Column:
@@ -43,7 +111,8 @@ def _band(window: int) -> Column:
 
 
 # Of `RELATIVE`: the families that are compared at equal budget, and what they are compared with.
-EQUAL_BUDGET = ("diagonal", "kept_band", "rare_columns", "additive", "top")
+SIGMA = ("diagonal", "kept_band", "rare_columns")
+EQUAL_BUDGET = (*SIGMA, "union", "additive", "top")
 REFERENCES = ("zero", "uniform", "mean_by_offset")
 # Of `summarise`: mean relative distances, a column an approximation.
 RELATIVE = (
@@ -69,6 +138,14 @@ RELATIVE = (
         "and E.",
         2,
         "rare columns",
+    ),
+    Column(
+        "union",
+        "union + E",
+        "Relative distance of the nearest of these three for each matrix, that is of the union of "
+        "Sigma1, Sigma2 and Sigma3 with E.",
+        2,
+        "union",
     ),
     Column(
         "additive",

@@ -17,7 +17,7 @@ from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mas
 from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
 from attnlab.matrices.residual import fit_residual
 from attnlab.matrices.supports import band_dimension
-from attnlab.studies.analysis.columns import WIDEST_WINDOW
+from attnlab.studies.analysis.columns import SIGMA, WIDEST_WINDOW
 from attnlab.studies.approximation.equal_budget import fit_at_equal_budget
 
 HALVES = 2
@@ -153,12 +153,17 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
 
 
 def _families(H: Tensor, real: Tensor, *, causal: bool) -> list[Measured]:
-    """The families at one budget, and the largest entries of that budget."""
+    """The families at one budget, their union, and the largest entries of that budget."""
     fits = fit_at_equal_budget(H, real, causal=causal)
     budget = torch.stack([fit.budget for fit in fits.values()]).amax(0)
     top = fit_residual(H, torch.zeros_like(H), nonzeros=budget, sizes=real)
+    members = [fits[name] for name in SIGMA]
+    nearest = torch.stack([fit.l1 for fit in members]).amin(0)
+    most = torch.stack([fit.budget for fit in members]).amax(0)
     return [
         *(Measured(name, "oracle", fit.l1, budget=fit.budget) for name, fit in fits.items()),
+        # The member of a union that is nearest is the nearest of its sets' members.
+        Measured("union", "oracle", nearest, budget=most),
         Measured("top", "oracle", l1_distance(H, top, real), budget=budget),
     ]
 
@@ -201,8 +206,8 @@ def _columns(shape: dict[str, object], total: Tensor, measured: Measured) -> Col
 def summarise(fits: pd.DataFrame) -> pd.DataFrame:
     """One row per head: mean `relative` over sentences of every approximation.
 
-    Columns `band_0` to `band_10`, `diagonal`, `kept_band`, `rare_columns`, `additive`, `top`, `zero`,
-    `uniform`, and `mean_by_offset` where it was measured.
+    Columns `band_0` to `band_10`, `diagonal`, `kept_band`, `rare_columns`, `additive`, `union`, `top`,
+    `zero`, `uniform`, and `mean_by_offset` where it was measured.
     """
     name = fits["approximation"].where(
         fits["window"].isna(), fits["approximation"] + "_" + fits["window"].astype(str)

@@ -15,6 +15,7 @@ from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.tokens import BothTokenizers, TokenizedText, Tokens, both_tokenizers
 from attnlab.extraction.views import VIEWS, View, rows_of_view, stacked
 from attnlab.functions.agreement import agreement_table
+from attnlab.functions.columns import CONTROLS, RELATIONS
 from attnlab.functions.consumer import HeadFunctions, TextSide
 from attnlab.functions.controls import untrained_twin
 from attnlab.functions.corpus_alignment import align_corpus
@@ -25,12 +26,14 @@ from attnlab.functions.label_tables import (
     compare_relations,
     label_table,
     strongest_functions,
+    without_controls,
 )
 from attnlab.functions.structure import HeadStructure
-from attnlab.functions.verdict import UNDECIDED, UNKNOWN
+from attnlab.functions.verdict import NOT_COMPARED, UNDECIDED, UNKNOWN
 from attnlab.notes import Note
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.label_notes import label_notes
+from attnlab.studies.analysis.notes import NoControls
 from attnlab.studies.analysis.passes import Passes
 
 
@@ -125,7 +128,9 @@ class Labeller:
         target = TextSide(counts[1], gold.target, targets.alignments)
         return HeadFunctions(source, target, gold.pairs), {**targets.reasons, **sources.reasons}
 
-    def label(self, passes: Passes, *, seed: int, there: int | None = None) -> Labelling:
+    def label(
+        self, passes: Passes, *, seed: int, there: int | None = None, controls: bool = True
+    ) -> Labelling:
         """Labels from what `consumers` have counted, after the controls are run.
 
         Args:
@@ -133,7 +138,33 @@ class Labeller:
             seed: of the untrained model's weights, of the order of shuffled words, and of the
                 bootstrap behind `stability`.
             there: how many sentences there are where these come from; None where not known.
+            controls: False leaves them out; then no label stands.
         """
+        counted = {"model": self.functions}
+        if controls:
+            counted |= self._count_controls(passes, seed)
+        relations = self._relations(counted, seed)
+        views = [self._view(keys, counted, relations, seed) for keys in self.views]
+        tables = {name: stacked([one[name] for one in views], self.views) for name in views[0]}
+        return Labelling(
+            **tables,
+            relations=relations,
+            notes=(
+                *(() if controls else (NoControls(),)),
+                *label_notes(
+                    self.functions.verdicts(self.views[0]),
+                    sentences=len(self.gold.source),
+                    there=there,
+                    unaligned=self.unaligned,
+                    corpus_known=self.corpus_known,
+                    trees=self.gold.trees,
+                ),
+            ),
+            views=self.views,
+        )
+
+    def _count_controls(self, passes: Passes, seed: int) -> dict[str, HeadFunctions]:
+        """The same counts of an untrained model, and on shuffled words."""
         twin = self.reading.by(untrained_twin(self.reading.model, seed))
         untrained = self.functions.emptied()
         passes.run("Control: untrained model", twin, [untrained])
@@ -141,31 +172,22 @@ class Labeller:
         reading = self.reading.of_texts(gold.texts)
         mixed, _ = self._functions(gold, reading.encoding.texts)
         passes.run("Control: shuffled words", reading, [mixed])
-        relations = self.functions.relations(seed)
-        if not relations.empty:
-            relations = compare_relations(
-                relations, mixed.relations(seed), untrained.relations(seed)
+        return {"untrained": untrained, "shuffled": mixed}
+
+    def _relations(self, counted: Mapping[str, HeadFunctions], seed: int) -> pd.DataFrame:
+        """Every relation beside its controls, where there are any."""
+        relations = counted["model"].relations(seed)
+        if relations.empty:
+            return relations
+        if "untrained" in counted:
+            shuffled_ones, untrained = (
+                counted[name].relations(seed) for name in ("shuffled", "untrained")
             )
-            first = [*HEAD_COLUMNS, "relation", "direction"]
-            relations = relations[[*first, *(n for n in relations if n not in first)]]
-        counted = {"model": self.functions, "untrained": untrained, "shuffled": mixed}
-        views = [self._view(keys, counted, relations, seed) for keys in self.views]
-        tables = {name: stacked([one[name] for one in views], self.views) for name in views[0]}
-        return Labelling(
-            **tables,
-            relations=relations,
-            notes=tuple(
-                label_notes(
-                    self.functions.verdicts(self.views[0]),
-                    sentences=len(self.gold.source),
-                    there=there,
-                    unaligned=self.unaligned,
-                    corpus_known=self.corpus_known,
-                    trees=self.gold.trees,
-                )
-            ),
-            views=self.views,
-        )
+            relations = compare_relations(relations, shuffled_ones, untrained)
+        else:
+            relations = without_controls(relations, RELATIONS)
+        first = [*HEAD_COLUMNS, "relation", "direction"]
+        return relations[[*first, *(n for n in relations if n not in first)]]
 
     def _view(
         self,
@@ -176,7 +198,11 @@ class Labeller:
     ) -> dict[str, pd.DataFrame]:
         """The tables of one view, by their names in `Labelling`."""
         tables = {name: functions.verdicts(keys, seed) for name, functions in counted.items()}
-        controls = compare_controls(tables, relations)
+        controls = (
+            compare_controls(tables, relations)
+            if "untrained" in tables
+            else without_controls(tables["model"], CONTROLS)
+        )
         labels = _labels(tables["model"], controls, self.structure.labels(keys))
         measured = "structure" in labels
         return {
@@ -205,7 +231,9 @@ def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame, shapes: pd.DataFrame
     standing = controls[controls["stands"]].groupby(HEAD_COLUMNS)["label"].agg(SEPARATOR.join)
     table = table.merge(standing.rename("standing").reset_index(), on=HEAD_COLUMNS, how="left")
     nothing = table["label"].where(table["label"] == UNDECIDED, UNKNOWN)
-    table = table.assign(standing=table["standing"].fillna(nothing))
+    compared = (controls["stands_status"] != NOT_COMPARED).any()
+    standing = table["standing"].fillna(nothing if compared else NOT_COMPARED)
+    table = table.assign(standing=standing)
     table = table.merge(strongest_functions(controls), on=HEAD_COLUMNS, validate="one_to_one")
     return (
         table if shapes.empty else table.merge(shapes, on=HEAD_COLUMNS, how="left", validate="1:1")

@@ -10,7 +10,7 @@ from attnlab.extraction.keeping import KeptMatrices, MatrixKeeper
 from attnlab.extraction.reading import Coverage
 from attnlab.extraction.statistics import HeadStatistics
 from attnlab.extraction.sums import PerLayer
-from attnlab.extraction.views import VIEWS, View, stacked
+from attnlab.extraction.views import VIEWS, View, rows_of_view, stacked
 from attnlab.functions.structure import HeadStructure
 from attnlab.notes import Note
 from attnlab.representations import OneLine
@@ -22,6 +22,7 @@ from attnlab.studies.analysis.notes import (
     RowsWithoutKeys,
     TooLargeToKeep,
 )
+from attnlab.studies.analysis.summary import summarise_heads
 from attnlab.studies.notes import ENOUGH_FOR_MEANS, FewForMeans
 
 KEPT_BYTES = 64 * 2**20
@@ -56,6 +57,17 @@ class Analysis(OneLine):
     notes: tuple[Note, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
     labelling: Labelling | None = None
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row per head: what it does, what it looks like, what is near to it, what it is needed for.
+
+        Columns as in `attnlab.studies.analysis.columns.SUMMARY`, those that were measured.
+        """
+        keys = self.views[0]
+        labels = None if self.labelling is None else self.labelling.view(keys).labels
+        structure = self.structure if self.structure.empty else rows_of_view(self.structure, keys)
+        return summarise_heads(self.heads, structure=structure, fits=self.fits, labels=labels)
 
     @property
     def sentences_kept(self) -> int:

@@ -82,6 +82,19 @@ class TooLittleCounted(Note):
 
 
 @dataclass(frozen=True)
+class NoControls(Note):
+    """Labels were not compared with an untrained model and shuffled words."""
+
+
+@dataclass(frozen=True)
+class TooManyToAblate(Note):
+    """The loss without each of so many heads takes long and is measured only where asked for."""
+
+    heads: int
+    most: int
+
+
+@dataclass(frozen=True)
 class NoLoss(Note):
     """The loss without each head could not be measured, for a reason that is a sentence."""
 

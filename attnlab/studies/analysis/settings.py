@@ -1,15 +1,17 @@
 """Options of an analysis."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from attnlab.errors import InputError
 from attnlab.options import Option
-from attnlab.studies.settings import SENTENCE_FLAGS, CorpusTextSettings, Sentences
+from attnlab.studies.settings import SEED, SENTENCE_FLAGS, CorpusTextSettings, Sentences
 
 SENTENCES = 200
 LABELLED_SENTENCES = 1000
+# A pass over the sentences per head: minutes for a small model, an hour for a large one.
+MOST_HEADS_ABLATED = 96
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +38,18 @@ class AnalysisSettings(CorpusTextSettings):
         ),
     ] = None
     labels: Annotated[
-        bool,
+        bool | None,
         Option(
             "Say what each head does, with an untrained model and shuffled words as controls.",
-            ("--labels",),
+            ("--labels/--no-labels",),
+            shown="the command does, where there are tokens; the function does not",
+        ),
+    ] = None
+    quick: Annotated[
+        bool,
+        Option(
+            "Label heads without the controls, and leave out the loss without each head.",
+            ("--quick",),
         ),
     ] = False
     structure_sentences: Annotated[
@@ -59,9 +69,10 @@ class AnalysisSettings(CorpusTextSettings):
         Option(
             "Set each head to zero too and measure the loss, beside labels.",
             ("--ablation/--no-ablation",),
-            shown="where the model has a loss",
+            shown=f"where the model has a loss, and at most {MOST_HEADS_ABLATED} heads",
         ),
     ] = None
+    seed: Annotated[int | None, replace(SEED, shown="that of the run, or 0")] = None
     array: Annotated[str | None, Option("Name of the array, in a file of several.")] = None
     normalize: Annotated[
         str,
@@ -83,7 +94,13 @@ class AnalysisSettings(CorpusTextSettings):
     @property
     def labelled(self) -> bool:
         """Whether heads are labelled; a treebank asks for it too."""
-        return self.labels or self.treebank is not None
+        return bool(self.labels) or self.treebank is not None
+
+    @property
+    def ablated(self) -> bool | None:
+        """Whether each head is set to zero; None: where that can be done in a reasonable time."""
+        wanted = False if self.quick and self.ablation is None else self.ablation
+        return wanted if self.labelled else False
 
     @property
     def wanted(self) -> Sentences:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from attnlab.options import Option
-from attnlab.studies.settings import SENTENCE_FLAGS, Sentences, TextSettings
+from attnlab.studies.settings import SEED, SENTENCE_FLAGS, Sentences, TextSettings
 
 # BigBird's blocks need as many.
 LEAST_BUDGET = 5
@@ -45,4 +45,4 @@ class ComparisonSettings(TextSettings):
         str | Path | None,
         Option("File of training sentences, written likewise; a run brings its own."),
     ] = None
-    seed: Annotated[int, Option("Seed of the bootstrap over sentences.")] = 0
+    seed: Annotated[int, SEED] = 0

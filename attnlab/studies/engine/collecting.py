@@ -11,14 +11,15 @@ import pandas as pd
 
 from attnlab.errors import InputError
 from attnlab.files import write_table, write_text
+from attnlab.representations import OneLine
 from attnlab.studies.engine.cells import Cell
 from attnlab.studies.engine.folder import FinishedCell, Plan, StudyFolder
 
 TABLE, CELLS = "table.csv", "cells.csv"
 
 
-@dataclass(frozen=True)
-class Collected:
+@dataclass(frozen=True, repr=False)
+class Collected(OneLine):
     """The rows of a study.
 
     Attributes:

@@ -1,7 +1,7 @@
 """The columns of an importance study."""
 
 from attnlab.columns import HEAD, Column, Table
-from attnlab.studies.differences import declared_changes
+from attnlab.studies.change_columns import declared_changes
 
 REPLACED_BY = {
     "zero": "0",

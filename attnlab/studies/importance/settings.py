@@ -7,7 +7,7 @@ from typing import Annotated
 from attnlab.attribution.replacements import REPLACEMENTS
 from attnlab.errors import InputError
 from attnlab.options import Option
-from attnlab.studies.settings import SENTENCE_FLAGS, CorpusTextSettings, Sentences
+from attnlab.studies.settings import SEED, SENTENCE_FLAGS, CorpusTextSettings, Sentences
 
 # On so many of the first sentences each head is ablated, beside its label and by itself.
 ABLATION_SENTENCES = 500
@@ -64,7 +64,7 @@ class ImportanceSettings(CorpusTextSettings):
     training: Annotated[
         int, Option("Number of training sentences for the mean outputs of heads.", least=1)
     ] = 500
-    seed: Annotated[int, Option("Seed of the bootstrap and of the random order.", least=0)] = 0
+    seed: Annotated[int, SEED] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

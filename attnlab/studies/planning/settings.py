@@ -6,7 +6,7 @@ from typing import Annotated
 
 from attnlab.errors import InputError
 from attnlab.options import BATCH_SIZE, Option
-from attnlab.studies.settings import SENTENCE_FLAGS, StudySettings, words_in
+from attnlab.studies.settings import SEED, SENTENCE_FLAGS, StudySettings, words_in
 
 # What a head may get; `full` alone grows with the sentence, so it has to be asked for.
 FAMILIES = ("none", "band", "offsets", "ends", "tokens", "blocks", "static", "full")
@@ -59,7 +59,7 @@ class PlanSettings(StudySettings):
     batch_size: Annotated[
         int, Option("Maximum number of sentences in one forward pass.", least=1)
     ] = BATCH_SIZE
-    seed: Annotated[int, Option("Seed of the bootstrap over sentences.", least=0)] = 0
+    seed: Annotated[int, SEED] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from attnlab.errors import InputError
 from attnlab.options import Option
-from attnlab.studies.settings import SENTENCE_FLAGS, StudySettings
+from attnlab.studies.settings import SEED, SENTENCE_FLAGS, StudySettings
 
 # Nats per token for an open head: from nearly all heads left to nearly none.
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -62,7 +62,7 @@ class PruningSettings(StudySettings):
         int | None,
         Option("Number of tokens per batch and side.", above=0, shown="as the run was trained"),
     ] = None
-    seed: Annotated[int, Option("Seed of batches, gates, dropout, random heads and bootstrap.")] = 0
+    seed: Annotated[int, SEED] = 0
     keep_models: Annotated[
         bool,
         Option("Write every pruned model as a run, to OUT/models/penalty_X.", ("--save",)),

@@ -1,8 +1,8 @@
 """The columns of a substitution study."""
 
 from attnlab.columns import Column, Table
+from attnlab.studies.change_columns import declared_changes
 from attnlab.studies.comparison.columns import CASE, ERROR, MASS, VISIBLE_KEYS
-from attnlab.studies.differences import declared_changes
 
 _, BUDGET, MECHANISM, LEVEL = CASE
 # What the names of the changes of each measure end with.

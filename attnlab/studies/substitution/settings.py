@@ -8,7 +8,7 @@ from typing import Annotated
 from attnlab.errors import InputError
 from attnlab.options import Option
 from attnlab.studies.comparison.settings import LEAST_BUDGET
-from attnlab.studies.settings import SENTENCE_FLAGS, StudySettings, words_in
+from attnlab.studies.settings import SEED, SENTENCE_FLAGS, StudySettings, words_in
 
 SCOPES = ("head", "site", "model")
 
@@ -67,7 +67,7 @@ class SubstitutionSettings(StudySettings):
             least=0,
         ),
     ] = 0
-    seed: Annotated[int, Option("Seed of the bootstrap and of fine-tuning.", least=0)] = 0
+    seed: Annotated[int, SEED] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

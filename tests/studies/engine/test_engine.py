@@ -160,10 +160,10 @@ def test_an_interrupted_run_goes_on_without_computing_a_finished_cell_again(
     wait_until(lambda: len(files_of(tmp_path)) >= 3)
     # As a terminal does with Ctrl-C: the workers hear of it too.
     os.killpg(client.pid, how)
-    out, errors = client.communicate(timeout=30)
+    _, errors = client.communicate(timeout=30)
     assert client.returncode == (-how if how == signal.SIGKILL else 130), errors
     if how != signal.SIGKILL:
-        assert "finished cells are kept" in out
+        assert "finished cells are kept" in errors
         assert "Traceback" not in errors
         assert not list(tmp_path.glob("cells/.*"))
     finished = files_of(tmp_path)
