@@ -7,6 +7,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+# How a table can be written, beside the text of a terminal.
+FORMATS = ("csv", "markdown", "latex")
+
 
 @dataclass(frozen=True)
 class Column:

@@ -1,0 +1,145 @@
+"""Tables as text to go elsewhere: CSV, Markdown, LaTeX with booktabs."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+import pandas as pd
+
+from attnlab.columns import FORMATS, Column, Table, rounded
+from attnlab.errors import InputError
+from attnlab.studies.analysis import columns as analysis
+from attnlab.studies.approximation import columns as approximation
+from attnlab.studies.comparison import columns as comparison
+from attnlab.studies.importance import columns as importance
+from attnlab.studies.planning import columns as planning
+from attnlab.studies.pruning import columns as pruning
+from attnlab.studies.substitution import columns as substitution
+from attnlab.texts import shown
+
+STUDIES = (analysis, approximation, comparison, importance, planning, pruning, substitution)
+# Decimals of a number in a column that nobody has declared.
+_DIGITS = 3
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
+    "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+}  # fmt: skip
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$])")
+
+
+def declared_columns(frame: pd.DataFrame, file: str = "") -> tuple[Column, ...]:
+    """A declaration for each column: of the table of that name, or else of any; what is in none is plain.
+
+    Args:
+        frame: any table.
+        file: name of the file that it is from.
+    """
+    tables = [table for study in STUDIES for table in study.TABLES]
+    named = [table for table in tables if table.file == file]
+    best = max(named, key=lambda table: len(set(table) & set(frame)), default=None)
+    return tuple(_declared(str(name), best, tables, frame[name]) for name in frame)
+
+
+def _declared(
+    name: str, best: Table | None, tables: Iterable[Table], values: "pd.Series"
+) -> Column:
+    for table in (*(() if best is None else (best,)), *tables):
+        if name in table:
+            return table[name]
+    digits = _DIGITS if pd.api.types.is_float_dtype(values) else None
+    return Column(name, name.replace("_", " "), "", digits)
+
+
+def formatted(
+    frame: pd.DataFrame, form: str, columns: Sequence[Column] | None = None, *, caption: str = ""
+) -> str:
+    """A table as text; CSV has every digit and the names of columns, the others what readers see.
+
+    Args:
+        frame: any table.
+        form: `csv`, `markdown` or `latex`; LaTeX needs the package booktabs.
+        columns: what to show, in order; None: all, as they are declared.
+        caption: of a LaTeX table; with one it is a `table` that floats, else a `tabular`.
+
+    Raises:
+        InputError: there is no such form.
+    """
+    if form not in FORMATS:
+        msg = f"There is no format '{form}'; choose from: {', '.join(FORMATS)}."
+        raise InputError(msg)
+    columns = declared_columns(frame) if columns is None else tuple(columns)
+    if form == "csv":
+        names = [column.name for column in columns]
+        return frame[names].to_csv(index=False, lineterminator="\n")
+    cells = [[cell(value, column) for value in frame[column.name]] for column in columns]
+    rows = [list(row) for row in zip(*cells, strict=True)]
+    right = [is_number(frame[column.name]) for column in columns]
+    headings = [column.heading for column in columns]
+    if form == "markdown":
+        return _markdown(headings, rows, right)
+    return _latex(headings, rows, right, caption)
+
+
+def is_number(values: "pd.Series") -> bool:
+    """Whether a column is read from the right, as numbers are."""
+    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+
+
+def cell(value: object, column: Column) -> str:
+    """A value as it is shown: rounded as declared, empty where it is missing."""
+    if pd.isna(value):  # type: ignore[call-overload]  # a cell is a scalar
+        return ""
+    if column.digits is not None and isinstance(value, int | float):
+        return rounded(float(value), column.digits)
+    return shown(str(value))
+
+
+def escape_latex(text: str) -> str:
+    r"""Text as LaTeX prints it, whatever characters it has.
+
+    >>> print(escape_latex("50 % of a_b"))
+    50 \% of a\_b
+    """
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def escape_markdown(text: str) -> str:
+    r"""Text as Markdown shows it, within one cell.
+
+    >>> print(escape_markdown("a|b"))
+    a\|b
+    """
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+def _markdown(headings: list[str], rows: list[list[str]], right: list[bool]) -> str:
+    lines = [
+        [*map(escape_markdown, headings)],
+        ["---:" if numeric else "---" for numeric in right],
+        *([*map(escape_markdown, row)] for row in rows),
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _latex(headings: list[str], rows: list[list[str]], right: list[bool], caption: str) -> str:
+    def line(cells: list[str], written: Callable[[str], str] = escape_latex) -> str:
+        return f"{' & '.join(map(written, cells))} \\\\"
+
+    tabular = [
+        f"\\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in right)}}}",
+        "\\toprule",
+        line(headings),
+        "\\midrule",
+        *(line(row, _latex_cell) for row in rows),
+        "\\bottomrule",
+        "\\end{tabular}",
+    ]
+    if caption:
+        label = [f"\\caption{{{escape_latex(caption)}}}"]
+        tabular = ["\\begin{table}", "\\centering", *label, *tabular, "\\end{table}"]
+    return "".join(f"{one}\n" for one in tabular)
+
+
+def _latex_cell(text: str) -> str:
+    """A cell; a negative number has a minus sign instead of a hyphen."""
+    return f"${text}$" if re.fullmatch(r"-[\d.]+", text) else escape_latex(text)
