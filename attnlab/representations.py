@@ -1,7 +1,11 @@
-"""How results are shown in a notebook: one line, with the sizes of tables instead of their rows."""
+"""How results are shown in a notebook: one line, with the sizes of tables instead of their rows.
+
+A notebook that shows HTML gets tables and figures instead, from `attnlab.reporting.notebook`.
+"""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
 _LONGEST = 60
@@ -15,6 +19,11 @@ class OneLine:
         own = fields(self)  # type: ignore[arg-type]
         shown = (f"{one.name}={summarised(getattr(self, one.name))}" for one in own if one.repr)
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str | None:
+        # What draws stands above what computes, so it is looked up when a notebook asks.
+        html: str | None = import_module("attnlab.reporting.notebook").html_of(self)
+        return html
 
 
 def summarised(value: Any) -> str:

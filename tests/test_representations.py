@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from attnlab.attention.plan import plan_of
 from attnlab.extraction.keeping import KeptMatrices
 from attnlab.representations import OneLine, summarised
 from attnlab.translation.runs.run import load
@@ -30,6 +31,12 @@ RESULTS = [
     "attnlab.corpora.corpus.ParallelCorpus",
     "attnlab.translation.tokenizer.Tokenizers",
     "attnlab.translation.training.Trained",
+    "attnlab.attention.bridge.installing.Installed",
+    "attnlab.matrices.fit.Fit",
+    "attnlab.matrices.labels.Labels",
+    "attnlab.studies.engine.collecting.Collected",
+    "attnlab.studies.planning.planning.Planning",
+    "attnlab.studies.substitution.substitution.Substitution",
 ]
 
 
@@ -87,3 +94,11 @@ def test_values_in_a_few_words() -> None:
     assert summarised(0.5) == "0.5"
     assert summarised("a" * 60) == repr("a" * 60)
     assert summarised("a" * 61) == repr("a" * 57 + "...")
+
+
+def test_a_plan_shows_its_first_entries() -> None:
+    plan = plan_of({f"encoder.{layer}": "band(window=3)" for layer in range(9)})
+    shown = repr(plan)
+    assert shown.startswith("AttentionPlan(encoder.0: band(window=3), encoder.1: band(window=3)")
+    assert shown.endswith("and 5 more)")
+    assert repr(plan_of({"cross": "full"})) == "AttentionPlan(cross: full)"

@@ -21,6 +21,9 @@ from attnlab.texts import read_text
 
 PLAN_FORMAT = "attnlab attention plan 1"
 
+# Entries that a notebook shows of a plan.
+_SHOWN = 4
+
 Entry = Specification | Mechanism
 
 
@@ -61,6 +64,11 @@ class AttentionPlan:
                 "blocks."
             )
             raise InputError(msg)
+
+    def __repr__(self) -> str:
+        shown = [f"{address}: {entry}" for address, entry in list(self.entries.items())[:_SHOWN]]
+        more = len(self.entries) - len(shown)
+        return f"AttentionPlan({', '.join([*shown, *([f'and {more} more'] if more else [])])})"
 
     def at(self, site: str, layer: int, head: int) -> Entry:
         """What stands at one head."""

@@ -12,6 +12,7 @@ from attnlab.matrices.padding import Sizes, sizes_of
 from attnlab.matrices.residual import SparseError, largest_of_residual
 from attnlab.matrices.supports import Window
 from attnlab.matrices.values import Values
+from attnlab.representations import OneLine
 
 Family = Literal["diagonal", "band", "rare_columns", "sink", "union", "additive"]
 
@@ -81,8 +82,8 @@ class Union:
 Parameters = Diagonal | Band | RareColumns | Sink | Additive | Union
 
 
-@dataclass(frozen=True)
-class Fit:
+@dataclass(frozen=True, repr=False)
+class Fit(OneLine):
     """A structured approximation X = P + E of each matrix of a batch.
 
     P and E are chosen together: `l1` is the smallest distance of any member of the family with any

@@ -19,6 +19,7 @@ from attnlab.matrices.candidates import (
 from attnlab.matrices.code_lengths import CodeLength, Rows, shortest_code
 from attnlab.matrices.padding import sizes_of
 from attnlab.matrices.weights import checked_weights
+from attnlab.representations import OneLine
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class Described:
     parameters: dict[str, Int[Tensor, "*batch"]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Labels:
+@dataclass(frozen=True, repr=False)
+class Labels(OneLine):
     """Description lengths of the heads of a batch; families stand in the order of `FAMILIES`.
 
     Attributes:

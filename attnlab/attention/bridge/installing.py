@@ -21,6 +21,7 @@ from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
 from attnlab.attention.specification import Specification
 from attnlab.errors import InputError
 from attnlab.files import write_tensors
+from attnlab.representations import OneLine
 
 OWN_PLAN = "attention_plan"
 INSTALLED_PLAN = "attnlab_plan"
@@ -33,8 +34,8 @@ Entries = Mapping[str, str | Specification | Mechanism]
 Planned = AttentionPlan | Mapping[str, str] | Entries | str | Specification | Mechanism
 
 
-@dataclass(frozen=True)
-class Installed:
+@dataclass(frozen=True, repr=False)
+class Installed(OneLine):
     """Mechanisms that stand in a model.
 
     Attributes:

@@ -1,0 +1,114 @@
+"""Results as HTML in the cell of a notebook: a figure where there is one, and the table that matters."""
+
+from functools import singledispatch
+
+import pandas as pd
+from markupsafe import Markup, escape
+from matplotlib.figure import Figure
+
+from attnlab.reporting.canvas import INK, svg
+from attnlab.reporting.drawing.head_map import draw_heads
+from attnlab.reporting.export import cell, declared_columns, is_number
+from attnlab.reporting.notes import describe_notes
+from attnlab.studies.analysis.columns import SUMMARY
+from attnlab.studies.analysis.measuring import Analysis
+from attnlab.studies.approximation.approximation import Approximation
+from attnlab.studies.comparison.comparison import Comparison
+from attnlab.studies.engine.collecting import Collected
+from attnlab.studies.importance.importance import Importance
+from attnlab.studies.planning.planning import Planning
+from attnlab.studies.pruning.pruning import Pruning
+from attnlab.studies.substitution.substitution import Substitution
+
+# A longer table fills the notebook; the result holds every row.
+MOST_ROWS = 24
+_CELL = "padding:1px 8px;text-align:{};white-space:nowrap"
+
+
+@singledispatch
+def html_of(_: object) -> str | None:
+    """A result as a self-contained piece of HTML; None for what is shown by its one line."""
+    return None
+
+
+@html_of.register
+def _(found: Analysis) -> str:
+    summary = found.summary
+    maps = [name for name in ("function", "structure") if name in summary]
+    figures = [_drawn(draw_heads(summary, name), f"heads-{name}") for name in maps]
+    notes = describe_notes(found.notes)
+    return _together(*figures, table_html(summary, SUMMARY.file), notes=notes)
+
+
+@html_of.register
+def _(found: Approximation) -> str:
+    return _together(table_html(found.table))
+
+
+@html_of.register
+def _(found: Comparison) -> str:
+    return _together(table_html(found.summary), notes=describe_notes(found.notes))
+
+
+@html_of.register
+def _(found: Importance) -> str:
+    return _together(table_html(found.heads), notes=describe_notes(found.notes))
+
+
+@html_of.register
+def _(found: Planning) -> str:
+    return _together(table_html(found.scores), notes=describe_notes(found.notes))
+
+
+@html_of.register
+def _(found: Pruning) -> str:
+    return _together(table_html(found.curve), notes=describe_notes(found.notes))
+
+
+@html_of.register
+def _(found: Substitution) -> str:
+    return _together(table_html(found.substitutions), notes=describe_notes(found.notes))
+
+
+@html_of.register
+def _(found: Collected) -> str:
+    return _together(table_html(found.cells))
+
+
+def table_html(frame: pd.DataFrame, file: str = "") -> Markup:
+    """The first rows of a table with the headings and decimals that are declared.
+
+    Args:
+        frame: any table.
+        file: name of the file that it is written to.
+    """
+    columns = declared_columns(frame, file)
+    sides = ["right" if is_number(frame[column.name]) else "left" for column in columns]
+    first = frame.head(MOST_ROWS)
+    cells = zip(*([cell(value, of) for value in first[of.name]] for of in columns), strict=True)
+    rows = [_row("td", row, sides) for row in cells]
+    headings = _row("th", [column.narrow for column in columns], sides)
+    more = len(frame) - len(first)
+    left = Markup("<p>and {} more rows</p>").format(more) if more > 0 else Markup()
+    return (
+        Markup('<div style="overflow-x:auto"><table><thead>{}</thead><tbody>{}</tbody></table></div>{}')
+        .format(headings, Markup().join(rows), left)
+    )  # fmt: skip
+
+
+def _row(tag: str, texts: "list[str] | tuple[str, ...]", sides: list[str]) -> Markup:
+    made = (
+        Markup('<{0} style="{1}">{2}</{0}>').format(Markup(tag), _CELL.format(side), text)  # noqa: S704 - th or td
+        for text, side in zip(texts, sides, strict=True)
+    )
+    return Markup("<tr>{}</tr>").format(Markup().join(made))
+
+
+def _drawn(figure: Figure, name: str) -> Markup:
+    # The SVG comes from matplotlib, which escapes the text it is given.
+    return Markup(svg(figure, name).replace(INK, "currentColor"))  # noqa: S704
+
+
+def _together(*parts: Markup, notes: "list[str] | tuple[str, ...]" = ()) -> str:
+    said = Markup().join(Markup("<p>Note: {}</p>").format(escape(note)) for note in notes)
+    return str(Markup('<div class="attnlab">{}{}</div>').format(Markup().join(parts), said))

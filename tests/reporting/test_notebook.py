@@ -1,0 +1,74 @@
+"""What a notebook shows of a result: small, self-contained, and safe whatever the data says."""
+
+import re
+from html.parser import HTMLParser
+
+import pandas as pd
+
+from attnlab.extraction.keeping import KeptMatrices
+from attnlab.extraction.views import ALL
+from attnlab.functions.columns import LABELS
+from attnlab.reporting.notebook import MOST_ROWS, table_html
+from attnlab.studies.analysis.labelling import Labelling
+from attnlab.studies.analysis.measuring import Analysis
+from attnlab.studies.notes import FewForMeans
+
+NASTY = '<script>alert("x")</script>'
+
+
+class Reader(HTMLParser):
+    """Tags that are open, and names of all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.names: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del attrs
+        self.names.add(tag)
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del attrs
+        self.names.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def analysis() -> Analysis:
+    heads = pd.DataFrame({"site": ["encoder"] * 2, "layer": [0, 0], "head": [0, 1]})
+    labels = heads.assign(
+        keys=ALL, labels=["sink", NASTY], standing=["sink", NASTY], function=["sink", NASTY],
+        detail=["token <", ""],
+    )  # fmt: skip
+    none = pd.DataFrame()
+    labelling = Labelling(labels, none, none, none, none, ())
+    return Analysis(
+        heads, none, none, none, KeptMatrices(), notes=(FewForMeans(3),), labelling=labelling
+    )
+
+
+def test_an_analysis_is_a_map_of_its_heads_and_their_table() -> None:
+    html = analysis()._repr_html_()
+    reader = Reader()
+    reader.feed(html)
+    assert reader.open == []
+    assert {"svg", "table"} <= reader.names
+    assert "script" not in reader.names
+    assert "&lt;script&gt;" in html
+    assert "Only 3 sentences" in html
+    assert not re.search(r'(?:src|href)="(?!#)', html), "nothing is fetched"
+    assert len(html) < 2**15
+
+
+def test_a_long_table_shows_its_first_rows() -> None:
+    html = table_html(pd.DataFrame({"head": range(99), LABELS["value"].name: [0.126] * 99}))
+    assert html.count("<tr>") == 1 + MOST_ROWS
+    assert f"and {99 - MOST_ROWS} more rows" in html
+    assert "0.13" in html
+
+
+def test_what_has_no_table_is_shown_by_its_line() -> None:
+    assert KeptMatrices()._repr_html_() is None
