@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.fit_tables import fit_tables
-from attnlab.cli.head_table import head_table
+from attnlab.cli.early import refuse_absent_source
 from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
+from attnlab.cli.output import output, print_json, results
 from attnlab.cli.progress import progress_bars
+from attnlab.cli.summary_table import legend, summary_table
 from attnlab.launcher import one_of_several
 from attnlab.studies.analysis.settings import AnalysisSettings
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from attnlab.studies.analysis.measuring import Analysis
 
 
@@ -45,20 +44,23 @@ def analyze(
     ] = False,
     **options: Any,
 ) -> None:
-    """Look at every attention head: statistics, structured fits, heat maps, one report page.
+    """Say what every attention head does, what it looks like and what is lost without it.
 
-    Writes heads.csv, head_distances.csv, fits.csv, structure.csv, matrices.safetensors, figures/ and
-    report.html; with labels also labels.csv, relations.csv, controls.csv and agreement.csv.
+    Prints one table and writes it as summary.csv; beside it heads.csv, head_distances.csv, fits.csv,
+    structure.csv, labels.csv, relations.csv, controls.csv, agreement.csv, matrices.safetensors,
+    figures/ and report.html. --quick leaves out the controls of labels and the loss without each head.
     """
+    from attnlab.extraction.matrix_names import is_matrix_file
     from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
 
-    settings = chosen(AnalysisSettings, options)
+    typed = options["labels"]
+    labels = not is_matrix_file(source) if typed is None else typed
+    settings = chosen(AnalysisSettings, {**options, "labels": labels})
     folder = out or (Path(source) / "analysis" if Path(source).is_dir() else Path("analysis"))
     # Several processes must be told of a refusal together, which needs their libraries.
     if not one_of_several():
         refuse_taken(folder, ANALYSIS, overwrite=overwrite)
-
-    from rich.console import Console
+        refuse_absent_source(source)
 
     from attnlab.processes import launched_processes
     from attnlab.reporting.analysis_folder import write_analysis
@@ -73,28 +75,31 @@ def analyze(
         if not processes.first:
             return
         page = write_analysis(analysis, folder, title=f"Attention heads of {source}", progress=tell)
-    _print(Console(), analysis, page)
+    print_analysis(analysis, page)
 
 
-def _print(console: "Console", analysis: "Analysis", page: Path) -> None:
-    from attnlab.reporting.fit_sections import BUDGET
-    from attnlab.reporting.label_section import (
-        ABLATION,
-        STANDING,
-        describe_agreement,
-        describe_labels,
-    )
+def print_analysis(analysis: "Analysis", page: Path, **beside: Any) -> None:
+    """The table of heads, what its columns mean, how labels agree, notes, and the path of the page.
 
-    console.print(head_table(analysis))
-    for table in fit_tables(analysis):
-        console.print(table)
-    if not analysis.fits.empty:
-        console.print(BUDGET)
+    Args:
+        analysis: what was found.
+        page: its report.
+        beside: what else the JSON object holds.
+    """
+    from attnlab.reporting.notes import describe_notes
+
+    print_notes(analysis.notes)
+    if output().as_json:
+        notes = describe_notes(analysis.notes)
+        print_json(summary=analysis.summary, notes=notes, report=page, **beside)
+        return
+    console = results()
+    console.print(summary_table(analysis))
+    console.print(legend(analysis.summary), highlight=False, style="dim")
     if analysis.labelling is not None:
-        console.print(f"{describe_labels(analysis.labelling)}\n{STANDING}")
-        if "ablation_loss_change" in analysis.labelling.labels:
-            console.print(ABLATION)
+        from attnlab.reporting.label_section import describe_agreement, describe_labels
+
+        console.print(describe_labels(analysis.labelling))
         if not analysis.labelling.agreement.empty:
             console.print(describe_agreement(analysis.labelling.agreement))
-    print_notes(console, analysis.notes)
     console.print(f"Report: {page}", soft_wrap=True, markup=False)

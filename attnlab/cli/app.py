@@ -13,12 +13,15 @@ from attnlab.cli.commands import Command, Group, help_of
 from attnlab.cli.compare import compare
 from attnlab.cli.corpora import corpora
 from attnlab.cli.demo import demo
+from attnlab.cli.doctor import doctor
 from attnlab.cli.importance import importance
 from attnlab.cli.mechanisms import mechanisms
+from attnlab.cli.output import with_output
 from attnlab.cli.plan import plan
 from attnlab.cli.prune import prune
 from attnlab.cli.study import study
 from attnlab.cli.substitute import substitute
+from attnlab.cli.table import table
 from attnlab.cli.train import train
 from attnlab.cli.translate import score, translate
 from attnlab.errors import INTERRUPTED, AttnlabError, ToldElsewhereError
@@ -27,27 +30,33 @@ app = typer.Typer(
     name="attnlab",
     cls=Group,
     help="Train small translation models, see what every attention head does, "
-    "and find out what could replace it.",
+    "and find out what could replace it. Results go to standard output, progress and notes to standard "
+    "error.",
+    epilog="Exit status: 0 done, 1 failed, 2 something given cannot be used, 130 interrupted. "
+    "Completion of commands and options: attnlab --install-completion",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    demo,
-    train,
-    translate,
-    score,
-    analyze,
-    importance,
-    approximate,
-    compare,
-    substitute,
-    corpora,
-    plan,
-    prune,
-    mechanisms,
+# Each with whether it prints tables, which --json gives as one object.
+for command, tables in (
+    (demo, True),
+    (train, False),
+    (translate, False),
+    (score, True),
+    (analyze, True),
+    (importance, True),
+    (approximate, True),
+    (compare, True),
+    (substitute, True),
+    (corpora, True),
+    (plan, True),
+    (prune, True),
+    (mechanisms, True),
+    (table, True),
+    (doctor, True),
 ):
-    app.command(cls=Command, help=help_of(command))(command)
+    app.command(cls=Command, help=help_of(command))(with_output(command, tables=tables))
 app.add_typer(study)
 
 

@@ -1,20 +1,22 @@
 """`attnlab approximate`: exact structured fits of matrices in a file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from attnlab.cli.approximation_tables import print_approximation
+from attnlab.cli.early import refuse_absent_matrices
 from attnlab.cli.options import chosen, with_options
-from attnlab.errors import InputError
+from attnlab.cli.output import (
+    TEXT,
+    messages,
+    output,
+    print_json,
+    refuse_unknown_form,
+    results,
+)
 from attnlab.studies.approximation.settings import ApproximationSettings
-
-if TYPE_CHECKING:
-    from attnlab.studies.approximation.approximation import Approximation
-
-FORMATS = ("table", "csv", "json")
 
 
 @with_options(ApproximationSettings)
@@ -37,9 +39,9 @@ def approximate(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace approximation.csv in that folder.")
     ] = False,
-    output_format: Annotated[
-        str, typer.Option("--format", help="Form of what is printed: table, csv or json.")
-    ] = "table",
+    form: Annotated[
+        str, typer.Option("--format", help="Form of the table: text, csv, markdown or latex.")
+    ] = "text",
     **options: Any,
 ) -> None:
     """Fit every family exactly to the matrices of a file, at equal budget, with references beside them.
@@ -50,34 +52,31 @@ def approximate(
     """
     from attnlab.reporting.result_folder import APPROXIMATION, refuse_taken
 
-    if output_format not in FORMATS:
-        msg = f"There is no format '{output_format}'; choose from: {', '.join(FORMATS)}."
-        raise InputError(msg)
+    refuse_unknown_form(form)
     settings = chosen(ApproximationSettings, options)
     if out is not None:
         refuse_taken(out, APPROXIMATION, overwrite=overwrite)
+    refuse_absent_matrices(file)
 
     from attnlab.extraction.matrix_files import load_arrays, prepared
     from attnlab.files import write_table
+    from attnlab.reporting.export import declared_columns, formatted
     from attnlab.reporting.notes import describe_notes
     from attnlab.studies.approximation.approximation import approximate_arrays
 
     arrays = load_arrays(file, array=array)
     checked = {name: prepared(one, normalize) for name, one in arrays.items()}
-    for text in describe_notes(note for _, note in checked.values() if note is not None):
-        typer.echo(f"Warning: {text}", err=True)
+    notes = describe_notes(note for _, note in checked.values() if note is not None)
+    for text in notes:
+        messages().print(f"Warning: {text}", soft_wrap=True, markup=False, highlight=False)
     found = approximate_arrays({name: matrix for name, (matrix, _) in checked.items()}, settings)
     if out is not None:
         write_table(out / APPROXIMATION.last, found.table)
-    _print(found, {tuple(one.shape[-2:]) for one in arrays.values()}, output_format)
-    if out is not None:
-        typer.echo(f"Wrote {out / APPROXIMATION.last}.", err=True)
-
-
-def _print(found: "Approximation", sizes: set[tuple[int, ...]], shown: str) -> None:
-    if shown == "csv":
-        typer.echo(found.table.to_csv(index=False, lineterminator="\n"), nl=False)
-    elif shown == "json":
-        typer.echo(found.table.to_json(orient="records", indent=2))
+    if output().as_json:
+        print_json(approximation=found.table, notes=notes)
+    elif form != TEXT:
+        typer.echo(formatted(found.table, form, declared_columns(found.table)), nl=False)
     else:
-        print_approximation(Console(width=None if Console().is_terminal else 120), found, sizes)
+        print_approximation(results(), found, {tuple(x.shape[-2:]) for x in arrays.values()})
+    if out is not None:
+        messages().print(f"Wrote {out / APPROXIMATION.last}.", soft_wrap=True)

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab.cli.early import refuse_absent_source
 from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
+from attnlab.cli.output import messages, output, print_json, results
 from attnlab.cli.progress import progress_bars
 from attnlab.studies.comparison.settings import ComparisonSettings
 
@@ -50,24 +52,27 @@ def compare(
     settings = chosen(ComparisonSettings, options)
     if out is not None:
         refuse_taken(out, COMPARISON, overwrite=overwrite)
-
-    from rich.console import Console
+    refuse_absent_source(source)
 
     from attnlab.reporting.comparison import write_comparison
+    from attnlab.reporting.notes import describe_notes
     from attnlab.studies.comparison.comparison import compare as study
     from attnlab.translation.quiet import quiet
 
-    console = Console()
     with quiet(), progress_bars() as tell:
         found = study(source, **replace(settings, progress=tell).keywords())
+    if out is not None:
+        write_comparison(found, out)
+        messages().print(f"Wrote {out}.", soft_wrap=True)
+    print_notes(found.notes)
+    if output().as_json:
+        print_json(summary=found.summary, notes=describe_notes(found.notes))
+        return
+    console = results()
     budgets = list(dict.fromkeys(settings.budgets))
     for name, table in found.summary.groupby("site", sort=False):
         for first in range(0, len(budgets), _BESIDE):
             console.print(_shown(str(name), table, budgets[first : first + _BESIDE]))
-    print_notes(console, found.notes)
-    if out is not None:
-        write_comparison(found, out)
-        console.print(f"Wrote {out}.", soft_wrap=True)
 
 
 def _shown(site: str, summary: "pd.DataFrame", budgets: list[int]) -> "Table":

@@ -3,8 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+
+from attnlab.cli.output import output, print_json, results
 
 
 def corpora(
@@ -30,11 +31,14 @@ def corpora(
 def _print_catalogue() -> None:
     from attnlab.corpora.catalogue import catalogue
 
+    if output().as_json:
+        print_json(corpora=[vars(entry) for entry in catalogue()])
+        return
     table = Table("--corpus", "languages or form", "size", "network")
     for entry in catalogue():
         network = "not needed" if entry.offline else "needed once"
         table.add_row(entry.name, entry.languages, entry.size, network)
-    console = Console()
+    console = results()
     console.print(table)
     console.print(
         "Files may end in .gz. Choose languages with --pair, and see a corpus with: "
@@ -48,7 +52,11 @@ def _print_summary(name: str, pair: str | None, document: int) -> None:
 
     pairs = list_pairs(name)
     corpus = load_corpus(name, pair=pair or next(iter(pairs), DEFAULT_PAIR), document=document)
-    console = Console()
+    summary = summarise_corpus(corpus)
+    if output().as_json:
+        print_json(splits=summary, pairs=list(pairs), checksum=corpus.checksum)
+        return
+    console = results()
     console.print(
         f"{name}, {corpus.source_language}-{corpus.target_language}, "
         f"checksum {corpus.checksum[:12]}"
@@ -56,7 +64,7 @@ def _print_summary(name: str, pair: str | None, document: int) -> None:
     if len(pairs) > 1:
         console.print(f"Pairs: {', '.join(pairs)}")
     table = Table("split", "language", "pairs", "mean words", "95 % at most")
-    for _, row in summarise_corpus(corpus).iterrows():
+    for _, row in summary.iterrows():
         numbers = (f"{row['pairs']:,}", f"{row['words_mean']:.1f}", f"{row['words_percentile_95']}")
         table.add_row(row["split"], row["language"], *numbers)
     console.print(table)

@@ -1,16 +1,16 @@
 """`attnlab demo`: the whole way on the embedded corpus, from text to report."""
 
-import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from attnlab.cli.output import messages
 from attnlab.errors import INTERRUPTED
 
 DEFAULT_FOLDER = Path("runs/demo")
-DEMO_SETTINGS = {
+DEMO_SETTINGS: dict[str, dict[str, Any]] = {
     "corpus": {"size": 12_000, "max_tokens": 64},
     "tokenizer": {"vocabulary": 3000},
     "optimizer": {
@@ -33,16 +33,24 @@ def demo(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier demo in the folder.")
     ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the corpus, the model and the batches.")] = 0,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Label heads without the controls, and leave out the loss without each head.",
+        ),
+    ] = False,
 ) -> None:
-    """Train a small model on the embedded corpus, score it, look at its heads, write the report."""
+    """Train a small model on the embedded corpus, score it, say what its heads do, write the report."""
     from attnlab.translation.runs.lock import locked
     from attnlab.translation.runs.replacement import make_way, told_replaced
 
     with locked(folder):
         make_way(folder, overwrite=overwrite)
 
-    from rich.console import Console
-
+    from attnlab.cli.analyze import print_analysis
+    from attnlab.cli.progress import progress_bars
     from attnlab.reporting.analysis_folder import write_analysis
     from attnlab.studies.analysis.analysis import analyze
     from attnlab.translation.quiet import quiet
@@ -51,7 +59,8 @@ def demo(
     from attnlab.translation.training import train
     from attnlab.translation.translating import score_run, translate
 
-    console = Console()
+    optimizer = DEMO_SETTINGS["optimizer"] | {"seed": seed}
+    console = messages()
     started = time.perf_counter()
 
     def say(text: str) -> None:
@@ -61,10 +70,10 @@ def demo(
     with quiet():
         trained = train(
             folder,
-            settings_from(DEMO_SETTINGS),
+            settings_from({**DEMO_SETTINGS, "optimizer": optimizer}),
             overwrite=overwrite,
             command="attnlab demo",
-            console=Console(stderr=True),
+            console=console,
         )
         if trained.replaced is not None:
             say(told_replaced(folder, trained.replaced, interrupted=trained.interrupted))
@@ -76,14 +85,17 @@ def demo(
             raise typer.Exit(INTERRUPTED)
         run = load(folder)
         say("Translating the held-out test sentences")
-        scores, _ = score_run(run, beams=1)
+        with progress_bars() as tell:
+            scores, _ = score_run(run, beams=1, progress=tell)
         say(
             f"Test BLEU {scores['bleu']:.1f}, chrF {scores['chrf']:.1f} ({scores['sentences']} pairs)"
         )
         translation = translate(run.model, run.tokenizers, [SENTENCE], beams=5)[0]
         say(f"{SENTENCE}  ->  {translation}")
         say("Looking at every attention head on held-out sentences")
-        analysis = analyze(folder)
-        page = write_analysis(analysis, folder / "analysis", title=f"Attention heads of {folder}")
-    say(f"Report: {page}")
-    typer.echo(json.dumps({"run": str(folder), "report": str(page), **scores}))
+        with progress_bars() as tell:
+            analysis = analyze(folder, labels=True, quick=quick, progress=tell)
+            page = write_analysis(
+                analysis, folder / "analysis", title=f"Attention heads of {folder}", progress=tell
+            )
+    print_analysis(analysis, page, run=folder, scores=scores)

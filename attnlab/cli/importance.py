@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.head_table import MOST_HEADS
+from attnlab.cli.early import refuse_absent_source
 from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
+from attnlab.cli.output import messages, output, print_json, results
+from attnlab.cli.summary_table import MOST_HEADS
 from attnlab.studies.importance.settings import ImportanceSettings
 
 if TYPE_CHECKING:
@@ -50,22 +52,27 @@ def importance(
     settings = chosen(ImportanceSettings, options)
     folder = out or (Path(source) / "importance" if Path(source).is_dir() else Path("importance"))
     refuse_taken(folder, IMPORTANCE, overwrite=overwrite)
-
-    from rich.console import Console
+    refuse_absent_source(source)
 
     from attnlab.cli.progress import progress_bars
     from attnlab.reporting.importance_folder import write_importance
+    from attnlab.reporting.notes import describe_notes
     from attnlab.studies.importance.importance import importance as study
     from attnlab.translation.quiet import quiet
 
     with quiet(), progress_bars() as tell:
         found = study(source, **replace(settings, progress=tell).keywords())
         write_importance(found, folder, title=f"Importance of the heads of {source}")
-    console = Console()
+    print_notes(found.notes)
+    if output().as_json:
+        notes = describe_notes(found.notes)
+        print_json(heads=found.heads, cumulative=found.cumulative, notes=notes, folder=folder)
+        return
+    console = results()
     console.print(_heads(found))
     console.print(_curves(found))
-    print_notes(console, found.notes)
-    console.print(f"Wrote {folder}; {folder / 'importance.md'} explains it.", soft_wrap=True)
+    explained = folder / "importance.md"
+    messages().print(f"Wrote {folder}; {explained} explains it.", soft_wrap=True)
 
 
 def _heads(found: "Importance") -> "Table":

@@ -3,10 +3,11 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from attnlab.cli.output import output, print_json, results
 
 LENGTHS = (32, 128, 512, 2048)
 HEAD_DIM = 64
@@ -32,6 +33,9 @@ def _print_catalogue() -> None:
 
     table = Table("mechanism", "causal", "cross", "linear cost", "rows sum to 1", "learns")
     entries = catalogue()
+    if output().as_json:
+        print_json(mechanisms=[vars(entry) | {"traits": vars(entry.traits)} for entry in entries])
+        return
     for entry in entries:
         traits = entry.traits
         flags = (
@@ -42,7 +46,7 @@ def _print_catalogue() -> None:
             traits.learned,
         )
         table.add_row(entry.name, *("yes" if yes else "no" for yes in flags))
-    console = Console()
+    console = results()
     console.print(table)
     for entry in entries:
         options = f"({entry.options})" if entry.options else ""
@@ -61,11 +65,21 @@ def _print_cost(text: str) -> None:
     from attnlab.attention.catalogue import cost_of
     from attnlab.attention.registry import parse
 
-    console = Console()
+    costs = {
+        tokens: (cost_of(text, tokens, HEAD_DIM), cost_of("full", tokens, HEAD_DIM))
+        for tokens in LENGTHS
+    }
+    if output().as_json:
+        rows = [
+            {"tokens": tokens, **vars(cost), "full_multiply_adds": full.multiply_adds}
+            for tokens, (cost, full) in costs.items()
+        ]
+        print_json(mechanism=str(parse(text)), head_dim=HEAD_DIM, costs=rows)
+        return
+    console = results()
     console.print(f"{parse(text)}, one head of {HEAD_DIM}, against full attention", markup=False)
     table = Table("tokens", "million multiply-adds", "share of full", "kept for training (kB)")
-    for tokens in LENGTHS:
-        cost, full = cost_of(text, tokens, HEAD_DIM), cost_of("full", tokens, HEAD_DIM)
+    for tokens, (cost, full) in costs.items():
         share = cost.multiply_adds / full.multiply_adds
         numbers = (f"{cost.multiply_adds / 1e6:.2f}", f"{share:.1%}", f"{cost.bytes / 1e3:.0f}")
         table.add_row(str(tokens), *numbers)

@@ -1,21 +1,21 @@
-"""What a reader must know of a result, printed beneath its tables."""
+"""What a reader must know of a result, on standard error."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from attnlab.cli.output import messages
 from attnlab.texts import shown
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from attnlab.notes import Note
 
 
-def print_notes(console: "Console", notes: Iterable["Note"]) -> None:
-    """One paragraph per note."""
+def print_notes(notes: Iterable["Note"]) -> None:
+    """One paragraph per note; none with --quiet."""
     from rich.markup import escape
 
     from attnlab.reporting.notes import describe_notes
 
+    console = messages()
     for text in describe_notes(notes):
         console.print(f"[yellow]Note:[/yellow] {escape(shown(text))}", highlight=False)

@@ -9,6 +9,7 @@ import typer
 
 from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
+from attnlab.cli.output import messages, output, print_json, results
 from attnlab.cli.progress import progress_bars
 from attnlab.studies.planning.settings import PlanSettings
 
@@ -55,6 +56,7 @@ def plan(
         refuse_taken,
         refuse_taken_file,
     )
+    from attnlab.translation.runs.folder import read_record
 
     settings = chosen(PlanSettings, options)
     if out is not None:
@@ -63,26 +65,29 @@ def plan(
             refuse_taken_file(path, overwrite=overwrite)
     if tables is not None:
         refuse_taken(tables, PLANNING, overwrite=overwrite)
+    read_record(run)
 
-    from rich.console import Console
-
+    from attnlab.reporting.notes import describe_notes
     from attnlab.reporting.planning import write_planning, write_plans
     from attnlab.studies.planning.planning import plan as study
     from attnlab.translation.quiet import quiet
 
-    console = Console()
     with quiet(), progress_bars() as tell:
         found = study(run, **replace(settings, progress=tell).keywords())
+    if out is not None:
+        for path in write_plans(found.plans, out):
+            messages().print(f"Wrote {path}.", soft_wrap=True)
+    if tables is not None:
+        write_planning(found, tables)
+        messages().print(f"Wrote {tables}.", soft_wrap=True)
+    print_notes(found.notes)
+    if output().as_json:
+        print_json(scores=found.scores, heads=found.heads, notes=describe_notes(found.notes))
+        return
+    console = results()
     for number, own in found.heads.groupby("budget", sort=False):
         console.print(f"\n{number} keys per row: {_families(own)}", soft_wrap=True)
     console.print(_shown(found.scores))
-    print_notes(console, found.notes)
-    if out is not None:
-        for path in write_plans(found.plans, out):
-            console.print(f"Wrote {path}.", soft_wrap=True)
-    if tables is not None:
-        write_planning(found, tables)
-        console.print(f"Wrote {tables}.", soft_wrap=True)
 
 
 def _families(heads: "pd.DataFrame") -> str:

@@ -11,6 +11,7 @@ import typer
 from attnlab.addresses import SITES
 from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
+from attnlab.cli.output import messages, output, print_json, results
 from attnlab.cli.progress import progress_bars
 from attnlab.studies.pruning.settings import PruningSettings
 
@@ -45,14 +46,15 @@ def prune(
     pruning.md, which explains the columns.
     """
     from attnlab.reporting.result_folder import refuse_pruning
+    from attnlab.translation.runs.folder import read_record
 
     settings = chosen(PruningSettings, options)
     folder = out or run / "pruning"
     saved = settings.penalties if settings.keep_models else ()
     refuse_pruning(folder, overwrite=overwrite, saved=saved)
+    read_record(run)
 
-    from rich.console import Console
-
+    from attnlab.reporting.notes import describe_notes
     from attnlab.reporting.pruning_folder import write_pruning
     from attnlab.studies.pruning.pruning import prune as study
     from attnlab.translation.quiet import quiet
@@ -60,13 +62,17 @@ def prune(
     with quiet(), progress_bars() as tell:
         found = study(run, **replace(settings, progress=tell).keywords())
         runs = write_pruning(found, folder, command=" ".join(["attnlab", *sys.argv[1:]]))
-    console = Console()
+    print_notes(found.notes)
+    if output().as_json:
+        notes = describe_notes(found.notes)
+        print_json(curve=found.curve, notes=notes, runs=runs, folder=folder)
+        return
+    console = results()
     console.print(_summary(found))
     console.print(_advice(found), soft_wrap=True)
-    print_notes(console, found.notes)
     for path in runs.values():
         console.print(f"Pruned run: {path}", soft_wrap=True)
-    console.print(f"Wrote {folder}", soft_wrap=True)
+    messages().print(f"Wrote {folder}", soft_wrap=True)
 
 
 def _summary(found: "Pruning") -> "Table":

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from attnlab.cli.commands import Command, Group, help_of
 from attnlab.cli.options import chosen, typed, with_options
+from attnlab.cli.output import messages, output, print_json, results, with_output
 from attnlab.cli.progress import progress_bars
 from attnlab.errors import INTERRUPTED, InputError
 from attnlab.studies.engine.settings import Connection, FolderSettings, RunningSettings
@@ -56,7 +56,7 @@ class _ACommandPerStudy(Group):
         command = type(self).make(wanted)
         program = typer.Typer(add_completion=False)
         text = f"{wanted.summary}\n\n{help_of(command)}"
-        program.command(cmd_name, cls=Command, help=text)(command)
+        program.command(cmd_name, cls=Command, help=text)(with_output(command, tables=True))
         return typer.main.get_command(program)
 
 
@@ -99,15 +99,17 @@ for _name, _kind, _text in (
     study.add_typer(_group)
 
 
-@study.command("list", cls=Command)
 def list_studies() -> None:
     """List the studies there are."""
     from attnlab.studies.engine.registry import studies
 
+    if output().as_json:
+        print_json(studies={name: known.summary for name, known in studies().items()})
+        return
     table = Table("study", "question")
     for name, known in studies().items():
         table.add_row(name, known.summary)
-    console = Console()
+    console = results()
     console.print(table)
     console.print("See the options of one with: attnlab study run NAME --help")
 
@@ -117,7 +119,11 @@ def _plan(wanted: "Study", options: dict[str, Any]) -> None:
 
     folder = chosen(FolderSettings, options).folder_of(wanted.name)
     plan = plan_study(wanted.name, folder, typed(wanted.options, options))
-    console = Console()
+    if output().as_json:
+        cells = [cell.key_columns for cell in plan.cells]
+        print_json(settings=cells, **_status(plan, folder))
+        return
+    console = results()
     varied = _varied(plan)
     table = Table(*varied, title="Cells", title_justify="left")
     for cell in plan.cells[:SHOWN_CELLS]:
@@ -125,7 +131,7 @@ def _plan(wanted: "Study", options: dict[str, Any]) -> None:
     if len(plan.cells) > SHOWN_CELLS:
         table.add_row(*("…" for _ in varied))
     console.print(table)
-    _print_status(console, plan, folder)
+    _print_status(plan, folder)
 
 
 def _varied(plan: "Plan") -> list[str]:
@@ -139,7 +145,6 @@ def _run(wanted: "Study", options: dict[str, Any]) -> None:
     from attnlab.studies.engine.running import run_study
 
     settings = chosen(RunningSettings, options)
-    console = Console()
     folder = settings.folder_of(wanted.name)
     try:
         with progress_bars() as tell:
@@ -153,25 +158,29 @@ def _run(wanted: "Study", options: dict[str, Any]) -> None:
                 ).keywords(),
             )
     except KeyboardInterrupt:
-        console.print(
-            f"Interrupted; finished cells are kept in {folder}. Go on with the same command.",
-            soft_wrap=True,
-        )
+        told = f"Interrupted; finished cells are kept in {folder}. Go on with the same command."
+        typer.echo(told, err=True)
         raise typer.Exit(INTERRUPTED) from None
-    _write(console, found, str(folder))
+    _write(found, str(folder))
     if found.failed:
         raise typer.Exit(1)
 
 
 def _print_connection(connection: Connection) -> None:
     workers = "1 worker" if connection.workers == 1 else f"{connection.workers} workers"
-    typer.echo(f"Dask dashboard: {connection.dashboard} ({workers} so far)", err=True)
+    messages().print(f"Dask dashboard: {connection.dashboard} ({workers} so far)", soft_wrap=True)
 
 
-def _write(console: Console, found: "Collected", folder: str) -> None:
+def _write(found: "Collected", folder: str) -> None:
     done = len(found.cells) - found.missing
     found.write(folder)
     rows = found.text.count("\n") - 1 if found.text else 0
+    if output().as_json:
+        print_json(
+            cells=len(found.cells), finished=done, failed=found.failed, rows=rows, folder=folder
+        )
+        return
+    console = results()
     console.print(
         f"{done} of {len(found.cells)} cells finished, {found.failed} failed; wrote {rows} rows to "
         f"{folder}/table.csv, timings to {folder}/cells.csv.",
@@ -184,15 +193,17 @@ def _write(console: Console, found: "Collected", folder: str) -> None:
         console.print(f"Why cells failed stands in {folder}/failed/.", soft_wrap=True)
 
 
-@study.command("status", cls=Command)
 @with_options(FolderSettings)
 def status(name: NAME, **options: Any) -> None:
     """Tell how many cells of a study are done, running and failed, and the time left."""
     folder = chosen(FolderSettings, options).folder_of(name)
-    _print_status(Console(), _planned(name, folder), folder)
+    plan = _planned(name, folder)
+    if output().as_json:
+        print_json(**_status(plan, folder))
+    else:
+        _print_status(plan, folder)
 
 
-@study.command("collect", cls=Command)
 @with_options(FolderSettings)
 def collect(name: NAME, **options: Any) -> None:
     """Join the rows of finished cells into FOLDER/table.csv, with their settings as columns."""
@@ -200,7 +211,12 @@ def collect(name: NAME, **options: Any) -> None:
 
     folder = chosen(FolderSettings, options).folder_of(name)
     _planned(name, folder)
-    _write(Console(), joined(folder), str(folder))
+    _write(joined(folder), str(folder))
+
+
+for _name, _command in (("list", list_studies), ("status", status), ("collect", collect)):
+    _text = help_of(_command)
+    study.command(_name, cls=Command, help=_text)(with_output(_command, tables=True))
 
 
 def _planned(name: str, folder: "Path") -> "Plan":
@@ -220,11 +236,19 @@ def _planned(name: str, folder: "Path") -> "Plan":
     return plan
 
 
-def _print_status(console: Console, plan: "Plan", folder: "Path") -> None:
+def _status(plan: "Plan", folder: "Path") -> dict[str, Any]:
+    """How far a study is, as values."""
+    from attnlab.studies.engine.running import status_of
+
+    return {**vars(status_of(plan, folder)), "folder": folder}
+
+
+def _print_status(plan: "Plan", folder: "Path") -> None:
     from attnlab.studies.engine.running import status_of
 
     now = status_of(plan, folder)
     left = now.cells - now.done
+    console = results()
     console.print(
         f"{now.cells} cells in {folder}: {now.done} done, {now.running} running, "
         f"{now.failed} failed, {left - now.running} to do.",

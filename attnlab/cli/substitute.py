@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlab.cli.early import refuse_damaged_plans
 from attnlab.cli.options import chosen, with_options
+from attnlab.cli.output import messages, output, print_json, results
 from attnlab.studies.substitution.settings import SubstitutionSettings
 
 if TYPE_CHECKING:
@@ -36,15 +38,17 @@ def substitute(
     substitution.svg, substitution.png and substitution.md, which explains the columns.
     """
     from attnlab.reporting.result_folder import SUBSTITUTION, refuse_taken
+    from attnlab.translation.runs.folder import read_record
 
     settings = chosen(SubstitutionSettings, options)
     folder = out or source / "substitution"
     refuse_taken(folder, SUBSTITUTION, overwrite=overwrite)
-
-    from rich.console import Console
+    refuse_damaged_plans(map(str, settings.plans))
+    read_record(source)
 
     from attnlab.cli.notes import print_notes
     from attnlab.cli.progress import progress_bars
+    from attnlab.reporting.notes import describe_notes
     from attnlab.reporting.substitution import answers, write_substitution
     from attnlab.studies.substitution.substitution import substitute as study
     from attnlab.translation.quiet import quiet
@@ -52,13 +56,19 @@ def substitute(
     with quiet(), progress_bars() as tell:
         found = study(source, **replace(settings, progress=tell).keywords())
         write_substitution(found, folder, title=f"Heads of {source} replaced")
-    console = Console()
+    print_notes(found.notes)
+    if output().as_json:
+        notes = describe_notes(found.notes)
+        rows = found.substitutions
+        print_json(substitutions=rows, answers=answers(found), notes=notes, folder=folder)
+        return
+    console = results()
     for table in _tables(found):
         console.print(table)
     for answer in answers(found):
         console.print(answer, highlight=False)
-    print_notes(console, found.notes)
-    console.print(f"Wrote {folder}; {folder / 'substitution.md'} explains it.", soft_wrap=True)
+    explained = folder / "substitution.md"
+    messages().print(f"Wrote {folder}; {explained} explains it.", soft_wrap=True)
 
 
 def _tables(found: "Substitution") -> list["Table"]:

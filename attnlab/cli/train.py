@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.commands import told_once
+from attnlab.cli.early import refuse_damaged_plans, refuse_empty_corpus
 from attnlab.cli.options import typed, with_options
+from attnlab.cli.output import messages
 from attnlab.errors import INTERRUPTED, InputError
 from attnlab.launcher import one_of_several
 from attnlab.translation.settings import SECTIONS, RunSettings, settings_from
@@ -65,6 +67,8 @@ def train(
         if resume:
             _refuse_changes(words, settings, layers, overwrite=overwrite)
         else:
+            refuse_damaged_plans(words.get("attention", ()))
+            refuse_empty_corpus(words.get("corpus"))
             chosen = settings_from(_merged(_from_file(settings), words, layers))
     # Several processes are told of a refusal together, which needs their libraries.
     if not one_of_several():
@@ -93,13 +97,11 @@ def _train(
         # Read when torch is imported: each process would print its notices.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
-    from rich.console import Console
-
     from attnlab.processes import launched_processes
     from attnlab.translation.quiet import quiet
     from attnlab.translation.training import resume, train
 
-    console = Console(stderr=True)
+    console = messages()
     command = shlex.join(["attnlab", *sys.argv[1:]])
     with quiet():
         if settings is None:

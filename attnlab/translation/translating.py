@@ -1,7 +1,7 @@
 """Translating sentences with a trained model, greedily or with beams."""
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from attnlab.translation.runs.run import Run
 from attnlab.translation.scoring import score
 from attnlab.translation.tokenizer import Tokenizers
 
+# Called with (what is being done, done, in all).
+Progress = Callable[[str, int, int], None]
+
 
 def translate(
     model: TranslationModel,
@@ -25,12 +28,14 @@ def translate(
     max_tokens: int = 128,
     batch_tokens: int = 2048,
     keep_blank: bool = False,
+    progress: Progress | None = None,
 ) -> list[str]:
     """Translations in the order of `sentences`.
 
     Sentences are batched by length; a translation does not depend on the others. It has at most
     `max_tokens` tokens, start and end token counted; beams are ranked by the mean log-probability
     per token, end token counted. With `keep_blank` the translation of a blank sentence is empty.
+    `progress` is called with ("Translating", sentences done, sentences).
 
     Raises:
         InputError: a sentence is blank and not kept, or longer than `max_tokens`; the message gives
@@ -54,6 +59,7 @@ def translate(
         beams=beams,
         max_tokens=max_tokens,
         batch_tokens=batch_tokens,
+        progress=progress,
     )
     filled = iter(written)
     return [next(filled) if text.strip() else "" for text in sentences]
@@ -68,12 +74,14 @@ def translate_ids(
     beams: int = 5,
     max_tokens: int = 128,
     batch_tokens: int = 2048,
+    progress: Progress | None = None,
 ) -> list[str]:
     """Translations of sentences that are token ids already; arguments as in `translate`.
 
     None of them may be empty or longer than `max_tokens`.
     """
     translations = [""] * len(sentences)
+    done = 0
     for indices in _by_length(sentences, batch_tokens // beams):
         padded = tokenizers.source.pad(
             {"input_ids": [list(sentences[index]) for index in indices]}, return_tensors="pt"
@@ -90,6 +98,9 @@ def translate_ids(
         texts = tokenizers.target.batch_decode(written, skip_special_tokens=True)
         for index, text in zip(indices, texts, strict=True):
             translations[index] = text
+        done += len(indices)
+        if progress is not None:
+            progress("Translating", done, len(sentences))
     return translations
 
 
@@ -121,7 +132,9 @@ def _by_length(encoded: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[
     yield from LengthGroupedBatches(lengths, lengths, batch_tokens=batch_tokens, shuffle=False)
 
 
-def score_run(run: Run, *, split: str = "test", beams: int = 5) -> tuple[dict[str, Any], list[str]]:
+def score_run(
+    run: Run, *, split: str = "test", beams: int = 5, progress: Progress | None = None
+) -> tuple[dict[str, Any], list[str]]:
     """Scores of a run on a part of its corpus, and the translations in the order of the part.
 
     Pairs longer than the run's limit are left out, as in training, and counted in `dropped`.
@@ -141,6 +154,13 @@ def score_run(run: Run, *, split: str = "test", beams: int = 5) -> tuple[dict[st
     ]
     short = [index for index, pair in enumerate(zip(*lengths, strict=True)) if max(pair) <= limit]
     kept = rows.select(short)
-    texts = translate(run.model, run.tokenizers, kept["source"][:], beams=beams, max_tokens=limit)
+    texts = translate(
+        run.model,
+        run.tokenizers,
+        kept["source"][:],
+        beams=beams,
+        max_tokens=limit,
+        progress=progress,
+    )
     scores = score(texts, kept["target"][:]).as_dict()
     return {"split": split, "beams": beams, **scores, "dropped": len(rows) - len(kept)}, texts

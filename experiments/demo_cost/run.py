@@ -39,13 +39,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-m", "attnlab", "demo", str(Path(folder) / "demo")],
+            [sys.executable, "-m", "attnlab", "demo", str(Path(folder) / "demo"), "--json"],
             check=True,
             stdout=subprocess.PIPE,
             text=True,
         )
         seconds = time.perf_counter() - begin
-    summary = json.loads(done.stdout.splitlines()[-1])
+    summary = json.loads(done.stdout)["scores"]
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     row = {
         "seconds": round(seconds, 1),

@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import typer.main
 
@@ -54,9 +55,18 @@ def test_every_command_is_shown() -> None:
     assert {line.split()[0] for line in COMMANDS} == set(typer.main.get_command(app).commands)
 
 
-def test_python_examples_run(small_run: Path) -> None:
+def test_python_examples_run(
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     examples = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "demo" / "analysis"
+    folder.mkdir(parents=True)
+    head = {"site": ["encoder"], "layer": [0], "head": [0], "function": ["sink"]}
+    pd.DataFrame(head).to_csv(folder / "summary.csv")
+    names: dict[str, object] = {}
     for example in examples:
-        code = example.replace("runs/demo", str(small_run)).replace("sentences=100", "sentences=3")
-        exec(compile(code, "README.md", "exec"), {})
+        code = example.replace('"runs/demo"', repr(str(small_run)))
+        exec(compile(code.replace("sentences=100", "sentences=3"), "README.md", "exec"), names)
+    assert (tmp_path / "heads.pdf").is_file()

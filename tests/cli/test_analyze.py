@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 from zoo import random_models
@@ -38,12 +39,18 @@ def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None
     done = run(model, "--text", text, "--keep-matrices", 1, "--sites", "encoder")
     assert done.exit_code == 0
     assert "encoder.1.2" in done.output
-    assert "cross" not in done.output
+    assert "cross.0" not in done.output
+    for heading in ("what it does", "looks like", "nearest", "uniform", "loss"):
+        assert heading in done.output
+    assert max(map(len, done.stdout.split("Report:")[0].splitlines())) <= 80
+    written = pd.read_csv(model / "analysis" / "summary.csv")
+    assert {"function", "structure", "nearest_relative", "ablation_loss_change"} <= set(written)
+    assert (written["function_status"] == "none").all()
     assert "Only 7 sentences" in done.output
     assert (model / "analysis" / "report.html").is_file()
     with pytest.raises(InputError, match="holds a finished analysis; add --overwrite"):
         run(model, "--text", text)
-    again = run(model, "--text", text, "--keep-matrices", 0, "--overwrite")
+    again = run(model, "--text", text, "--keep-matrices", 0, "--overwrite", "--no-labels")
     assert again.exit_code == 0
     left = sorted(path.name for path in (model / "analysis" / "figures").iterdir())
     assert left == [
@@ -55,8 +62,12 @@ def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None
 
 def test_writes_where_it_is_told(model: Path, text: Path, tmp_path: Path) -> None:
     done = run(model, "--text", text, "--out", tmp_path / "here", "--keep-matrices", 0,
-               "--fit-sentences", 0)  # fmt: skip
+               "--fit-sentences", 0, "--quick")  # fmt: skip
     assert done.exit_code == 0
+    assert "leave out --quick to have both" in " ".join(done.output.split())
+    labels = pd.read_csv(tmp_path / "here" / "labels.csv")
+    assert set(labels["stands_status"]) == {"not compared"}
+    assert "ablation_loss_change" not in labels
     assert (tmp_path / "here" / "report.html").is_file()
 
 

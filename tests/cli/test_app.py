@@ -313,19 +313,20 @@ def test_an_interrupted_demo_ends_and_says_how_to_go_on(
         return training.Trained(folder, [], {}, interrupted=True, parameters=1, kept_step=5)
 
     monkeypatch.setattr(training, "train", stopped)
-    status, out, _ = attnlab("demo", tmp_path / "demo")
-    assert status == 130
-    assert "--resume" in out
-    assert "Report" not in out
+    status, out, err = attnlab("demo", tmp_path / "demo")
+    assert (status, out) == (130, "")
+    assert "--resume" in err
 
 
 def test_demo_on_a_small_scale(attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlab.cli import demo as demo_command
 
     monkeypatch.setattr(demo_command, "DEMO_SETTINGS", SETTINGS)
-    status, out, err = attnlab("demo", tmp_path / "demo")
+    status, out, err = attnlab("demo", tmp_path / "demo", "--json", "--quick")
     assert status == 0, err
-    summary = json.loads(out.splitlines()[-1])
+    summary = json.loads(out)
+    assert {"function", "structure", "nearest_family"} <= set(summary["summary"][0])
+    assert "Test BLEU" in err
     assert Path(summary["report"]).read_text().startswith("<!doctype html>")
     assert {"heads.csv", "fits.csv", "matrices.safetensors", "figures", "report.html"} <= {
         path.name for path in Path(summary["report"]).parent.iterdir()

@@ -6,11 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rich.console import Console
 from typer.testing import CliRunner
 
 from attnlab.cli import app as program
-from attnlab.cli import approximate as command
 from attnlab.cli.app import app
 
 COLUMNS = (
@@ -68,7 +66,7 @@ def test_a_table_that_is_there_is_replaced_only_when_asked(heads: Path, tmp_path
 
 
 def test_json_is_a_list_of_rows(heads: Path) -> None:
-    rows = json.loads(run(heads, "--format", "json", "--families", "band"))
+    rows = json.loads(run(heads, "--json", "--families", "band"))["approximation"]
     assert len(rows) == 3 * 6
     assert rows[5]["family"] == "band"
     assert rows[0]["window_left"] is None
@@ -84,11 +82,7 @@ def test_table_shows_distances_and_members(heads: Path) -> None:
 
 
 def test_nothing_is_cut_in_a_narrow_terminal(heads: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Narrow(Console):
-        def __init__(self, **_: object) -> None:
-            super().__init__(width=80, force_terminal=True, color_system=None)
-
-    monkeypatch.setattr(command, "Console", Narrow)
+    monkeypatch.setenv("COLUMNS", "80")
     families = "diagonal,band,rare_columns,sink,additive,union"
     shown = run(heads, "--families", families, "--num-pos", "3", "--window", "2")
     assert "…" not in shown
@@ -144,7 +138,7 @@ def test_options_change_the_fit(heads: Path) -> None:
         (["--families", "stripes"], "additive, union, not 'stripes'"),
         (["--values", "any"], "choose from: binary, free, stochastic"),
         (["--window", "x"], "window must be a number from 0 up or LEFT,RIGHT"),
-        (["--format", "xml"], "choose from: table, csv, json"),
+        (["--format", "xml"], "choose from: text, csv, markdown, latex"),
         (["--normalize", "all"], "choose from: rows, none"),
         (["--array", "tails"], "no array 'tails'; it has: heads"),
         (["--num-pos", "-1"], "num pos must be at least 0, not -1"),

@@ -1,6 +1,7 @@
 """What can be refused at once is refused before any library that takes seconds to load."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,19 @@ OTHERS = {
     "plan run --budget 9 --overwrite --out run": "run is a folder",
     "prune run --overwrite --out file": "file is a file",
     "approximate heads.npy --overwrite --out file": "file is a file",
+    "analyze nothere --out new": "There is no folder 'nothere'",
+    "compare some/where/nothere --budget 7": "is no name of a model on the hub",
+    "analyze nothere.npz --out new": "There is no file nothere.npz; give matrices",
+    "approximate nothere.npy": "There is no file nothere.npy; give matrices",
+    "plan nothere --budget 9": "not a run directory",
+    "prune nothere": "not a run directory",
+    "substitute nothere": "not a run directory",
+    "train new --attention plan.json": "There is no plan file plan.json; write one with",
+    "train new --attention plan=file.json": "file.json is no attention plan: it is not JSON",
+    "substitute run --out new --plan file.json": "file.json is no attention plan",
+    "train new --corpus empty.tsv": "empty.tsv is empty; a corpus needs at least one sentence",
+    "table nothere.csv": "There is no file nothere.csv; commands write",
+    "mechanisms --threads 0": "threads must be at least 1",
     "train file": "file exists and is not a run directory",
     "demo file --overwrite": "file exists and is not a run directory",
     "prune run --out run --overwrite": "is a run, which pruning leaves",
@@ -83,6 +97,8 @@ def refusals(folder: Path, commands: list[str]) -> dict[str, str]:
         capture_output=True,
         text=True,
         cwd=folder,
+        # Nothing is asked of the hub.
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
         check=True,
     )
     told = dict(zip(commands, json.loads(done.stdout), strict=True))
@@ -109,7 +125,8 @@ def test_results_are_refused_before_anything_heavy_is_loaded(folder: Path) -> No
 
 
 def test_what_overwrite_does_not_allow_is_refused_as_early(folder: Path) -> None:
-    (folder / "file").write_text("mine")
+    for name, text in (("file", "mine"), ("file.json", "mine"), ("empty.tsv", "")):
+        (folder / name).write_text(text)
     mine = folder / "run" / "pruning" / "models" / "penalty_0.3" / "mine.txt"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")

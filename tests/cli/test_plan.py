@@ -41,8 +41,8 @@ def test_writes_a_plan_tables_and_a_figure(
     written = load_plan(out).as_dict()
     addresses = [f"{row.site}.{row.layer}.{row.head}" for row in heads.itertuples()]
     assert written == dict(zip(addresses, heads["mechanism"], strict=True))
-    assert done.stdout.splitlines()[-2:] == [f"Wrote {out}.", f"Wrote {tables}."]
-    shown = [line for line in done.stdout.splitlines() if "Wrote" not in line]
+    assert {f"Wrote {out}.", f"Wrote {tables}."} <= set(done.stderr.splitlines())
+    shown = done.stdout.splitlines()
     assert max(map(len, shown)) <= 80
     assert "…" not in done.stdout
     scores = pd.read_csv(tables / "plan_scores.csv").set_index("plan")

@@ -40,12 +40,12 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
         for column in pd.read_csv(out / f"{name}.csv").columns:
             known = f"`{column}`" in explained or column.endswith(EXPLAINED_ENDINGS)
             assert known or column in SELF_EXPLAINED, column
-    lines = [line.split() for line in done.output.splitlines()]
+    lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[1] == ["heads", "encoder", "decoder", "cross"]
     assert lines[2][:6] == ["model", "penalty", "left", "left", "left", "left"]
     assert [line[0] for line in lines[3:7]] == ["unpruned", "fine-tuned", "pruned", "pruned"]
     assert lines[6][1:6] == ["30", "0", "0", "0", "0"]
-    assert max(len(line.rstrip()) for line in done.output.splitlines()[:7]) <= 80
+    assert max(len(line.rstrip()) for line in done.stdout.splitlines()[:7]) <= 80
     told = " ".join(done.output.split())
     assert "all 6 heads are closed" in told
     assert "sentences: intervals are wide" in told
@@ -100,7 +100,7 @@ def test_a_transformers_folder_is_refused(tmp_path: Path) -> None:
     random_models.marian().save_pretrained(tmp_path)
     tokenizer().save_pretrained(tmp_path)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(InputError, match="is no run directory of attnlab"):
+    with pytest.raises(InputError, match="is not a run directory"):
         run(tmp_path)
     assert sorted(tmp_path.iterdir()) == before
 

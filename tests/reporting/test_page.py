@@ -15,7 +15,7 @@ from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 import attnlab
-from attnlab.cli.head_table import head_table
+from attnlab.cli.summary_table import summary_table
 from attnlab.errors import InputError
 from attnlab.extraction.columns import HEADS
 from attnlab.extraction.keeping import KeptMatrices, load_matrices
@@ -85,8 +85,8 @@ def folder(analysis: Analysis, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_the_folder_holds_what_the_design_names(folder: Path, analysis: Analysis) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names == {
-        "heads.csv", "head_distances.csv", "fits.csv", "structure.csv", "matrices.safetensors", "figures",
-        "report.html",
+        "summary.csv", "heads.csv", "head_distances.csv", "fits.csv", "structure.csv",
+        "matrices.safetensors", "figures", "report.html",
     }  # fmt: skip
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
     assert figures == {path.stem for path in (folder / "figures").glob("*.png")}
@@ -281,11 +281,11 @@ def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
         labels = pd.concat([keys.assign(keys=view, **none) for view in VIEWS])
         empty = pd.DataFrame()
         found = replace(found, labelling=Labelling(labels, empty, empty, empty, empty, ()))
-    caption = str(head_table(found).caption)
+    caption = str(summary_table(found).caption)
     count = int(caption.split()[1])
     assert count == len(many) - 48 > 0
     names = re.findall(r"\w+\.csv", caption)
-    assert names == (["labels.csv", "heads.csv"] if labelled else ["heads.csv"])
+    assert names == ["summary.csv"]
     analysis_folder.write_tables(found, tmp_path)
     for name in names:
         rows = pd.read_csv(tmp_path / name)

@@ -1,0 +1,143 @@
+"""Where a command writes: results on standard output, all else on standard error; and in which form."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from attnlab.columns import FORMATS
+from attnlab.errors import InputError
+from attnlab.options import Option, OptionField
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Output:
+    """How this command was asked to write.
+
+    Attributes:
+        quiet: no progress and no notes.
+        as_json: tables as one JSON object.
+    """
+
+    quiet: bool = False
+    as_json: bool = False
+
+
+_CURRENT: ContextVar[Output | None] = ContextVar("output", default=None)
+QUIET = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress and no notes; results and errors only.")
+]
+JSON = Annotated[bool, typer.Option("--json", help="Print tables as one JSON object.")]
+THREADS = Annotated[
+    int | None,
+    typer.Option(help="Number of processor threads (default: one per core).", show_default=False),
+]
+# The form of a table for the terminal; `FORMATS` are the others.
+TEXT = "text"
+_THREADS = OptionField("threads", int | None, None, Option("", least=1))
+
+
+def output() -> Output:
+    """How the command that runs was asked to write."""
+    return _CURRENT.get() or Output()
+
+
+def results() -> Console:
+    """Standard output, for what was asked for; tables there are whole at 80 columns."""
+    return Console()
+
+
+def messages() -> Console:
+    """Standard error, for how it goes; nothing with --quiet."""
+    return Console(stderr=True, quiet=output().quiet)
+
+
+def with_output(command: Callable[..., None], *, tables: bool) -> Callable[..., None]:
+    """Gives a command the options `--quiet`, `--threads` and, where it prints tables, `--json`.
+
+    Args:
+        command: as typer takes it.
+        tables: whether it prints tables.
+    """
+    own = signature(command)
+    shared = {"threads": (THREADS, None), "quiet": (QUIET, False)}
+    if tables:
+        shared["as_json"] = (JSON, False)
+    made = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in shared.items()
+    ]
+
+    def run(**words: Any) -> None:
+        said = {name: words.pop(name) for name in shared}
+        _use_threads(said.pop("threads"))
+        with _writing(Output(**said)):
+            command(**words)
+
+    run.__signature__ = own.replace(parameters=[*own.parameters.values(), *made])  # type: ignore[attr-defined]
+    run.__doc__ = command.__doc__
+    run.__name__ = command.__name__
+    return run
+
+
+@contextmanager
+def _writing(how: Output) -> Iterator[None]:
+    before = _CURRENT.set(how)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(before)
+
+
+def _use_threads(count: int | None) -> None:
+    """Sets the number of threads of torch, also where it is not loaded yet."""
+    if count is None:
+        return
+    _THREADS.refuse(count)
+    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(count)
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(count)
+
+
+def refuse_unknown_form(form: str) -> None:
+    """Raises InputError for a form that no table has."""
+    if form not in (TEXT, *FORMATS):
+        msg = f"There is no format '{form}'; choose from: {', '.join((TEXT, *FORMATS))}."
+        raise InputError(msg)
+
+
+def print_json(**parts: Any) -> None:
+    """One JSON object on standard output: tables as lists of rows, paths and notes as text."""
+    typer.echo(json.dumps({name: _plain(part) for name, part in parts.items()}, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_json"):
+        return _rows(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    # A number of numpy.
+    return value.item() if hasattr(value, "item") else value
+
+
+def _rows(table: "pd.DataFrame") -> Any:
+    """The rows with full precision; what is missing is null."""
+    return json.loads(table.to_json(orient="records", double_precision=15))

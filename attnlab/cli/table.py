@@ -1,0 +1,114 @@
+"""`attnlab table`: a table that a command wrote, for a terminal, a paper or a page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attnlab.cli.output import TEXT, output, print_json, refuse_unknown_form, results
+from attnlab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+    from rich.console import JustifyMethod
+
+    from attnlab.columns import Column
+
+# Columns that say which row it is.
+KEYS = ("site", "layer", "head", "mechanism", "matrix")
+
+
+def table(
+    file: Annotated[Path, typer.Argument(help="CSV file that a command wrote.")],
+    *,
+    form: Annotated[
+        str,
+        typer.Option("--format", help="Form: text, csv, markdown or latex (with booktabs)."),
+    ] = "text",
+    columns: Annotated[
+        str | None, typer.Option(help="Names of the columns to show; commas between.")
+    ] = None,
+    caption: Annotated[str, typer.Option(help="Caption of a LaTeX table.")] = "",
+) -> None:
+    """Print a table with headings and decimals as declared, as text, CSV, Markdown or LaTeX."""
+    refuse_unknown_form(form)
+    if not file.is_file():
+        msg = (
+            f"There is no file {file}; commands write their tables to folders such as RUN/analysis."
+        )
+        raise InputError(msg)
+
+    import pandas as pd
+
+    from attnlab.reporting.export import declared_columns, formatted
+
+    try:
+        frame = pd.read_csv(file, keep_default_na=True)
+    except (ValueError, pd.errors.ParserError) as error:
+        msg = f"{file} is not a table in CSV ({error}); name a file that a command wrote."
+        raise InputError(msg) from error
+    frame = frame[_wanted(frame, columns)]
+    declared = declared_columns(frame, file.name)
+    if output().as_json:
+        print_json(table=frame)
+    elif form == TEXT:
+        _print(frame, declared)
+    else:
+        typer.echo(formatted(frame, form, declared, caption=caption), nl=False)
+
+
+def _wanted(frame: "pd.DataFrame", columns: str | None) -> list[str]:
+    if columns is None:
+        return [str(name) for name in frame]
+    names = [name.strip() for name in columns.split(",") if name.strip()]
+    unknown = [name for name in names if name not in frame]
+    if unknown:
+        msg = f"There is no column '{unknown[0]}'; choose from: {', '.join(map(str, frame))}."
+        raise InputError(msg)
+    return names
+
+
+def _print(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> None:
+    """The table on the terminal, whole cells; columns that do not fit stand in further tables below."""
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    from attnlab.reporting.export import cell, is_number
+
+    cells = {
+        column.narrow: [cell(value, column) for value in frame[column.name]] for column in columns
+    }
+    right = {column.narrow: is_number(frame[column.name]) for column in columns}
+    console = results()
+    for names in beside_each_other(cells, console.width):
+        drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
+        for name in names:
+            side: JustifyMethod = "right" if right[name] else "left"
+            drawn.add_column(escape(name), justify=side, no_wrap=True)
+        for row in zip(*(cells[name] for name in names), strict=True):
+            drawn.add_row(*map(escape, row))
+        console.print(drawn)
+
+
+def beside_each_other(cells: "Mapping[str, Sequence[str]]", width: int) -> list[list[str]]:
+    """Columns in groups that are as wide as a terminal at most, each beside those that name the row.
+
+    >>> beside_each_other({"head": ["0"], "a": ["x" * 4], "b": ["y" * 4]}, 14)
+    [['head', 'a'], ['head', 'b']]
+    """
+    # A space before each cell, and one between columns.
+    widths = {name: 2 + max(map(len, (name, *column))) for name, column in cells.items()}
+    keys = [name for name in KEYS if name in cells]
+    own = sum(widths[name] for name in keys)
+    groups: list[list[str]] = [[]]
+    used = own
+    for name in (name for name in cells if name not in keys):
+        if groups[-1] and used + widths[name] > width:
+            groups.append([])
+            used = own
+        groups[-1].append(name)
+        used += widths[name]
+    return [[*keys, *group] for group in groups]

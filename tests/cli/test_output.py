@@ -1,0 +1,153 @@
+"""What all commands share: results on standard output, all else on standard error, JSON, threads."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import typer.main
+from rich.console import Console
+from small_run import write_pairs
+
+from attnlab.cli import doctor
+from attnlab.cli.app import app, main
+from attnlab.cli.progress import Lines
+
+NO_TABLES = {"train", "translate"}
+
+
+@pytest.fixture
+def attnlab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs the program with these words; returns exit status, standard output and standard error."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["attnlab", *map(str, words)])
+        status = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 0
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+def every_command() -> list[tuple[str, object]]:
+    commands = typer.main.get_command(app).commands
+    study = commands["study"].commands
+    named = [(f"study {name}", study[name]) for name in ("list", "status", "collect")]
+    runs = [(f"study {n} random_search", study[n].get_command(None, "random_search"))
+            for n in ("run", "plan")]  # fmt: skip
+    return [(name, one) for name, one in commands.items() if name != "study"] + named + runs
+
+
+@pytest.mark.parametrize(("name", "command"), every_command(), ids=str)
+def test_all_commands_have_one_vocabulary(name: str, command: object) -> None:
+    flags = {flag for option in command.params for flag in option.opts}
+    assert {"--quiet", "--threads"} <= flags
+    assert ("--json" in flags) == (name not in NO_TABLES)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["mechanisms", "mechanisms band(window=3)", "corpora", "corpora pairs.en-it.tsv", "doctor", "study list",
+     "approximate heads.npy", "study plan random_search"],
+)  # fmt: skip
+def test_json_is_one_object(
+    attnlab, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("heads.npy", np.full((2, 4, 4), 0.25))
+    write_pairs(Path("pairs.en-it.tsv"), [(f"a {n}", f"b {n}") for n in range(40)])
+    status, out, _ = attnlab(*words.split(), "--json")
+    assert status == 0
+    assert isinstance(json.loads(out), dict)
+
+
+def test_messages_go_to_standard_error_and_quiet_leaves_them_out(attnlab, tmp_path: Path) -> None:
+    np.save(tmp_path / "heads.npy", np.full((2, 4, 4), 0.5))
+    words = ("approximate", tmp_path / "heads.npy", "--out", tmp_path / "out", "--overwrite")
+    _, out, err = attnlab(*words)
+    assert "Wrote" in err
+    assert "Warning" in err
+    assert "Wrote" not in out
+    assert attnlab(*words, "--quiet")[1:] == (out, "")
+
+
+def test_the_doctor_says_how_to_install_what_is_missing(
+    attnlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "tensorboard" else "1.0")
+    _, out, _ = attnlab("doctor")
+    assert "Install what is missing with: pip install 'attnlab[tensorboard]'" in out
+    assert "curves of a training" in out
+    assert "cpu" in out
+
+
+def test_threads_are_those_of_torch(attnlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    before = torch.get_num_threads()
+    try:
+        attnlab("mechanisms", "--threads", 3)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    status, _, err = attnlab("mechanisms", "--threads", 0)
+    assert (status, err) == (2, "Error: threads must be at least 1, not 0.\n")
+
+
+def test_the_help_names_the_exit_statuses_and_completion(attnlab) -> None:
+    said = " ".join(attnlab("--help")[1].split())
+    assert "0 done, 1 failed, 2 something given cannot be used, 130 interrupted" in said
+    assert "--install-completion" in said
+
+
+def test_progress_is_lines_where_there_is_no_terminal() -> None:
+    now = 0.0
+    file = io.StringIO()
+    tell = Lines(Console(file=file), clock=lambda: now)
+    for done in range(31):
+        tell("Looking", done, 30)
+        now += 1.0
+    tell("Short", 0, 1)
+    tell("Short", 1, 1)
+    assert file.getvalue().splitlines() == [
+        "Looking: 2 of 30, about 28 s left",
+        "Looking: 12 of 30, about 18 s left",
+        "Looking: 22 of 30, about 8 s left",
+        "Looking: 30 of 30, 30 s",
+    ]
+
+
+TABLE = pd.DataFrame(
+    {"site": ["encoder"] * 2, "layer": [0, 0], "head": [0, 1], "entropy_nats": [1.23456, 2.0],
+     **{f"column_number_{n}": [f"value_{n}_of_a_row"] * 2 for n in range(8)}}
+)  # fmt: skip
+
+
+def test_a_table_is_printed_in_every_form(attnlab, tmp_path: Path) -> None:
+    file = tmp_path / "heads.csv"
+    TABLE.to_csv(file, index=False)
+    _, text, _ = attnlab("table", file)
+    assert all(f"value_{n}_of_a_row" in text for n in range(8)), "no cell is cut or wrapped"
+    assert max(map(len, text.splitlines())) <= 80
+    assert "1.23" in text
+    assert "1.23456" not in text
+    _, latex, _ = attnlab("table", file, "--format", "latex", "--columns", "head, entropy_nats")
+    assert r"\begin{tabular}{rr}" in latex
+    assert "1.23456" in attnlab("table", file, "--format", "csv")[1]
+    assert attnlab("table", file, "--format", "markdown")[1].startswith("| site | layer |")
+    assert len(json.loads(attnlab("table", file, "--json")[1])["table"]) == 2
+    for words, told in {
+        (file, "--format", "xml"): "no format 'xml'; choose from: text, csv, markdown, latex",
+        (file, "--columns", "nothing"): "There is no column 'nothing'; choose from: site",
+        (tmp_path / "none.csv",): "commands write their tables to folders such as RUN/analysis",
+    }.items():
+        status, _, err = attnlab("table", *words)
+        assert status == 2
+        assert told in err
