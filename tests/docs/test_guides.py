@@ -44,7 +44,7 @@ FEW = "--sentences 4"
 LESS = {
     "train": "--dim 8 --heads 2 --feed-forward 8 --vocabulary 90 --epochs 1 --batch-tokens 400 "
     "--max-tokens 40 --validation-sentences 2",
-    "analyze": f"{FEW} --fit-sentences 2 --structure-sentences 4 --keep-matrices 1",
+    "analyze": f"{FEW} --fit-sentences 2 --structure-sentences 4 --keep-matrices 1 --quick",
     "compare": f"{FEW} --calibration 8",
     "substitute": f"{FEW} --calibration 8 --mechanisms band,top-k --no-bleu",
     "plan": f"{FEW} --validation 4 --calibration 8 --families none,band --no-bleu",
