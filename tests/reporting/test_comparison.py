@@ -37,9 +37,15 @@ def summary() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def markers(figure: Figure, panel: int) -> dict[tuple[float, float], tuple[str, str]]:
-    """Colour and marker by position, of the points of one panel."""
-    lines = [line for line in figure.axes[panel].lines if line.get_marker() not in {"None", ""}]
+def markers(
+    figure: Figure, panel: int, *, rings: bool = False
+) -> dict[tuple[float, float], tuple[str, str]]:
+    """Colour and marker by position, of the points of one panel, or of the rings around the best."""
+    lines = [
+        line
+        for line in figure.axes[panel].lines
+        if line.get_marker() not in {"None", ""} and (line.get_fillstyle() == "none") == rings
+    ]
     return {
         (round(float(line.get_xdata()[0]), 6), float(line.get_ydata()[0])): (
             line.get_color(),
@@ -61,18 +67,35 @@ def test_points_stand_at_their_numbers_in_the_colour_of_their_level(summary: pd.
         }
         assert set(markers(figure, panel + 1)) == {(0.05, 3.0), (0.35, 2.0), (0.75, 1.0)}
     beyond = [text.get_text() for text in figure.axes[1].texts]
-    assert beyond == ["3.2 →"], "what the axis cannot hold is written down"
+    assert beyond == ["3.2 →", "0.35"], "what the axis cannot hold is written down"
     intervals = [
         tuple(line.get_xdata()) for line in figure.axes[0].lines if len(line.get_xdata()) == 2
     ]
     assert intervals[0] == pytest.approx((0.83, 0.88))
 
 
+def test_the_best_that_can_be_used_is_marked(summary: pd.DataFrame) -> None:
+    figure = draw_comparison(summary, "encoder")
+    for panel, value in enumerate((0.7, 0.4, 0.7, 0.4)):
+        ring = (LEVEL_COLOURS["calibrated"], "o")
+        assert markers(figure, panel, rings=True) == {(value, 2.0): ring}, "no oracle"
+    for panel in (0, 2):
+        bold = [one.get_text() for one in figure.axes[panel].get_yticklabels()
+                if one.get_fontweight() == "bold"]  # fmt: skip
+        assert bold == ["sigma salience"]
+    oracle = summary[summary["level"] == "oracle"]
+    assert not any(markers(draw_comparison(oracle, "encoder"), n, rings=True) for n in range(4))
+
+
 def test_every_label_is_inside_and_the_legend_names_each_level(summary: pd.DataFrame) -> None:
     before = dict(mpl.rcParams)
     figure = draw_comparison(summary, "encoder")
     element = svg(figure, "one")
-    for text in ("encoder, 5 visible keys a row", "encoder, 9 visible keys a row", *LEVEL_COLOURS):
+    for text in (
+        "encoder, 5 visible keys per row",
+        "encoder, 9 visible keys per row",
+        *LEVEL_COLOURS,
+    ):
         assert element.count(f">{text}<") == 1, text
     assert element.count(">linformer (not trained)<") == 2, "once a row of panels"
     renderer = FigureCanvasAgg(figure).get_renderer()
