@@ -240,6 +240,8 @@ def training_arguments(
         logging_nan_inf_filter=False,
         report_to=[],
         disable_tqdm=True,
+        # Processes other than the first say no more than it does.
+        log_level_replica="passive",
         seed=settings.seed,
         data_seed=settings.seed,
         remove_unused_columns=False,
