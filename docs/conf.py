@@ -28,6 +28,9 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 
+# The list of guides ends with those that it does not name; there may be none.
+suppress_warnings = ["toc.empty_glob"]
+
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 # Docstrings write code in single backticks.
@@ -62,6 +65,7 @@ PAGES = "|".join(path.stem for path in Path(__file__).parent.glob("*.md"))
 CITATION = re.compile(rf"\b({PAGES})\.md((?:,? (?:sections?|traps?) \d+)?)")
 # Formulas in docstrings hold vertical bars, which would name a substitution.
 CODE = re.compile(r"(``.+?``|`.+?`)")
+FILE_BESIDE = re.compile(r"\]\(([\w.]+\.(?:csv|json|png|svg))\)")
 RESULT = re.compile(r"^\| \[(\w+)\]\(results/\1/README\.md\) \| (.+) \|$", flags=re.MULTILINE)
 
 
@@ -94,10 +98,10 @@ def write_results(app: Sphinx) -> None:
     folder.mkdir(exist_ok=True)
     rows = ["| result | what it shows |", "|---|---|"]
     for name, shows in RESULT.findall((ROOT / "README.md").read_text(encoding="utf-8")):
-        source = ROOT / "results" / name / "README.md"
-        title = source.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        text = (ROOT / "results" / name / "README.md").read_text(encoding="utf-8")
+        title = text.partition("\n")[0].lstrip("# ")
         rows.append(f"| [{title}](results/{name}) | {shows} |")
-        page = f"```{{include}} ../../results/{name}/README.md\n:relative-images:\n```\n"
+        page = FILE_BESIDE.sub(rf"](../../results/{name}/\1)", text)
         (folder / f"{name}.md").write_text(page, encoding="utf-8")
     (folder / "table.txt").write_text("\n".join(rows), encoding="utf-8")
 

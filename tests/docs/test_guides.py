@@ -34,7 +34,10 @@ PAGES += ["running_studies"]
 # Pages whose commands take more than a few seconds even so.
 LONG = {
     "start",
-    *(f"guides/{name}" for name in ("hub_model", "new_label", "own_corpus", "questions")),
+    *(
+        f"guides/{name}"
+        for name in ("command_line", "hub_model", "new_label", "own_corpus", "questions")
+    ),
 }
 BLOCK = re.compile(
     r"^(% parsed only\n)?```\{?([\w-]+)\}?[^\n]*\n(?::caption: (\S+)\n\n)?(.*?)^```$",
