@@ -28,9 +28,6 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 
-# The list of guides ends with those that it does not name; there may be none.
-suppress_warnings = ["toc.empty_glob"]
-
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 # Docstrings write code in single backticks.
@@ -44,6 +41,8 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
+# Progress bars and the like; an error stops the build.
+nb_output_stderr = "remove"
 
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "all"
