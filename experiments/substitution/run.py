@@ -15,6 +15,7 @@ import pandas as pd
 from attnlab.files import write_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.substitution import draw_substitution
+from attnlab.studies.engine.models import MODEL_LOCATIONS
 from attnlab.studies.engine.running import run_study
 from attnlab.studies.substitution.prediction import prediction
 from experiments.shared.readme import (
@@ -57,7 +58,8 @@ def main() -> None:
         msg = f"{found.missing} cells are missing; see {out / 'study' / 'failed'}"
         raise RuntimeError(msg)
     rows = found.table.astype({"budget": "Int64"})
-    together = rows[rows["scope"] != "head"].drop(columns=["data_checksum", "corpus"])
+    unneeded = ["data_checksum", *MODEL_LOCATIONS]
+    together = rows[rows["scope"] != "head"].drop(columns=unneeded, errors="ignore")
     write_table(out / "table.csv", together.dropna(axis=1, how="all"))
     write_table(out / "prediction.csv", predicted(rows))
     first = rows[(rows[MODEL] == rows[MODEL].iloc[0]).all(axis=1)].fillna({"level": ""})
@@ -83,7 +85,7 @@ def predicted(rows: pd.DataFrame) -> pd.DataFrame:
 def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     table = read_table(folder, "table")
-    replaced = table[table["replaced_heads"] > 0]
+    replaced = table[table["replaced_heads"] > 0].astype({"budget": int})
     usable = replaced[(replaced["level"] != "oracle") & (replaced["scope"] == "model")]
     best = usable.loc[usable.groupby(MODEL)["loss_change_nats"].idxmin()]
     pairs = read_table(folder, "prediction")
@@ -110,7 +112,7 @@ def shown(replaced: pd.DataFrame) -> pd.DataFrame:
         ["layers", "budget", "mechanism", "level"], sort=False
     ):
         row: dict[str, Any] = {
-            "layers": layers, "keys": int(str(budget)), "mechanism": mechanism, "level": level,
+            "layers": layers, "keys": budget, "mechanism": mechanism, "level": level,
         }  # fmt: skip
         for target, each in own.groupby("replaced", sort=False):
             means = each[["loss_change_nats", "bleu_change"]].mean()
