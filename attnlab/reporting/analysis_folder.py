@@ -17,8 +17,10 @@ from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.label_section import label_sections
 from attnlab.reporting.naming import head_names, titled_heads
 from attnlab.reporting.notes import describe_notes
+from attnlab.reporting.overview import overview_of
 from attnlab.reporting.page import PageFigure, Section, page_table, render_page
 from attnlab.reporting.result_folder import ANALYSIS
+from attnlab.reporting.viewer_data import SITES, viewer_data
 from attnlab.studies.analysis.columns import FITS, SUMMARY
 from attnlab.studies.analysis.measuring import Analysis
 
@@ -77,7 +79,15 @@ def write_analysis(
         *_matrices_section(analysis, folder / "figures", progress),
     ]
     notes = describe_notes(analysis.notes)
-    write_text(folder / ANALYSIS.last, render_page(title, analysis.about, notes, sections))
+    page = render_page(
+        title,
+        analysis.about,
+        notes,
+        sections,
+        overview=overview_of(analysis),
+        viewer=viewer_data(analysis, title),
+    )
+    write_text(folder / ANALYSIS.last, page)
     return folder / ANALYSIS.last
 
 
@@ -191,8 +201,8 @@ def _matrices_section(
                 title=f"Sentence {number}, {site} layer {layer}",
                 names=[titles[Head(site, layer, head)] for head in range(len(weights))],
             )
-            caption = f"Sentence {number}, {_SITES[site]}, layer {layer}."
-            drawn.append(PageFigure(name, write_figure(figure, figures, name), caption))
+            caption = f"Sentence {number}, {SITES[site]}, layer {layer}."
+            drawn.append(PageFigure(name, write_figure(figure, figures, name), caption, True))
         if progress is not None:
             progress("Drawing figures", done + 1, len(kept.matrices))
     where = "the figures in figures/ as SVG and PNG" if drawn else "no figure is drawn"
@@ -212,11 +222,3 @@ def _said(one: NotDrawn) -> str:
         f" Not drawn: sentence {one.sentence} of the {one.site}, since it has {one.tokens} tokens "
         f"and at most {one.limit} are drawn."
     )
-
-
-_SITES = {
-    "encoder": "encoder self-attention (source looks at source)",
-    "decoder": "decoder self-attention (the row of a token predicts the next one)",
-    "cross": "cross-attention (target looks at source; the row of a token predicts the next one)",
-    "unknown": "matrices of a file",
-}

@@ -109,7 +109,12 @@ def short(token: str) -> str:
     >>> short("▁internationalisation")
     '_inter…ation'
     """
-    label = shown(token.translate(_MARKS))
+    label = plain(token)
     if len(label) <= LONGEST_LABEL:
         return label
     return f"{label[:6]}…{label[-5:]}"
+
+
+def plain(token: str) -> str:
+    """A token with marks of word starts as `_` and what is not seen escaped."""
+    return shown(token.translate(_MARKS))

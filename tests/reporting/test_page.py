@@ -1,5 +1,7 @@
 """The report page and its figures: whole, self-contained, explained, bounded."""
 
+import base64
+import hashlib
 import math
 import re
 from dataclasses import replace
@@ -25,7 +27,13 @@ from attnlab.reporting.analysis_folder import not_drawn, write_analysis
 from attnlab.reporting.canvas import INK, svg
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.heatmaps import draw_heads, short
-from attnlab.reporting.page import PageFigure, Section, page_table, render_page
+from attnlab.reporting.page import (
+    PageFigure,
+    Section,
+    bundled_script,
+    page_table,
+    render_page,
+)
 from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.labelling import Labelling
@@ -109,7 +117,19 @@ def test_the_page_needs_nothing_else(folder: Path) -> None:
     targets = {ref[1:] for ref in reader.references if ref.startswith("#")}
     assert targets <= set(reader.ids)
     assert len(reader.ids) == len(set(reader.ids)), "figures share identifiers"
-    assert not re.search(r"@import|url\((?!#)|<script", page)
+    assert not re.search(r"@import|url\((?!#)", page)
+    scripts = re.findall(r"<script[^>]*>", page)
+    assert scripts.count('<script type="module">') == 1
+    assert not [script for script in scripts if "src" in script]
+
+
+def test_the_page_runs_no_script_but_its_own(folder: Path) -> None:
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    policy = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)[0]
+    own = re.findall(r'<script type="module">(.*?)</script>', page, flags=re.DOTALL)[0]
+    digest = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
 
 
 def test_the_page_says_what_the_run_was_and_what_to_beware_of(
@@ -126,7 +146,7 @@ def test_the_page_says_what_the_run_was_and_what_to_beware_of(
 
 def test_every_column_shown_is_explained(folder: Path) -> None:
     page = (folder / "report.html").read_text(encoding="utf-8")
-    headings = re.findall(r'<th scope="col" title="([^"]+)">([^<]+)</th>', page)
+    headings = re.findall(r'<th scope="col" title="([^"]+)"[^>]*>([^<]+)</th>', page)
     assert len(headings) > 15
     for meaning, heading in headings:
         assert f"<dt>{heading}</dt><dd>{meaning}</dd>" in page
@@ -136,7 +156,7 @@ def test_figures_beyond_the_budget_are_named() -> None:
     figures = tuple(PageFigure(f"figure{n}", f"<svg>{'x' * 60_000}</svg>", "c") for n in range(4))
     section = Section("s", "S", "t", figures=figures)
     page = render_page("T", {}, [], [section], most_bytes=200_000)
-    assert len(page.encode()) <= 200_000
+    assert len(page.encode()) - len(bundled_script()) <= 200_000
     assert page.count("<svg>") == 2
     assert "figure2, figure3" in page
 
@@ -153,6 +173,14 @@ def test_missing_numbers_are_empty_cells_and_unknown_columns_are_refused() -> No
     assert page_table(frame, columns).rows == (("encoder.0.0", ""),)
     with pytest.raises(KeyError):
         columns_named(["new"], HEADS.columns)
+
+
+def test_numbers_stand_at_the_right_and_text_at_the_left() -> None:
+    frame = pd.DataFrame({"head_name": ["encoder.0.0"], "mean_offset": [0.5], "rows": [7]})
+    table = page_table(frame, columns_named(["head_name", "mean_offset", "rows"], HEADS.columns))
+    assert table.numeric == (False, True, True)
+    page = render_page("T", {}, [], [Section("s", "S", "t", (table,))])
+    assert '<td class="number">0.50</td><td class="number">7</td>' in page
 
 
 def test_offset_columns_say_where() -> None:

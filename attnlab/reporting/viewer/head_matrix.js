@@ -1,0 +1,53 @@
+// The matrix of one head as it is shown: without the sink where that is asked, in blocks where it is large.
+
+import { blockMaxima, withoutColumns } from "./matrix.js";
+import { axisNames, matrixOfHead } from "./weights.js";
+
+export const MOST_TOKENS = 256;
+
+/**
+ * @typedef {import("./matrix.js").Matrix} Matrix
+ *
+ * @typedef {object} Shown
+ * @property {Matrix} matrix
+ * @property {string[]} queries a name per row
+ * @property {string[]} keys a name per column
+ * @property {string[]} left_out tokens without which the rows were divided by their sums
+ * @property {number} block tokens per entry along each side
+ * @property {boolean} stored whether the blocks are all that the page holds
+ * @property {import("./budget.js").Fitted[]} fits
+ */
+
+/**
+ * @param {import("./weights.js").Layer} layer
+ * @param {import("./weights.js").Side} side
+ * @param {import("./weights.js").HeadFacts} head
+ * @param {{sink: boolean, full: boolean}} state
+ * @returns {Shown}
+ */
+export function shownMatrix(layer, side, head, state) {
+  let matrix = matrixOfHead(layer, head.head);
+  /** @type {string[]} */
+  let leftOut = [];
+  if (!state.sink && side.block === 1) {
+    const dropped = sinksOf(side);
+    leftOut = [...new Set(side.keys.filter((_, column) => dropped[column]))];
+    matrix = withoutColumns(matrix, dropped);
+  }
+  const more = side.block === 1 && !state.full ? Math.ceil(Math.max(matrix.rows, matrix.columns) / MOST_TOKENS) : 1;
+  const block = side.block * more;
+  return {
+    matrix: more > 1 ? blockMaxima(matrix, more) : matrix,
+    queries: axisNames(side.queries, block),
+    keys: axisNames(side.keys, block),
+    left_out: leftOut,
+    block,
+    stored: side.block > 1,
+    fits: block === 1 && state.sink ? (side.fits[head.layer] ?? [])[head.head] ?? [] : [],
+  };
+}
+
+/** @param {import("./weights.js").Side} side @returns {boolean[]} which keys are special tokens */
+export function sinksOf(side) {
+  return side.keys.map((_, column) => "ocs".includes(side.keyKinds[column] ?? "w"));
+}

@@ -1,0 +1,161 @@
+// Puts the page together: what the address says is what is shown.
+
+import { addressOf, parseAddress, plainState } from "./address.js";
+import { colourTable, cssColour, darkPage } from "./colours.js";
+import { byId, make } from "./elements.js";
+import { Grid } from "./grid.js";
+import { HeadView } from "./head_view.js";
+import { neighbour, watchKeys } from "./keyboard.js";
+import { Picker } from "./picker.js";
+import { saveCsv, savePng, saveSvg } from "./saving.js";
+import { enhanceTables } from "./tables.js";
+import { readData, Weights } from "./weights.js";
+
+/** @typedef {import("./address.js").State} State */
+
+class Page {
+  /** @param {import("./weights.js").PageData} data */
+  constructor(data) {
+    this.data = data;
+    const weights = new Weights(data);
+    this.state = plainState();
+    this.grid = new Grid(byId("grid"), data, weights);
+    this.view = new HeadView(data, weights, (change) => this.replace(change));
+    this.picker = new Picker(data.sentences, (number) => this.open({ sentence: number, row: null, column: null }));
+    /** @type {number | null} */
+    this.gridOf = null;
+    this.scrolled = 0;
+    byId("viewer").hidden = false;
+    drawScale();
+    this.listen();
+    this.read();
+    this.drawCards();
+  }
+
+  /** Small pictures beside the heads that are worth a look. */
+  drawCards() {
+    for (const card of document.querySelectorAll(".cards a")) {
+      const head = this.data.heads.find((one) => one.name === card.getAttribute("data-head"));
+      if (head) void this.grid.drawCard(card, head, this.data.sentences[0]);
+    }
+  }
+
+  listen() {
+    addEventListener("hashchange", () => this.read());
+    const redraw = () => {
+      drawScale();
+      this.view.redraw();
+      this.grid.redraw();
+      this.drawCards();
+    };
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    matchMedia("print").addEventListener("change", redraw);
+    let width = innerWidth;
+    addEventListener("resize", () => {
+      if (innerWidth !== width) this.view.redraw();
+      width = innerWidth;
+    });
+    watchKeys({
+      move: (layers, heads) => this.move(layers, heads),
+      search: () => this.picker.focus(),
+      back: () => this.back(),
+    });
+    byId("save-csv").addEventListener("click", () => this.view.shown && saveCsv(this.name(), this.view.shown));
+    byId("save-png").addEventListener("click", () => savePng(this.name(), this.view.canvas));
+    byId("save-svg").addEventListener("click", () => this.view.shown && saveSvg(this.name(), this.view.shown));
+  }
+
+  /** @returns {string} of a file that is saved */
+  name() {
+    return `${this.state.head}-sentence${this.state.sentence}`;
+  }
+
+  /** Shows what the address says; an anchor of the page is scrolled to. */
+  read() {
+    const state = parseAddress(location.hash);
+    this.apply(state ?? { ...this.state, head: "" });
+    if (!state) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+  }
+
+  /** @param {Partial<State>} change with a new entry in the history */
+  open(change) {
+    history.pushState(null, "", addressOf({ ...this.state, ...change }) || "#");
+    this.apply({ ...this.state, ...change });
+  }
+
+  /** @param {Partial<State>} change without a new entry */
+  replace(change) {
+    history.replaceState(null, "", addressOf({ ...this.state, ...change }) || "#");
+    this.apply({ ...this.state, ...change });
+  }
+
+  /** @param {State} state */
+  apply(state) {
+    const head = this.data.heads.find((one) => one.name === state.head);
+    const sentence = this.data.sentences.find((one) => one.number === state.sentence) ?? this.data.sentences[0];
+    const opened = Boolean(head) !== Boolean(this.state.head);
+    const changed = state.head !== this.state.head;
+    if (head && opened) this.scrolled = scrollY;
+    this.state = { ...state, head: head?.name ?? "", sentence: sentence.number };
+    document.body.classList.toggle("one-head", Boolean(head));
+    this.picker.show(sentence.number);
+    if (head) this.showHead(head, sentence);
+    else this.showGrid(sentence);
+    if (opened || changed) scrollTo(0, head ? 0 : this.scrolled);
+  }
+
+  /** @param {import("./weights.js").Sentence} sentence */
+  showGrid(sentence) {
+    document.title = this.data.title;
+    if (this.gridOf === sentence.number) return;
+    this.gridOf = sentence.number;
+    this.grid.show(sentence, (name) => this.address({ head: name }));
+  }
+
+  /** @param {import("./weights.js").HeadFacts} head @param {import("./weights.js").Sentence} sentence */
+  showHead(head, sentence) {
+    document.title = `${head.name} · ${this.data.title}`;
+    byId("head-name").textContent = head.name;
+    byId("head-short").textContent = head.phrase;
+    byId("back").setAttribute("href", this.address({ head: "" }) || "#");
+    for (const [id, step] of /** @type {[string, number][]} */ ([["previous-head", -1], ["next-head", 1]])) {
+      const other = neighbour(this.data.heads, head, 0, step);
+      byId(id).toggleAttribute("hidden", !other);
+      if (other) byId(id).setAttribute("href", this.address({ head: other.name }));
+    }
+    void this.view.show(head, sentence, this.state);
+    this.view.showEvidence(head, (name) => this.address({ head: name }), (number) => this.address({ sentence: number }));
+  }
+
+  /** @param {Partial<State>} change @returns {string} nothing stays locked */
+  address(change) {
+    return addressOf({ ...this.state, row: null, column: null, ...change });
+  }
+
+  /** @param {number} layers @param {number} heads */
+  move(layers, heads) {
+    const head = this.data.heads.find((one) => one.name === this.state.head);
+    const other = head && neighbour(this.data.heads, head, layers, heads);
+    if (other) this.open({ head: other.name, row: null, column: null });
+  }
+
+  back() {
+    if (!this.state.head) return;
+    if (this.state.row !== null || this.state.column !== null) this.replace({ row: null, column: null });
+    else this.open({ head: "" });
+  }
+}
+
+/** The colours with the weights that they stand for. */
+function drawScale() {
+  const table = colourTable(darkPage());
+  const stops = [0, 0.2, 0.4, 0.6, 0.8, 1].map((root) => cssColour(table[Math.round(255 * root)]));
+  const ticks = [0, 0.05, 0.25, 0.5, 1].map((weight) => make("span", { style: `left: ${100 * Math.sqrt(weight)}%`, text: `${weight}` }));
+  byId("scale").replaceChildren(make("div", { class: "colours", style: `background: linear-gradient(to right, ${stops.join(", ")})` }), make("div", { class: "ticks" }, ticks));
+}
+
+// Without JavaScript a link to a head leads to its row; here it leads to its matrix.
+for (const row of document.querySelectorAll('[id^="head="]')) row.removeAttribute("id");
+document.documentElement.classList.add("scripted");
+enhanceTables();
+if (document.getElementById("attnlab-data")) new Page(readData("attnlab-data"));

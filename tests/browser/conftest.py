@@ -1,0 +1,66 @@
+"""A browser for the report page: Debian's chromium, driven by Playwright, without a network."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser.planted_page import SCRIPT_ALERT, planted_analysis
+
+from attnlab.reporting.analysis_folder import write_analysis
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One browser for all tests of a process."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine: apt-get install chromium")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="no Playwright: pip install -e '.[dev]'"
+    )
+    with playwright.sync_playwright() as started:
+        # Chromium's sandbox refuses to run as root, as containers do.
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of planted matrices, with hostile words wherever words come from data."""
+    folder = tmp_path_factory.mktemp("report")
+    return write_analysis(planted_analysis(), folder, title=f"Heads of {SCRIPT_ALERT}")
+
+
+@pytest.fixture
+def open_page(browser: Any, report: Path) -> Iterator[Callable[..., Any]]:
+    """Opens the page at an address; fails at the end on any error, message or request."""
+    contexts, troubles = [], []
+
+    def opened(address: str = "", path: Path = report, **settings: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        page.on(
+            "request",
+            lambda request: troubles.append(request.url) if _leaves(request.url) else None,
+        )
+        page.goto(path.as_uri() + address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def _leaves(address: str) -> bool:
+    """Whether a request goes anywhere but to the page itself or to what it made."""
+    return not address.startswith(("file:", "data:", "blob:"))

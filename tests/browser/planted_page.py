@@ -1,0 +1,111 @@
+"""An analysis made by hand: matrices with planted patterns, labels, and hostile words everywhere."""
+
+from dataclasses import replace
+
+import pandas as pd
+import torch
+from zoo import random_models
+from zoo.random_models import PAIRS, tokenizer
+
+from attnlab.extraction.keeping import KeptMatrices
+from attnlab.extraction.views import VIEWS, rows_of_view
+from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.analysis.labelling import Labelling
+from attnlab.studies.analysis.measuring import Analysis
+
+SCRIPT_ALERT = "</script><script>alert(1)</script>"
+IMAGE_ALERT = "<img src=x onerror=alert(2)>"
+WORDS = ["<s>", "the", SCRIPT_ALERT, IMAGE_ALERT, "cat", "sees", "a", "red", "bird", "</s>"]
+OTHERS = ["<s>", "an", "old", "dog", "runs", "home", "</s>"]
+# Weights of the planted heads: the sink of head 0, the offset of head 1 and the columns of head 2.
+SINK, PREVIOUS, COLUMNS = 0.7, 0.8, (4, 7)
+
+
+def planted_matrix(head: int, tokens: int) -> torch.Tensor:
+    """A sink, the token before, two columns; whatever is left is spread evenly."""
+    weights = torch.zeros(tokens, tokens)
+    if head == 0:
+        weights[:, 0] = SINK
+    elif head == 1:
+        weights[range(1, tokens), range(tokens - 1)] = PREVIOUS
+    else:
+        for column in COLUMNS:
+            weights[:, min(column, tokens - 1)] += 0.4
+    left = 1 - weights.sum(-1, keepdim=True)
+    return weights + left / tokens
+
+
+def planted_matrices(sentences: tuple[list[str], ...] = (WORDS, OTHERS)) -> KeptMatrices:
+    """Two layers of the encoder with three planted heads each."""
+    matrices, tokens, kinds = {}, {}, {}
+    for number, words in enumerate(sentences):
+        layer = torch.stack([planted_matrix(head, len(words)) for head in range(3)])
+        tokens[number, "encoder"] = (words, words)
+        letters = "o" + "w" * (len(words) - 2) + "c"
+        kinds[number, "encoder"] = (letters, letters)
+        for index in range(2):
+            matrices[number, "encoder", index] = layer.clone()
+    return KeptMatrices(matrices, tokens, frozenset(), kinds)
+
+
+def planted_analysis() -> Analysis:
+    """Statistics of a random model, labels made by hand, planted matrices."""
+    found = analyze(
+        (random_models.marian(), tokenizer()), sentences=PAIRS, sites=["encoder"],
+        keep_matrices=0, fit_sentences=2,
+    )  # fmt: skip
+    return replace(
+        found,
+        about={**found.about, "Trained on": IMAGE_ALERT},
+        matrices=planted_matrices(),
+        labelling=labelling_of(found),
+    )
+
+
+_FUNCTIONS = {
+    0: ("sink", "opening"),
+    1: ("positional", "offset -1"),
+    2: ("syntactic", SCRIPT_ALERT),
+}
+NAN = float("nan")
+_FIGURES = {
+    "statistic": "argmax_rate", "value": 0.95, "low": 0.93, "high": 0.97, "threshold": 0.9,
+    "second_statistic": "", "second_value": NAN, "second_low": NAN, "second_high": NAN,
+    "second_threshold": NAN, "unit": "rows", "counted": 2000, "needed": 1000, "stability": 1.0,
+    "strength": 1.1,
+}  # fmt: skip
+
+
+def labelling_of(found: Analysis) -> Labelling:
+    """In layer 0 a sink, a positional and a borderline head; in layer 1 nothing stands."""
+    heads = found.heads[["site", "layer", "head"]].to_dict("records")
+    labels, controls = [], []
+    for keys in VIEWS:
+        for head in heads:
+            function, detail = _FUNCTIONS[head["head"]]
+            status = "borderline" if function == "syntactic" else "holds"
+            name = function if status == "holds" else "unknown"
+            stands = head["layer"] == 0 and status == "holds"
+            of_head = {**head, "keys": keys, "detail": detail, **_FIGURES, "status": status}
+            if status == "borderline":
+                of_head |= {"value": 0.9, "low": 0.88, "high": 0.92}
+            standing = "holds" if stands else "below"
+            labels.append({
+                **of_head, "labels": name, "label": name, "standing": name if stands else "unknown",
+                "borderline": "" if status == "holds" else function, "undecided": "",
+                "function": function, "stands_status": standing, "structure": "band",
+                "structure_runner_up": "sink", "structure_margin_bits_per_row": 0.3,
+                "structure_tie": False, "mass_on_special": 0.2,
+                "ablation_loss_change": 0.01 * head["head"], "ablation_low": 0.0,
+                "ablation_high": 0.03,
+            })  # fmt: skip
+            controls.append({
+                **of_head, "label": function, "denominator": 2000, "stands_status": standing,
+                "untrained_value": 0.1, "untrained_status": "below", "shuffled_value": 0.2,
+                "shuffled_status": "below", "stands": stands,
+            })  # fmt: skip
+    empty = pd.DataFrame()
+    return Labelling(
+        pd.DataFrame(labels), pd.DataFrame(controls), empty, rows_of_view(found.structure, "all"),
+        empty, (),
+    )  # fmt: skip

@@ -1,0 +1,285 @@
+"""The report page in a browser: what a reader clicks, types and sees."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser.planted_page import IMAGE_ALERT, SCRIPT_ALERT, WORDS
+
+Opened = Callable[..., Any]
+HEAD = "#head=encoder.0.1&sentence=0"
+
+
+def text_of(page: Any, selector: str) -> str:
+    return page.locator(selector).inner_text()
+
+
+def wait_for_matrix(page: Any) -> None:
+    page.wait_for_function("document.querySelectorAll('#lines .token').length > 0")
+
+
+def point(page: Any, row: int, column: int, *, click: bool = False) -> None:
+    """Points at an entry of the matrix: cells begin 110 pixels from the left and the top."""
+    box = page.locator("#matrix").bounding_box()
+    cell = (box["width"] - 118) / len(WORDS)
+    at = box["x"] + 110 + (column + 0.5) * cell, box["y"] + 110 + (row + 0.5) * cell
+    page.mouse.move(*at)
+    if click:
+        page.mouse.click(*at)
+
+
+def saved(page: Any, selector: str) -> tuple[str, bytes]:
+    with page.expect_download() as waiting:
+        page.click(selector)
+    found = waiting.value
+    return found.suggested_filename, Path(found.path()).read_bytes()
+
+
+def test_the_grid_shows_every_head_and_leads_to_it(open_page: Opened) -> None:
+    page = open_page()
+    page.locator("#grid .thumbs").first.scroll_into_view_if_needed()
+    assert page.locator("#grid a.thumb").count() == 6
+    page.wait_for_function(
+        """() => [...document.querySelectorAll('#grid canvas')].every(canvas =>
+            canvas.getContext('2d').getImageData(0, 0, 84, 84).data.some(value => value))"""
+    )
+    page.click("#grid a[data-head='encoder.0.1']")
+    wait_for_matrix(page)
+    assert text_of(page, "#head-name") == "encoder.0.1"
+    assert "head=encoder.0.1" in page.url
+    assert not page.locator("#overview").is_visible()
+
+
+def test_a_cell_of_the_map_leads_to_its_head_and_back_leads_to_the_map(open_page: Opened) -> None:
+    page = open_page()
+    page.locator(".map a[href='#head=encoder.1.2']").first.click()
+    wait_for_matrix(page)
+    assert text_of(page, "#head-name") == "encoder.1.2"
+    page.go_back()
+    page.wait_for_function("!document.body.classList.contains('one-head')")
+    assert page.locator("#overview").is_visible()
+
+
+def test_pointing_at_an_entry_says_who_looks_at_whom(open_page: Opened) -> None:
+    page = open_page(HEAD)
+    wait_for_matrix(page)
+    point(page, 5, 4)
+    assert text_of(page, "#readout").startswith("“sees” looks at “cat”: 82.")
+    assert text_of(page, ".looks .token.lit") == "sees"
+    assert text_of(page, ".tokens:not(.looks) .token.lit") == "cat"
+    page.mouse.move(2, 2)
+    assert page.locator(".token.lit").count() == 0
+
+
+def test_a_locked_token_stays_lit_and_stands_in_the_address(open_page: Opened) -> None:
+    page = open_page(HEAD)
+    wait_for_matrix(page)
+    page.locator(".looks .token").nth(5).click()
+    page.mouse.move(2, 2)
+    assert "row=5" in page.url
+    assert text_of(page, "#readout").startswith("“sees” looks at “cat”")
+    again = open_page(page.url[page.url.index("#") :])
+    wait_for_matrix(again)
+    assert text_of(again, ".token[aria-pressed=true]") == "sees"
+    again.keyboard.press("Escape")
+    assert "row=" not in again.url
+    assert again.locator(".token[aria-pressed=true]").count() == 0
+
+
+def test_a_click_on_an_entry_locks_its_row_and_column(open_page: Opened) -> None:
+    page = open_page(HEAD)
+    wait_for_matrix(page)
+    point(page, 5, 4, click=True)
+    assert "row=5&column=4" in page.url
+    point(page, 5, 4, click=True)
+    assert "row=" not in page.url
+
+
+def test_another_sentence_is_found_by_its_words(open_page: Opened) -> None:
+    page = open_page(HEAD)
+    wait_for_matrix(page)
+    page.keyboard.press("/")
+    page.keyboard.type("old dog")
+    assert text_of(page, "#sentences-found") == "1 of 2 sentences"
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelectorAll('.looks .token').length === 7")
+    assert "sentence=1" in page.url
+    assert text_of(page, "#head-name") == "encoder.0.1"
+
+
+def test_fewer_lines_at_a_higher_threshold(open_page: Opened) -> None:
+    page = open_page(HEAD)
+    wait_for_matrix(page)
+    # The first token has no token before it: its row is even.
+    assert page.locator("#lines line").count() == len(WORDS) - 1
+    page.locator("#threshold").fill("0.9")
+    assert page.locator("#lines line").count() == 0
+    assert "lines=0.9" in page.url
+
+
+def test_budget_and_outline(open_page: Opened) -> None:
+    page = open_page("#head=encoder.0.2&sentence=0")
+    wait_for_matrix(page)
+    page.select_option("#outline", "columns")
+    page.locator("#keys-per-row").fill("2")
+    shares = dict(re.findall(r"([\d.]+) % (\w+)", text_of(page, ".captured"))[::-1])
+    figures = {name: float(share) for share, name in shares.items()}
+    # Two columns of 0.4, and two tenths of the rest.
+    assert figures["largest"] == pytest.approx(84, abs=1)
+    assert figures["outlined"] == pytest.approx(84, abs=1)
+    assert figures["best"] < 60
+    assert "outline=columns" in page.url
+    assert page.locator("#parts canvas").count() == 3
+    page.select_option("#outline", "none")
+    assert not page.locator("#parts").is_visible()
+
+
+def test_the_fitted_diagonal_is_outlined(open_page: Opened) -> None:
+    page = open_page(f"{HEAD}&outline=diagonal")
+    wait_for_matrix(page)
+    assert "relative distance" in text_of(page, "#parts")
+    assert page.locator("#outline").input_value() == "diagonal"
+
+
+def test_rows_without_the_sink_are_said_to_be_divided(open_page: Opened) -> None:
+    page = open_page("#head=encoder.0.0&sentence=0")
+    wait_for_matrix(page)
+    page.check("#sink")
+    assert text_of(page, "#said").startswith("Left out as keys: <s>, </s>; each row is divided")
+    point(page, 5, 4)
+    # Eight keys are left, all alike.
+    assert "12.5 %" in text_of(page, "#readout")
+    assert "sink=off" in page.url
+
+
+def test_arrows_move_between_heads_and_escape_leads_back(open_page: Opened) -> None:
+    page = open_page(HEAD)
+    wait_for_matrix(page)
+    for key, name in (
+        ("ArrowRight", "encoder.0.2"),
+        ("ArrowDown", "encoder.1.2"),
+        ("ArrowLeft", "encoder.1.1"),
+        ("ArrowUp", "encoder.0.1"),
+    ):
+        page.keyboard.press(key)
+        assert text_of(page, "#head-name") == name
+    page.keyboard.press("Escape")
+    assert page.locator("#overview").is_visible()
+
+
+def test_evidence_stands_beside_the_matrix(open_page: Opened) -> None:
+    page = open_page(HEAD)
+    wait_for_matrix(page)
+    text = text_of(page, "#evidence")
+    for words in (
+        "positional",
+        "offset -1",
+        "95 %",
+        "Bits per row",
+        "Mean weight by offset",
+        "Nearest other heads",
+        "Sentences that show it best",
+        "nats per token",
+    ):
+        assert words in text, words
+    page.locator("#evidence a[href*='head=']").first.click()
+    page.wait_for_function("document.querySelector('#head-name').textContent !== 'encoder.0.1'")
+
+
+def test_tables_are_sorted_filtered_and_saved(open_page: Opened) -> None:
+    page = open_page()
+    table = page.locator("#heads table.results")
+    table.locator("thead button").first.click()
+    names = [table.locator("tbody th").first.inner_text()]
+    table.locator("thead button").first.click()
+    names.append(table.locator("tbody th").first.inner_text())
+    assert sorted(names) == ["encoder.0.0", "encoder.1.2"]
+    name, content = saved(page, "#heads .tools button")
+    assert name.endswith(".csv")
+    assert content.decode().startswith("head,")
+    assert content.decode().count("\n") == 7
+
+
+def test_the_view_is_saved_as_svg_png_and_csv(open_page: Opened) -> None:
+    page = open_page(HEAD)
+    wait_for_matrix(page)
+    name, svg = saved(page, "#save-svg")
+    assert name == "encoder.0.1-sentence0.svg"
+    assert b"sees" in svg
+    assert b"<script" not in svg
+    assert saved(page, "#save-png")[1].startswith(b"\x89PNG")
+    lines = saved(page, "#save-csv")[1].decode().splitlines()
+    assert len(lines) == 1 + len(WORDS)
+    assert float(lines[6].split(",")[-6]) == pytest.approx(0.82, abs=0.01)
+
+
+@pytest.mark.parametrize("address", ["", HEAD])
+def test_hostile_words_are_text(open_page: Opened, address: str) -> None:
+    page = open_page(address)
+    page.wait_for_timeout(50)
+    shown = page.evaluate("document.documentElement.textContent")
+    assert SCRIPT_ALERT in shown
+    assert IMAGE_ALERT in shown
+    assert page.locator("img").count() == 0
+    assert page.title().endswith(f"Heads of {SCRIPT_ALERT}")
+
+
+def test_dark_pages_have_dark_matrices(open_page: Opened) -> None:
+    corners = {}
+    for scheme in ("light", "dark"):
+        page = open_page(HEAD, color_scheme=scheme)
+        wait_for_matrix(page)
+        corners[scheme] = page.evaluate(
+            """[...document.querySelector('#matrix').getContext('2d')
+                .getImageData(112, 130, 1, 1).data].slice(0, 3)"""
+        )
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        corners[scheme] += [int(value) for value in re.findall(r"\d+", ground)]
+    assert min(corners["light"]) > 150
+    assert max(corners["dark"]) < 120
+
+
+def test_without_javascript_everything_can_be_read(open_page: Opened) -> None:
+    page = open_page(java_script_enabled=False)
+    for selector in ("#overview", "#heads table", "figure svg", "#heads_sentence0_encoder_layer0"):
+        assert page.locator(selector).first.is_visible(), selector
+    assert not page.locator("#viewer").is_visible()
+    page.locator(".map a[href='#head=encoder.1.2']").first.click()
+    assert page.url.endswith("#head=encoder.1.2")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        HEAD,
+        "#sentence=1",
+        "#head=encoder.9.9",
+        "#heads",
+        "#head=encoder.0.1&row=99&outline=x&keys=0&lines=7",
+    ],
+)
+def test_any_address_shows_a_page(open_page: Opened, address: str) -> None:
+    page = open_page(address)
+    assert page.locator("#viewer").is_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("address", ["", HEAD])
+def test_nothing_is_wider_than_the_window(open_page: Opened, width: int, address: str) -> None:
+    page = open_page(address, viewport={"width": width, "height": 800})
+    page.wait_for_timeout(100)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("address", ["", HEAD])
+def test_no_barrier_that_axe_knows(open_page: Opened, address: str, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = open_page(address, color_scheme=scheme)
+    page.wait_for_timeout(100)
+    # The page's own policy allows no script but its own; the driver's are outside it.
+    found = axe.Axe().run(page).response["violations"]
+    assert [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in found] == []

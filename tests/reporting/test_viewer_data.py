@@ -1,0 +1,126 @@
+"""What the viewer is given: limits, what is left out, and text that stays text."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_matrices
+
+from attnlab.addresses import Head
+from attnlab.extraction.keeping import KeptMatrices
+from attnlab.reporting.overview import overview_of
+from attnlab.reporting.page import render_page
+from attnlab.reporting.payload import decode_weights
+from attnlab.reporting.showing import best_sentences
+from attnlab.reporting.viewer_data import viewer_data
+from attnlab.studies.analysis.measuring import Analysis
+
+
+@pytest.fixture(scope="module")
+def analysis() -> Analysis:
+    return planted_analysis()
+
+
+def test_every_kept_matrix_is_in_the_page(analysis: Analysis) -> None:
+    data = viewer_data(analysis, "t")
+    assert data is not None
+    assert not data.blocks
+    assert not data.left_out
+    stored = {one.address: decode_weights(one.encoded) for one in data.weights}
+    for (number, site, layer), matrix in analysis.matrices.matrices.items():
+        found = stored[f"weights.{number}.{site}.{layer}"]
+        torch.testing.assert_close(found.sqrt(), matrix.double().sqrt(), atol=1 / 500, rtol=0)
+
+
+def test_facts_are_numbers_and_seen_text(analysis: Analysis) -> None:
+    data = viewer_data(analysis, SCRIPT_ALERT)
+    assert data is not None
+    assert "<" not in data.facts
+    facts = json.loads(data.facts)
+    assert facts["title"] == SCRIPT_ALERT
+    assert facts["sentences"][0]["sites"]["encoder"]["queries"] == WORDS
+    head = facts["heads"][1]
+    assert (head["name"], head["short"]) == ("encoder.0.1", "positional")
+    assert sum(chosen for *_, chosen in head["bits"]) == 1
+    assert all(math.isfinite(mass) for _, mass in head["offsets"])
+
+
+def test_nothing_kept_nothing_shown(analysis: Analysis) -> None:
+    assert viewer_data(replace(analysis, matrices=KeptMatrices()), "t") is None
+
+
+def test_a_sentence_beyond_its_limit_is_stored_as_block_maxima(analysis: Analysis) -> None:
+    whole = viewer_data(analysis, "t")
+    assert whole is not None
+    size = max(len(one.encoded.text) for one in whole.weights)
+    data = viewer_data(analysis, "t", most_sentence_bytes=size)
+    assert data is not None
+    block = data.blocks[0]
+    assert block > 1
+    assert data.weights[0].encoded.shape[1:] == (math.ceil(len(WORDS) / block),) * 2
+    assert sum(len(one.encoded.text) for one in data.weights if ".0.encoder" in one.address) <= size
+    page = render_page("t", {}, [], [], viewer=data)
+    assert f"only the largest weight of every {block} by {block} tokens is stored" in " ".join(
+        page.split()
+    )
+
+
+def test_sentences_without_room_are_named(analysis: Analysis) -> None:
+    data = viewer_data(analysis, "t")
+    assert data is not None
+    first = sum(
+        len(one.encoded.text) for one in data.weights if one.address.startswith("weights.0.")
+    )
+    short = viewer_data(analysis, "t", most_page_bytes=first)
+    assert short is not None
+    assert short.left_out == (1,)
+    assert "left out for want of room: 1;" in render_page("t", {}, [], [], viewer=short)
+
+
+def test_long_sentences_have_small_pictures_too() -> None:
+    long = planted_matrices((["w"] * 130,))
+    analysis = replace(planted_analysis(), matrices=long)
+    data = viewer_data(analysis, "t")
+    assert data is not None
+    shapes = {one.address: one.encoded.shape for one in data.weights}
+    assert shapes["weights.0.encoder.0"] == (3, 130, 130)
+    assert shapes["small.0.encoder.0"] == (3, 44, 44)
+
+
+def test_the_fitted_diagonal_is_the_planted_one(analysis: Analysis) -> None:
+    data = viewer_data(analysis, "t")
+    assert data is not None
+    fits = json.loads(data.facts)["sentences"][0]["sites"]["encoder"]["fits"]["0"][1]
+    diagonal = next(one for one in fits if one["name"] == "diagonal")
+    assert diagonal["offsets"] == [-1, -1]
+    columns = json.loads(data.facts)["sentences"][0]["sites"]["encoder"]["fits"]["0"][2]
+    # The second column holds as much as the entries of E that it would take the room of.
+    assert next(one for one in columns if one["name"] == "additive")["columns"] == [4]
+
+
+def test_sentences_are_ranked_by_what_the_head_does(analysis: Analysis) -> None:
+    found = best_sentences(analysis, [0, 1])
+    measure, ranked = found[Head("encoder", 0, 1)]
+    assert measure == "by the share of rows at one offset"
+    # All rows but the first, which is even and has its largest weight on itself: 9 of 10 and 6 of 7.
+    assert ranked == [(0, "0.90"), (1, "0.86")]
+
+
+def test_maps_tell_what_stands_from_what_only_holds(analysis: Analysis) -> None:
+    overview = overview_of(analysis)
+    cells = {
+        cell.head: cell for _, row in overview.maps[0].rows for cell in row if cell is not None
+    }
+    assert {name: cells[f"encoder.{name}"].style for name in ("0.1", "1.1", "0.2")} == {
+        "0.1": "filled", "1.1": "framed", "0.2": "dashed",
+    }  # fmt: skip
+    assert cells["encoder.0.1"].detail == "-1"
+    assert [kind[1:] for kind in overview.maps[0].kinds] == [
+        ("sink", 2),
+        ("positional", 2),
+        ("syntactic", 2),
+    ]
+    assert len({one.head for one in overview.highlights}) == len(overview.highlights) == 3
+    assert overview.highlights[0].reason == "Most needed"
