@@ -258,9 +258,9 @@ def _by_structure(analysis: Analysis) -> list[tuple[Head, str, str]]:
     if analysis.structure.empty:
         return []
     found = structure_of_heads(rows_of_view(analysis.structure, analysis.views[0]))
-    margin = found["structure_margin_bits_per_row"]
-    found = found.assign(structure_tie=margin < TIE_BITS_PER_ROW)
-    found = found.sort_values(margin.name, ascending=False, kind="stable")
+    margin = "structure_margin_bits_per_row"
+    found = found.assign(structure_tie=found[margin] < TIE_BITS_PER_ROW)
+    found = found.sort_values(margin, ascending=False, kind="stable")
     return [
         (
             _name(row),

@@ -2,7 +2,7 @@
 
 import { csvOf, download, make } from "./elements.js";
 
-const FEW = 9;
+const FEW = 5;
 
 /** Gives every table of results its tools. */
 export function enhanceTables() {
@@ -44,10 +44,10 @@ function sortable(table, heading, column, rows) {
   const button = make("button", { type: "button", class: "sort", text: heading.textContent ?? "" });
   heading.replaceChildren(button);
   button.addEventListener("click", () => {
-    const falling = heading.getAttribute("aria-sort") === "descending" || (heading.ariaSort === "none" && !numeric(rows, column));
+    const rising = heading.getAttribute("aria-sort") === "descending" || (heading.ariaSort === "none" && !numeric(rows, column));
     for (const other of heading.parentElement?.children ?? []) other.setAttribute("aria-sort", "none");
-    heading.setAttribute("aria-sort", falling ? "ascending" : "descending");
-    table.tBodies[0].append(...sortedRows(rows, column, falling));
+    heading.setAttribute("aria-sort", rising ? "ascending" : "descending");
+    table.tBodies[0].append(...sortedRows(rows, column, rising));
   });
   heading.setAttribute("aria-sort", "none");
 }
