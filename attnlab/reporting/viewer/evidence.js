@@ -17,7 +17,7 @@ import { make, makeSvg } from "./elements.js";
 export function evidenceOf(head, data, addressOfHead, addressOfSentence) {
   const texts = new Map(data.sentences.map((one) => [one.number, one.text]));
   return [
-    make("h3", { text: "Evidence" }),
+    make("h2", { text: "Evidence" }),
     make("dl", { class: "facts" }, head.lines.flatMap(([heading, value, meaning]) => [
       make("dt", { text: heading, title: meaning }),
       make("dd", { text: value }),
@@ -36,7 +36,7 @@ export function evidenceOf(head, data, addressOfHead, addressOfSentence) {
 
 /** @param {boolean} there @param {string} heading @param {() => HTMLElement} content @returns {HTMLElement[]} */
 function part(there, heading, content) {
-  return there ? [make("h4", { text: heading }), content()] : [];
+  return there ? [make("h3", { text: heading }), content()] : [];
 }
 
 /** @param {HeadFacts} head @param {PageData} data @returns {HTMLElement} */
