@@ -12,7 +12,7 @@ from attnlab.extraction.views import View, rows_of_view
 from attnlab.functions.columns import LABELS
 from attnlab.functions.label_tables import SEPARATOR
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
-from attnlab.functions.verdict import BORDERLINE, HOLDS, UNDECIDED, UNKNOWN
+from attnlab.functions.verdict import BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, UNKNOWN
 from attnlab.reporting.function_phrases import function_phrase, structure_phrase
 from attnlab.reporting.naming import VIEW_NAMES
 from attnlab.studies.analysis.description import structure_of_heads
@@ -35,6 +35,10 @@ _SHORT = {
 # The first word of what was picked tells such heads apart: the offset, the relation, the token.
 _DETAILED = ("positional", "syntactic", "sink")
 FUNCTION_STYLES = {FILLED: "stands", FRAMED: "holds, does not stand", DASHED: "borderline"}
+STYLES_WITHOUT_CONTROLS = {
+    FRAMED: "holds; whether it stands was not asked",
+    DASHED: FUNCTION_STYLES[DASHED],
+}
 STRUCTURE_STYLES = {FILLED: "fewest bits", FRAMED: "tie with the next family"}
 
 
@@ -125,7 +129,9 @@ def _maps(analysis: Analysis, keys: View) -> tuple[HeadMap, ...]:
     if analysis.labelling is not None:
         labels = analysis.labelling.view(keys).labels
         cells = [(_function_cell(row), _function_kind(row)) for row in _rows(labels)]
-        maps.append(_map("What each head does", cells, FUNCTION_STYLES))
+        compared = (labels["standing"] != NOT_COMPARED).any()
+        styles = FUNCTION_STYLES if compared else STYLES_WITHOUT_CONTROLS
+        maps.append(_map("What each head does", cells, styles))
     if not analysis.structure.empty:
         found = structure_of_heads(rows_of_view(analysis.structure, keys))
         tie = found["structure_margin_bits_per_row"] < TIE_BITS_PER_ROW

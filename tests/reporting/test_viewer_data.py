@@ -10,6 +10,7 @@ from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_
 
 from attnlab.addresses import Head
 from attnlab.extraction.keeping import KeptMatrices
+from attnlab.functions.verdict import NOT_COMPARED
 from attnlab.reporting.overview import overview_of
 from attnlab.reporting.page import render_page
 from attnlab.reporting.payload import decode_weights
@@ -124,3 +125,11 @@ def test_maps_tell_what_stands_from_what_only_holds(analysis: Analysis) -> None:
     ]
     assert len({one.head for one in overview.highlights}) == len(overview.highlights) == 3
     assert overview.highlights[0].reason == "Most needed"
+
+
+def test_without_controls_nothing_is_said_to_stand_or_not(analysis: Analysis) -> None:
+    assert analysis.labelling is not None
+    labels = analysis.labelling.labels.assign(standing=NOT_COMPARED, stands_status=NOT_COMPARED)
+    overview = overview_of(replace(analysis, labelling=replace(analysis.labelling, labels=labels)))
+    styles = dict(overview.maps[0].styles)
+    assert styles == {"framed": "holds; whether it stands was not asked", "dashed": "borderline"}
