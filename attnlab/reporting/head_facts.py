@@ -81,7 +81,7 @@ def _labels(analysis: Analysis) -> dict[Head, list[tuple[str, str, str]]]:
     found: dict[Head, list[tuple[str, str, str]]] = {}
     if analysis.labelling is None:
         return found
-    first: dict[Head, dict[str, Any]] = {}
+    first: dict[Head, Mapping[Any, Any]] = {}
     for keys in analysis.labelling.views:
         labels = with_phrases(analysis.labelling.view(keys).labels)
         columns = columns_named([name for name in _LABELS if name in labels], LABELS.columns)
