@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import torch
 
+from attnlab.corpora.corpus import EMBEDDED
 from attnlab.matrices.supports import band_dimension
 from attnlab.translation.batches import LengthGroupedBatches, TokenPairs
 from attnlab.translation.encoding import encode_corpus
@@ -198,7 +199,7 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     assert (budget.batch_tokens, budget.warmup) == (row["batch_tokens"], row["warmup"])
 
 
-@recomputes("plan_search_tatoeba")
+@recomputes("plan_search_embedded", "plan_search_tatoeba")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
     from attnlab.studies.engine.collecting import collect
 
@@ -210,8 +211,9 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     pd.testing.assert_frame_equal(again, pd.read_csv(folder / "over_models.csv"))
     whole = found.table[found.table["plan"] == "full"].iloc[0]
     name = folder.name.removeprefix("plan_search_")
+    shared = request.getfixturevalue("shared_data")
     corpus = {
-        "name": str(request.getfixturevalue("shared_data") / name),
+        "name": EMBEDDED if name == EMBEDDED else str(shared / name),
         "pair": whole["pair"],
         "limit": int(whole["corpus_limit"]),
     }
