@@ -36,7 +36,14 @@ LONG = {
     "start",
     *(
         f"guides/{name}"
-        for name in ("command_line", "hub_model", "new_label", "own_corpus", "questions")
+        for name in (
+            "command_line",
+            "hub_model",
+            "new_label",
+            "own_corpus",
+            "own_matrices",
+            "questions",
+        )
     ),
 }
 BLOCK = re.compile(
