@@ -65,6 +65,7 @@ CITATION = re.compile(rf"\b({PAGES})\.md((?:,? (?:sections?|traps?) \d+)?)")
 # Formulas in docstrings hold vertical bars, which would name a substitution.
 CODE = re.compile(r"(``.+?``|`.+?`)")
 FILE_BESIDE = re.compile(r"\]\(([\w.]+\.(?:csv|json|png|svg))\)")
+FOLDER_BESIDE = re.compile(r"\[(\w+)\]\(\w+\)")
 RESULT = re.compile(r"^\| \[(\w+)\]\(results/\1/README\.md\) \| (.+) \|$", flags=re.MULTILINE)
 
 
@@ -100,7 +101,7 @@ def write_results(app: Sphinx) -> None:
         text = (ROOT / "results" / name / "README.md").read_text(encoding="utf-8")
         title = text.partition("\n")[0].lstrip("# ")
         rows.append(f"| [{title}](results/{name}) | {shows} |")
-        page = FILE_BESIDE.sub(rf"](../../results/{name}/\1)", text)
+        page = FILE_BESIDE.sub(rf"](../../results/{name}/\1)", FOLDER_BESIDE.sub(r"`\1`", text))
         (folder / f"{name}.md").write_text(page, encoding="utf-8")
     (folder / "table.txt").write_text("\n".join(rows), encoding="utf-8")
 
