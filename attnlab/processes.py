@@ -1,5 +1,6 @@
 """Several processes that share the work of one command, as torchrun or accelerate start them."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from operator import add
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed.rendezvous import rendezvous
 
 from attnlab.errors import INTERRUPTED, AttnlabError, ToldElsewhereError
 from attnlab.launcher import launched
@@ -15,6 +17,8 @@ from attnlab.parcels import Plain, unwrapped, wrapped
 
 # Where the first process that fails on its own writes its number, beside what torch keeps there.
 _FAILED = "attnlab_failed"
+# Processes meet equally often, so that each counts the same.
+_MEETINGS = itertools.count()
 _LOST = "Another process ended before its work was done; see what it printed."
 
 
@@ -211,8 +215,13 @@ def _meeting(processes: Processes, *, gpus: bool) -> Iterator[None]:
     if distributed.is_initialized():
         yield
         return
+    found = rendezvous("env://", processes.index, processes.count)
+    store, index, count = next(found)
+    # A launcher's store outlives a meeting, and with it the addresses of an earlier one.
+    name = f"attnlab_{next(_MEETINGS)}"
+    store = distributed.PrefixStore(name, store)  # type: ignore[attr-defined]  # torch's stubs
     backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
-    distributed.init_process_group(backend, rank=processes.index, world_size=processes.count)
+    distributed.init_process_group(backend, store=store, rank=index, world_size=count)
     try:
         yield
     finally:

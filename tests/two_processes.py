@@ -20,6 +20,7 @@ from torch import distributed
 
 from attnlab.cli.app import main as command
 from attnlab.errors import AttnlabError
+from attnlab.translation.quiet import quiet
 from attnlab.translation.settings import RunSettings
 from attnlab.translation.trainer import TranslationTrainer
 from attnlab.translation.training import resume, train
@@ -92,7 +93,7 @@ def main(folder: Path) -> None:
     distributed.init_process_group("gloo")
     torch.use_deterministic_algorithms(True)
     told: dict[str, Any] = {}
-    with exactly():
+    with quiet(), exactly():
         told["whole"] = train(folder / "whole", settings()).interrupted
         with signalled(signal.SIGTERM, process=1):
             told["stopped"] = train(folder / "stopped", settings()).interrupted

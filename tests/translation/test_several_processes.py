@@ -55,6 +55,7 @@ class Trainings:
     one: Path
     two: Path
     told: list[dict[str, Any]]
+    printed: str
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Trainings:
         assert len(told) == 2, found.stderr
         shutil.copytree(two / "stopped", one / "begun_by_two")
         resume(one / "begun_by_two")
-    return Trainings(one, two, told)
+    return Trainings(one, two, told, found.stdout + found.stderr)
 
 
 def assert_same_run(found: Path, expected: Path, *, digits: int, epochs: int = 2) -> None:
@@ -132,6 +133,7 @@ def test_of_a_refusal_one_process_tells(trainings: Trainings) -> None:
     assert first["full"][0] == "AttnlabError"
     assert "Could not write a checkpoint" in first["full"][1]
     assert second["full"][0] == "ToldElsewhereError"
+    assert "[transformers]" not in trainings.printed
 
 
 @pytest.mark.slow
