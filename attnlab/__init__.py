@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
     from attnlab.extraction.capture import capture
+    from attnlab.reporting.head_viewer import view
     from attnlab.reporting.notes import describe_notes
     from attnlab.studies.analysis.analysis import analyze
     from attnlab.studies.approximation.approximation import approximate
@@ -40,6 +41,7 @@ __all__ = [
     "run_study",
     "substitute",
     "train",
+    "view",
 ]
 
 _HOMES = {
@@ -56,6 +58,7 @@ _HOMES = {
     "run_study": "attnlab.studies.engine.running",
     "substitute": "attnlab.studies.substitution.substitution",
     "train": "attnlab.translation.training",
+    "view": "attnlab.reporting.head_viewer",
 }
 _PACKAGES = ("attention", "matrices", "plot")
 

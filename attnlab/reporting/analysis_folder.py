@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.addresses import Head, Site
+from attnlab.addresses import HEAD_COLUMNS, Head, Site
 from attnlab.extraction.columns import DISTANCES, HEADS
 from attnlab.extraction.keeping import KeptMatrices
 from attnlab.extraction.views import ALL, CONTENT
@@ -73,6 +73,7 @@ def write_analysis(
     write_tables(analysis, folder)
     analysis.matrices.write(folder / "matrices.safetensors")
     sections = [
+        _summary_section(analysis),
         *label_sections(analysis.labelling),
         _heads_section(analysis, folder / "figures"),
         *fit_sections(analysis, folder / "figures"),
@@ -132,6 +133,24 @@ def _write_labels(analysis: Analysis, folder: Path) -> None:
             (folder / f"{name}.csv").unlink(missing_ok=True)
         else:
             write_table(folder / f"{name}.csv", table)
+
+
+def _summary_section(analysis: Analysis) -> Section:
+    found = analysis.summary
+    names = [column.name for column in SUMMARY.columns if column.name in found]
+    shown = ["head_name", *(name for name in names if name not in (*HEAD_COLUMNS, "zero_relative"))]
+    return Section(
+        "summary",
+        "Every head in one table",
+        "What stands beside the controls, what the matrices look like, the nearest family of "
+        "structured matrices beside equal weights (a matrix of zeros has distance 1), and what is "
+        "lost without the head. Point at a heading for its meaning.",
+        (
+            page_table(
+                found.assign(head_name=head_names(found)), columns_named(shown, SUMMARY.columns)
+            ),
+        ),
+    )
 
 
 def _heads_section(analysis: Analysis, figures: Path) -> Section:

@@ -111,6 +111,7 @@ def render_page(
     *,
     overview: Overview | None = None,
     viewer: ViewerData | None = None,
+    start: str = "",
     most_bytes: int = MOST_BYTES,
 ) -> str:
     """The page as HTML; figures that would take it over `most_bytes` are left out and named.
@@ -125,6 +126,7 @@ def render_page(
         sections: tables and figures, in their order.
         overview: the first screen.
         viewer: what the interactive part shows.
+        start: what it shows first where the page has no address of its own, as behind # in one.
         most_bytes: of figures, tables and text.
     """
     kept, left_out = _within(sections, most_bytes)
@@ -144,6 +146,7 @@ def render_page(
         left_out=left_out,
         overview=overview,
         viewer=viewer,
+        start=start,
         addressed=_first_with_heads(kept),
         style=Markup(_read("page.css")),  # noqa: S704 - a file of this package
         script=Markup(bundled_script()),  # noqa: S704 - likewise

@@ -15,7 +15,7 @@ NAMES = {
     "attnlab": {
         "__version__", "analyze", "approximate", "attention", "capture", "compare", "describe_notes",
         "importance", "load", "matrices", "plan", "plot", "prune", "resume", "run_study",
-        "substitute", "train",
+        "substitute", "train", "view",
     },
     "attnlab.attention": {
         "AttentionPlan", "Mechanism", "calibrate", "install", "install_written", "load_frequencies",

@@ -19,6 +19,9 @@ class Page {
     this.data = data;
     const weights = new Weights(data);
     this.state = plainState();
+    // In the frame of a notebook the address is that of the notebook, so that this page keeps its own.
+    this.framed = location.protocol === "about:";
+    this.hash = document.body.dataset.start ?? "";
     this.grid = new Grid(byId("grid"), data, weights);
     this.view = new HeadView(data, weights, (change) => this.replace(change));
     this.picker = new Picker(data.sentences, (number) => this.open({ sentence: number, row: null, column: null }));
@@ -42,6 +45,7 @@ class Page {
 
   listen() {
     addEventListener("hashchange", () => this.read());
+    if (this.framed) document.addEventListener("click", (event) => this.follow(event));
     const redraw = () => {
       drawScale();
       this.view.redraw();
@@ -72,20 +76,30 @@ class Page {
 
   /** Shows what the address says; an anchor of the page is scrolled to. */
   read() {
-    const state = parseAddress(location.hash);
+    const hash = this.framed ? this.hash : location.hash;
+    const state = parseAddress(hash);
     this.apply(state ?? { ...this.state, head: "" });
-    if (!state) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+    if (!state) document.getElementById(hash.slice(1))?.scrollIntoView();
+  }
+
+  /** Follows a link within the page. @param {Event} event */
+  follow(event) {
+    const link = event.target instanceof Element ? event.target.closest('a[href^="#"]') : null;
+    if (!link) return;
+    event.preventDefault();
+    this.hash = link.getAttribute("href") ?? "";
+    this.read();
   }
 
   /** @param {Partial<State>} change with a new entry in the history */
   open(change) {
-    history.pushState(null, "", addressOf({ ...this.state, ...change }) || "#");
+    if (!this.framed) history.pushState(null, "", addressOf({ ...this.state, ...change }) || "#");
     this.apply({ ...this.state, ...change });
   }
 
   /** @param {Partial<State>} change without a new entry */
   replace(change) {
-    history.replaceState(null, "", addressOf({ ...this.state, ...change }) || "#");
+    if (!this.framed) history.replaceState(null, "", addressOf({ ...this.state, ...change }) || "#");
     this.apply({ ...this.state, ...change });
   }
 

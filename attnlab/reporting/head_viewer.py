@@ -1,0 +1,72 @@
+"""The viewer of the report page in the cell of a notebook."""
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from attnlab.addresses import Head
+from attnlab.errors import InputError
+from attnlab.reporting.page import render_page
+from attnlab.reporting.viewer_data import viewer_data
+from attnlab.studies.analysis.measuring import Analysis
+
+
+@dataclass(frozen=True)
+class HeadViewer:
+    """A page of heads that a notebook shows in a frame.
+
+    Attributes:
+        page: as HTML; it needs nothing else.
+        shown: the head that it opens with, or none.
+        height: of the frame, in pixels.
+    """
+
+    page: str
+    shown: Head | None
+    height: int
+
+    def __repr__(self) -> str:
+        what = "all heads" if self.shown is None else str(self.shown)
+        return f"HeadViewer({what}, {len(self.page) / 2**20:.1f} MiB)"
+
+    def _repr_html_(self) -> str:
+        frame = Markup(
+            '<iframe srcdoc="{}" sandbox="allow-scripts allow-downloads" title="Attention heads" '
+            'style="width:100%;height:{}px;border:0"></iframe>'
+        )
+        return str(frame.format(self.page, self.height))
+
+
+def view(
+    analysis: Analysis, head: str | Head | None = None, *, sentence: int = 0, height: int = 820
+) -> HeadViewer:
+    """The heads of an analysis as its report page shows them, for the cell of a notebook.
+
+    Args:
+        analysis: with matrices that were kept.
+        head: the one to begin with, such as `encoder.0.3`; without it all of them.
+        sentence: number of a sentence whose matrices were kept, from 0.
+        height: of the frame, in pixels.
+
+    Raises:
+        InputError: no matrices were kept, or there is no such head or sentence.
+    """
+    kept = sorted({number for number, _ in analysis.matrices.tokens})
+    if not kept:
+        msg = "No matrices were kept; analyze with keep_matrices of at least 1."
+        raise InputError(msg)
+    if sentence not in kept:
+        numbers = ", ".join(map(str, kept))
+        msg = f"The matrices of sentence {sentence} were not kept; choose from: {numbers}."
+        raise InputError(msg)
+    rows = zip(*(analysis.heads[name] for name in ("site", "layer", "head")), strict=True)
+    heads = {str(one): one for one in (Head(site, int(layer), int(at)) for site, layer, at in rows)}
+    if head is not None and str(head) not in heads:
+        msg = f"There is no head {head}; choose from: {', '.join(heads)}."
+        raise InputError(msg)
+    start = "" if head is None else f"head={head}&"
+    page = render_page(
+        "Attention heads", analysis.about, [], [],
+        viewer=viewer_data(analysis, "Attention heads"), start=f"#{start}sentence={sentence}",
+    )  # fmt: skip
+    return HeadViewer(page, None if head is None else heads[str(head)], height)
