@@ -50,9 +50,18 @@ def colour(index: int) -> str:
     return f"#{colours[index % len(colours)].removeprefix('#')}"
 
 
+class PaperFigure(Figure):
+    """A figure that a notebook shows without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        with io.BytesIO() as file:
+            _write_png(self, file, "")
+            return file.getvalue()
+
+
 def blank(width: float, height: float) -> Figure:
     """An empty figure of that size in inches."""
-    return Figure(figsize=(width, height), dpi=200)
+    return PaperFigure(figsize=(width, height), dpi=200)
 
 
 def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
@@ -104,7 +113,7 @@ def _write_pdf(figure: Figure, file: BinaryIO, _: str) -> None:
         FigureCanvasPdf(figure).print_pdf(file, metadata={"CreationDate": None})
 
 
-def _write_png(figure: Figure, file: BinaryIO, _: str) -> None:
+def _write_png(figure: Figure, file: BinaryIO | io.BytesIO, _: str) -> None:
     colour = figure.get_facecolor()
     figure.set_facecolor("white")
     with _drawing({}):

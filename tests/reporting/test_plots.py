@@ -89,6 +89,10 @@ def test_a_figure_is_as_wide_as_a_column_of_a_paper() -> None:
     assert plot.heads(HEADS, width=5.0).get_figwidth() == 5
 
 
+def test_a_notebook_shows_a_figure_without_pyplot() -> None:
+    assert plot.heads(HEADS)._repr_png_().startswith(b"\x89PNG")
+
+
 def test_another_suffix_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must end in \.svg, \.pdf, \.png"):
         plot.save(FIGURES["heads"](), tmp_path / "x.gif")

@@ -242,6 +242,15 @@ def test_what_decides_the_loss_predicts_it() -> None:
     assert (found["mechanisms"] == 6).all()
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_does_not_vary_predicts_nothing() -> None:
+    table = pd.DataFrame(
+        {"replaced": [f"encoder.0.{head}" for head in range(4)], "site": "encoder", "budget": 5,
+         "mechanism": "band", "mass_fraction": 0.5, "output_error": 1.0, "loss_change_nats": 0.1}
+    )  # fmt: skip
+    assert prediction(table, seed=0)[["spearman", "low", "high"]].isna().all(axis=None)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -47,7 +47,7 @@ def prediction(heads: pd.DataFrame, *, seed: int) -> pd.DataFrame:
             for across, correlate in _KINDS.items():
                 low = high = np.nan
                 if len(loss) >= FEWEST:
-                    low, high = np.nanquantile(correlate(value[draws], loss[draws]), INTERVAL)
+                    low, high = _interval(correlate(value[draws], loss[draws]))
                 rows.append(
                     {
                         "site": site, "predictor": predictor, "across": across,
@@ -57,6 +57,13 @@ def prediction(heads: pd.DataFrame, *, seed: int) -> pd.DataFrame:
                 )  # fmt: skip
     columns = ["site", "predictor", "across", "spearman", "low", "high", "heads", "mechanisms"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _interval(found: Float[np.ndarray, " draw"]) -> tuple[float, float]:
+    """NaN where no draw has a correlation."""
+    known = found[~np.isnan(found)]
+    low, high = np.quantile(known, INTERVAL) if known.size else (np.nan, np.nan)
+    return float(low), float(high)
 
 
 def spearman(
