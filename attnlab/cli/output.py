@@ -1,6 +1,7 @@
 """Where a command writes: results on standard output, all else on standard error; and in which form."""
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -122,11 +123,12 @@ def refuse_unknown_form(form: str) -> None:
 
 def print_json(**parts: Any) -> None:
     """One JSON object on standard output: tables as lists of rows, paths and notes as text."""
-    typer.echo(json.dumps({name: _plain(part) for name, part in parts.items()}, indent=2))
+    plain = {name: _plain(part) for name, part in parts.items()}
+    typer.echo(json.dumps(plain, indent=2, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "to_json"):
+    if hasattr(value, "to_dict"):
         return _rows(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
@@ -135,9 +137,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(one) for one in value]
     # A number of numpy.
-    return value.item() if hasattr(value, "item") else value
+    number = value.item() if hasattr(value, "item") else value
+    return None if isinstance(number, float) and not math.isfinite(number) else number
 
 
 def _rows(table: "pd.DataFrame") -> Any:
-    """The rows with full precision; what is missing is null."""
-    return json.loads(table.to_json(orient="records", double_precision=15))
+    """The rows with full precision; what is missing or infinite is null."""
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    return [_plain(row) for row in rows]

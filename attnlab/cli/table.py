@@ -45,11 +45,11 @@ def table(
     from attnlab.reporting.export import declared_columns, formatted
 
     try:
-        frame = pd.read_csv(file, keep_default_na=True)
+        frame = pd.read_csv(file, keep_default_na=False, na_values=[""])
     except (ValueError, pd.errors.ParserError) as error:
         msg = f"{file} is not a table in CSV ({error}); name a file that a command wrote."
         raise InputError(msg) from error
-    frame = frame[_wanted(frame, columns)]
+    frame = _with_whole_numbers(frame[_wanted(frame, columns)])
     declared = declared_columns(frame, file.name)
     if output().as_json:
         print_json(table=frame)
@@ -57,6 +57,13 @@ def table(
         _print(frame, declared)
     else:
         typer.echo(formatted(frame, form, declared, caption=caption), nl=False)
+
+
+def _with_whole_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Whole numbers as such where a column has gaps too, which CSV readers take for fractions."""
+    gaps = [name for name in frame.select_dtypes("float") if frame[name].isna().any()]
+    whole = [name for name in gaps if (frame[name].dropna() % 1 == 0).all()]
+    return frame.astype(dict.fromkeys(whole, "Int64"))
 
 
 def _wanted(frame: "pd.DataFrame", columns: str | None) -> list[str]:

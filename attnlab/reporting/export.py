@@ -95,7 +95,7 @@ def cell(value: object, column: Column) -> str:
 
 
 def escape_latex(text: str) -> str:
-    r"""Text as LaTeX prints it, whatever characters it has.
+    r"""Text as LaTeX prints it; letters that a font lacks need an engine such as LuaLaTeX.
 
     >>> print(escape_latex("50 % of a_b"))
     50 \% of a\_b
@@ -123,7 +123,10 @@ def _markdown(headings: list[str], rows: list[list[str]], right: list[bool]) -> 
 
 def _latex(headings: list[str], rows: list[list[str]], right: list[bool], caption: str) -> str:
     def line(cells: list[str], written: Callable[[str], str] = escape_latex) -> str:
-        return f"{' & '.join(map(written, cells))} \\\\"
+        first, *others = map(written, cells)
+        # Behind the end of a line these would be an option of it.
+        first = f"{{}}{first}" if first.startswith(("[", "*")) else first
+        return f"{' & '.join([first, *others])} \\\\"
 
     tabular = [
         f"\\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in right)}}}",

@@ -64,9 +64,13 @@ def view(
     if head is not None and str(head) not in heads:
         msg = f"There is no head {head}; choose from: {', '.join(heads)}."
         raise InputError(msg)
+    shown = viewer_data(analysis, "Attention heads")
+    if shown is None or sentence in shown.left_out:
+        msg = f"Sentence {sentence} is too long for a page; choose a shorter one, or analyze fewer."
+        raise InputError(msg)
     start = "" if head is None else f"head={head}&"
     page = render_page(
         "Attention heads", analysis.about, [], [],
-        viewer=viewer_data(analysis, "Attention heads"), start=f"#{start}sentence={sentence}",
+        viewer=shown, start=f"#{start}sentence={sentence}",
     )  # fmt: skip
     return HeadViewer(page, None if head is None else heads[str(head)], height)

@@ -15,6 +15,7 @@ from small_run import write_pairs
 
 from attnlab.cli import doctor
 from attnlab.cli.app import app, main
+from attnlab.cli.output import print_json
 from attnlab.cli.progress import Lines
 
 NO_TABLES = {"train", "translate"}
@@ -128,6 +129,23 @@ TABLE = pd.DataFrame(
     {"site": ["encoder"] * 2, "layer": [0, 0], "head": [0, 1], "entropy_nats": [1.23456, 2.0],
      **{f"column_number_{n}": [f"value_{n}_of_a_row"] * 2 for n in range(8)}}
 )  # fmt: skip
+
+
+def test_a_budget_stays_whole_and_a_word_stays_a_word(attnlab, tmp_path: Path) -> None:
+    file = tmp_path / "any.csv"
+    file.write_text("budget,detail,share\n3,None,0.1\n,NA,0.3333333333333333\n", encoding="utf-8")
+    rows = json.loads(attnlab("table", file, "--json")[1])["table"]
+    assert rows == [
+        {"budget": 3, "detail": "None", "share": 0.1},
+        {"budget": None, "detail": "NA", "share": 1 / 3},
+    ]
+    assert "3.0" not in attnlab("table", file)[1]
+
+
+def test_what_is_no_number_in_json_is_null(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json(table=pd.DataFrame({"far": [np.inf, 0.5]}), alone=float("nan"), tiny=1e-12 / 3)
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert found == {"table": [{"far": None}, {"far": 0.5}], "alone": None, "tiny": 1e-12 / 3}
 
 
 def test_a_table_is_printed_in_every_form(attnlab, tmp_path: Path) -> None:

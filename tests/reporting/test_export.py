@@ -35,6 +35,11 @@ def test_latex_escapes_every_special_character() -> None:
     assert cells[1:] == ["1", "", "2.000"]
 
 
+def test_a_bracket_at_the_beginning_of_a_latex_row_is_text() -> None:
+    text = formatted(pd.DataFrame({"token": ["[CLS]", "*", "a"]}), "latex")
+    assert text.splitlines()[4:7] == [r"{}[CLS] \\", r"{}* \\", r"a \\"]
+
+
 def test_a_latex_table_with_a_caption_floats() -> None:
     text = formatted(TABLE, "latex", caption="50 % of a_b")
     assert text.startswith("\\begin{table}\n\\centering\n\\caption{50 \\% of a\\_b}\n")

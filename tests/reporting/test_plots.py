@@ -161,6 +161,14 @@ def test_an_oracle_is_no_candidate() -> None:
     assert "1 beyond" in {text.get_text() for text in axes.texts}
 
 
+def test_nothing_below_zero_is_cut_off() -> None:
+    table = pd.DataFrame({"mechanism": list("abc"), "keys": [3, 5, 7], "loss": [0.3, 0.05, -0.02]})
+    (axes,) = plot.pareto(table, "keys", "loss").axes
+    low, high = axes.get_ylim()
+    assert low < -0.02
+    assert high > 0.3
+
+
 def test_where_full_attention_is_overtaken() -> None:
     assert crossover(timed(), "band") == 128
     assert np.isnan(crossover(timed(), "slow"))

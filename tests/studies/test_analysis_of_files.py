@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from planted_layers import stochastic
 
 import attnlab
@@ -87,3 +88,14 @@ def test_the_folder_of_the_published_matrices(shared_data: Path, tmp_path: Path)
     assert "encoder.0.7" in page
     assert "on special tokens" not in page, "columns without a single number are left out"
     assert (tmp_path / "figures" / "heads_sentence0_encoder_layer0.svg").is_file()
+
+
+def test_a_head_without_any_weight_keeps_its_row_and_stops_nothing(tmp_path: Path) -> None:
+    H = torch.rand(3, 6, 6, dtype=torch.float64).softmax(-1)
+    H[1] = 0
+    np.save(tmp_path / "H.npy", H.numpy())
+    found = attnlab.analyze(tmp_path / "H.npy")
+    assert found.summary["nearest_family"].eq("").tolist() == [False, True, False]
+    assert np.isnan(found.summary["uniform_relative"][1])
+    page = write_analysis(found, tmp_path / "out", title="One head is empty")
+    assert "unknown.0.1" in page.read_text(encoding="utf-8")

@@ -81,7 +81,11 @@ def draw_pareto(
             )  # fmt: skip
         if len(others):
             axes.plot([], [], "o", color="#b6bcc5", markersize=2.5, label="others")
-        if not larger and means[value].max() > _REACH * best[value].max():
+        if (
+            not larger
+            and means[value].min() >= 0
+            and means[value].max() > _REACH * best[value].max() > 0
+        ):
             top = _REACH * best[value].max()
             beyond = int((means[value] > top).sum())
             axes.set_ylim(0, top)

@@ -29,7 +29,7 @@ def distance_by_window(fits: pd.DataFrame) -> pd.DataFrame:
     heads = bands.assign(name=bands["layer"].astype(str) + "." + bands["head"].astype(str))
     order = heads.drop_duplicates(["site", "name"])
     means = heads.pivot_table(index=["site", "name"], columns="window", values="relative")
-    means = means.loc[[*order[["site", "name"]].itertuples(index=False, name=None)]]
+    means = means.reindex(pd.MultiIndex.from_frame(order[["site", "name"]]))
     tables = []
     for site in order["site"].unique():
         own = bands[bands["site"] == site]

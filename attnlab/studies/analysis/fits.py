@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
@@ -199,7 +200,9 @@ def _columns(shape: dict[str, object], total: Tensor, measured: Measured) -> Col
         l1=l1,
     )
     table["mean_error"] = l1 / (table["queries"] * table["keys"])
-    table["relative"] = l1 / total.flatten().cpu().numpy()
+    weight = total.flatten().cpu().numpy()
+    # A matrix without any weight has no relative distance.
+    table["relative"] = l1 / np.where(weight > 0, weight, np.nan)
     return {str(name): values.tolist() for name, values in table.items()}
 
 
@@ -216,4 +219,6 @@ def summarise(fits: pd.DataFrame) -> pd.DataFrame:
         index=HEAD_COLUMNS, columns="name", values="relative"
     )
     table.columns.name = None
+    # Heads without any relative distance, whose matrices hold no weight, keep an empty row.
+    table = table.reindex(pd.MultiIndex.from_frame(fits[HEAD_COLUMNS].drop_duplicates()))
     return table.reset_index().sort_values(HEAD_COLUMNS, key=_in_order, ignore_index=True)

@@ -9,6 +9,7 @@ from attnlab.studies.analysis.columns import SIGMA
 from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.fits import summarise
 
+_WORDS = ("structure", "structure_runner_up", "nearest_family")
 _LOSS = ("ablation_loss_change", "ablation_low", "ablation_high")
 
 
@@ -37,7 +38,9 @@ def summarise_heads(
     for part in parts:
         if part is not None:
             table = table.merge(part, on=HEAD_COLUMNS, how="left", validate="one_to_one")
-    return table
+    # A head whose matrices hold no weight is near to nothing.
+    words = [name for name in _WORDS if name in table]
+    return table.assign(**{name: table[name].fillna("") for name in words})
 
 
 def _functions(labels: pd.DataFrame) -> pd.DataFrame:
@@ -65,7 +68,7 @@ def _distances(fits: pd.DataFrame) -> pd.DataFrame:
     means = summarise(fits)
     families = means[list(SIGMA)]
     return means[HEAD_COLUMNS].assign(
-        nearest_family=families.idxmin(axis="columns"),
+        nearest_family=families.dropna(how="all").idxmin(axis="columns"),
         nearest_relative=families.min(axis="columns"),
         **{f"{name}_relative": means[name] for name in ("union", "uniform", "zero")},
     )
