@@ -8,6 +8,9 @@ from pathlib import Path
 
 from attnlab.errors import AttnlabError, InputError
 
+# A folder that others delete while it is being locked is made so often.
+ATTEMPTS = 20
+
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
@@ -19,46 +22,60 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raises:
         InputError: another process trains there.
-        AttnlabError: the folder cannot be made.
+        AttnlabError: the folder cannot be made or opened.
     """
-    with _made(folder):
-        handle = _lock(folder)
-        try:
-            yield
-        finally:
-            if handle is not None:
-                os.close(handle)
-
-
-@contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    missing = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
-    try:
-        if missing:
-            folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"Could not make the folder {folder}: {error.strerror or error}; choose another one."
-        raise AttnlabError(msg) from error
+    handle, made = _made_and_locked(folder)
     try:
         yield
     finally:
+        # Still locked: nobody else trains in what is deleted.
         with suppress(OSError):  # something stands in it
-            for path in missing:
+            for path in made:
                 path.rmdir()
+        os.close(handle)
 
 
-def _lock(folder: Path) -> int | None:
-    if not folder.is_dir():
-        return None
-    handle = None
+def _made_and_locked(folder: Path) -> tuple[int, list[Path]]:
+    """The locked folder, and which folders had to be made, the deepest first."""
+    made: set[Path] = set()
     try:
-        handle = os.open(folder, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for attempt in range(1, ATTEMPTS + 1):
+            made |= {path for path in (folder, *folder.parents) if not os.path.lexists(path)}
+            try:
+                handle = _opened(folder)
+            except FileNotFoundError:  # deleted since
+                if attempt == ATTEMPTS:
+                    raise
+                continue
+            if _lock(handle, folder):
+                return handle, sorted(made, key=lambda path: len(path.parts), reverse=True)
     except OSError as error:
-        if handle is not None:
-            os.close(handle)
-        if isinstance(error, BlockingIOError):
-            msg = f"Another process is training in {folder}; wait until it ends, or choose another folder."
-            raise InputError(msg) from error
-        return None
-    return handle
+        msg = f"Could not make the folder {folder}: {error.strerror or error}; choose another one."
+        raise AttnlabError(msg) from error
+    msg = f"Other processes keep deleting the folder {folder}; choose another one."
+    raise AttnlabError(msg)
+
+
+def _opened(folder: Path) -> int:
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder, os.O_RDONLY)
+
+
+def _lock(handle: int, folder: Path) -> bool:
+    """Whether what is locked is still the folder; closed where it is not, or another process trains there."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        msg = f"Another process is training in {folder}; wait until it ends, or choose another folder."
+        raise InputError(msg) from error
+    except OSError:  # a file system without locks
+        return True
+    try:
+        is_kept = os.path.samestat(os.fstat(handle), folder.stat())
+    except FileNotFoundError:
+        is_kept = False
+    if not is_kept:
+        os.close(handle)
+    return is_kept
