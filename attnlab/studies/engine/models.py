@@ -92,8 +92,19 @@ def trained_model(cell: ModelCell) -> Iterator[Path]:
             yield _train(cell, Path(made) / "run")
         else:
             if not kept.exists():
-                _train(cell, Path(made) / "run").rename(kept)
+                _keep(_train(cell, Path(made) / "run"), kept)
             yield kept
+
+
+def _keep(run: Path, kept: Path) -> None:
+    """Moves a run to where it is kept, unless another study has kept the same one since."""
+    from attnlab.translation.runs.folder import is_run
+
+    try:
+        run.rename(kept)
+    except OSError:
+        if not is_run(kept):
+            raise
 
 
 def _name_of(cell: ModelCell) -> str:

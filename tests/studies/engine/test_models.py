@@ -1,5 +1,8 @@
 """Cells that train a model: which there are, what they train, and models that are kept."""
 
+import json
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +80,28 @@ def test_a_model_is_deleted_after_its_cell(trained: list[Path]) -> None:
         assert run.is_dir()
     assert not run.exists()
     assert trained == [run]
+
+
+@pytest.mark.parametrize("is_other_run", [True, False])
+def test_a_run_that_another_study_keeps_meanwhile_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trained: list[Path], *, is_other_run: bool
+) -> None:
+    def train(folder: Path, *_: Any, **__: Any) -> None:
+        kept.mkdir()
+        record = {"format": 1, "settings": {}, "corpus": {}} if is_other_run else {}
+        (kept / "settings.json").write_text(json.dumps(record))
+        return whole(folder)
+
+    whole = import_module("attnlab.translation.training").train
+    cell = ModelCell(layers=1, seed=0, runs=str(tmp_path), **SMALL)
+    with trained_model(cell) as kept:
+        kept.rmdir()
+    monkeypatch.setattr(TRAIN, train)
+    refusal = nullcontext() if is_other_run else pytest.raises(OSError, match="not empty")
+    with refusal, trained_model(cell) as run:
+        assert run == kept
+    assert len(trained) == 2
+    assert list(tmp_path.iterdir()) == [kept]
 
 
 def test_a_kept_model_serves_all_studies_of_its_settings(
