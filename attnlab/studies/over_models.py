@@ -10,6 +10,9 @@ from scipy import stats
 
 from attnlab.attribution.significance import INTERVAL, holm_adjusted
 
+# Values that differ by no more of their size are equal.
+ROUNDING = 1e-12
+
 
 def over_models(table: pd.DataFrame, keys: Sequence[str], measures: Sequence[str]) -> pd.DataFrame:
     """The mean of each measure over the models that share the keys.
@@ -25,7 +28,8 @@ def over_models(table: pd.DataFrame, keys: Sequence[str], measures: Sequence[str
     Returns:
         A row a set of keys, in the order of the table: `models`, and for each measure its mean,
         `MEASURE_low` and `MEASURE_high`, the ends of the 95 % t interval, and `MEASURE_p_value` of the
-        mean being 0, after Holm's correction over all rows. One model has neither interval nor p-value.
+        mean being 0, after Holm's correction over all rows. One model has neither interval nor p-value,
+        nor have equal values other than 0, which tell nothing of how models differ.
     """
     rows: list[dict[str, Any]] = []
     for values, own in table.groupby(list(keys), sort=False, dropna=False):
@@ -33,7 +37,8 @@ def over_models(table: pd.DataFrame, keys: Sequence[str], measures: Sequence[str
         for name in measures:
             row |= _described(name, own[name].dropna().to_numpy(dtype=float))
         rows.append(row)
-    found = pd.DataFrame(rows)
+    numbers = [f"{name}{end}" for name in measures for end in ("", "_low", "_high", "_p_value")]
+    found = pd.DataFrame(rows, columns=[*keys, "models", *numbers])
     for name in measures:
         known = found[f"{name}_p_value"].notna()
         p_values = found.loc[known, f"{name}_p_value"].to_numpy(dtype=float)
@@ -45,11 +50,12 @@ def _described(name: str, values: Float[np.ndarray, " model"]) -> dict[str, floa
     """Mean, interval and p-value, those that cannot be known NaN."""
     mean = float(values.mean()) if len(values) else np.nan
     low = high = p_value = np.nan
-    if len(values) > 1:
+    if len(values) > 1 and not values.any():
+        low, high, p_value = 0.0, 0.0, 1.0
+    elif len(values) > 1 and not np.allclose(values, values[0], rtol=ROUNDING, atol=0):
         error, freedom = float(stats.sem(values)), len(values) - 1
         low, high = mean + error * stats.t.ppf(INTERVAL, freedom)
-        # Equal values have no spread to hold the mean against.
-        p_value = 2 * stats.t.sf(abs(mean) / error, freedom) if error else float(mean == 0)
+        p_value = 2 * stats.t.sf(abs(mean) / error, freedom)
     return {
         name: mean,
         f"{name}_low": float(low),

@@ -41,4 +41,17 @@ def test_missing_values_are_left_out_and_equal_ones_have_no_spread() -> None:
     found = over_models(table(values), ["budget"], ["gain"]).set_index("budget")
     assert found.loc[3, "gain"] == 2.0
     assert found.loc[5, ["gain_low", "gain_high", "gain_p_value"]].tolist() == [0, 0, 1]
-    assert found.loc[7, ["gain_low", "gain_high", "gain_p_value"]].tolist() == [2, 2, 0]
+    assert found.loc[7, "gain"] == 2.0
+    assert found.loc[7, ["gain_low", "gain_high", "gain_p_value"]].isna().all()
+
+
+def test_values_that_are_equal_up_to_rounding_have_no_spread() -> None:
+    row = over_models(table({3: (0.1 + 0.2, 0.3, 0.3)}), ["budget"], ["gain"]).iloc[0]
+    assert row["gain"] == pytest.approx(0.3)
+    assert row[["gain_low", "gain_high", "gain_p_value"]].isna().all()
+
+
+def test_no_rows_are_an_empty_table_with_its_columns() -> None:
+    some, none = (over_models(table(values), ["budget"], ["gain"]) for values in (VALUES, {}))
+    assert none.empty
+    assert list(none) == list(some)
