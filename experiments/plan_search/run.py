@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from attnlab.attribution.significance import SIGNIFICANCE_LEVEL
 from attnlab.corpora.corpus import DEFAULT_PAIR
 from attnlab.files import write_table
 from attnlab.reporting.canvas import write_figure
@@ -36,7 +37,6 @@ from experiments.shared.readme import (
 
 STUDY = "plan_search"
 MODEL = ["layers", "seed"]
-LEVEL = 0.05
 
 
 def main() -> None:
@@ -129,10 +129,12 @@ def readme(folder: Path) -> str:
         __file__,
         read_facts(folder),
         sizes=sizes,
-        holds=all(baseline["holds"] for baseline in baselines),
+        holds=all(not one["unfit"] for one in sizes) and all(one["holds"] for one in baselines),
         all=added(baselines),
         counts={name: int(table[name].iloc[0]) for name in COUNTS},
         names=NAMES,
+        budgets=sorted(table["budget"].dropna().unique()),
+        level=100 * SIGNIFICANCE_LEVEL,
         ends=ends,
         several=bool((models["models"] > 1).all()),
         gains=shown_gains(models),
@@ -152,6 +154,8 @@ def size(table: pd.DataFrame, models: pd.DataFrame, layers: int) -> dict[str, An
     searched, replaced = own[own["plan"] == SEARCHED], own[own["plan"] != FULL]
     near = searched[searched["share_of_full"] >= NEAR]["budget"]
     useful = searched[searched["budget"] < whole["keys_per_row"]]["budget"]
+    runs_below = runs[runs["budget"].isin(useful)]
+    fitting = [name for name in BASELINES if (runs_below["plan"] == name).any()]
     return {
         "layers": layers,
         "models": int(whole["models"]),
@@ -160,11 +164,10 @@ def size(table: pd.DataFrame, models: pd.DataFrame, layers: int) -> dict[str, An
         "length_ratio": whole["length_ratio"],
         "most_kept": replaced["bleu_kept"].max(),
         "near": int(near.min()) if len(near) else None,
-        "useful": int(useful.max()),
+        "useful": int(useful.max()) if len(useful) else None,
         "budgets": len(useful),
-        "baselines": [
-            verdict(runs[runs["budget"].isin(useful)], name, len(useful)) for name in BASELINES
-        ],
+        "unfit": [name for name in BASELINES if name not in fitting],
+        "baselines": [verdict(runs_below, name, len(useful)) for name in fitting],
     }
 
 
@@ -178,7 +181,7 @@ def verdict(runs: pd.DataFrame, baseline: str, budgets: int) -> dict[str, Any]:
     }
     for measure in ("bleu", "loss"):
         name = f"{measure}_gain"
-        gain, certain = rows[name], rows[f"{name}_p_value"] <= LEVEL
+        gain, certain = rows[name], rows[f"{name}_p_value"] <= SIGNIFICANCE_LEVEL
         means = rows.groupby(MODEL, as_index=False)[name].mean().assign(plan=baseline)
         together = over_models(means, ["plan"], [name]).iloc[0]
         found[measure] = {
@@ -214,8 +217,8 @@ def ends(found: dict[str, float], form: str) -> str:
 def shown_gains(models: pd.DataFrame) -> pd.DataFrame:
     """BLEU gained and loss spared by the searched plan, a column a baseline."""
     return _by_plan(models, BASELINES, lambda row: (
-        f"{row['bleu_gain']:+.1f} {_ends(row, 'bleu_gain', '+.1f')}; "
-        f"{row['loss_gain']:+.3f} {_ends(row, 'loss_gain', '+.3f')}"
+        f"{row['bleu_gain']:+.1f}{_ends(row, 'bleu_gain', '+.1f')}; "
+        f"{row['loss_gain']:+.3f}{_ends(row, 'loss_gain', '+.3f')}"
     ))  # fmt: skip
 
 
@@ -238,7 +241,7 @@ def _by_plan(models: pd.DataFrame, plans: Sequence[str], written: Any) -> pd.Dat
 
 
 def _ends(row: Any, name: str, form: str) -> str:
-    return f"[{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"
+    return ends({end: row[f"{name}_{end}"] for end in ("low", "high")}, form)
 
 
 def families(table: pd.DataFrame) -> pd.DataFrame:
