@@ -26,14 +26,14 @@ const FONT = '11px "DejaVu Sans", Verdana, Arial, sans-serif';
 const TITLE = 18;
 const LABEL = 92;
 
-/** @param {Matrix} matrix @returns {HTMLCanvasElement} one pixel per entry */
-export function pictureOf(matrix) {
+/** @param {Matrix} matrix @param {boolean} [dark] colours @returns {HTMLCanvasElement} one pixel per entry */
+export function pictureOf(matrix, dark = darkPage()) {
   const picture = document.createElement("canvas");
   picture.width = matrix.columns;
   picture.height = matrix.rows;
   const context = /** @type {CanvasRenderingContext2D} */ (picture.getContext("2d"));
   const image = context.createImageData(matrix.columns, matrix.rows);
-  const table = colourTable(darkPage());
+  const table = colourTable(dark);
   const pixels = new Uint32Array(image.data.buffer);
   matrix.values.forEach((weight, index) => (pixels[index] = table[levelOf(weight)]));
   context.putImageData(image, 0, 0);

@@ -25,7 +25,7 @@ export class Grid {
     this.weights = weights;
     /** @type {Sentence | null} */
     this.sentence = null;
-    this.watcher = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "300px" });
+    this.watcher = new IntersectionObserver((entries) => this.drawVisible(entries), { rootMargin: "300px" });
   }
 
   /** @param {Sentence} sentence @param {(name: string) => string} addressOfHead */
@@ -57,7 +57,7 @@ export class Grid {
   }
 
   /** @param {IntersectionObserverEntry[]} entries */
-  seen(entries) {
+  drawVisible(entries) {
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting || !(target instanceof HTMLElement)) continue;
       this.watcher.unobserve(target);
@@ -70,10 +70,13 @@ export class Grid {
     if (!sentence) return;
     const layer = await this.weights.layer(sentence, row.dataset.site ?? "", Number(row.dataset.layer), true);
     if (sentence !== this.sentence) return;
-    row.querySelectorAll("canvas").forEach((canvas, head) => {
-      if (layer) drawSmall(canvas, matrixOfHead(layer, head), SIDE);
+    for (const link of row.querySelectorAll("a.thumb")) {
+      const head = this.data.heads.find((one) => one.name === link.getAttribute("data-head"));
+      const canvas = link.querySelector("canvas");
+      if (!head || !canvas) continue;
+      if (layer) drawSmall(canvas, matrixOfHead(layer, head.head), SIDE);
       else canvas.replaceWith(make("span", { class: "missing", text: "not kept" }));
-    });
+    }
   }
 
   /** @param {Element} card @param {HeadFacts} head @param {Sentence} sentence */

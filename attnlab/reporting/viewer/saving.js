@@ -9,6 +9,8 @@ import { pictureOf } from "./canvas.js";
 
 const CELL = 12;
 const EDGE = 100;
+// Files are looked at and printed on white.
+const INK = "#14171b";
 
 /** @param {string} name @param {Shown} shown */
 export function saveCsv(name, shown) {
@@ -44,11 +46,12 @@ export function svgOf(name, shown) {
     makeSvg("text", { ...attributes, text: shortened(token) });
   const svg = makeSvg("svg", {
     xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height,
-    "font-family": "DejaVu Sans, Verdana, Arial, sans-serif", "font-size": 9, fill: getComputedStyle(document.body).color,
+    "font-family": "DejaVu Sans, Verdana, Arial, sans-serif", "font-size": 9, fill: INK,
   }, [
     makeSvg("title", { text: `${name}: a row looks, a column is looked at` }),
+    makeSvg("rect", { width, height, fill: "#ffffff" }),
     makeSvg("image", {
-      href: pictureOf(matrix).toDataURL("image/png"), x: EDGE, y: EDGE, width: CELL * matrix.columns, height: CELL * matrix.rows,
+      href: pictureOf(matrix, false).toDataURL("image/png"), x: EDGE, y: EDGE, width: CELL * matrix.columns, height: CELL * matrix.rows,
       style: "image-rendering: pixelated", preserveAspectRatio: "none",
     }),
     ...shown.queries.map((token, row) => text(token, { x: EDGE - 4, y: EDGE + CELL * (row + 0.75), "text-anchor": "end" })),

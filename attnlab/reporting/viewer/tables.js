@@ -70,7 +70,7 @@ function sortedRows(rows, column, rising) {
   return [...rows].sort((a, b) => {
     const [one, other] = [textOf(a, column), textOf(b, column)];
     if (!one || !other) return Number(!one) - Number(!other);
-    return sign * (byNumber ? numberOf(one) - numberOf(other) : one.localeCompare(other, "en", { numeric: true }));
+    return sign * (byNumber ? compared(numberOf(one), numberOf(other)) : one.localeCompare(other, "en", { numeric: true }));
   });
 }
 
@@ -79,9 +79,14 @@ function textOf(row, column) {
   return row.cells[column]?.textContent?.trim() ?? "";
 }
 
+/** @param {number} one @param {number} other @returns {number} 0 of two infinite ones too */
+function compared(one, other) {
+  return Number(one > other) - Number(one < other);
+}
+
 /** @param {string} text @returns {number} */
 function numberOf(text) {
-  return Number(text.replaceAll(",", "").replace("−", "-"));
+  return Number(text.replaceAll(",", "").replace("−", "-").replace(/\binf$/, "Infinity"));
 }
 
 /** @param {HTMLTableElement} table @returns {string} */
