@@ -219,7 +219,9 @@ def _map(caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, s
 def highlights_of(analysis: Analysis) -> tuple[Highlight, ...]:
     """The head that the loss rests on most, and those with the clearest function and structure.
 
-    Without labels the most confident head stands for the first two. A head is named once.
+    A head is needed where the whole interval of its loss lies above 0, and its function is clear
+    where it holds; what no head shows is left out. Without labels the most confident head stands
+    for the first two. A head is named once.
     """
     found: dict[Head, Highlight] = {}
     for head, reason, phrase in [*_by_labels(analysis), *_by_structure(analysis)]:
@@ -243,7 +245,8 @@ def _by_labels(analysis: Analysis) -> list[tuple[Head, str, str]]:
     found = []
     if "ablation_loss_change" in labels:
         change = LABELS["ablation_loss_change"]
-        ranked = labels.sort_values(change.name, ascending=False, kind="stable")
+        needed = labels[labels["ablation_low"] > 0]
+        ranked = needed.sort_values(change.name, ascending=False, kind="stable")
         found += [
             (
                 _name(row),
@@ -252,8 +255,10 @@ def _by_labels(analysis: Analysis) -> list[tuple[Head, str, str]]:
             )
             for row in _rows(ranked)[:1]
         ]
-    clear = labels.assign(stands=labels["stands_status"] == HOLDS)
-    clear = clear.sort_values(["stands", "strength"], ascending=False, kind="stable")
+    labels = labels.assign(stands=labels["stands_status"] == HOLDS)
+    clear = labels[labels["stands"] | (labels["status"] == HOLDS)].sort_values(
+        ["stands", "strength"], ascending=False, kind="stable"
+    )
     return [
         *found,
         *((_name(row), "Clearest function", function_phrase(row)) for row in _rows(clear)),

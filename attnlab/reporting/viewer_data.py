@@ -70,16 +70,16 @@ def viewer_data(
 
 def script_json(value: Any) -> str:
     """JSON of which no text can end its script element, every character to be seen."""
-    text = json.dumps(_seen(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_printable(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
 
 
-def _seen(value: Any) -> Any:
+def _printable(value: Any) -> Any:
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, dict):
-        return {name: _seen(one) for name, one in value.items()}
-    return [_seen(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _printable(one) for name, one in value.items()}
+    return [_printable(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _layers(kept: KeptMatrices, number: int) -> Iterator[tuple[Site, int, Any]]:

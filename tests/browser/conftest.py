@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.planted_page import SCRIPT_ALERT, planted_analysis
+from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis
 
 from attnlab.reporting.analysis_folder import write_analysis
 
@@ -33,6 +33,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of planted matrices, with hostile words wherever words come from data."""
     folder = tmp_path_factory.mktemp("report")
     return write_analysis(planted_analysis(), folder, title=f"Heads of {SCRIPT_ALERT}")
+
+
+@pytest.fixture(scope="session")
+def causal_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a decoder; its second sentence is shown as block maxima."""
+    folder = tmp_path_factory.mktemp("causal")
+    analysis = planted_analysis((WORDS, ["w"] * 260), "decoder")
+    return write_analysis(analysis, folder, title="A decoder")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import torch
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
+from attnlab.addresses import Site
 from attnlab.extraction.keeping import KeptMatrices
 from attnlab.extraction.views import VIEWS, rows_of_view
 from attnlab.studies.analysis.analysis import analyze
@@ -19,10 +20,11 @@ WORDS = ["<s>", "the", SCRIPT_ALERT, IMAGE_ALERT, "cat", "sees", "a", "red", "bi
 OTHERS = ["<s>", "an", "old", "dog", "runs", "home", "</s>"]
 # Weights of the planted heads: the sink of head 0, the offset of head 1 and the columns of head 2.
 SINK, PREVIOUS, COLUMNS = 0.7, 0.8, (4, 7)
+HEADS: dict[Site, int] = {"encoder": 3, "decoder": 5}
 
 
-def planted_matrix(head: int, tokens: int) -> torch.Tensor:
-    """A sink, the token before, two columns; whatever is left is spread evenly."""
+def planted_matrix(head: int, tokens: int, *, causal: bool = False) -> torch.Tensor:
+    """A sink, the token before, two columns; whatever is left is spread evenly over visible keys."""
     weights = torch.zeros(tokens, tokens)
     if head == 0:
         weights[:, 0] = SINK
@@ -32,32 +34,45 @@ def planted_matrix(head: int, tokens: int) -> torch.Tensor:
         for column in COLUMNS:
             weights[:, min(column, tokens - 1)] += 0.4
     left = 1 - weights.sum(-1, keepdim=True)
-    return weights + left / tokens
+    weights = weights + left / tokens
+    if causal:
+        weights = weights.tril()
+        weights /= weights.sum(-1, keepdim=True)
+    return weights
 
 
-def planted_matrices(sentences: tuple[list[str], ...] = (WORDS, OTHERS)) -> KeptMatrices:
-    """Two layers of the encoder with three planted heads each."""
+def planted_matrices(
+    sentences: tuple[list[str], ...] = (WORDS, OTHERS), site: Site = "encoder"
+) -> KeptMatrices:
+    """Two layers of one site; heads from the third on are alike."""
     matrices, tokens, kinds = {}, {}, {}
     for number, words in enumerate(sentences):
-        layer = torch.stack([planted_matrix(head, len(words)) for head in range(3)])
-        tokens[number, "encoder"] = (words, words)
+        layer = torch.stack(
+            [
+                planted_matrix(head, len(words), causal=site == "decoder")
+                for head in range(HEADS[site])
+            ]
+        )
+        tokens[number, site] = (words, words)
         letters = "o" + "w" * (len(words) - 2) + "c"
-        kinds[number, "encoder"] = (letters, letters)
+        kinds[number, site] = (letters, letters)
         for index in range(2):
-            matrices[number, "encoder", index] = layer.clone()
+            matrices[number, site, index] = layer.clone()
     return KeptMatrices(matrices, tokens, frozenset(), kinds)
 
 
-def planted_analysis() -> Analysis:
+def planted_analysis(
+    sentences: tuple[list[str], ...] = (WORDS, OTHERS), site: Site = "encoder"
+) -> Analysis:
     """Statistics of a random model, labels made by hand, planted matrices."""
     found = analyze(
-        (random_models.marian(), tokenizer()), sentences=PAIRS, sites=["encoder"],
+        (random_models.marian(), tokenizer()), sentences=PAIRS, sites=[site],
         keep_matrices=0, fit_sentences=2,
     )  # fmt: skip
     return replace(
         found,
         about={**found.about, "Trained on": IMAGE_ALERT},
-        matrices=planted_matrices(),
+        matrices=planted_matrices(sentences, site),
         labelling=labelling_of(found),
     )
 
@@ -82,7 +97,7 @@ def labelling_of(found: Analysis) -> Labelling:
     labels, controls = [], []
     for keys in VIEWS:
         for head in heads:
-            function, detail = _FUNCTIONS[head["head"]]
+            function, detail = _FUNCTIONS[min(head["head"], 2)]
             status = "borderline" if function == "syntactic" else "holds"
             name = function if status == "holds" else "unknown"
             stands = head["layer"] == 0 and status == "holds"
@@ -96,7 +111,7 @@ def labelling_of(found: Analysis) -> Labelling:
                 "function": function, "stands_status": standing, "structure": "band",
                 "structure_runner_up": "sink", "structure_margin_bits_per_row": 0.3,
                 "structure_tie": False, "mass_on_special": 0.2,
-                "ablation_loss_change": 0.01 * head["head"], "ablation_low": 0.0,
+                "ablation_loss_change": 0.01 * head["head"], "ablation_low": 0.01 * head["head"] - 0.005,
                 "ablation_high": 0.03,
             })  # fmt: skip
             controls.append({

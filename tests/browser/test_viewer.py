@@ -141,6 +141,50 @@ def test_budget_and_outline(open_page: Opened) -> None:
     assert not page.locator("#parts").is_visible()
 
 
+@pytest.mark.parametrize(
+    ("outline", "keys"), [("largest", 24), ("band", 24), ("columns", 2), ("rare_columns", 2)]
+)
+def test_no_outline_holds_a_later_key_of_a_decoder(
+    open_page: Opened, causal_report: Path, outline: str, keys: int
+) -> None:
+    page = open_page(f"#head=decoder.0.2&sentence=0&outline={outline}&keys={keys}", causal_report)
+    wait_for_matrix(page)
+    count = float(re.findall(r"outlined, ([\d.]+) keys", text_of(page, ".captured"))[0])
+    # Rows of 10 tokens see 5.5 keys on average; 6 rows see the first column and 3 the second.
+    if outline == "columns":
+        assert count == 0.9
+    elif outline == "rare_columns":
+        assert count <= 5.5
+    else:
+        assert count == 5.5
+
+
+@pytest.mark.parametrize("outline", ["largest", "columns"])
+def test_no_outline_holds_a_key_that_is_left_out(open_page: Opened, outline: str) -> None:
+    page = open_page(f"#head=encoder.0.0&sentence=0&sink=off&outline={outline}&keys=24")
+    wait_for_matrix(page)
+    assert "outlined, 8.0 keys per row" in text_of(page, ".captured")
+
+
+def test_a_row_of_which_nothing_is_left_says_so(open_page: Opened, causal_report: Path) -> None:
+    page = open_page("#head=decoder.0.0&sentence=0&sink=off&row=0", causal_report)
+    wait_for_matrix(page)
+    assert text_of(page, "#readout") == "“<s>”: nothing is left of this row"
+
+
+def test_block_maxima_have_no_outline_and_no_mean(open_page: Opened, causal_report: Path) -> None:
+    page = open_page("#head=decoder.0.2&sentence=1&outline=columns&column=2", causal_report)
+    wait_for_matrix(page)
+    assert "2 by 2 tokens" in text_of(page, "#said")
+    assert "average" not in text_of(page, "#readout")
+    assert not page.locator("#parts").is_visible()
+    assert page.locator("#outline").is_disabled()
+    page.check("#full")
+    assert "average" in text_of(page, "#readout")
+    assert page.locator("#parts").is_visible()
+    assert page.locator("#outline").is_enabled()
+
+
 def test_the_fitted_diagonal_is_outlined(open_page: Opened) -> None:
     page = open_page(f"{HEAD}&outline=diagonal")
     wait_for_matrix(page)
@@ -221,6 +265,15 @@ def test_the_view_is_saved_as_svg_png_and_csv(open_page: Opened) -> None:
     lines = saved(page, "#save-csv")[1].decode().splitlines()
     assert len(lines) == 1 + len(WORDS)
     assert float(lines[6].split(",")[-6]) == pytest.approx(0.82, abs=0.01)
+
+
+def test_a_dark_page_saves_a_light_svg(open_page: Opened) -> None:
+    files = []
+    for scheme in ("light", "dark"):
+        page = open_page(HEAD, color_scheme=scheme)
+        wait_for_matrix(page)
+        files.append(saved(page, "#save-svg")[1])
+    assert files[0] == files[1]
 
 
 @pytest.mark.parametrize("address", ["", HEAD])

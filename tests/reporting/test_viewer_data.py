@@ -11,7 +11,7 @@ from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_
 from attnlab.addresses import Head
 from attnlab.extraction.keeping import KeptMatrices
 from attnlab.functions.verdict import NOT_COMPARED
-from attnlab.reporting.overview import overview_of
+from attnlab.reporting.overview import highlights_of, overview_of
 from attnlab.reporting.page import render_page
 from attnlab.reporting.payload import decode_weights
 from attnlab.reporting.showing import best_sentences
@@ -29,6 +29,7 @@ def test_every_kept_matrix_is_in_the_page(analysis: Analysis) -> None:
     assert data is not None
     assert not data.blocks
     assert not data.left_out
+    assert "still the largest in" in render_page("t", {}, [], [], viewer=data)
     stored = {one.address: decode_weights(one.encoded) for one in data.weights}
     for (number, site, layer), matrix in analysis.matrices.matrices.items():
         found = stored[f"weights.{number}.{site}.{layer}"]
@@ -62,10 +63,22 @@ def test_a_sentence_beyond_its_limit_is_stored_as_block_maxima(analysis: Analysi
     assert block > 1
     assert data.weights[0].encoded.shape[1:] == (math.ceil(len(WORDS) / block),) * 2
     assert sum(len(one.encoded.text) for one in data.weights if ".0.encoder" in one.address) <= size
-    page = render_page("t", {}, [], [], viewer=data)
-    assert f"only the largest weight of every {block} by {block} tokens is stored" in " ".join(
-        page.split()
+    page = " ".join(render_page("t", {}, [], [], viewer=data).split())
+    assert (
+        f"Of sentence 0 only the largest weight of every {block} by {block} tokens is stored"
+        in page
     )
+    assert "room. An empty cell" in page
+
+
+def test_rows_are_counted_only_where_all_weights_are_stored(analysis: Analysis) -> None:
+    data = viewer_data(analysis, "t", most_sentence_bytes=1)
+    assert data is not None
+    assert data.largest_kept == (0, 0)
+    page = " ".join(render_page("t", {}, [], [], viewer=data).split())
+    assert "still the largest" not in page
+    assert "at most 1/510. Of sentence 0 only" in page
+    assert "stored; of sentence 1 only" in page
 
 
 def test_sentences_without_room_are_named(analysis: Analysis) -> None:
@@ -133,3 +146,12 @@ def test_without_controls_nothing_is_said_to_stand_or_not(analysis: Analysis) ->
     overview = overview_of(replace(analysis, labelling=replace(analysis.labelling, labels=labels)))
     styles = dict(overview.maps[0].styles)
     assert styles == {"framed": "holds; whether it stands was not asked", "dashed": "borderline"}
+
+
+def test_no_head_is_needed_or_clear_without_evidence(analysis: Analysis) -> None:
+    assert analysis.labelling is not None
+    labels = analysis.labelling.labels.assign(
+        ablation_low=-0.01, status="borderline", stands_status="borderline"
+    )
+    weak = replace(analysis, labelling=replace(analysis.labelling, labels=labels))
+    assert [one.reason for one in highlights_of(weak)] == ["Clearest structure"]

@@ -26,6 +26,13 @@ export const KINDS = {
   both: "the best band and columns",
 };
 
+const MOST_KEYS = 24;
+
+/** @param {Matrix} matrix @returns {number} keys per row that can be asked for */
+export function mostKeys(matrix) {
+  return Math.min(MOST_KEYS, matrix.columns);
+}
+
 /** @param {Matrix} matrix @param {Fitted} fitted @returns {Support} the structure and E */
 export function fittedSupport(matrix, fitted) {
   const band = fitted.offsets ? { first: fitted.offsets[0], last: fitted.offsets[1] } : null;
@@ -41,38 +48,41 @@ export function fittedSupport(matrix, fitted) {
 }
 
 /**
- * @param {Matrix} matrix
+ * The entries to outline, of those that rows may look at; none in block maxima.
+ * @param {import("./head_matrix.js").Shown} shown
  * @param {string} outline
  * @param {number} keys
- * @param {Fitted[]} fits
  * @returns {Support | null}
  */
-export function outlineOf(matrix, outline, keys, fits) {
-  if (outline === "none") return null;
+export function outlineOf(shown, outline, keys) {
+  const { matrix, fits, visible } = shown;
   const fitted = fits.find((one) => one.name === outline);
-  if (fitted) return fittedSupport(matrix, fitted);
-  return outline in KINDS ? supportOf(matrix, outline, keys) : null;
+  if (!visible || outline === "none" || !(fitted || outline in KINDS)) return null;
+  const kept = fitted ? fittedSupport(matrix, fitted) : supportOf(matrix, outline, keys);
+  return kept.map((one, index) => one * visible[index]);
 }
 
 /**
  * @param {HTMLElement} box
  * @param {Matrix} matrix
  * @param {Support | null} kept
- * @param {string} words
+ * @param {Fitted | undefined} fitted the structured matrix whose entries are kept
  */
-export function showParts(box, matrix, kept, words) {
+export function showParts(box, matrix, kept, fitted) {
   box.hidden = kept === null;
   if (kept === null) return;
   const parts = [
-    { name: "H, the head", matrix },
-    { name: `X, ${words}`, matrix: maskedBy(matrix, kept, true) },
-    { name: "H − X, what is left", matrix: maskedBy(matrix, kept, false) },
+    { name: "the head", matrix },
+    { name: "kept: its weights inside the outline", matrix: maskedBy(matrix, kept, true) },
+    { name: "not kept: its weights outside", matrix: maskedBy(matrix, kept, false) },
   ];
-  box.replaceChildren(...parts.map(({ name, matrix: one }) => {
+  const figures = parts.map(({ name, matrix: one }) => {
     const canvas = make("canvas", { role: "img", "aria-label": name });
     drawSmall(canvas, one, 190);
     return make("figure", {}, [canvas, make("figcaption", { text: name })]);
-  }));
+  });
+  const distance = `The fitted matrix (${fitted?.words}) has its own weights there; its relative distance to the head is ${fitted?.relative}.`;
+  box.replaceChildren(...figures, ...(fitted ? [make("p", { class: "note", text: distance })] : []));
 }
 
 /**
@@ -87,14 +97,14 @@ export function showBudget(box, matrix, keys, kept, cut) {
     box.replaceChildren(make("p", { class: "note", text: "Mass is not counted here: entries are the largest of a block." }));
     return;
   }
-  const most = Math.min(matrix.columns, 24);
+  const most = mostKeys(matrix);
   const curves = massByBudget(matrix, most);
   const used = kept ? kept.reduce((total, one) => total + one, 0) / matrix.rows : keys;
   const share = kept ? captured(matrix, kept) : null;
   box.replaceChildren(
     make("p", { class: "captured", "aria-live": "polite" }, [
-      ...figure("largest keys", curves.largest[Math.min(keys, most) - 1]),
-      ...figure("best band", curves.band[Math.min(keys, most) - 1]),
+      ...figure("largest keys", curves.largest[keys - 1]),
+      ...figure("best band", curves.band[keys - 1]),
       ...(share === null ? [] : figure(`outlined, ${used.toFixed(1)} keys per row`, share)),
     ]),
     curve(curves, keys, most),
@@ -119,7 +129,7 @@ function curve(curves, keys, most) {
       makeSvg("line", { class: "rule", x1: left, x2: width - 46, y1: y(share), y2: y(share) }),
       makeSvg("text", { x: left - 4, y: y(share) + 4, class: "end", text: `${100 * share}%` }),
     ]),
-    makeSvg("line", { class: "now", x1: x(Math.min(keys, most)), x2: x(Math.min(keys, most)), y1: 6, y2: height - foot }),
+    makeSvg("line", { class: "now", x1: x(keys), x2: x(keys), y1: 6, y2: height - foot }),
     makeSvg("polyline", { class: "largest", points: line(curves.largest) }),
     makeSvg("polyline", { class: "band", points: line(curves.band) }),
     makeSvg("text", { x: width - 42, y: y(curves.largest[last]) + 4, text: "largest" }),

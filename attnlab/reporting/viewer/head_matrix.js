@@ -1,6 +1,6 @@
 // The matrix of one head as it is shown: without the sink where that is asked, in blocks where it is large.
 
-import { blockMaxima, withoutColumns } from "./matrix.js";
+import { blockMaxima, visibleEntries, withoutColumns } from "./matrix.js";
 import { axisNames, matrixOfHead } from "./weights.js";
 
 export const MOST_TOKENS = 256;
@@ -16,6 +16,7 @@ export const MOST_TOKENS = 256;
  * @property {number} block tokens per entry along each side
  * @property {boolean} stored whether the blocks are all that the page holds
  * @property {import("./budget.js").Fitted[]} fits
+ * @property {import("./matrix.js").Support | null} visible entries of which the row may look at the column; null of block maxima
  */
 
 /**
@@ -27,13 +28,9 @@ export const MOST_TOKENS = 256;
  */
 export function shownMatrix(layer, side, head, state) {
   let matrix = matrixOfHead(layer, head.head);
-  /** @type {string[]} */
-  let leftOut = [];
-  if (!state.sink && side.block === 1) {
-    const dropped = sinksOf(side);
-    leftOut = [...new Set(side.keys.filter((_, column) => dropped[column]))];
-    matrix = withoutColumns(matrix, dropped);
-  }
+  const dropped = state.sink || side.block > 1 ? side.keys.map(() => false) : sinksOf(side);
+  const leftOut = [...new Set(side.keys.filter((_, column) => dropped[column]))];
+  if (leftOut.length) matrix = withoutColumns(matrix, dropped);
   const more = side.block === 1 && !state.full ? Math.ceil(Math.max(matrix.rows, matrix.columns) / MOST_TOKENS) : 1;
   const block = side.block * more;
   return {
@@ -44,6 +41,7 @@ export function shownMatrix(layer, side, head, state) {
     block,
     stored: side.block > 1,
     fits: block === 1 && state.sink ? (side.fits[head.layer] ?? [])[head.head] ?? [] : [],
+    visible: block === 1 ? visibleEntries(matrix, head.site === "decoder", dropped) : null,
   };
 }
 

@@ -1,12 +1,12 @@
 // One head of one sentence: matrix, tokens with lines, budget and evidence.
 
-import { outlineOf, showBudget, showParts, KINDS } from "./budget.js";
+import { mostKeys, outlineOf, showBudget, showParts, KINDS } from "./budget.js";
 import { drawMatrix, entryAt, layoutOf, pictureOf } from "./canvas.js";
 import { byId, make, percent } from "./elements.js";
 import { evidenceOf } from "./evidence.js";
 import { shownMatrix, sinksOf } from "./head_matrix.js";
 import { Lines } from "./lines.js";
-import { largest, rowOf } from "./matrix.js";
+import { columnOf, largest, rowOf, sum } from "./matrix.js";
 
 /**
  * @typedef {import("./address.js").State} State
@@ -120,28 +120,29 @@ export class HeadView {
     const [shown, state] = [this.shown, this.state];
     if (!shown || !state || !this.head) return;
     this.layout = layoutOf(shown.matrix, byId("matrix-box").clientWidth);
-    this.outline = outlineOf(shown.matrix, state.outline, state.keys, shown.fits);
-    this.setControls(shown, state);
+    const keys = Math.min(state.keys, mostKeys(shown.matrix));
+    this.outline = outlineOf(shown, state.outline, keys);
+    this.setControls(shown, state, keys);
     byId("said").textContent = said(shown);
     const fitted = shown.fits.find((one) => one.name === state.outline);
-    const words = fitted ? `${fitted.words}, relative distance ${fitted.relative}` : KINDS[/** @type {keyof KINDS} */ (state.outline)] ?? "";
-    showParts(byId("parts"), shown.matrix, this.outline, words);
-    showBudget(byId("budget"), shown.matrix, state.keys, this.outline, shown.block > 1);
+    showParts(byId("parts"), shown.matrix, this.outline, fitted);
+    showBudget(byId("budget"), shown.matrix, keys, this.outline, shown.block > 1);
     this.canvas.setAttribute("aria-label", `Attention matrix of ${this.head.name}, ${shown.matrix.rows} queries that look, ${shown.matrix.columns} keys that are looked at`);
     this.light();
   }
 
-  /** @param {Shown} shown @param {State} state */
-  setControls(shown, state) {
+  /** @param {Shown} shown @param {State} state @param {number} keys per row, at most all */
+  setControls(shown, state, keys) {
     const input = (/** @type {string} */ id) => /** @type {HTMLInputElement} */ (byId(id));
     input("sink").checked = !state.sink;
     input("full").checked = state.full;
     byId("full-row").hidden = !state.full && (shown.block === 1 || shown.stored);
     input("threshold").value = String(state.lines);
     byId("threshold-said").textContent = state.lines.toFixed(2);
-    input("keys-per-row").max = String(Math.min(24, shown.matrix.columns));
-    input("keys-per-row").value = String(state.keys);
-    byId("keys-said").textContent = String(state.keys);
+    input("keys-per-row").max = String(mostKeys(shown.matrix));
+    input("keys-per-row").value = String(keys);
+    byId("keys-said").textContent = String(keys);
+    for (const id of ["keys-per-row", "outline"]) input(id).disabled = shown.block > 1;
     input("outline").value = state.outline;
     if (!input("outline").value) input("outline").value = "none";
   }
@@ -204,18 +205,20 @@ function readout(shown, lit) {
   const { matrix, queries, keys } = shown;
   if (lit.row !== null && lit.column !== null) {
     const values = rowOf(matrix, lit.row);
+    if (sum(values) === 0) return `“${queries[lit.row]}”: nothing is left of this row`;
     const rank = values.filter((value) => value > values[lit.column ?? 0]).length + 1;
     return `“${queries[lit.row]}” looks at “${keys[lit.column]}”: ${percent(values[lit.column])}, number ${rank} of its row`;
   }
   if (lit.row !== null) {
     const values = rowOf(matrix, lit.row);
+    if (sum(values) === 0) return `“${queries[lit.row]}”: nothing is left of this row`;
     const most = largest(values, 3).map((column) => `“${keys[column]}” ${percent(values[column])}`);
     return `“${queries[lit.row]}” looks at ${most.join(", ")}`;
   }
+  if (lit.column !== null && shown.block > 1) return `“${keys[lit.column]}”`;
   if (lit.column !== null) {
-    let total = 0;
-    for (let row = 0; row < matrix.rows; row++) total += matrix.values[row * matrix.columns + lit.column];
-    return `“${keys[lit.column]}” is looked at with ${(total / matrix.rows).toFixed(3)} of a row on average`;
+    const mean = sum(columnOf(matrix, lit.column)) / matrix.rows;
+    return `“${keys[lit.column]}” is looked at with ${mean.toFixed(3)} of a row on average`;
   }
   return "Point at a token or an entry; click to lock it.";
 }

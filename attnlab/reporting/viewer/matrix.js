@@ -42,13 +42,6 @@ export function sum(values) {
   return total;
 }
 
-/** @param {ArrayLike<number>} values @returns {number} position of the largest, the first of several */
-export function argMax(values) {
-  let best = 0;
-  for (let index = 1; index < values.length; index++) if (values[index] > values[best]) best = index;
-  return best;
-}
-
 /**
  * The rows divided by their weight on the other columns; a row without any stays empty.
  * @param {Matrix} matrix
@@ -128,11 +121,12 @@ export function bestBand(matrix, width) {
   return { first, last: first + Math.min(width, masses.length) - 1 };
 }
 
-/** @param {Matrix} matrix @param {number} keys @returns {Support} the largest `keys` entries of every row */
+/** @param {Matrix} matrix @param {number} keys @returns {Support} the largest `keys` entries of every row, none of weight 0 */
 export function topSupport(matrix, keys) {
   const kept = new Uint8Array(matrix.values.length);
   for (let row = 0; row < matrix.rows; row++) {
-    for (const column of largest(rowOf(matrix, row), keys)) kept[row * matrix.columns + column] = 1;
+    const values = rowOf(matrix, row);
+    for (const column of largest(values, keys)) kept[row * matrix.columns + column] = Number(values[column] > 0);
   }
   return kept;
 }
@@ -193,6 +187,22 @@ function bandAndColumns(matrix, keys) {
     if (captured(matrix, kept) > captured(matrix, best)) best = kept;
   }
   return best;
+}
+
+/**
+ * The entries of which the row may look at the column.
+ * @param {Matrix} matrix
+ * @param {boolean} causal whether no row looks at a later column
+ * @param {boolean[]} dropped columns that were left out
+ * @returns {Support}
+ */
+export function visibleEntries(matrix, causal, dropped) {
+  const visible = new Uint8Array(matrix.values.length);
+  for (let row = 0; row < matrix.rows; row++) {
+    const last = causal ? Math.min(row, matrix.columns - 1) : matrix.columns - 1;
+    for (let column = 0; column <= last; column++) visible[row * matrix.columns + column] = Number(!dropped[column]);
+  }
+  return visible;
 }
 
 /** @param {Matrix} matrix @param {Support} kept @param {boolean} inside @returns {Matrix} what is kept, or what is left */
