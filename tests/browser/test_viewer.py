@@ -150,9 +150,9 @@ def test_no_outline_holds_a_later_key_of_a_decoder(
     page = open_page(f"#head=decoder.0.2&sentence=0&outline={outline}&keys={keys}", causal_report)
     wait_for_matrix(page)
     count = float(re.findall(r"outlined, ([\d.]+) keys", text_of(page, ".captured"))[0])
-    # Rows of 10 tokens see 5.5 keys on average; 6 rows see the first column and 3 the second.
+    # Rows of 10 tokens see 5.5 keys on average; 10 of them see column 0 and 6 column 4.
     if outline == "columns":
-        assert count == 0.9
+        assert count == 1.6
     elif outline == "rare_columns":
         assert count <= 5.5
     else:
@@ -179,7 +179,8 @@ def test_block_maxima_have_no_outline_and_no_mean(open_page: Opened, causal_repo
     assert "average" not in text_of(page, "#readout")
     assert not page.locator("#parts").is_visible()
     assert page.locator("#outline").is_disabled()
-    page.check("#full")
+    page = open_page("#head=decoder.0.2&sentence=1&outline=columns&column=2&full=on", causal_report)
+    wait_for_matrix(page)
     assert "average" in text_of(page, "#readout")
     assert page.locator("#parts").is_visible()
     assert page.locator("#outline").is_enabled()
