@@ -58,7 +58,7 @@ LESS = {
     "compare": f"{FEW} --calibration 8",
     "substitute": f"{FEW} --calibration 8 --mechanisms band,top-k --no-bleu",
     "plan": f"{FEW} --validation 4 --calibration 8 --families none,band --no-bleu",
-    "importance": f"{FEW} --training 8 --points 2",
+    "importance": "--sentences 8 --training 8 --points 2",
     "prune": f"{FEW} --steps 2",
     "study run": "--structure diagonal --attempts 1 --tokens 8 --seeds 1",
 }

@@ -64,7 +64,7 @@ def analyzed_by(count: int, name: str, sentences: int, **options: int) -> list[A
         with table.running:
             model = getattr(random_models, name)().double()
             settings = AnalysisSettings(sentences=texts, labels=True, batch_size=2, **options)
-            processes = Thread(index, count, index, table)
+            processes = Thread(index, count, index, table=table)
             return analyze_together((model, tokenizer()), settings, processes)
 
     with ThreadPoolExecutor(count) as threads:

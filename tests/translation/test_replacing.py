@@ -57,7 +57,7 @@ def prepared(corpus: ParallelCorpus) -> dict[str, Any]:
         "recorded_corpus": corpus,
         "train_tokenizers": tokenizers,
         "encode_corpus": encoded,
-        "_prepare": training._prepare(Path("unused"), settings, corpus, tokenizers, encoded),
+        "prepare": training.prepare(Path("unused"), settings, corpus, tokenizers, encoded),
         "refuse_damaged_checkpoints": None,
     }
 

@@ -342,7 +342,7 @@ def test_the_table_of_studies_refuses_what_is_none(monkeypatch: pytest.MonkeyPat
     assert list(studies()) == [*STUDIES, "toy", "toy_corpus"]
     with pytest.raises(
         InputError,
-        match="There is no study 'absent'; choose from: random_search, substitution, toy",
+        match="There is no study 'absent'; choose from: random_search, substitution, plan_search, toy",
     ):
         study_named("absent")
     for found, message in (
