@@ -39,7 +39,7 @@ highlight_language = "none"
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 900
 nb_merge_streams = True
 # Progress bars and the like; an error stops the build.
 nb_output_stderr = "remove"
