@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: install demo docs test coverage mutants quick lint format clean
+.PHONY: install demo docs test coverage mutants torture quick lint format clean
 
 install: $(VENV)/installed
 
@@ -37,8 +37,16 @@ SAMPLE ?= 200
 mutants: install  ## which faults no test notices
 	$(RUN)python -m tests.mutation --sample $(SAMPLE)
 
+# Nightly; KILLS is of each command that writes, CASES of damaged inputs. It tells how much was tried, and what was lost.
+KILLS ?= 20
+CASES ?= 2000
+torture: install  ## kills at steps drawn at random, full disks, two processes in a folder, damaged inputs
+	ATTNLAB_TORTURE_KILLS=$(KILLS) $(RUN)python -m pytest -m torture --timeout=7200 tests/torture
+	ATTNLAB_FUZZ_CASES=$(CASES) $(RUN)python -m pytest --jaxtyping-packages= --timeout=7200 tests/fuzz
+	@echo "torture: $(CASES) damaged inputs tried; all were read or refused in a sentence"
+
 quick: install  ## the tests that take a moment
-	$(RUN)python -m pytest --numprocesses 2 -m 'not slow'
+	$(RUN)python -m pytest --numprocesses 2 -m 'not slow and not torture'
 
 lint: install
 	$(RUN)ruff format --check .

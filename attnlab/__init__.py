@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
     from attnlab.extraction.capture import capture
-    from attnlab.reporting.head_viewer import view
     from attnlab.reporting.notes import describe_notes
+    from attnlab.reporting.page.head_viewer import view
     from attnlab.studies.analysis.analysis import analyze
     from attnlab.studies.approximation.approximation import approximate
     from attnlab.studies.comparison.comparison import compare
+    from attnlab.studies.embeddings.neighbours import neighbours
+    from attnlab.studies.embeddings.training import embed
     from attnlab.studies.engine.running import run_study
     from attnlab.studies.importance.importance import importance
+    from attnlab.studies.inspection.inspection import inspect
     from attnlab.studies.planning.planning import plan
     from attnlab.studies.pruning.pruning import prune
     from attnlab.studies.substitution.substitution import substitute
@@ -31,9 +34,12 @@ __all__ = [
     "capture",
     "compare",
     "describe_notes",
+    "embed",
     "importance",
+    "inspect",
     "load",
     "matrices",
+    "neighbours",
     "plan",
     "plot",
     "prune",
@@ -50,15 +56,18 @@ _HOMES = {
     "capture": "attnlab.extraction.capture",
     "compare": "attnlab.studies.comparison.comparison",
     "describe_notes": "attnlab.reporting.notes",
+    "embed": "attnlab.studies.embeddings.training",
     "importance": "attnlab.studies.importance.importance",
+    "inspect": "attnlab.studies.inspection.inspection",
     "load": "attnlab.translation.runs.run",
+    "neighbours": "attnlab.studies.embeddings.neighbours",
     "plan": "attnlab.studies.planning.planning",
     "prune": "attnlab.studies.pruning.pruning",
     "resume": "attnlab.translation.training",
     "run_study": "attnlab.studies.engine.running",
     "substitute": "attnlab.studies.substitution.substitution",
     "train": "attnlab.translation.training",
-    "view": "attnlab.reporting.head_viewer",
+    "view": "attnlab.reporting.page.head_viewer",
 }
 _PACKAGES = ("attention", "matrices", "plot")
 

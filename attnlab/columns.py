@@ -4,8 +4,9 @@ Headings, explanations and decimals wherever a table is shown come from these de
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 # How a table can be written, beside the text of a terminal.
 FORMATS = ("csv", "markdown", "latex")
@@ -38,6 +39,16 @@ class Column:
         """A number with the decimals of this column, as `rounded` writes it."""
         return rounded(value, self.digits or 0, signed=signed)
 
+    def with_interval(self, row: Mapping[Any, Any]) -> str:
+        """A change with its interval, which `NAME_low` and `NAME_high` hold; empty where it is missing.
+
+        >>> Column("gain", "gain", "", 1).with_interval({"gain": 1.0, "gain_low": -0.5, "gain_high": 2.0})
+        '+1.0 [-0.5, +2.0]'
+        """
+        names = (self.name, f"{self.name}_low", f"{self.name}_high")
+        value, low, high = (self.shown(row.get(name, math.nan), signed=True) for name in names)
+        return f"{value} [{low}, {high}]" if value else ""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -47,11 +58,13 @@ class Table:
         file: its name.
         row: what a row is, such as `a head`.
         columns: all that it may have; some are there only where they apply.
+        keys: names of those in which no two rows are alike; empty where that is not known.
     """
 
     file: str
     row: str
     columns: tuple[Column, ...]
+    keys: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[str]:
         return (column.name for column in self.columns)
@@ -78,6 +91,7 @@ HEAD = (
     Column("layer", "layer", "Layer, counted from 0 at the input."),
     Column("head", "head", "Head within the layer, counted from 0."),
 )
+HEAD_KEYS = tuple(column.name for column in HEAD)
 KEYS = Column("keys", "keys", "`all` keys, or `content`: special tokens are left out as keys.")
 
 

@@ -23,7 +23,12 @@ class ToldElsewhereError(AttnlabError):
     """What the first of several processes tells the user; the command line prints nothing more."""
 
 
+# Letters of what a library says that a sentence repeats.
+_MOST_REPEATED = 300
+
+
 def reason(error: BaseException) -> str:
-    """The first line of an error's message, to stand in brackets within a sentence."""
+    """The first line of an error's message, shortened, to stand in brackets within a sentence."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].removesuffix(".")
+    line = lines[0].removesuffix(".")
+    return line if len(line) <= _MOST_REPEATED else f"{line[:_MOST_REPEATED]}..."

@@ -1,19 +1,44 @@
 """Writing files so that what existed is never damaged: a temporary file beside the target, then a rename."""
 
+import glob
+import hashlib
 import json
 import os
+import re
+import secrets
+import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from errno import EINVAL, ENOTSUP
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.errors import AttnlabError
+from attnlab.errors import AttnlabError, InputError
+from attnlab.signals import note_written
+
+# The end of the name of a file that is being written.
+_TEMPORARY = re.compile(r"\.[0-9a-f]{8}")
+# Enough for a file system that has room for names alone to refuse it.
+_TRIED_BYTES = 1 << 16
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
+
+
+def at_home(path: str | Path) -> Path:
+    """The path, of which `~` or `~user` at the beginning is the home folder of that user.
+
+    Raises:
+        InputError: there is no such user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        msg = f"There is no user whose home folder begins {path}; write ./{path} for a file of that name."
+        raise InputError(msg) from error
 
 
 @contextmanager
@@ -29,13 +54,14 @@ def replacing(path: str | Path) -> Iterator[Path]:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary, permissions = _new_file_beside(path)
         yield temporary
         # Afterwards, because a writer may have put a new file in this one's place.
-        temporary.chmod(0o644)
+        temporary.chmod(permissions)
+        flush_to_disk(temporary)
         temporary.replace(path)
+        flush_to_disk(path.parent)
+        note_written(path)
     except Exception as error:
         if not isinstance(error, OSError | _safetensors_error()):
             raise
@@ -47,6 +73,86 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with suppress(OSError):
             if temporary is not None:
                 temporary.unlink(missing_ok=True)
+
+
+def _new_file_beside(path: Path) -> tuple[Path, int]:
+    """An empty file in the folder of `path`, with a name that starts alike, and its permissions.
+
+    These are those of any new file of the user's; files of `tempfile` can be read by their owner only.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        return temporary, stat.S_IMODE(os.fstat(handle).st_mode)
+    finally:
+        os.close(handle)
+
+
+def refuse_unwritable(folder: str | Path) -> None:
+    """Raises where no file can be written to `folder`, or to the folder that it would be made in.
+
+    What is written to find out has no name, and is gone at once.
+
+    Raises:
+        InputError: the disk is full, or cannot be written.
+    """
+    folder = Path(folder)
+    nearest = next(
+        path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir()
+    )
+    try:
+        with tempfile.TemporaryFile(dir=nearest, buffering=0) as file:
+            file.write(bytes(_TRIED_BYTES))
+    except OSError as error:
+        msg = f"Could not write to {folder}: {error.strerror or error}; choose another folder."
+        raise InputError(msg) from error
+
+
+def delete_leftovers(folder: str | Path, names: Iterable[str]) -> None:
+    """Deletes what killed processes left in `folder` of writing these files; only who holds its lock may."""
+    for name in names:
+        for path in Path(folder).glob(f".{glob.escape(name)}.*"):
+            if _TEMPORARY.fullmatch(path.name.removeprefix(f".{name}")):
+                path.unlink(missing_ok=True)
+
+
+def set_usual_permissions(folder: str | Path) -> None:
+    """Gives the files in `folder` the permissions of any new file; libraries make some for their owner alone.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    probe, permissions = _new_file_beside(Path(folder) / "permissions")
+    probe.unlink()
+    for path in Path(folder).iterdir():
+        if path.is_file() and not path.is_symlink():
+            path.chmod(permissions)
+
+
+def flush_to_disk(path: str | Path) -> None:
+    """Returns when what a file holds, or which names a folder holds, would outlive a power failure.
+
+    Raises:
+        OSError: it cannot be written; a full disk may be noticed only here.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (EINVAL, ENOTSUP):  # file systems that cannot be asked to
+            raise
+    finally:
+        os.close(handle)
+
+
+def file_checksum(path: str | Path) -> str:
+    """SHA-256 of the content of a file, in hexadecimal digits; cost: about two seconds per gigabyte.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _safetensors_error() -> type[Exception]:
@@ -75,7 +181,13 @@ def write_table(path: str | Path, table: "pd.DataFrame") -> None:
 def write_tensors(
     path: str | Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes named tensors as safetensors, atomically; `metadata` holds strings only."""
+    """Writes named tensors as safetensors, atomically and the same to the last byte for the same values.
+
+    Args:
+        path: where to.
+        tensors: in the file they are sorted by size of numbers and name.
+        metadata: strings by name; in the file they are sorted.
+    """
     from safetensors.torch import save_file
 
     with replacing(path) as temporary:
@@ -85,3 +197,19 @@ def write_tensors(
             # An empty mapping would make a file without tensors unreadable.
             metadata=dict(metadata) if metadata else None,
         )
+        _sort_metadata(temporary)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Sorts the metadata of a safetensors file, which come in another order in each process."""
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        written = file.read(size)
+        header = json.loads(written)
+        if "__metadata__" in header:
+            header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+            text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+            # As safetensors writes JSON, so that both are as long.
+            assert len(text.ljust(size)) == size  # noqa: S101 - the offsets of tensors would shift
+            file.seek(8)
+            file.write(text.ljust(size))

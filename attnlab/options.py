@@ -12,9 +12,11 @@ import dataclasses
 import functools
 import inspect
 import math
+from collections import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
+from pathlib import Path, PurePath
 from types import UnionType
 from typing import (
     Annotated,
@@ -29,6 +31,8 @@ from typing import (
 )
 
 from attnlab.errors import InputError
+from attnlab.limits import LARGEST_NUMBER
+from attnlab.texts import briefly
 
 # Sentences in one forward pass, where nothing else is said.
 BATCH_SIZE = 32
@@ -44,6 +48,7 @@ KIND_NAMES: dict[type, tuple[str, type]] = {
     int: ("a whole number", Integral),
     float: ("a number", Real),
     str: ("a text", str),
+    Path: ("a path", PurePath),
 }
 
 
@@ -77,8 +82,8 @@ class Option:
         """Raises InputError for a value outside the range or the choices, or a sequence of such."""
         several = isinstance(value, Sequence) and not isinstance(value, str)
         for one in value if several else (value,):
-            if isinstance(one, Real) and not self._holds(float(one)):
-                msg = f"{name} must be {self._range()}, not {one}."
+            if isinstance(one, Real) and not self._holds(_plain(one)):
+                msg = f"{name} must be {self._range()}, not {briefly(one)}."
                 raise InputError(msg)
             if self.choices and isinstance(one, str) and one not in self.choices:
                 chosen = "among" if several else "one of"
@@ -95,14 +100,18 @@ class Option:
         return [(words, bound) for words, bound in bounds if bound is not None]
 
     def _range(self) -> str:
-        bounds = " and ".join(f"{words} {bound:g}" for words, bound in self._bounds())
+        written = [
+            f"{words} {bound if isinstance(bound, int) else f'{bound:g}'}"
+            for words, bound in self._bounds()
+        ]
+        bounds = " and ".join(written) or "a finite number of 64 bits"
         return f"a number {bounds}" if self.above is not None else bounds
 
-    def _holds(self, number: float) -> bool:
-        if not self._bounds():
-            return True
+    def _holds(self, number: int | float) -> bool:
+        finite = isinstance(number, int) or math.isfinite(number)
         return (
-            math.isfinite(number)
+            finite
+            and abs(number) <= (LARGEST_NUMBER if isinstance(number, int) else math.inf)
             and (self.least is None or number >= self.least)
             and (self.most is None or number <= self.most)
             and (self.above is None or number > self.above)
@@ -144,16 +153,14 @@ class OptionField:
         if value is None and type(None) in kinds:
             return
         kinds = [kind for kind in kinds if kind is not type(None)]
-        if all(kind in KIND_NAMES for kind in kinds) and not any(
-            _is_kind(value, kind) for kind in kinds
-        ):
-            allowed = " or ".join(KIND_NAMES[kind][0] for kind in kinds)
-            msg = f"{name} must be {allowed}, not {value!r}."
+        names = [_name_of(kind) for kind in kinds]
+        if None not in names and not any(_is_kind(value, kind) for kind in kinds):
+            msg = f"{name} must be {' or '.join(dict.fromkeys(map(str, names)))}, not {briefly(value)}."
             raise InputError(msg)
         if get_origin(self.kind) is dict and not (
             isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
         ):
-            msg = f"{name} must be a table of texts, not {value!r}."
+            msg = f"{name} must be a table of texts, not {briefly(value)}."
             raise InputError(msg)
         self.option.refuse(name, value)
 
@@ -238,7 +245,47 @@ def _documented(text: str, settings: Any) -> str:
     return text.replace(SETTINGS_LINE, "\n".join(lines))
 
 
-def _is_kind(value: Any, kind: type) -> bool:
+def _plain(number: Real) -> int | float:
+    # Not as a float where it is whole: that cannot hold every whole number.
+    return int(number) if isinstance(number, Integral) else float(number)
+
+
+def _name_of(kind: Any) -> str | None:
+    """What values of a kind are called; None for one that is not told from others here."""
+    if kind in KIND_NAMES:
+        return KIND_NAMES[kind][0]
+    if get_origin(kind) is tuple:
+        return f"{len(get_args(kind))} values"
+    inner = [_name_of(one) for one in _inner_kinds(kind)]
+    return (
+        None if None in inner or not inner else "a list, each of it " + " or ".join(map(str, inner))
+    )
+
+
+def _inner_kinds(kind: Any) -> tuple[Any, ...]:
+    """What the values of a sequence are; nothing for other kinds."""
+    if get_origin(kind) is not abc.Sequence:
+        return ()
+    inner = get_args(kind)[0]
+    return get_args(inner) if get_origin(inner) in (Union, UnionType) else (inner,)
+
+
+def _is_kind(value: Any, kind: Any) -> bool:
+    inner = _inner_kinds(kind)
+    if inner:
+        # Arrays are lists too, of numbers.
+        listed = not isinstance(value, str | dict | Real | None)
+        return listed and (
+            not isinstance(value, Sequence)
+            or all(any(_is_kind(one, kind) for kind in inner) for one in value)
+        )
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        return (
+            isinstance(value, tuple | list)
+            and len(value) == len(kinds)
+            and all(map(_is_kind, value, kinds))
+        )
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, KIND_NAMES[kind][1])

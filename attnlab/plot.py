@@ -1,7 +1,7 @@
 """Figures that go into a paper: each function takes a tidy table and returns a figure.
 
     import attnlab
-    figure = attnlab.plot.heads(attnlab.analyze("runs/demo", labels=True).summary)
+    figure = attnlab.plot.heads(attnlab.analyze("runs/demo").summary)
     attnlab.plot.save(figure, "heads.pdf")
 
 Tables can come from a result or from its files (`pandas.read_csv("runs/demo/analysis/summary.csv")`).
@@ -11,11 +11,14 @@ side; `width` sets it. Nothing here changes matplotlib's settings.
 
 from attnlab.reporting.canvas import save_figure as save
 from attnlab.reporting.comparison import draw_comparison as comparison
+from attnlab.reporting.drawing.embedding_map import draw_embedding_map as embedding_map
 from attnlab.reporting.drawing.head_map import draw_heads as heads
 from attnlab.reporting.drawing.offsets import draw_offsets as offsets
 from attnlab.reporting.drawing.palette import COLUMN, PAGE
 from attnlab.reporting.drawing.pareto import draw_pareto as pareto
 from attnlab.reporting.drawing.scaling import draw_scaling as scaling
+from attnlab.reporting.drawing.spectrum import draw_spectrum as spectrum
+from attnlab.reporting.drawing.training import draw_training as training
 from attnlab.reporting.drawing.windows import draw_windows as windows
 from attnlab.reporting.heatmaps import draw_heads as matrices
 from attnlab.reporting.importance_figure import draw_importance as importance
@@ -25,6 +28,7 @@ __all__ = [
     "COLUMN",
     "PAGE",
     "comparison",
+    "embedding_map",
     "heads",
     "importance",
     "matrices",
@@ -33,5 +37,7 @@ __all__ = [
     "pruning",
     "save",
     "scaling",
+    "spectrum",
+    "training",
     "windows",
 ]

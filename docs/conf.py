@@ -64,7 +64,7 @@ PAGES = "|".join(path.stem for path in Path(__file__).parent.glob("*.md"))
 CITATION = re.compile(rf"\b({PAGES})\.md((?:,? (?:sections?|traps?) \d+)?)")
 # Formulas in docstrings hold vertical bars, which would name a substitution.
 CODE = re.compile(r"(``.+?``|`.+?`)")
-FILE_BESIDE = re.compile(r"\]\(([\w.]+\.(?:csv|json|png|svg))\)")
+FILE_BESIDE = re.compile(r"\]\(([\w./]+\.(?:csv|json|png|svg))\)")
 FOLDER_BESIDE = re.compile(r"\[(\w+)\]\(\w+\)")
 RESULT = re.compile(r"^\| \[(\w+)\]\(results/\1/README\.md\) \| (.+) \|$", flags=re.MULTILINE)
 

@@ -1,14 +1,20 @@
 """What holds for the whole suite: no network, poisoned memory, global random state untouched."""
 
 import gc
+import shutil
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jaxtyping
 import pytest
 import shape_checks
 import torch
+from browser.skipped import skipped_browser_tests
+
+from attnlab.cli import progress
 
 jaxtyping.jaxtyped = shape_checks.jaxtyped
 LOOPBACK = {"127.0.0.1", "::1"}
@@ -19,6 +25,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Says how many tests of the page in a browser were skipped, and why."""
+    for line in skipped_browser_tests(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line, yellow=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def poisoned_memory() -> None:
     """`torch.empty` is filled with NaN, so that reading what was never written shows."""
@@ -27,9 +39,26 @@ def poisoned_memory() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def heard_signals() -> None:
+    """Signals do here what they do in a shell, also where the tests run in the background or under nohup."""
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Two test processes share two cores."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def no_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lines of progress because a machine is slow, among what commands are to print."""
+    monkeypatch.setattr(progress, "BEAT", 1e6)
 
 
 @pytest.fixture(autouse=True)
@@ -72,4 +101,33 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("runs") / "small"
     train(folder, small_settings(), command="attnlab train small")
+    return folder
+
+
+@pytest.fixture
+def copied_run(small_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small_run, tmp_path / "copy"))
+
+
+@pytest.fixture(scope="session")
+def language_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of a language model of two layers, made once; tests leave it as it is."""
+    from small_run import small_settings
+
+    from attnlab.translation.training import train
+
+    folder = tmp_path_factory.mktemp("runs") / "language"
+    train(folder, small_settings(model={"task": "language-model", "decoder_layers": 2}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def recurrent_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of a recurrent model with additive attention; tests leave it as it is."""
+    from small_run import RECURRENT, small_settings
+
+    from attnlab.translation.training import train
+
+    folder = tmp_path_factory.mktemp("runs") / "recurrent"
+    train(folder, small_settings(model=RECURRENT))
     return folder

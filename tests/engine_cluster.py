@@ -14,7 +14,7 @@ ENVIRONMENT = {
 }
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 60) -> None:
+def wait_until(holds: Callable[[], object], seconds: float = 180) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "waited too long"

@@ -1,15 +1,18 @@
 """Writing files: what was there before stays when something goes wrong."""
 
+import errno
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
-from attnlab.errors import AttnlabError
-from attnlab.files import replacing, write_tensors
+from attnlab.errors import AttnlabError, InputError
+from attnlab.files import delete_leftovers, refuse_unwritable, replacing, write_tensors
 
 
 @pytest.mark.parametrize(
@@ -42,3 +45,47 @@ def test_writing_text_needs_neither_torch_nor_safetensors() -> None:
     code = "import sys, attnlab.files; print({'torch', 'safetensors'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_tensors_are_the_same_to_the_last_byte_whatever_order_they_come_in(tmp_path: Path) -> None:
+    tensors = {"b": torch.arange(3.0), "a": torch.zeros(2, dtype=torch.float16)}
+    told = {"tokens": '["\\u0001\x7fé/\\""]', "kinds": "\n\b\x1f", "format": "1", "more": ""}
+    for number in range(12):
+        order = reversed(told.items()) if number % 2 else told.items()
+        write_tensors(tmp_path / f"{number}.safetensors", tensors, dict(order))
+    (content,) = {path.read_bytes() for path in tmp_path.iterdir()}
+    assert content[8:].startswith(b'{"__metadata__":{"format":')
+    with safe_open(tmp_path / "0.safetensors", "pt") as file:
+        assert file.metadata() == told
+        assert all(torch.equal(file.get_tensor(name), one) for name, one in tensors.items())
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_folder_that_cannot_be_written_is_found_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    refuse_unwritable(tmp_path / "not" / "yet")
+    assert list(tmp_path.iterdir()) == []
+
+    def refused(**_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    with pytest.raises(InputError, match=f"{os.strerror(number)}; choose another"):
+        refuse_unwritable(tmp_path / "not" / "yet")
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="only Linux has such a folder")
+def test_a_folder_that_takes_no_files_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"Could not write to /proc/out: .*; choose another folder"
+    ):
+        refuse_unwritable("/proc/out")
+
+
+def test_only_what_a_killed_process_left_is_deleted(tmp_path: Path) -> None:
+    mine = [".page[1].html.bak", ".page[1].html.0123", "page[1].html", ".other.html.0123abcd"]
+    for name in (*mine, ".page[1].html.0123abcd", ".page[1].html.ffffffff"):
+        (tmp_path / name).touch()
+    delete_leftovers(tmp_path, ["page[1].html"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(mine)

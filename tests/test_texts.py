@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from attnlab.attention.plan import load_plan
-from attnlab.cli.train import _from_file as load_settings
-from attnlab.cli.translate import _sentences
+from attnlab.cli.commands.train import _from_file as load_settings
+from attnlab.cli.commands.translate import _sentences
 from attnlab.columns import Column
 from attnlab.corpora.files import read_line_pair
 from attnlab.corpora.readers import read_rows
@@ -21,7 +21,8 @@ from attnlab.errors import InputError
 from attnlab.functions.treebank import load_treebank
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.heatmaps import draw_heads
-from attnlab.reporting.page import PageFigure, Section, page_table, render_page
+from attnlab.reporting.page.parts import PageFigure, Section, page_table
+from attnlab.reporting.page.rendering import render_page
 from attnlab.studies.sources import read_texts
 from attnlab.texts import check_characters, shown
 
@@ -48,7 +49,7 @@ def _table(path: Path) -> list[str]:
     start = b"\xef\xbb\xbf" if lines.startswith(b"\xef\xbb\xbf") else b""
     rows = lines.removeprefix(start).split(end)
     doubled.write_bytes(start + end.join(row + b"\t" + row if row else row for row in rows))
-    found = read_rows(doubled, "tsv", ("en", "it"))
+    found = list(read_rows(doubled, "tsv", ("en", "it")))
     assert all(source == target for source, target in found)
     return [source for source, _ in found]
 
@@ -148,7 +149,7 @@ def test_half_characters_are_refused(tmp_path: Path) -> None:
     row = {"translation": {"en": "a\ud800", "it": "b"}}
     (tmp_path / "all.jsonl").write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(InputError, match=r"line 1, source side, has \\ud800"):
-        read_rows(tmp_path / "all.jsonl", "jsonl", ("en", "it"))
+        list(read_rows(tmp_path / "all.jsonl", "jsonl", ("en", "it")))
     with pytest.raises(InputError, match="half a character"):
         _sentences("\udcff", None)
 

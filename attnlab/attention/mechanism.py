@@ -138,6 +138,7 @@ class Mechanism(nn.Module, ABC):
         """The specification with which `attnlab compare` compares it at so many keys per row.
 
         None leaves it to the list of `attnlab compare`; mechanisms of other distributions say it here.
+        `attnlab substitute` asks for several numbers and takes the best within the budget it counts.
         """
         return None
 

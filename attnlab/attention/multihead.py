@@ -1,4 +1,4 @@
-"""Multi-head attention: projections around a mechanism, with the weights of every head on request."""
+"""Attention of attnlab's own models: projections around a mechanism, with the weights on request."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -6,9 +6,56 @@ from torch import Tensor, nn
 
 from attnlab.attention.mechanism import Context, Mechanism
 from attnlab.attention.mechanisms.global_rows import GlobalRows
+from attnlab.errors import InputError
+
+NO_SCORES = (
+    "it computes its weights from products of queries and keys, and additive scores are no products"
+)
 
 
-class MultiHeadAttention(nn.Module):
+class OwnAttention(nn.Module):
+    """Attention of one of attnlab's own models, whose mechanism can be exchanged.
+
+    Attributes:
+        heads: number of heads.
+        mechanism: how values are mixed.
+        additive: whether scores are no products of queries and keys; a mechanism is told them as its
+            `bias`, beside queries of 0.
+    """
+
+    def __init__(self, heads: int, mechanism: Mechanism, *, additive: bool = False) -> None:
+        super().__init__()
+        self.heads = heads
+        self.mechanism = mechanism
+        self.additive = additive
+
+    def refuse_unfit(self, mechanism: Mechanism, address: str) -> None:
+        """Refuses a mechanism that cannot stand in this module, at `address`.
+
+        Raises:
+            InputError: scores are additive, and the mechanism computes its own.
+        """
+        if self.additive:
+            refuse_without_scores(mechanism, address)
+
+
+def refuse_without_scores(mechanism: Mechanism, address: str) -> None:
+    """Refuses a mechanism that computes its weights from products, where scores are additive.
+
+    Raises:
+        InputError: see above.
+    """
+    for part in mechanism.modules():
+        if isinstance(part, Mechanism) and not part.traits.takes_scores:
+            msg = (
+                f"The mechanism '{part.name}' cannot stand in {address}, whose scores are additive: "
+                f"{NO_SCORES}; choose a mechanism with a support, such as band or topk, or train with "
+                "--score dot."
+            )
+            raise InputError(msg)
+
+
+class MultiHeadAttention(OwnAttention):
     """Splits queries, keys and values into heads, lets a mechanism mix them, and projects back.
 
     ::
@@ -22,6 +69,8 @@ class MultiHeadAttention(nn.Module):
         dim: size of the token vectors.
         heads: number of heads; must divide `dim`.
         mechanism: how values are mixed.
+        scaled: whether scores are divided by sqrt(head_dim); without, queries are multiplied by it, so
+            that a mechanism's own division leaves the plain products.
         init: `"default"` (Xavier) or `"identity"` for W_Q, W_K and W_V, which the thesis also tries.
         global_projections: separate W_Q, W_K and W_V for the rows of Longformer's global tokens;
             `keys_and_values` then returns twice as many heads, the second half for those rows.
@@ -33,12 +82,12 @@ class MultiHeadAttention(nn.Module):
         heads: int,
         mechanism: Mechanism,
         *,
+        scaled: bool = True,
         init: str = "default",
         global_projections: bool = False,
     ) -> None:
-        super().__init__()
-        self.heads = heads
-        self.mechanism = mechanism
+        super().__init__(heads, mechanism)
+        self.query_scale = 1.0 if scaled else (dim // heads) ** 0.5
         self.query = nn.Linear(dim, dim)
         self.key = nn.Linear(dim, dim)
         self.value = nn.Linear(dim, dim)
@@ -53,11 +102,27 @@ class MultiHeadAttention(nn.Module):
             GlobalRows(mechanism, self.query, self.key, self.value) if global_projections else None
         )
 
+    def refuse_unfit(self, mechanism: Mechanism, address: str) -> None:
+        """Refuses a mechanism without global tokens where their rows are projected apart.
+
+        Raises:
+            InputError: see above.
+        """
+        if self.global_rows is not None:
+            self.global_rows.refuse_without_globals(mechanism, address)
+
     def split(
         self, tokens: Float[Tensor, "batch token dim"]
     ) -> Float[Tensor, "batch head token _"]:
         """The same numbers, one block of columns a head."""
         return tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def queries(
+        self, tokens: Float[Tensor, "batch query dim"], projection: nn.Linear
+    ) -> Float[Tensor, "batch head query _"]:
+        """Queries of every head, such that a mechanism's scores are those of the layer."""
+        projected = self.split(projection(tokens))
+        return projected if self.query_scale == 1.0 else projected * self.query_scale
 
     def keys_and_values(
         self, memory: Float[Tensor, "batch key dim"]
@@ -82,7 +147,7 @@ class MultiHeadAttention(nn.Module):
         weights: bool = False,
     ) -> tuple[Float[Tensor, "batch query dim"], Float[Tensor, "batch head query key"] | None]:
         """Mixed tokens and, when `weights`, the matrix each head applied (before dropout)."""
-        queries = self.split(self.query(tokens))
+        queries = self.queries(tokens, self.query)
         own = slice(0, self.heads)
         mixed = self.mechanism(
             queries,
@@ -101,7 +166,7 @@ class MultiHeadAttention(nn.Module):
         if self.global_rows is not None:
             mixed, matrix = self.global_rows.replaced(
                 self.mechanism,
-                self.split(self.global_rows.query(tokens)),
+                self.queries(tokens, self.global_rows.query),
                 keys[:, self.heads :],
                 values[:, self.heads :],
                 Context(visible, first_query),

@@ -1,7 +1,7 @@
 """An attention plan: which mechanism stands at which head, as a value and as a JSON file."""
 
 import copy
-import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,14 +15,17 @@ from attnlab.attention.perhead import PerHead
 from attnlab.attention.registry import make, parse
 from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Form
+from attnlab.documents import read_json
 from attnlab.errors import InputError
 from attnlab.files import write_json
-from attnlab.texts import read_text
+from attnlab.texts import briefly
 
 PLAN_FORMAT = "attnlab attention plan 1"
 
 # Entries that a notebook shows of a plan.
 _SHOWN = 4
+# Of a layer or a head.
+_NUMBER = re.compile("[0-9]{1,9}")
 
 Entry = Specification | Mechanism
 
@@ -204,12 +207,8 @@ def load_plan(path: str | Path) -> AttentionPlan:
     Raises:
         InputError: the file does not exist, is no plan, or names what cannot be read.
     """
-    path = Path(path)
-    try:
-        content = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        msg = f"{path} is no attention plan: it is not JSON ({error})."
-        raise InputError(msg) from error
+    advice = "write one with: attnlab plan RUN --out FILE"
+    content = read_json(path, Any, fault="is no attention plan", advice=advice)
     return read_plan(content, str(path))
 
 
@@ -231,13 +230,11 @@ def read_plan(content: Any, origin: str) -> AttentionPlan:
             )
             raise InputError(msg)
         if not isinstance(text, str):
-            msg = (
-                f"{origin}: the mechanism at '{address}' is a text such as \"full\", not {text!r}."
-            )
+            msg = f"{origin}: the mechanism at '{address}' is a text such as \"full\", not {briefly(text)}."
             raise InputError(msg)
     tokenizer = content.get("tokenizer")
     if not isinstance(tokenizer, str | None):
-        msg = f'{origin}: "tokenizer" is the checksum of a tokenizer, not {tokenizer!r}.'
+        msg = f'{origin}: "tokenizer" is the checksum of a tokenizer, not {briefly(tokenizer)}.'
         raise InputError(msg)
     return replace(plan_of(entries), tokenizer=tokenizer)
 
@@ -254,9 +251,9 @@ def _shown(entry: Entry) -> str:
 
 def _parts(address: str) -> tuple[str, int | None, int | None]:
     site, *numbers = address.split(".")
-    if site not in SITES or len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
+    if site not in SITES or len(numbers) > 2 or not all(map(_NUMBER.fullmatch, numbers)):
         msg = (
-            f"'{address}' names no attention; write a site ({', '.join(SITES)}), a layer such as "
+            f"{briefly(address)} names no attention; write a site ({', '.join(SITES)}), a layer such as "
             "encoder.0, or a head such as encoder.0.3."
         )
         raise InputError(msg)

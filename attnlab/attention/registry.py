@@ -22,6 +22,7 @@ from attnlab.attention.specification import Specification, name_and_options, spe
 from attnlab.attention.traits import Form, Setup
 from attnlab.errors import InputError
 from attnlab.plugins import with_plugins
+from attnlab.texts import briefly
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind
@@ -82,7 +83,7 @@ def parse(text: str) -> Specification:
     name, options = name_and_options(text)
     kind = mechanisms().get(name)
     if kind is None or kind.specification is None:
-        msg = f"There is no mechanism '{name}'; choose from: {', '.join(mechanisms())}."
+        msg = f"There is no mechanism {briefly(name)}; choose from: {', '.join(mechanisms())}."
         raise InputError(msg)
     return specified(kind.specification, options)
 

@@ -7,12 +7,17 @@ be used is refused with a sentence, not with a type error.
 
 import ast
 import dataclasses
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from attnlab.errors import InputError
+from attnlab.limits import LARGEST_SEED, LONGEST_TEXT
+from attnlab.texts import briefly
 
+# Characters of a text that a message repeats.
+_MOST_SHOWN = 200
 Window = tuple[int, int]
 
 
@@ -41,9 +46,20 @@ class Specification:
         if type(value) is not int or value < least:
             msg = (
                 f"The option '{option}' of '{self.name}' is a whole number from {least} up, "
-                f"not {value!r}."
+                f"not {briefly(value)}."
             )
             raise InputError(msg)
+        if value > LARGEST_SEED:
+            msg = f"The option '{option}' of '{self.name}' is at most {LARGEST_SEED}, not {value}."
+            raise InputError(msg)
+
+    def refuse_above(self, most: int, *options: str) -> None:
+        """Refuses whole numbers that are larger than any sentence has use for."""
+        for option in options:
+            value = getattr(self, option)
+            if isinstance(value, int) and value > most:
+                msg = f"The option '{option}' of '{self.name}' is at most {most:,}, not {value:,}."
+                raise InputError(msg)
 
     def refuse_unless_chosen(self) -> None:
         """Refuses an option that is none of its choices."""
@@ -51,7 +67,7 @@ class Specification:
             value = getattr(self, option)
             if value not in choices:
                 listed = ", ".join(repr(choice) for choice in choices)
-                msg = f"The option '{option}' of '{self.name}' is one of {listed}, not {value!r}."
+                msg = f"The option '{option}' of '{self.name}' is one of {listed}, not {briefly(value)}."
                 raise InputError(msg)
 
     def refuse_unless_distinct(self, option: str) -> None:
@@ -61,7 +77,12 @@ class Specification:
         if not whole or len(set(numbers)) < len(numbers):
             msg = (
                 f"The option '{option}' of '{self.name}' is a list of different whole numbers such as "
-                f"[0, 2], not {numbers!r}."
+                f"[0, 2], not {briefly(numbers)}."
+            )
+            raise InputError(msg)
+        if any(abs(one) > LONGEST_TEXT for one in numbers):
+            msg = (
+                f"The numbers of '{option}' of '{self.name}' are at most {LONGEST_TEXT:,} in size."
             )
             raise InputError(msg)
         object.__setattr__(self, option, tuple(numbers))
@@ -69,6 +90,9 @@ class Specification:
     def shorten_window(self) -> None:
         """Replaces the option `window` by its shortest form; one number stands for both sides."""
         left, right = sides(self.name, getattr(self, "window"))  # noqa: B009 - not every kind has one
+        if max(left, right) > LONGEST_TEXT:
+            msg = f"The window of '{self.name}' is at most {LONGEST_TEXT:,}, not {max(left, right):,}."
+            raise InputError(msg)
         object.__setattr__(self, "window", left if left == right else (left, right))
 
 
@@ -83,7 +107,7 @@ def specified(kind: type[Specification], options: Mapping[str, Any]) -> Specific
     choices = f"its options are: {', '.join(fields) or 'none'}"
     for option in options:
         if option not in fields:
-            msg = f"The mechanism '{name}' has no option '{option}'; {choices}."
+            msg = f"The mechanism '{name}' has no option {briefly(option)}; {choices}."
             raise InputError(msg)
     for option, field in fields.items():
         if option not in options and field.default is dataclasses.MISSING:
@@ -101,10 +125,15 @@ def name_and_options(text: str) -> tuple[str, dict[str, Any]]:
     >>> name_and_options("fixed(pattern=next)")
     ('fixed', {'pattern': 'next'})
     """
-    bad = f"'{text}' does not read as a mechanism; write it like: band(window=3)."
+    shown = text if len(text) <= _MOST_SHOWN else briefly(text).strip("'\"")
+    bad = f"'{shown}' does not read as a mechanism; write it like: band(window=3)."
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
+        with warnings.catch_warnings():
+            # Of what a program would mean by it, which nobody runs.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip(), mode="eval").body
+    # The last two where thousands of brackets or signs stand within each other.
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise InputError(bad) from error
     if isinstance(tree, ast.Name):
         return tree.id, {}
@@ -112,9 +141,9 @@ def name_and_options(text: str) -> tuple[str, dict[str, Any]]:
         raise InputError(bad)
     try:
         options = {word.arg: _value(word.value) for word in tree.keywords}
-    except ValueError as error:
+    except (ValueError, TypeError, MemoryError, RecursionError) as error:
         raise InputError(bad) from error
-    if None in options:
+    if None in options or len(options) < len(tree.keywords):
         raise InputError(bad)
     return tree.func.id, {str(name): value for name, value in options.items()}
 
@@ -133,8 +162,6 @@ def sides(name: str, window: Any) -> Window:
     pair = (window, window) if isinstance(window, int) else window
     whole = isinstance(pair, tuple) and all(type(side) is int and side >= 0 for side in pair)
     if isinstance(window, bool) or not whole or len(pair) != 2:
-        msg = (
-            f"The window of '{name}' is a number or a pair (left, right) from 0 up, not {window!r}."
-        )
+        msg = f"The window of '{name}' is a number or a pair (left, right) from 0 up, not {briefly(window)}."
         raise InputError(msg)
     return (pair[0], pair[1])

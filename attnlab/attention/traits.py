@@ -18,6 +18,7 @@ class Traits:
         subquadratic: time and memory of its fast form grow in proportion to the tokens.
         cached: one query at a time gives what all queries at once give.
         bias: numbers can be added to its scores (relative positions of T5).
+        content_free: its weights follow from positions alone, whatever queries and keys are.
         learned: has parameters of its own, which have to be trained.
         trains_on_cpu: gradients exist on a machine without a GPU.
     """
@@ -29,8 +30,14 @@ class Traits:
     subquadratic: bool = True
     cached: bool = True
     bias: bool = True
+    content_free: bool = False
     learned: bool = False
     trains_on_cpu: bool = True
+
+    @property
+    def takes_scores(self) -> bool:
+        """Whether scores can be handed to it that are no products of queries and keys, or it needs none."""
+        return self.bias or self.content_free
 
 
 @dataclass(frozen=True)

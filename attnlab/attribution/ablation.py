@@ -110,9 +110,13 @@ def _replaced(heads: list[int], mean: Float[Tensor, "head dim"] | None) -> Chang
 
 @contextmanager
 def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> Iterator[None]:
-    """A query of 0 gives every key that may be seen the same score, in rows of global tokens too."""
+    """A query of 0 gives every key that may be seen the same score, in rows of global tokens too.
+
+    Additive scores are made 0 themselves.
+    """
     attention = projection.attention
-    name = next((name for name in QUERY_NAMES if hasattr(attention, name)), None)
+    names = ("score",) if getattr(attention, "additive", False) else QUERY_NAMES
+    name = next((name for name in names if hasattr(attention, name)), None)
     if name is None or not _scores_by_query_alone(attention):
         msg = (
             f"Heads of {layer[0]} layer {layer[1]} cannot be made uniform, since their scores have "

@@ -7,29 +7,34 @@ from typing import Annotated
 import typer
 
 from attnlab import __version__
-from attnlab.cli.analyze import analyze
-from attnlab.cli.approximate import approximate
-from attnlab.cli.commands import Command, Group, help_of
-from attnlab.cli.compare import compare
-from attnlab.cli.corpora import corpora
-from attnlab.cli.demo import demo
-from attnlab.cli.doctor import doctor
-from attnlab.cli.importance import importance
-from attnlab.cli.mechanisms import mechanisms
-from attnlab.cli.output import with_output
-from attnlab.cli.plan import plan
-from attnlab.cli.prune import prune
-from attnlab.cli.study import study
-from attnlab.cli.substitute import substitute
-from attnlab.cli.table import table
-from attnlab.cli.train import train
-from attnlab.cli.translate import score, translate
-from attnlab.errors import INTERRUPTED, AttnlabError, ToldElsewhereError
+from attnlab.cli.command_classes import Command, Group, help_of
+from attnlab.cli.commands.analyze import analyze
+from attnlab.cli.commands.approximate import approximate
+from attnlab.cli.commands.compare import compare
+from attnlab.cli.commands.corpora import corpora
+from attnlab.cli.commands.demo import demo
+from attnlab.cli.commands.doctor import doctor
+from attnlab.cli.commands.embed import embed
+from attnlab.cli.commands.importance import importance
+from attnlab.cli.commands.inspect import inspect
+from attnlab.cli.commands.mechanisms import mechanisms
+from attnlab.cli.commands.neighbours import neighbours
+from attnlab.cli.commands.plan import plan
+from attnlab.cli.commands.prune import prune
+from attnlab.cli.commands.report import report
+from attnlab.cli.commands.study import study
+from attnlab.cli.commands.substitute import substitute
+from attnlab.cli.commands.table import table
+from attnlab.cli.commands.train import train
+from attnlab.cli.commands.translate import generate, score, translate
+from attnlab.cli.output import print_error, with_output
+from attnlab.cli.terminal import outlive_terminal
+from attnlab.errors import AttnlabError, ToldElsewhereError
 
 app = typer.Typer(
     name="attnlab",
     cls=Group,
-    help="Train small translation models, see what every attention head does, "
+    help="Train small translation and language models, see what every attention head does, "
     "and find out what could replace it. Results go to standard output, progress and notes to standard "
     "error.",
     epilog="Exit status: 0 done, 1 failed, 2 something given cannot be used, 130 interrupted. "
@@ -38,26 +43,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# Each with whether it prints tables, which --json gives as one object.
-for command, tables in (
-    (demo, True),
-    (train, False),
-    (translate, False),
-    (score, True),
-    (analyze, True),
-    (importance, True),
-    (approximate, True),
-    (compare, True),
-    (substitute, True),
-    (corpora, True),
-    (plan, True),
-    (prune, True),
-    (mechanisms, True),
-    (table, True),
-    (doctor, True),
-):
-    app.command(cls=Command, help=help_of(command))(with_output(command, tables=tables))
-app.add_typer(study)
+_COMMANDS = {
+    "Models": (demo, train, translate, generate, score),
+    "Words": (embed, neighbours, inspect),
+    "Heads": (analyze, importance, approximate),
+    "What could replace them": (compare, substitute, plan, prune),
+    "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
+}
+# All others print tables, which --json gives as one object.
+_WITHOUT_TABLES = {train, embed, translate, generate}
+for panel, commands in _COMMANDS.items():
+    for command in commands:
+        shared = with_output(command, tables=command not in _WITHOUT_TABLES)
+        app.command(cls=Command, help=help_of(command), rich_help_panel=panel)(shared)
+app.add_typer(study, rich_help_panel="Lists, tables and studies")
 
 
 def _print_version(wanted: bool) -> bool:
@@ -79,11 +78,12 @@ def options(
         bool, typer.Option("--debug", help="Show the traceback of an error (before the command).")
     ] = False,
 ) -> None:
-    """Train small translation models and study their attention heads."""
+    """Train small translation and language models and study their attention heads."""
 
 
 def main() -> None:
     """Runs the command line; an error a user can mend is one sentence, anything else too unless --debug."""
+    outlive_terminal()
     debug = "--debug" in sys.argv
     if debug:
         sys.argv = ["attnlab", "--debug", *(word for word in sys.argv[1:] if word != "--debug")]
@@ -93,19 +93,13 @@ def main() -> None:
         if debug:
             traceback.print_exc()
         if not isinstance(error, ToldElsewhereError):
-            typer.echo(f"Error: {error}", err=True)
+            print_error(f"Error: {error}")
         sys.exit(error.exit_status)
-    except KeyboardInterrupt:
-        typer.echo(
-            "Interrupted before anything was finished; nothing that existed changed.", err=True
-        )
-        sys.exit(INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - the last door before the user
         if debug:
             traceback.print_exc()
-        typer.echo(
+        print_error(
             f"Error: attnlab failed in a way it should not ({type(error).__name__}: {error}); "
-            "run again with --debug to see where.",
-            err=True,
+            "run again with --debug to see where."
         )
         sys.exit(1)

@@ -1,10 +1,18 @@
 """What can be told at once of paths that were given, before libraries that take seconds to load."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from attnlab.documents import read_json
 from attnlab.errors import InputError
+from attnlab.options import Settings
+from attnlab.texts import SENTENCES, TREEBANK, refuse_absent
+
+# One of them is in every folder with a model: of transformers, of attnlab, an adapter.
+_MODEL_FILES = ("config.json", "settings.json", "adapter_config.json")
+# Fields of settings that name files.
+_TEXTS = {"text": SENTENCES, "calibration_text": SENTENCES, "treebank": TREEBANK}
 
 
 def refuse_absent_source(source: str) -> None:
@@ -18,6 +26,19 @@ def refuse_absent_source(source: str) -> None:
         from attnlab.corpora.hub import model_source
 
         model_source(source)
+    elif not _holds_model(path):
+        inside = next((one for one in sorted(path.iterdir()) if _holds_model(one)), None)
+        advice = (
+            "give a run of attnlab train, or what save_pretrained wrote"
+            if inside is None
+            else f"give {inside}"
+        )
+        msg = f"{source} holds no model ({', '.join(_MODEL_FILES)}); {advice}."
+        raise InputError(msg)
+
+
+def _holds_model(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _MODEL_FILES)
 
 
 def refuse_absent_matrices(path: Path) -> None:
@@ -42,15 +63,26 @@ def refuse_damaged_plans(words: Iterable[str]) -> None:
         if not path.is_file():
             msg = f"There is no plan file {path}; write one with: attnlab plan RUN --out {path}"
             raise InputError(msg)
-        try:
-            json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            msg = f"{path} is no attention plan: it is not JSON ({error})."
-            raise InputError(msg) from error
+        advice = f"write one with: attnlab plan RUN --out {path}"
+        read_json(path, Any, fault="is no attention plan", advice=advice)
 
 
-def refuse_empty_corpus(name: str | None) -> None:
-    """Raises InputError for a corpus that is an empty file."""
-    if name is not None and Path(name).is_file() and Path(name).stat().st_size == 0:
+def refuse_unusable_corpus(name: str | None) -> None:
+    """Raises InputError for a corpus that is an empty file, or a path where there is nothing."""
+    if name is None:
+        return
+    from attnlab.corpora.corpus import refuse_absent_corpus
+
+    refuse_absent_corpus(name)
+    if Path(name).is_file() and Path(name).stat().st_size == 0:
         msg = f"{name} is empty; a corpus needs at least one sentence in each file."
         raise InputError(msg)
+
+
+def refuse_absent_texts(settings: Settings) -> None:
+    """Raises InputError where settings name sentences, trees or a corpus that are not there."""
+    for name, wanted in _TEXTS.items():
+        path = getattr(settings, name, None)
+        if path is not None:
+            refuse_absent(path, wanted)
+    refuse_unusable_corpus(getattr(settings, "corpus", None))

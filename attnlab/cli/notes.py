@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 def print_notes(notes: Iterable["Note"]) -> None:
     """One paragraph per note; none with --quiet."""
-    from rich.markup import escape
+    from rich.text import Text
 
     from attnlab.reporting.notes import describe_notes
 
     console = messages()
     for text in describe_notes(notes):
-        console.print(f"[yellow]Note:[/yellow] {escape(shown(text))}", highlight=False)
+        console.print(Text.assemble(("Note:", "yellow"), " ", shown(text)))

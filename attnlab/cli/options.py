@@ -8,9 +8,36 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
+from attnlab.errors import InputError
 from attnlab.options import OptionField, Settings, option_fields
 
 Chosen = TypeVar("Chosen", bound=Settings)
+OVERWRITE = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace what an earlier run of this command wrote there, or files of the same names.",
+    ),
+]
+
+
+def refuse_vain_overwrite(overwrite: bool, **outputs: Path | None) -> None:
+    """Refuses `--overwrite` where nothing is written.
+
+    Args:
+        overwrite: whether it was given.
+        outputs: what the options that name files or folders to write to were given, by option.
+
+    Raises:
+        InputError: it was, and none of them.
+    """
+    if overwrite and all(path is None for path in outputs.values()):
+        names = " or ".join(f"--{name}" for name in outputs)
+        msg = (
+            f"--overwrite replaces what {names} names, and nothing is written without; add it, or leave "
+            "--overwrite out."
+        )
+        raise InputError(msg)
 
 
 def with_options(

@@ -4,7 +4,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -13,14 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from attnlab.columns import FORMATS
 from attnlab.errors import InputError
 from attnlab.options import Option, OptionField
+from attnlab.texts import printable
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.console import JustifyMethod, RenderableType
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,11 @@ THREADS = Annotated[
     int | None,
     typer.Option(help="Number of processor threads (default: one per core).", show_default=False),
 ]
+# Characters: wider than any table.
+_ENDLESS = 100_000
 # The form of a table for the terminal; `FORMATS` are the others.
 TEXT = "text"
-_THREADS = OptionField("threads", int | None, None, Option("", least=1))
+_THREADS = OptionField("threads", int | None, None, Option("", least=1, most=1024))
 
 
 def output() -> Output:
@@ -55,14 +63,82 @@ def output() -> Output:
     return _CURRENT.get() or Output()
 
 
-def results() -> Console:
-    """Standard output, for what was asked for; tables there are whole at 80 columns."""
-    return Console()
+class Terminal(Console):
+    """Prints every text as it is: no markup, no names of emoji, and nothing that a terminal would obey."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """A text in messages, in tables and when widths are measured."""
+        return super().render_str(printable(text), **how | {"markup": False, "emoji": False})
 
 
-def messages() -> Console:
+def results() -> Terminal:
+    """Standard output, for what was asked for."""
+    return Terminal()
+
+
+def messages() -> Terminal:
     """Standard error, for how it goes; nothing with --quiet."""
-    return Console(stderr=True, quiet=output().quiet)
+    return Terminal(stderr=True, quiet=output().quiet)
+
+
+def new_table(
+    *headings: str,
+    numbers: Collection[str] = (),
+    prose: Collection[str] = (),
+    title: str | None = None,
+    caption: str | None = None,
+    gap: int = 2,
+) -> Table:
+    """An empty table in the one style of all commands.
+
+    Args:
+        headings: of its columns.
+        numbers: headings of the columns that are aligned right.
+        prose: headings of the columns that may be wrapped; the others are not, see `print_table`.
+        title: above the table.
+        caption: below it.
+        gap: spaces between columns.
+    """
+    table = Table(
+        title=title, caption=caption,
+        box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, gap - 1),
+    )  # fmt: skip
+    for heading in headings:
+        side: JustifyMethod = "right" if heading in numbers else "left"
+        table.add_column(heading, justify=side, no_wrap=heading not in prose)
+    return table
+
+
+def print_table(table: Table) -> None:
+    """The table on standard output, its cells whole even where the terminal is narrower."""
+    console, whole = results(), [column for column in table.columns if column.no_wrap]
+    if _width(table) > console.width:
+        for column in whole:
+            words = str(column.header).split(" ")
+            widest = _widest((*words, *column.cells))
+            column.header = "\n".join(textwrap.wrap(str(column.header), widest))
+    # Beside a narrow table, text would be wrapped to its width.
+    title, caption = table.title, table.caption
+    table.title = table.caption = None
+    if title is not None:
+        console.print(title, style="table.title", highlight=False)
+    console.width = max(console.width, _width(table))
+    console.print(table)
+    if caption is not None:
+        results().print(caption, style="table.caption", highlight=False)
+
+
+def _width(table: Table) -> int:
+    """The width in which no column is cut or wrapped that must be whole."""
+    for column in table.columns:
+        if column.no_wrap:
+            column.min_width = _widest((column.header, *column.cells))
+    return Terminal(width=_ENDLESS).measure(table).minimum
+
+
+def _widest(cells: "Iterable[RenderableType]") -> int:
+    endless = Terminal(width=_ENDLESS)
+    return max(endless.measure(cell).maximum for cell in cells)
 
 
 def with_output(command: Callable[..., None], *, tables: bool) -> Callable[..., None]:
@@ -115,10 +191,23 @@ def _use_threads(count: int | None) -> None:
 
 
 def refuse_unknown_form(form: str) -> None:
-    """Raises InputError for a form that no table has."""
+    """Raises InputError for a form that no table has, and for one beside --json."""
     if form not in (TEXT, *FORMATS):
         msg = f"There is no format '{form}'; choose from: {', '.join((TEXT, *FORMATS))}."
         raise InputError(msg)
+    if form != TEXT and output().as_json:
+        msg = f"--json and --format {form} are two forms of one table; choose one of them."
+        raise InputError(msg)
+
+
+def print_text(text: str) -> None:
+    """Text on standard output: on a terminal without control characters, to a file or a program as it is."""
+    typer.echo(printable(text) if sys.stdout.isatty() else text)
+
+
+def print_error(text: str) -> None:
+    """A sentence on standard error, also with --quiet."""
+    typer.echo(printable(text), err=True)
 
 
 def print_json(**parts: Any) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.addresses import SIDES
@@ -12,6 +11,7 @@ from attnlab.corpora.files import LINES, find_files, find_languages, list_split_
 from attnlab.corpora.libraries import is_saved_folder
 from attnlab.corpora.readers import readers
 from attnlab.corpora.splits import SPLITS
+from attnlab.files import at_home
 from attnlab.grammar.corpus import LANGUAGES
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def list_pairs(name: str) -> list[str]:
     Raises:
         InputError: the path holds no files that can be read as a corpus.
     """
-    path = Path(name).expanduser()
+    path = at_home(name)
     if name == EMBEDDED:
         return _pairs_among(LANGUAGES)
     if is_saved_folder(path) or not (path.exists() or list_split_files(path)):

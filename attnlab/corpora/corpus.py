@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,11 +11,14 @@ from typing import TYPE_CHECKING
 from attnlab.corpora.files import (
     LANGUAGE_PAIR,
     forms,
+    is_text_file,
     list_split_files,
     looks_like_a_path,
     read_files,
+    read_text_file,
 )
 from attnlab.corpora.libraries import is_saved_folder, read_hub, read_saved
+from attnlab.corpora.rows import IN_MEMORY, Pair, Storage, dataset_of, pairs_of
 from attnlab.corpora.splits import (
     SPLITS,
     Splits,
@@ -24,6 +28,7 @@ from attnlab.corpora.splits import (
     target_of,
 )
 from attnlab.errors import InputError
+from attnlab.files import at_home
 from attnlab.representations import OneLine
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 DEFAULT_PAIR = "en-it"
+Progress = Callable[[str, int, int], None]
 EMBEDDED_PAIRS = 20_000
 
 
@@ -50,6 +56,8 @@ class ParallelCorpus(OneLine):
     """SHA-256 over all rows of all parts, in order, as they are here."""
     drawn: "tuple[GrammarPair, ...]" = ()
     """Of the embedded corpus: its pairs with trees and alignments, in the order of drawing."""
+    storage: Storage = field(default_factory=Storage, compare=False)
+    """Where rows are that do not fit in memory; they are there as long as it is."""
 
     def part(self, name: str) -> "datasets.Dataset":
         """The part `train`, `validation` or `test`.
@@ -73,6 +81,9 @@ def load_corpus(
     seed: int = 0,
     size: int | None = None,
     lowercase: bool = False,
+    plain: bool = False,
+    progress: Progress | None = None,
+    in_memory: int = IN_MEMORY,
 ) -> ParallelCorpus:
     """The corpus of that name, or at that path, as training, validation and test rows.
 
@@ -89,7 +100,11 @@ def load_corpus(
     document: so many consecutive rows are joined by a space, before a part is held out; the rest at
         the end makes a shorter document.
     limit: only the first rows (documents, where they are joined) of the training part.
+    plain: a .txt file is read too, for models of one language: each line is both sides of a row.
     seed, size: for the embedded corpus: the seed of the grammar and the number of pairs drawn.
+    progress: called with (what is being done, done, in all) while that is drawn.
+    in_memory: rows up to which a part is kept in memory; larger ones are memory-mapped from a folder
+        where `tempfile` makes one, which is deleted with the corpus.
 
     Raises:
         InputError: the corpus, a file of it, the pair or a number cannot be used.
@@ -100,42 +115,48 @@ def load_corpus(
     key = source_of
     drawn: tuple[GrammarPair, ...] = ()
     if name == EMBEDDED:
-        drawn = draw_embedded(languages, seed, EMBEDDED_PAIRS if size is None else size)
-        splits = {"train": [(pair.source, pair.target) for pair in drawn]}
+        drawn = draw_embedded(languages, seed, EMBEDDED_PAIRS if size is None else size, progress)
+        splits: Splits = {"train": [(pair.source, pair.target) for pair in drawn]}
         key = source_of if languages[1] == "en" else target_of
     else:
-        splits = read_corpus(name, languages)
-    if lowercase:
-        splits = {
-            split: [(source.lower(), target.lower()) for source, target in rows]
-            for split, rows in splits.items()
-        }
+        splits = read_corpus(name, languages, plain=plain)
     # Documents before splits, so that their sentences are neighbours; case before splits, so that
     # sentences which differ in case only do not straddle.
-    splits = {split: join_documents(rows, document) for split, rows in splits.items()}
-    splits = complete_splits(splits, where=name, key=key)
-    splits["train"] = splits["train"][:limit]
-    return replace(build_corpus(name, languages, splits), drawn=drawn)
+    storage = Storage(in_memory)
+    stored = {
+        split: dataset_of(join_documents(_lower(rows) if lowercase else rows, document), storage)
+        for split, rows in splits.items()
+    }
+    parts = complete_splits(stored, where=name, storage=storage, key=key)
+    if parts["train"] is not stored["train"]:
+        storage.discard(stored["train"])
+    if limit is not None:
+        parts["train"] = parts["train"].select(range(min(limit, len(parts["train"]))))
+    return replace(_corpus(name, languages, parts), drawn=drawn, storage=storage)
 
 
 def build_corpus(name: str, languages: tuple[str, str], splits: Splits) -> ParallelCorpus:
-    """The corpus with these rows, kept in memory, with its checksum."""
-    from datasets import Dataset
+    """The corpus with these rows in its three parts, with its checksum."""
+    storage = Storage()
+    parts = {split: dataset_of(splits[split], storage) for split in SPLITS}
+    return replace(_corpus(name, languages, parts), storage=storage)
 
+
+def _corpus(
+    name: str, languages: tuple[str, str], parts: "dict[str, datasets.Dataset]"
+) -> ParallelCorpus:
     digest = hashlib.sha256()
     for split in SPLITS:
-        rows = "\n".join(json.dumps(row, ensure_ascii=False) for row in splits[split])
-        digest.update(f"{split} {len(splits[split])}\n{rows}\n".encode())
-    parts = {
-        split: Dataset.from_dict(
-            {
-                "source": [source for source, _ in splits[split]],
-                "target": [target for _, target in splits[split]],
-            }
-        )
-        for split in SPLITS
-    }
+        digest.update(f"{split} {len(parts[split])}\n".encode())
+        for row in pairs_of(parts[split]):
+            digest.update(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
+        if not len(parts[split]):
+            digest.update(b"\n")
     return ParallelCorpus(name, *languages, **parts, checksum=digest.hexdigest())
+
+
+def _lower(rows: Iterable[Pair]) -> Iterator[Pair]:
+    return ((source.lower(), target.lower()) for source, target in rows)
 
 
 def split_pair(pair: str) -> tuple[str, str]:
@@ -166,8 +187,10 @@ def refuse_bad_numbers(name: str, document: int, limit: int | None, size: int | 
         raise InputError(msg)
 
 
-def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> "tuple[GrammarPair, ...]":
-    """Pairs of the embedded grammar.
+def draw_embedded(
+    languages: tuple[str, str], seed: int, size: int, progress: Progress | None = None
+) -> "tuple[GrammarPair, ...]":
+    """Pairs of the embedded grammar; `progress` as in `attnlab.grammar.corpus.draw_pairs`.
 
     Raises:
         InputError: a language that the grammar does not have.
@@ -178,30 +201,39 @@ def draw_embedded(languages: tuple[str, str], seed: int, size: int) -> "tuple[Gr
         pairs = " and ".join("-".join(pair) for pair in permutations(LANGUAGES, 2))
         msg = f"The embedded corpus has no pair {'-'.join(languages)}; it has {pairs}."
         raise InputError(msg)
-    return tuple(draw_pairs(size, seed=seed, languages=languages))
+    return tuple(draw_pairs(size, seed=seed, languages=languages, progress=progress))
 
 
 def local_path(name: str) -> Path | None:
     """Where a corpus on this machine lies, as an absolute path; None for the embedded one and the hub's."""
-    path = Path(name).expanduser()
+    path = at_home(name)
     if name != EMBEDDED and (path.exists() or list_split_files(path)):
         # Of a link the name stays, since it may tell the languages.
         return path.parent.resolve() / path.name
     return None
 
 
-def read_corpus(name: str, languages: tuple[str, str]) -> Splits:
+def read_corpus(name: str, languages: tuple[str, str], *, plain: bool = False) -> Splits:
     """The rows of a corpus on this machine, or else of one on the hub, with the splits it has.
+
+    With `plain` it may be a text file.
 
     Raises:
         InputError: a path that does not exist, or what the reader of its form refuses.
     """
-    path = Path(name).expanduser()
+    path = at_home(name)
     if is_saved_folder(path):
         return read_saved(path, languages)
+    if plain and is_text_file(path):
+        return read_text_file(path)
     if path.exists() or list_split_files(path):
         return read_files(path, languages)
-    if looks_like_a_path(name):
+    refuse_absent_corpus(name)
+    return read_hub(name, languages)
+
+
+def refuse_absent_corpus(name: str) -> None:
+    """Raises InputError for a path where there is nothing."""
+    if looks_like_a_path(name) and local_path(name) is None:
         msg = f"There is no file or folder {name}; give {forms()}."
         raise InputError(msg)
-    return read_hub(name, languages)

@@ -1,8 +1,9 @@
 """Corpora in local files: what their names tell, and which of them make the splits of a corpus."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 from attnlab.corpora.readers import (
@@ -13,7 +14,8 @@ from attnlab.corpora.readers import (
     readers,
     refuse_missing,
 )
-from attnlab.corpora.splits import SPLITS, Pair, Splits
+from attnlab.corpora.rows import Pair
+from attnlab.corpora.splits import SPLITS, Splits
 from attnlab.errors import InputError
 
 SPLIT_NAMES = {
@@ -113,23 +115,24 @@ def find_languages(path: Path) -> list[str]:
     return sorted({"-".join(entry.languages) for entry in training if entry.languages})
 
 
-def read_line_pair(source: Path, target: Path) -> list[Pair]:
+def read_line_pair(source: Path, target: Path) -> Iterator[Pair]:
     """The rows of two files of which line n is the same sentence.
 
     Raises:
         InputError: the files differ in their number of lines, or a line is empty.
     """
-    source_lines, target_lines = read_sentences(source), read_sentences(target)
-    if len(source_lines) != len(target_lines):
+    lines = [0, 0]
+    for sides in zip_longest(read_sentences(source), read_sentences(target)):
+        lines = [count + (side is not None) for count, side in zip(lines, sides, strict=True)]
+        if lines[0] == lines[1]:
+            where = f"Line {lines[0]} of {source} and {target}"
+            yield checked_pair(*sides, where)
+    if lines[0] != lines[1]:
         msg = (
-            f"{source} has {len(source_lines)} lines and {target} has {len(target_lines)}; "
+            f"{source} has {lines[0]} lines and {target} has {lines[1]}; "
             "line n of both must be the same sentence."
         )
         raise InputError(msg)
-    sides = enumerate(zip(source_lines, target_lines, strict=True), start=1)
-    return [
-        checked_pair(*pair, f"Line {number} of {source} and {target}") for number, pair in sides
-    ]
 
 
 def one_per_split(files: Sequence[CorpusFile], path: Path) -> dict[str, CorpusFile]:
@@ -181,9 +184,24 @@ def read_files(path: Path, languages: Languages) -> Splits:
     return {split: _in_direction(file, languages) for split, file in chosen.items()}
 
 
-def _in_direction(file: CorpusFile, languages: Languages) -> list[Pair]:
+def is_text_file(path: Path) -> bool:
+    """Whether `path` is a file that ends in .txt, or in .txt.gz."""
+    return path.is_file() and path.name.removesuffix(".gz").endswith(".txt")
+
+
+def read_text_file(path: Path) -> Splits:
+    """The lines of a text file that hold something, each as both sides of a row for training.
+
+    Raises:
+        InputError: the file is empty, damaged or not UTF-8.
+    """
+    lines = (line for line in read_sentences(path) if line.strip())
+    return {"train": (checked_pair(line, line, str(path)) for line in lines)}
+
+
+def _in_direction(file: CorpusFile, languages: Languages) -> Iterator[Pair]:
     """The rows of a file; where its name tells the languages, its columns are in their order."""
     if file.languages != languages[::-1]:
         return read_rows(file.path, file.form, languages)
     turned = read_rows(file.path, file.form, languages[::-1])
-    return [(target, source) for source, target in turned]
+    return ((target, source) for source, target in turned)

@@ -1,12 +1,15 @@
 """Corpora that the library datasets keeps: folders it saved, and the hub with its cache."""
 
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.corpora.files import SPLIT_NAMES
 from attnlab.corpora.hub import HUB_NAME, hub_answers
 from attnlab.corpora.readers import checked_pair, refuse_missing
-from attnlab.corpora.splits import Pair, Splits
+from attnlab.corpora.rows import ROWS_AT_ONCE, Pair
+from attnlab.corpora.splits import Splits
 from attnlab.errors import AttnlabError, InputError, reason
 
 if TYPE_CHECKING:
@@ -40,26 +43,34 @@ def read_saved(path: Path, languages: tuple[str, str]) -> Splits:
 
 
 def read_parts(
-    parts: "datasets.Dataset | datasets.DatasetDict", languages: tuple[str, str], where: str
+    parts: "datasets.Dataset | datasets.DatasetDict",
+    languages: tuple[str, str],
+    where: str,
+    *,
+    empty_sides: bool = False,
 ) -> Splits:
     """The rows of every split of known name; a dataset without splits is all training rows.
+
+    With `empty_sides` rows with an empty side are left out, otherwise they are refused.
 
     Raises:
         InputError: there is no training part, or a row has not both languages.
     """
     named = dict(parts) if isinstance(parts, dict) else {"train": parts}
-    splits = {
-        SPLIT_NAMES[name]: read_rows(part, languages, f"{where}, {name}")
+    splits: Splits = {
+        SPLIT_NAMES[name]: read_rows(part, languages, f"{where}, {name}", empty_sides=empty_sides)
         for name, part in named.items()
         if name in SPLIT_NAMES
     }
-    if not splits.get("train"):
+    if not any(SPLIT_NAMES.get(name) == "train" and len(part) for name, part in named.items()):
         msg = f"{where} has no training rows; its parts are {', '.join(named) or 'none'}."
         raise InputError(msg)
     return splits
 
 
-def read_rows(part: "datasets.Dataset", languages: tuple[str, str], where: str) -> list[Pair]:
+def read_rows(
+    part: "datasets.Dataset", languages: tuple[str, str], where: str, *, empty_sides: bool = False
+) -> Iterator[Pair]:
     """The rows of one dataset: columns source and target, a column a language, or `translation`.
 
     Raises:
@@ -76,8 +87,17 @@ def read_rows(part: "datasets.Dataset", languages: tuple[str, str], where: str) 
     else:
         table, present, names = part, columns, languages
     refuse_missing(languages, sorted(present), where)
-    sides = zip(table[names[0]], table[names[1]], strict=True)
-    return [checked_pair(*pair, f"{where}, row {row},") for row, pair in enumerate(sides)]
+    some = table.select_columns(list(names)).iter(ROWS_AT_ONCE)
+    sides = chain.from_iterable(zip(rows[names[0]], rows[names[1]], strict=True) for rows in some)
+    return (
+        checked_pair(source, target, f"{where}, row {row},")
+        for row, (source, target) in enumerate(sides)
+        if not (empty_sides and (_is_empty(source) or _is_empty(target)))
+    )
+
+
+def _is_empty(side: Any) -> bool:
+    return side is None or (isinstance(side, str) and not side.strip())
 
 
 def read_hub(name: str, languages: tuple[str, str]) -> Splits:
@@ -112,7 +132,7 @@ def read_hub(name: str, languages: tuple[str, str]) -> Splits:
     except (OSError, ValueError, RuntimeError) as error:
         msg = f'The corpus "{name}" could not be loaded ({reason(error)}); {OFFLINE_CHOICES}.'
         raise AttnlabError(msg) from error
-    return read_parts(without_empty_sides(loaded, languages), languages, f'The corpus "{name}"')
+    return read_parts(loaded, languages, f'The corpus "{name}"', empty_sides=True)
 
 
 def load_downloaded(hub_name: str, languages: tuple[str, str], name: str) -> "datasets.DatasetDict":
@@ -142,20 +162,6 @@ def load_downloaded(hub_name: str, languages: tuple[str, str], name: str) -> "da
         hash="auto",
     )
     return copy.as_dataset()
-
-
-def without_empty_sides(loaded: Any, languages: tuple[str, str]) -> Any:
-    """The datasets without rows whose `translation` has an empty side in these languages."""
-
-    def filled(translation: dict[str, str]) -> bool:
-        return all((translation.get(language) or "").strip() for language in languages)
-
-    first = next(iter(loaded.values()))
-    if "translation" not in first.column_names or not set(languages) <= set(
-        first[0]["translation"]
-    ):
-        return loaded
-    return loaded.filter(filled, input_columns="translation", keep_in_memory=True)
 
 
 def pick_configuration(present: list[str], languages: tuple[str, str], name: str) -> str:

@@ -1,15 +1,18 @@
 """How the files of each ending are read as sentence pairs: one function and one line of a table each."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from attnlab.corpora.splits import Pair, clean_sentence
+from attnlab.corpora.rows import Pair
+from attnlab.corpora.splits import clean_sentence
 from attnlab.errors import InputError
+from attnlab.limits import refuse_long_words
 from attnlab.plugins import with_plugins
-from attnlab.texts import check_characters, read_lines
+from attnlab.texts import check_characters, iterate_lines
 
 Languages: TypeAlias = tuple[str, str]
 
@@ -30,30 +33,36 @@ class Reader:
     """What a row is called in errors, beside its number from 1."""
 
 
-def read_sentences(path: Path) -> list[str]:
-    """The lines of a file of a corpus, see `attnlab.texts.read_lines`.
+def read_sentences(path: Path) -> Iterator[str]:
+    """The lines of a file of a corpus, one after another, see `attnlab.texts.iterate_lines`.
 
     Raises:
-        InputError: the file is missing, empty, damaged, or not UTF-8 (with the number of the line).
+        InputError: the file is missing, empty, damaged, not UTF-8, or a line is beyond the limit (with its
+            number).
     """
-    lines = read_lines(path)
-    if not any(line.strip() for line in lines):
-        msg = f"{path} is empty; a corpus needs at least one sentence in each file."
-        raise InputError(msg)
-    return lines
+    lines = iterate_lines(path)
+    for blank, line in enumerate(lines):
+        if line.strip():
+            yield from repeat("", blank)
+            yield line
+            yield from lines
+            return
+    msg = f"{path} is empty; a corpus needs at least one sentence in each file."
+    raise InputError(msg)
 
 
 def checked_pair(source: Any, target: Any, where: str) -> Pair:
     """Both sentences, cleaned.
 
     Raises:
-        InputError: a side is no text or is empty.
+        InputError: a side is no text, is empty, or has a word beyond the limit.
     """
     for side, text in (("source", source), ("target", target)):
         if not isinstance(text, str) or not text.strip():
             msg = f"{where} has an empty {side} side; fill it or remove the row."
             raise InputError(msg)
         check_characters(text, f"{where} {side} side,")
+        refuse_long_words(text, f"{where} {side} side,")
     return clean_sentence(source), clean_sentence(target)
 
 
@@ -89,7 +98,8 @@ def _read_jsonl(path: Path, languages: Languages) -> Iterable[tuple[Any, Any]]:
         where = f"{path}, line {number},"
         try:
             row = json.loads(line)
-        except ValueError as error:
+        # RecursionError: thousands of brackets within each other.
+        except (ValueError, RecursionError) as error:
             msg = f"{where} is not valid JSON ({error}); write one object a line."
             raise InputError(msg) from error
         translation = row.get("translation") if isinstance(row, dict) else None
@@ -121,14 +131,12 @@ def readers() -> dict[str, Reader]:
     )
 
 
-def read_rows(path: Path, ending: str, languages: Languages) -> list[Pair]:
+def read_rows(path: Path, ending: str, languages: Languages) -> Iterator[Pair]:
     """The sentence pairs of one file, cleaned.
 
     Raises:
         InputError: a row that is not a pair, with its number.
     """
     reader = readers()[ending]
-    return [
-        checked_pair(source, target, f"{path}, {reader.row} {number},")
-        for number, (source, target) in enumerate(reader.read(path, languages), start=1)
-    ]
+    for number, (source, target) in enumerate(reader.read(path, languages), start=1):
+        yield checked_pair(source, target, f"{path}, {reader.row} {number},")

@@ -1,14 +1,21 @@
-"""Rows of a corpus before they become datasets: splits made where there are none, documents of sentences."""
+"""Rows of a corpus before they are its parts: splits made where there are none, documents of sentences."""
 
 import hashlib
 import unicodedata
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
 
+from attnlab.corpora.rows import Pair, Storage, filtered, pairs_of
 from attnlab.errors import InputError
 
-Pair: TypeAlias = tuple[str, str]
-Splits: TypeAlias = dict[str, list[Pair]]
+if TYPE_CHECKING:
+    import datasets
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Rows are read when they are asked for, and once.
+Splits: TypeAlias = dict[str, Iterable[Pair]]
 
 SPLITS = ("train", "validation", "test")
 HELD_OUT_FRACTION = 0.05
@@ -35,8 +42,12 @@ def target_of(pair: Pair) -> str:
 
 
 def complete_splits(
-    splits: Splits, *, where: str, key: Callable[[Pair], str] = source_of
-) -> Splits:
+    splits: "Mapping[str, datasets.Dataset]",
+    *,
+    where: str,
+    storage: Storage,
+    key: Callable[[Pair], str] = source_of,
+) -> "dict[str, datasets.Dataset]":
     """All three splits; a test or validation part that is missing is taken from the training rows.
 
     Of the different sentences `key(row)` those with the smallest SHA-256 are held out: 5 % of them
@@ -48,37 +59,56 @@ def complete_splits(
     """
     missing = [name for name in ("test", "validation") if name not in splits]
     if not missing:
-        return splits
+        return dict(splits)
     train = splits["train"]
-    sentences = {key(row) for row in train}
-    if len(sentences) <= len(missing):
+    part = _held_out(_digests(map(key, pairs_of(train))), missing, where)
+    names = (*missing, "train")
+    return {
+        **splits,
+        **{name: filtered(train, part == n, storage) for n, name in enumerate(names)},
+    }
+
+
+def _digests(sentences: Iterable[str]) -> "NDArray[np.uint64]":
+    """The first 16 bytes of the SHA-256 of each sentence, as two numbers of 64 bits."""
+    import numpy as np
+
+    together = b"".join(hashlib.sha256(text.encode()).digest()[:16] for text in sentences)
+    return np.frombuffer(together, dtype=">u8").reshape(-1, 2).astype(np.uint64)
+
+
+def _held_out(
+    digests: "NDArray[np.uint64]", missing: Sequence[str], where: str
+) -> "NDArray[np.intp]":
+    """For each row the index of the missing part that it is held out for, or their number: it stays.
+
+    Raises:
+        InputError: too few different sentences.
+    """
+    import numpy as np
+
+    order = np.lexsort((digests[:, 1], digests[:, 0]))
+    ordered = digests[order]
+    new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])[: len(order)]
+    sentences = int(new.sum())
+    if sentences <= len(missing):
         msg = (
-            f"{where} has {len(sentences)} different sentences, too few to hold some out for "
+            f"{where} has {sentences} different sentences, too few to hold some out for "
             f"{' and '.join(missing)}; add rows or give these parts as files."
         )
         raise InputError(msg)
-    share = min(HELD_OUT_SENTENCES, max(1, round(HELD_OUT_FRACTION * len(sentences))))
-    by_hash = sorted(sentences, key=lambda text: hashlib.sha256(text.encode()).digest())
-    part_of = {
-        sentence: missing[rank // share]
-        for rank, sentence in enumerate(by_hash[: share * len(missing)])
-    }
-    parts: Splits = {"train": [], **{name: [] for name in missing}}
-    for row in train:
-        parts[part_of.get(key(row), "train")].append(row)
-    return {**splits, **parts}
+    share = min(HELD_OUT_SENTENCES, max(1, round(HELD_OUT_FRACTION * sentences)))
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = new.cumsum() - 1
+    return np.minimum(rank // share, len(missing))
 
 
-def join_documents(rows: list[Pair], sentences: int) -> list[Pair]:
+def join_documents(rows: Iterable[Pair], sentences: int) -> Iterator[Pair]:
     """Documents of that many consecutive rows, joined by a space; the last one may be shorter.
 
-    >>> join_documents([("a", "x"), ("b", "y"), ("c", "z")], 2)
+    >>> list(join_documents([("a", "x"), ("b", "y"), ("c", "z")], 2))
     [('a b', 'x y'), ('c', 'z')]
     """
-    if sentences == 1:
-        return rows
-    groups = (rows[start : start + sentences] for start in range(0, len(rows), sentences))
-    return [
-        (" ".join(source for source, _ in group), " ".join(target for _, target in group))
-        for group in groups
-    ]
+    rest = iter(rows)
+    while group := list(islice(rest, sentences)):
+        yield " ".join(source for source, _ in group), " ".join(target for _, target in group)

@@ -14,8 +14,15 @@ from attnlab.addresses import Side
 from attnlab.errors import InputError
 from attnlab.extraction.notes import SentencesDropped
 from attnlab.extraction.tokens import Text, TokenizedText, both_tokenizers, tokenize
+from attnlab.limits import refuse_beyond_memory
 
 Progress = Callable[[int, int], None]
+# Bytes for each weight of a layer at once: what statistics, structure and fits hold of it, in float64.
+# Measured as the peak of `analyze` on texts of 500 and 1,500 tokens.
+BYTES_A_WEIGHT = 128
+# Weights of a layer up to which texts are read together: 1 GB.
+MOST_WEIGHTS = 2**23
+SHORTEN = "shorten or split it, or raise the limit with --memory GB (in Python: memory)"
 
 
 @dataclass(frozen=True)
@@ -147,13 +154,32 @@ class Encoding:
         """Those of the first `count` texts."""
         return replace(self, sentences=tuple(s for s in self.sentences if s.number < count))
 
+    def refuse_beyond_memory(
+        self, weights_a_cell: int, *, memory: float | None, device: torch.device
+    ) -> None:
+        """Raises InputError where the weights of the longest text alone would need more memory than there is.
+
+        Args:
+            weights_a_cell: how many weights in one pair of tokens are held at once: heads of a layer, of
+                all layers where they come together.
+            memory: the most in GB; None: what is free.
+            device: where the model is.
+        """
+        longest = max(self.sentences, key=_length)
+        tokens = _length(longest)
+        what = (
+            f"Text {longest.number + 1}, of {tokens:,} tokens, with {weights_a_cell} heads at once,"
+        )
+        wanted = BYTES_A_WEIGHT * weights_a_cell * tokens**2
+        refuse_beyond_memory(wanted, what, SHORTEN, memory=memory, device=device)
+
     def batches(
         self,
         size: int,
         weights_a_cell: int,
         *,
         share: tuple[int, int] = (0, 1),
-        most_weights: int = 2**25,
+        most_weights: int = MOST_WEIGHTS,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Sentence, ...]]:
         """Sentences of like length together, as `batches` makes them.
@@ -175,6 +201,11 @@ class Encoding:
             done += len(batch)
             if progress is not None:
                 progress(done, total)
+
+
+def _length(sentence: Sentence) -> int:
+    """Tokens of the longer side."""
+    return max(len(sentence.source), len(sentence.target or ()))
 
 
 def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
@@ -240,7 +271,7 @@ def _usable(
     for sentence in sentences:
         if not set(sentence.source) - vocabulary.special or sentence.target == ():
             empty += 1
-        elif max(len(sentence.source), len(sentence.target or ())) > limit:
+        elif _length(sentence) > limit:
             long += 1
         else:
             usable.append(sentence)
@@ -250,7 +281,11 @@ def _usable(
 
 
 def batches(
-    sentences: Sequence[Sentence], *, size: int, weights_a_cell: int, most_weights: int = 2**25
+    sentences: Sequence[Sentence],
+    *,
+    size: int,
+    weights_a_cell: int,
+    most_weights: int = MOST_WEIGHTS,
 ) -> Iterator[tuple[Sentence, ...]]:
     """Sentences of like length together, longest first, so that little is padding.
 
@@ -264,13 +299,13 @@ def batches(
     cells = 0
     for sentence in sorted(
         sentences,
-        key=lambda s: (-max(len(s.source), len(s.target or ())), -len(s.source), s.number),
+        key=lambda s: (-_length(s), -len(s.source), s.number),
     ):
         if batch and (len(batch) == size or (len(batch) + 1) * cells > most_weights):
             yield tuple(batch)
             batch = []
         if not batch:
-            cells = weights_a_cell * max(len(sentence.source), len(sentence.target or ())) ** 2
+            cells = weights_a_cell * _length(sentence) ** 2
         batch.append(sentence)
     if batch:
         yield tuple(batch)

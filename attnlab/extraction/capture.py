@@ -46,6 +46,7 @@ def capture(
     keep_bytes: int = 64 * 2**20,
     keep_dtype: torch.dtype = torch.float32,
     progress: Progress | None = None,
+    memory: float | None = None,
 ) -> Capture:
     """Statistics of every head of `model` over `sentences`, and the matrices of the first few.
 
@@ -61,14 +62,16 @@ def capture(
         keep_bytes: most bytes of kept matrices; sentences that would go over it are not kept.
         keep_dtype: `torch.float32`, or `torch.float16`, which keeps the arg-max but not row sums.
         progress: called with (sentences done, sentences in all) after each batch.
+        memory: the most that the weights of one text may take, in GB; None: what is free.
 
     Raises:
-        InputError: sentences that cannot be used, or a site that the model or the sentences lack.
+        InputError: sentences that cannot be used, a site that the model or the sentences lack, or a text
+            whose weights need more memory.
         AttnlabError: a layer whose weights are no attention weights.
     """
     statistics = HeadStatistics()
     keeper = MatrixKeeper(keep_matrices, keep_bytes, keep_dtype)
-    reading = prepare(model, tokenizer, sentences, sites)
+    reading = prepare(model, tokenizer, sentences, sites, memory=memory)
     coverage = reading.feed(
         [statistics, keeper], batch_size=batch_size, share=share, progress=progress
     )

@@ -1,6 +1,6 @@
 """The columns of the statistics of heads, see `attnlab.extraction.statistics`."""
 
-from attnlab.columns import HEAD, Column, Table
+from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
 
 OFFSETS = range(-5, 6)
 TARGETS = ("special", "punctuation", "opening", "closing")
@@ -185,6 +185,7 @@ HEADS = Table(
             2,
         ),
     ),
+    keys=HEAD_KEYS,
 )
 DISTANCES = Table(
     "head_distances.csv",
@@ -200,4 +201,5 @@ DISTANCES = Table(
             2,
         ),
     ),
+    keys=(*HEAD_KEYS, "other_head"),
 )

@@ -1,10 +1,11 @@
 """Whole matrices of a few sentences, within a limit of bytes, and their file."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -12,7 +13,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from attnlab.addresses import SITES, UNKNOWN_SITE, Site, layer_name, site_order
-from attnlab.errors import InputError
+from attnlab.documents import fitting, parse_json
+from attnlab.errors import InputError, reason
 from attnlab.extraction.batches import Axis
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.weights import LayerWeights
@@ -23,6 +25,10 @@ Key = tuple[int, Site, int]
 MATRICES_FORMAT = "attnlab matrices 1"
 # One letter a token: word, punctuation, and special tokens: at the start, at the end, any other.
 LETTERS = {"w": "content", "p": "punctuation", "o": "opening", "c": "closing", "s": "special"}
+_ALL_SITES = (*SITES, UNKNOWN_SITE)
+_NAME = re.compile(rf"([0-9]{{1,9}})\.({'|'.join(_ALL_SITES)})\.([0-9]{{1,9}})")
+_WEIGHT_TYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+Sides = TypeVar("Sides")
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,45 +107,81 @@ def load_matrices(path: str | Path) -> KeptMatrices:
         metadata = file.metadata() or {}
         try:
             for name in file.keys():  # noqa: SIM118 - a safetensors handle is no dictionary
-                number, site, layer = name.split(".")
-                matrices[int(number), _known(site), int(layer)] = file.get_tensor(name)
-            tokens = _by_sentence(metadata["tokens"])
-            kinds = _by_sentence(metadata.get("kinds", "{}"))
-            _check_sides(matrices, tokens, kinds)
-        except (ValueError, KeyError, TypeError, StopIteration) as error:
+                matrices[_key(name)] = file.get_tensor(name)
+            tokens = _by_sentence("tokens", metadata, tuple[list[str], list[str]])
+            kinds = _by_sentence("kinds", {"kinds": "{}", **metadata}, tuple[str, str])
+            for key, matrix in matrices.items():
+                _check(key, matrix, tokens, kinds)
+            _check_heads(matrices)
+        except (InputError, SafetensorError) as error:
             msg = (
-                f"{path} cannot be read as the matrices of an analysis, since its arrays and its "
-                "tokens do not fit together; analyze the model again, or name one array with --array."
+                f"{path} cannot be read as the matrices of an analysis ({reason(error)}); analyze the "
+                "model again, or name one array with --array."
             )
             raise InputError(msg) from error
     return KeptMatrices(_ordered(matrices), tokens, frozenset(), kinds)
 
 
-def _known(name: str) -> Site:
-    return next(site for site in (*SITES, UNKNOWN_SITE) if site == name)
+def _key(name: str) -> Key:
+    found = _NAME.fullmatch(name)
+    if found is None:
+        msg = f"its array '{name}' has no name such as 0.encoder.1"
+        raise InputError(msg)
+    return int(found[1]), next(site for site in _ALL_SITES if site == found[2]), int(found[3])
 
 
-def _by_sentence(text: str) -> dict[tuple[int, Site], tuple[Any, Any]]:
-    found = {}
-    for name, (queries, keys) in json.loads(text).items():
-        number, site = name.split(".")
-        found[int(number), _known(site)] = (queries, keys)
-    return found
+def _by_sentence(
+    name: str, metadata: Mapping[str, str], schema: Callable[..., Sides]
+) -> dict[tuple[int, Site], Sides]:
+    """An entry of the metadata, which holds a value for each sentence and site."""
+    if name not in metadata:
+        msg = f"it has matrices without {name}"
+        raise InputError(msg)
+    try:
+        written = fitting(dict[str, schema], parse_json(metadata[name]))  # type: ignore[valid-type]
+    except InputError as error:
+        msg = f"{name}: {reason(error)}"
+        raise InputError(msg) from error
+    return {_key(f"{address}.0")[:2]: sides for address, sides in written.items()}
 
 
-def _check_sides(
-    matrices: Mapping[Key, Tensor],
+def _check(
+    key: Key,
+    matrix: Tensor,
     tokens: Mapping[tuple[int, Site], tuple[list[str], list[str]]],
     kinds: Mapping[tuple[int, Site], tuple[str, str]],
 ) -> None:
-    """Raises ValueError where a matrix has other sides than its tokens, or a layer other heads."""
+    """Raises InputError where a matrix has other sides than its tokens, or no real numbers."""
+    number, site, layer = key
+    name = f"{number}.{layer_name(site, layer)}"
+    if (number, site) not in tokens:
+        msg = f"{name} has no tokens"
+        raise InputError(msg)
+    wanted = (*map(len, tokens[number, site]),)
+    if matrix.ndim != 3 or 0 in matrix.shape or matrix.shape[1:] != wanted:
+        msg = (
+            f"{name} is {tuple(matrix.shape)}, not heads times {wanted[0]} times {wanted[1]} tokens"
+        )
+        raise InputError(msg)
+    marked = kinds.get((number, site), tuple("w" * length for length in wanted))
+    if wanted != (*map(len, marked),) or not set("".join(marked)) <= set(LETTERS):
+        msg = f"the kinds of {number}.{site} are not one of {', '.join(LETTERS)} for each token"
+        raise InputError(msg)
+    if matrix.dtype not in _WEIGHT_TYPES or not bool(
+        (torch.isfinite(matrix) & (matrix >= 0)).all()
+    ):
+        msg = f"{name} holds what is no attention weight: they are finite, 0 or more, of 16 to 64 bits"
+        raise InputError(msg)
+
+
+def _check_heads(matrices: Mapping[Key, Tensor]) -> None:
+    """Raises InputError where a layer has other heads in one sentence than in another."""
     heads: dict[tuple[Site, int], int] = {}
     for (number, site, layer), matrix in matrices.items():
-        shape = (heads.setdefault((site, layer), len(matrix)), *map(len, tokens[number, site]))
-        marked = kinds.get((number, site), tokens[number, site])
-        if matrix.ndim != 3 or matrix.shape != shape or shape[1:] != (*map(len, marked),):
-            msg = f"{number}.{site}.{layer} is {tuple(matrix.shape)}, not {shape}"
-            raise ValueError(msg)
+        wanted = heads.setdefault((site, layer), len(matrix))
+        if len(matrix) != wanted:
+            msg = f"{number}.{layer_name(site, layer)} has {len(matrix)} heads, not {wanted}"
+            raise InputError(msg)
 
 
 @dataclass(frozen=True)
@@ -176,9 +218,14 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
         ids = [axis.ids[row][axis.real[row]].tolist() for axis in axes]
         matrices = layer.weights[row, :, : len(ids[0]), : len(ids[1])]
         queries, keys = (names.tokens(i) for names, i in zip(layer.vocabularies, ids, strict=True))
-        # A clone, because a slice would hold the batch in memory.
+        if matrices.numel() * self.dtype.itemsize > self.most_bytes:
+            # Of a sentence that will be left out the sizes alone are held.
+            kept = torch.zeros((), dtype=self.dtype).expand(matrices.shape)
+        else:
+            # A clone, because a slice would hold the batch in memory.
+            kept = matrices.to("cpu", self.dtype).clone()
         return KeptLayer(
-            matrices.to("cpu", self.dtype).clone(),
+            kept,
             (queries, keys),
             (_letters(layer.queries, row), _letters(layer.keys, row)),
         )

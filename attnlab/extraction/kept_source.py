@@ -16,6 +16,7 @@ from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.extraction.reading import Consumer, Coverage
 from attnlab.extraction.weights import LayerWeights
 from attnlab.representations import OneLine
+from attnlab.texts import published
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class KeptSource(OneLine):
         sites = {site: {key[2] for key in self.kept.matrices if key[1] == site} for site in SITES}
         sentences = len({key[0] for key in self.kept.matrices})
         return {
-            "Source": str(self.path),
+            "Source": published(self.path),
             "Layers": ", ".join(f"{site}: {len(found)}" for site, found in sites.items() if found),
             "Sentences": f"{sentences} whose matrices an analysis kept",
         }

@@ -1,9 +1,13 @@
 """Attention matrices from files: .npz, .npy and .safetensors; nothing is unpickled."""
 
+import math
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +18,13 @@ from attnlab.errors import InputError
 from attnlab.extraction.keeping import holds_kept_matrices
 from attnlab.extraction.keeping import load_matrices as load_kept
 from attnlab.extraction.notes import RowsNotNormalized
+from attnlab.limits import refuse_beyond_memory
 from attnlab.matrices.weights import check_weights, normalized_rows, rows_sum_to_one
+
+# As it is read, in float64, and what checks hold of it.
+BYTES_AN_ENTRY = 24
+# Arrays that a message names.
+_MOST_NAMED = 8
 
 
 def load_matrices(path: str | Path, *, array: str | None = None) -> Tensor:
@@ -30,17 +40,11 @@ def load_matrices(path: str | Path, *, array: str | None = None) -> Tensor:
     if not path.is_file():
         msg = f"There is no file {path}; check the path."
         raise InputError(msg)
-    readers: dict[str, Callable[[Path], dict[str, Tensor]]] = {
-        ".npy": _read_numpy,
-        ".npz": _read_numpy,
-        ".safetensors": _read_safetensors,
-    }
+    readers = {".npy": _read_numpy, ".npz": _read_members, ".safetensors": _read_safetensors}
     if path.suffix not in readers:
         msg = f"{path} is none of the files that can be read: {', '.join(readers)}."
         raise InputError(msg)
-    arrays = readers[path.suffix](path)
-    name = _chosen(path, list(arrays), array)
-    return _as_matrices(path, arrays[name])
+    return _as_matrices(path, readers[path.suffix](path, array))
 
 
 def load_arrays(path: str | Path, *, array: str | None = None) -> dict[str, Tensor]:
@@ -61,22 +65,61 @@ def load_arrays(path: str | Path, *, array: str | None = None) -> dict[str, Tens
     }
 
 
-def _read_numpy(path: Path) -> dict[str, Tensor]:
+def _read_numpy(path: Path, array: str | None) -> Tensor:
+    _chosen(path, [""], array)
+    with _refusing_damage(path), path.open("rb") as file:
+        _refuse_declared(path, file)
+        file.seek(0)
+        return _tensor(path, np.lib.format.read_array(file, allow_pickle=False))
+
+
+def _read_members(path: Path, array: str | None) -> Tensor:
+    """One array of a zip file; of the others nothing but the names is read."""
+    ending = ".npy"
+    with _refusing_damage(path), zipfile.ZipFile(path) as archive:
+        members = {name.removesuffix(ending): name for name in archive.namelist()}
+        member = members[_chosen(path, list(members), array)]
+        with archive.open(member) as file:
+            _refuse_declared(path, file)
+        # No more is unpacked than the array declares.
+        with archive.open(member) as file:
+            return _tensor(path, np.lib.format.read_array(file, allow_pickle=False))
+
+
+def _refuse_declared(path: Path, file: Any) -> None:
+    """Raises InputError where the array that begins here says that it needs more memory than is free."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, _, _ = np.lib.format.read_array_header_1_0(file)
+    else:
+        shape, _, _ = np.lib.format.read_array_header_2_0(file)
+    _refuse_large(path, shape)
+
+
+def _refuse_large(path: Path, shape: Sequence[int]) -> None:
+    wanted = BYTES_AN_ENTRY * math.prod(shape)
+    what = f"The array of shape {tuple(shape)} in {path}"
+    refuse_beyond_memory(wanted, what, "save fewer matrices in a file")
+
+
+@contextmanager
+def _refusing_damage(path: Path) -> Iterator[None]:
+    """Turns what reading a file of numpy raises into an InputError."""
     try:
-        loaded = np.load(path, allow_pickle=False)
-        named = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    # NotImplementedError: a way to compress that no zip file of numpy has.
+        yield
+    # NotImplementedError: a way to compress that no zip file of numpy has. The second line: headers, which
+    # numpy reads as Python's tokens.
     except (
         ValueError, EOFError, OSError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error,
+        SyntaxError, TypeError, LookupError, OverflowError, tokenize.TokenError,
     ) as error:  # fmt: skip
         reason = (
             "it holds Python objects (a pickle), which are never loaded; save plain numbers"
-            if "pickle" in str(error)
+            if "Object arrays" in str(error)
             else f"it is damaged or no {path.suffix} file"
         )
         msg = f"{path} cannot be read: {reason}."
         raise InputError(msg) from error
-    return {name: _tensor(path, values) for name, values in named.items()}
 
 
 def _tensor(path: Path, values: np.ndarray) -> Tensor:
@@ -86,12 +129,14 @@ def _tensor(path: Path, values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
 
 
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def _read_safetensors(path: Path, array: str | None) -> Tensor:
+    from safetensors import SafetensorError, safe_open
 
     try:
-        return load_file(path)
+        with safe_open(str(path), "pt") as file:
+            name = _chosen(path, list(file.keys()), array)
+            _refuse_large(path, file.get_slice(name).get_shape())
+            return file.get_tensor(name)
     except (SafetensorError, OSError) as error:
         msg = f"{path} cannot be read: it is damaged or no .safetensors file."
         raise InputError(msg) from error
@@ -99,18 +144,23 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _chosen(path: Path, names: list[str], wanted: str | None) -> str:
     if wanted is not None and wanted not in names:
-        msg = f"{path} has no array '{wanted}'; it has: {', '.join(names) or 'none'}."
+        msg = f"{path} has no array '{wanted}'; it has: {_some(names)}."
         raise InputError(msg)
     if wanted is not None:
         return wanted
     if len(names) != 1:
         msg = (
-            f"{path} holds {len(names)} arrays ({', '.join(names)}); name one with --array."
+            f"{path} holds {len(names)} arrays ({_some(names)}); name one with --array."
             if names
             else f"{path} holds no array."
         )
         raise InputError(msg)
     return names[0]
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return (", ".join(names[:_MOST_NAMED]) or "none") + more
 
 
 def _as_matrices(path: Path, values: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.extraction.reading import Consumer, Coverage
 from attnlab.extraction.weights import LayerWeights
 from attnlab.representations import OneLine
+from attnlab.texts import published
 
 AXES = ("layer", "sentence", "head", "query", "key")
 
@@ -62,7 +63,7 @@ class MatrixSource(OneLine):
         """What the file holds, in words, by heading."""
         axes = zip(self.matrices.shape, AXES, strict=True)
         return {
-            "Source": str(self.path),
+            "Source": published(self.path),
             "Matrices": " x ".join(f"{size} {axis}" for size, axis in axes),
             "Site": self.site,
             "Causal": "yes: no weight above the diagonal" if self.causal else "no",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,7 +12,7 @@ from torch import Tensor
 from attnlab.addresses import SITES, Side, sides_of
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
-from attnlab.attention.mechanism import Context, Mechanism
+from attnlab.attention.mechanism import Context, Mechanism, Told
 from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.traits import Setup
 from attnlab.errors import InputError
@@ -23,7 +23,17 @@ from attnlab.options import BATCH_SIZE
 # Of one layer at once, in float64: 32 MiB, of which a comparison holds a handful of copies.
 MOST_WEIGHTS = 2**22
 
-HandOn = Callable[[Tensor, Tensor, Tensor], None]
+
+class Seen(NamedTuple):
+    """What the mechanism of one layer was called with; see `Observed`."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    scores: Tensor | None
+
+
+HandOn = Callable[[Seen], None]
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,7 @@ class Observed:
         token_ids: ids of the keys.
         weights: full attention, 0 in the rows of padding.
         sentences: numbers of the sentences of the batch.
+        scores: where attention is additive, the scores of every pair; queries are 0 then.
     """
 
     site: str
@@ -53,6 +64,19 @@ class Observed:
     token_ids: Int[Tensor, "batch key"]
     weights: Float[Tensor, "batch head query key"]
     sentences: tuple[int, ...]
+    scores: Float[Tensor, "batch head query key"] | None = None
+
+    def told(self, heads: Sequence[int] | None = None) -> Told:
+        """What a mechanism is told besides queries, keys and padding; None stands for all heads."""
+        told: Told = {"token_ids": self.token_ids}
+        if self.scores is not None:
+            told["bias"] = self.scores if heads is None else self.scores[:, list(heads)]
+        return told
+
+
+def additive_sites(model: Any) -> frozenset[str]:
+    """The sites whose scores are no products of queries and keys."""
+    return frozenset(at.site for at in attention_modules(model) if at.additive)
 
 
 def sites_of(model: Any, encoding: Encoding, wanted: Sequence[str] | None) -> tuple[str, ...]:
@@ -72,6 +96,11 @@ def sites_of(model: Any, encoding: Encoding, wanted: Sequence[str] | None) -> tu
             msg = f"Site '{site}' cannot be compared, since {reason}; choose from: {listed}."
             raise InputError(msg)
     return tuple(site for site in SITES if site in (there if wanted is None else wanted))
+
+
+def most_heads(model: Any, sites: Sequence[str]) -> int:
+    """The heads of the layer that has most of them, among these sites."""
+    return max(at.heads for at in attention_modules(model) if at.site in sites)
 
 
 def observe(
@@ -110,7 +139,10 @@ def observe(
                 if set(sites) == {"encoder"}:
                     axes = {"source": axes["source"]}
                 for at, observer in observers:
-                    observer.hand_on = partial(_hand_on, receive, observer, at, batch, axes)
+                    observer.additive = at.additive
+                    observer.hand_on = partial(
+                        _hand_on, receive=receive, observer=observer, at=at, batch=batch, axes=axes
+                    )
                 forward(model, axes, with_weights=False)
                 for at, observer in observers:
                     if observer.hand_on is not None:
@@ -124,17 +156,19 @@ def observe(
 
 
 def _hand_on(
+    seen: Seen,
+    *,
     receive: Callable[[Observed], None],
     observer: "_Observer",
     at: AttentionAt,
     batch: Sequence[Sentence],
     axes: dict[Side, Axis],
-    *seen: Tensor,
 ) -> None:
     """The layer with the weights of full attention, to whoever wants it."""
     queries, keys = sides_of(at.site, axes)
-    query, key, value = (part.double() for part in seen)
-    weights = observer.implied_matrix(query, key, keys.real) * queries.real[:, None, :, None]
+    query, key, value = (part.double() for part in (seen.query, seen.key, seen.value))
+    scores = None if seen.scores is None else seen.scores.double()
+    matrix = observer.implied_matrix(query, key, keys.real, bias=scores)
     receive(
         Observed(
             site=at.site,
@@ -145,8 +179,9 @@ def _hand_on(
             visible=keys.real,
             real_queries=queries.real,
             token_ids=keys.ids,
-            weights=weights,
+            weights=matrix * queries.real[:, None, :, None],
             sentences=tuple(sentence.number for sentence in batch),
+            scores=scores,
         )
     )
 
@@ -159,10 +194,11 @@ class _Observer(FullAttention):
     def __init__(self, site: str) -> None:
         super().__init__(Full(), Setup(causal=site == "decoder", cross=site == "cross"))
         self.hand_on: HandOn | None = None
+        self.additive = False
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Values mixed by full attention."""
-        if context.bias is not None:
+        if context.bias is not None and not self.additive:
             msg = (
                 "This model adds relative positions to its scores, which not every mechanism can; "
                 "its heads cannot be compared."
@@ -177,6 +213,6 @@ class _Observer(FullAttention):
         if self.hand_on is None:
             msg = "This model uses one attention layer several times over; its heads cannot be compared."
             raise InputError(msg)
-        self.hand_on(query, key, value)
+        self.hand_on(Seen(query, key, value, context.bias))
         self.hand_on = None
         return super().mix(query, key, value, context)

@@ -156,12 +156,21 @@ class Reading:
 
 
 def prepare(
-    model: Any, tokenizer: Any, texts: Sequence[Text], sites: Sequence[str] | None = None
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[Text],
+    sites: Sequence[str] | None = None,
+    *,
+    memory: float | None = None,
 ) -> Reading:
     """The model ready to read `texts`; arguments as in `capture`.
 
     Raises:
-        InputError: sentences that cannot be used, or a site that the model or the sentences lack.
+        InputError: sentences that cannot be used, a site that the model or the sentences lack, or a text
+            whose weights need more memory than there is.
     """
     encoding = encode(model, tokenizer, texts)
-    return Reading(model, tokenizer, encoding, *probe(model, encoding, sites))
+    plumbing, wanted = probe(model, encoding, sites)
+    layers = 1 if plumbing.taps else sum(plumbing.layers.values())
+    encoding.refuse_beyond_memory(plumbing.heads * layers, memory=memory, device=model.device)
+    return Reading(model, tokenizer, encoding, plumbing, wanted)

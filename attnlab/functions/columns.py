@@ -1,6 +1,6 @@
 """The columns of the tables about labels, relations and structure."""
 
-from attnlab.columns import HEAD, KEYS, Column, Table
+from attnlab.columns import HEAD, HEAD_KEYS, KEYS, Column, Table
 from attnlab.functions.thresholds import LINKS, TIE_BITS_PER_ROW
 
 POINTS = f"{100 * LINKS.threshold:.0f} points"
@@ -100,6 +100,7 @@ CONTROLS = Table(
         STANDS,
         STRENGTH,
     ),
+    keys=(*HEAD_KEYS, "keys", "label", "control"),
 )
 STRUCTURE_OF_HEAD = (
     Column(
@@ -175,6 +176,7 @@ LABELS = Table(
         ),
         Column("ablation_high", "to", "Upper end of that interval.", 3),
     ),
+    keys=(*HEAD_KEYS, "keys"),
 )
 RELATIONS = Table(
     "relations.csv",
@@ -288,6 +290,7 @@ AGREEMENT = Table(
         LOW,
         HIGH,
     ),
+    keys=("site", "keys"),
 )
 STRUCTURE = Table(
     "structure.csv",
@@ -311,4 +314,5 @@ STRUCTURE = Table(
             "rows_left_out", "rows left out", "Rows with no weight on any of the keys of the view."
         ),
     ),
+    keys=(*HEAD_KEYS, "keys", "family"),
 )

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import conllu
 from conllu.exceptions import ParseException
 
-from attnlab.errors import InputError
+from attnlab.errors import InputError, reason
+from attnlab.functions.tree_rules import refuse_no_tree
 from attnlab.functions.words import Span
 from attnlab.grammar.trees import Word, surface
-from attnlab.texts import read_text
+from attnlab.texts import TREEBANK, read_text, refuse_absent
 
 
 class Arc(NamedTuple):
@@ -60,22 +61,21 @@ def load_treebank(path: str | Path, sentences: int | None = None) -> list[GoldSe
     """The sentences of a CoNLL-U file, plain or gzip, in order; the first `sentences` if given.
 
     Raises:
-        InputError: the file is missing, is no CoNLL-U in UTF-8, holds no sentence, or a word's head
-            is missing or is no word of its sentence.
+        InputError: the file is missing, is no CoNLL-U in UTF-8, or holds no sentence; or a sentence is no
+            tree by the rules of Universal Dependencies, see `attnlab.functions.tree_rules`.
     """
     path = Path(path)
     found: list[GoldSentence] = []
-    if not path.exists():
-        msg = f"There is no treebank {path}; name a CoNLL-U file (.conllu or .conllu.gz)."
-        raise InputError(msg)
+    refuse_absent(path, TREEBANK)
     try:
         # With a line feed at the end, which the last sentence of some files lacks.
         for number, lines in enumerate(conllu.parse_incr(io.StringIO(read_text(path) + "\n")), 1):
             if sentences is not None and number > sentences:
                 break
             found.append(_read_sentence(lines, number, path))
-    except ParseException as error:
-        msg = f"{path} cannot be read as CoNLL-U after sentence {len(found)}: {error}."
+    # conllu hands on what Python says of numbers and texts that are none.
+    except (ParseException, ValueError, LookupError, TypeError) as error:
+        msg = f"{path} cannot be read as CoNLL-U after sentence {len(found)}: {reason(error)}."
         raise InputError(msg) from error
     if not found:
         msg = f"{path} holds no sentence; name a CoNLL-U file with trees."
@@ -111,6 +111,7 @@ def _read_sentence(lines: conllu.TokenList, number: int, path: Path) -> GoldSent
     if any("misc" not in line for line in lines):
         msg = f"a line of sentence {identifier} has fewer than ten columns"
         raise ParseException(msg)
+    refuse_no_tree(lines, f"sentence {identifier} of {path}")
     written, owner = _written_words(lines)
     pieces: list[str] = []
     spans: list[Span] = []
@@ -120,7 +121,7 @@ def _read_sentence(lines: conllu.TokenList, number: int, path: Path) -> GoldSent
         tight = (line["misc"] or {}).get("SpaceAfter") == "No" or line is written[-1]
         pieces.append(line["form"] + ("" if tight else " "))
         length += len(pieces[-1])
-    arcs, inside = _arcs(lines, owner, f"sentence {identifier} of {path}")
+    arcs, inside = _arcs(lines, owner)
     first = {unit: line["upos"] for line, unit in reversed(list(_owned(lines, owner)))}
     tags = tuple(first[unit] or "_" for unit in range(len(written)))
     return GoldSentence(identifier, "".join(pieces), tuple(spans), tags, arcs, inside)
@@ -150,16 +151,11 @@ def _owned(lines: conllu.TokenList, owner: dict[int, int]) -> Iterator[tuple[Any
             yield line, owner[line["id"]]
 
 
-def _arcs(
-    lines: conllu.TokenList, owner: dict[int, int], where: str
-) -> tuple[tuple[Arc, ...], int]:
+def _arcs(lines: conllu.TokenList, owner: dict[int, int]) -> tuple[tuple[Arc, ...], int]:
     arcs: list[Arc] = []
     inside = 0
     for line, unit in _owned(lines, owner):
         head = line["head"]
-        if head != 0 and head not in owner:
-            msg = f"The word '{line['form']}' in {where} has no valid head; trees must be complete."
-            raise InputError(msg)
         if head == 0:
             continue
         if owner[head] == unit:

@@ -84,3 +84,19 @@ def truncated_svd(
     """
     left, singular, right = torch.linalg.svd(checked_weights(H, sizes), full_matrices=False)
     return (left[..., :rank] * singular[..., None, :rank]) @ right[..., :rank, :]
+
+
+def cumulative_spectrum(
+    H: Float[Tensor, "*batch query key"], sizes: Sizes | None = None
+) -> Float[Tensor, "*batch value"]:
+    """Share of the sum of singular values that the largest 1, 2, ... of them hold.
+
+    ::
+
+        c_r = sum over i <= r of sigma_i / sum over all i of sigma_i
+
+    Where few hold nearly all, a matrix of low rank is near. Source: Wang et al. 2020, section 3;
+    math.md section 8. Cost: a singular value decomposition, O(n^3).
+    """
+    singular = torch.linalg.svdvals(checked_weights(H, sizes))
+    return singular.cumsum(-1) / singular.sum(-1, keepdim=True)

@@ -96,12 +96,18 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
         AttnlabError: the file could not be written.
     """
     path = Path(path)
-    if path.suffix not in WRITERS:
-        msg = f"{path} must end in {', '.join(WRITERS)}; '{path.suffix}' cannot be written."
-        raise InputError(msg)
+    refuse_other_suffix(path)
     with replacing(path) as temporary, temporary.open("wb") as file:
         WRITERS[path.suffix](figure, file, path.stem)
     return path
+
+
+def refuse_other_suffix(path: str | Path) -> None:
+    """Raises InputError for a file that is no figure by its suffix."""
+    path = Path(path)
+    if path.suffix not in WRITERS:
+        msg = f"{path} must end in {', '.join(WRITERS)}; '{path.suffix}' cannot be written."
+        raise InputError(msg)
 
 
 def _write_svg(figure: Figure, file: BinaryIO, name: str) -> None:

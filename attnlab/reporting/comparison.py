@@ -8,11 +8,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.addresses import SITES
 from attnlab.files import write_table, write_text
-from attnlab.reporting.canvas import INK, blank, panel, style, write_figure
+from attnlab.folders import replacing_result
+from attnlab.reporting.canvas import INK, blank, panel, style
+from attnlab.reporting.drawing.palette import PAGE as PAGE_WIDTH
+from attnlab.reporting.drawing.pareto import draw_pareto
+from attnlab.reporting.naming import SITE_NAMES
 from attnlab.reporting.notes import describe_notes
-from attnlab.reporting.result_folder import COMPARISON, comparison_figure
+from attnlab.reporting.page.result_page import (
+    Contents,
+    DrawnFigure,
+    ShownTable,
+    Tables,
+    write_result_page,
+)
+from attnlab.reporting.record import ResultRecord, write_record
+from attnlab.reporting.result_folder import (
+    COMPARISON,
+    COMPARISON_EXPLANATION,
+    comparison_figure,
+    pareto_figure,
+)
 from attnlab.studies.comparison.columns import MECHANISMS_BY_HEAD, SUMMARY, TABLES
 from attnlab.studies.comparison.comparison import Comparison
 
@@ -25,25 +41,88 @@ LIMITS = {"mass_fraction": 1.0, "output_error": 1.5}
 _LEFT, _GAP, _TOP = 1.9, 0.25, 0.75
 
 
-def write_comparison(found: Comparison, folder: str | Path) -> None:
-    """Writes `mechanisms_by_head.csv`, `summary.csv`, `figure_SITE.svg`, `.png` and `comparison.md`.
+def write_comparison(
+    found: Comparison, folder: str | Path, *, title: str = "Mechanisms beside full attention"
+) -> None:
+    """Writes tables, figures of each site, `comparison.md`, which explains them, and the page.
 
-    Figures of sites that this comparison does not have are taken away from an older one.
+    Figures of an older comparison in the folder are deleted.
 
     Raises:
         AttnlabError: something could not be written.
     """
-    folder = Path(folder)
-    write_table(folder / MECHANISMS_BY_HEAD.file, found.heads)
-    write_table(folder / SUMMARY.file, found.summary)
-    sites = set(found.summary["site"])
-    for site in SITES:
-        if site in sites:
-            write_figure(draw_comparison(found.summary, site), folder, comparison_figure(site))
-        else:
-            for kind in ("svg", "png"):
-                (folder / f"{comparison_figure(site)}.{kind}").unlink(missing_ok=True)
-    write_text(folder / COMPARISON.last, _explanation(found))
+    with replacing_result(folder, COMPARISON.last, COMPARISON.older) as aside:
+        tables = {MECHANISMS_BY_HEAD.file: found.heads, SUMMARY.file: found.summary}
+        for name, table in tables.items():
+            write_table(aside / name, table)
+        about: dict[str, Any] = {
+            "Held-out sentences": found.sentences,
+            "Training sentences": found.calibration,
+        }
+        about |= {
+            f"Mean tokens, {site}": f"{queries} queries, {keys} keys"
+            for site, (queries, keys) in found.lengths.items()
+        }
+        record = ResultRecord(COMPARISON.what, title, about, found.notes, weights=found.weights)
+        write_record(aside, record, tables)
+        write_text(aside / COMPARISON_EXPLANATION, _explanation(found))
+        write_result_page(aside, comparison_contents)
+
+
+def comparison_contents(record: ResultRecord, tables: Tables) -> Contents:
+    """What the page of a comparison shows."""
+    summary = tables[SUMMARY.file]
+    sites = list(dict.fromkeys(summary["site"]))
+    budgets = list(dict.fromkeys(summary["budget"]))
+    figures = []
+    for site in sites:
+        own = summary[summary["site"] == site]
+        figures.append(
+            DrawnFigure(
+                comparison_figure(site),
+                draw_comparison(own, site),
+                f"{SITE_NAMES[site]}: each mechanism's mean over heads and sentences with its 95 % "
+                "interval; a ring marks the best that can be used.",
+            )
+        )
+        if len(budgets) > 1:
+            figures.append(
+                DrawnFigure(
+                    pareto_figure(site),
+                    draw_pareto(own, width=PAGE_WIDTH),
+                    f"{SITE_NAMES[site]}: output error by keys per row; the line joins what nothing that "
+                    "can be used beats.",
+                )
+            )
+    facts = {
+        "Mechanisms": str(summary["mechanism"].nunique()),
+        "Keys per row": ", ".join(map(str, budgets)),
+        "Sites": ", ".join(sites),
+        **{name: str(record.about[name]) for name in ("Held-out sentences", "Training sentences")},
+    }
+    shown = (
+        ShownTable(SUMMARY.file, "Mechanisms by site and budget"),
+        ShownTable(MECHANISMS_BY_HEAD.file, "Mechanisms by head"),
+    )
+    return Contents([_winners(summary, site) for site in sites], facts, figures, shown)
+
+
+def _winners(summary: pd.DataFrame, site: str) -> str:
+    """The best mechanism of a site that can be used, by budget, as a sentence."""
+    parts = []
+    error = SUMMARY["output_error"]
+    for budget, rows in summary[summary["site"] == site].groupby("budget", sort=False):
+        best = winner(rows, error.name)
+        if best is not None:
+            low, high = (error.shown(best[f"{error.name}_{end}"]) for end in ("low", "high"))
+            parts.append(
+                f"{best['mechanism']} at {budget} keys per row (output error "
+                f"{error.shown(best[error.name])} [{low}, {high}])"
+            )
+    if not parts:
+        return f"{site.capitalize()}: no mechanism that can be used has an output error."
+    named = f"{'are' if len(parts) > 1 else 'is'} {'; '.join(parts)}"
+    return f"{site.capitalize()}: nearest to full attention, of what can be used, {named}."
 
 
 def _explanation(found: Comparison) -> str:

@@ -34,10 +34,20 @@ def declared_columns(frame: pd.DataFrame, file: str = "") -> tuple[Column, ...]:
         frame: any table.
         file: name of the file that it is from.
     """
-    tables = [table for study in STUDIES for table in study.TABLES]
-    named = [table for table in tables if table.file == file]
-    best = max(named, key=lambda table: len(set(table) & set(frame)), default=None)
+    tables = _tables()
+    best = declared_table(map(str, frame), file)
     return tuple(_declared(str(name), best, tables, frame[name]) for name in frame)
+
+
+def declared_table(columns: Iterable[str], file: str) -> Table | None:
+    """The declaration of the table in a file of that name, the one with most of its columns; None without."""
+    names = set(columns)
+    named = [table for table in _tables() if table.file == file]
+    return max(named, key=lambda table: len(set(table) & names), default=None)
+
+
+def _tables() -> list[Table]:
+    return [table for study in STUDIES for table in study.TABLES]
 
 
 def _declared(
@@ -82,7 +92,8 @@ def formatted(
 
 def is_number(values: "pd.Series") -> bool:
     """Whether a column is read from the right, as numbers are."""
-    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+    # Whole numbers of which some are missing are objects.
+    return pd.api.types.infer_dtype(values) in {"integer", "floating", "mixed-integer-float"}
 
 
 def cell(value: object, column: Column) -> str:
@@ -91,6 +102,8 @@ def cell(value: object, column: Column) -> str:
         return ""
     if column.digits is not None and isinstance(value, int | float):
         return rounded(float(value), column.digits)
+    if isinstance(value, float):
+        return f"{value:.6g}"
     return shown(str(value))
 
 

@@ -11,7 +11,7 @@ from attnlab.reporting.drawing.offsets import draw_offsets
 from attnlab.reporting.drawing.palette import COLUMN
 from attnlab.reporting.drawing.windows import draw_windows
 from attnlab.reporting.naming import VIEW_NAMES
-from attnlab.reporting.page import PageFigure
+from attnlab.reporting.page.parts import PageFigure
 from attnlab.studies.analysis.measuring import Analysis
 
 # Inches: three sites side by side.

@@ -74,13 +74,13 @@ def _draw_heads(axes: Axes, table: pd.DataFrame, row: float) -> None:
     axes.set_yticks(range(len(table)), names, fontsize=8 if row > 0.2 else 6)
     axes.set_ylim(len(table) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("change of loss (nats a token)", fontsize=8.5)
+    axes.set_xlabel("change of loss (nats per token)", fontsize=8.5)
     axes.set_title(str(table["site"].iloc[0]), loc="left")
     sns.despine(ax=axes)
 
 
 def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float) -> None:
-    measures = {"loss_nats": "loss (nats a token)"}
+    measures = {"loss_nats": "loss (nats per token)"}
     if curves["bleu"].notna().any():
         measures["bleu"] = "BLEU"
     width = (wide - _LEFT - 1.75) / 2 - _GAP

@@ -2,11 +2,18 @@
 
 import pandas as pd
 
-from attnlab.addresses import HEAD_COLUMNS, Head
+from attnlab.addresses import HEAD_COLUMNS, Head, Site
 from attnlab.extraction.views import ALL, CONTENT, View
 
 # How the views of `attnlab.extraction.views` are called on pages and terminals.
 VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
+# What stands above the matrices of a site.
+SITE_NAMES: dict[Site, str] = {
+    "encoder": "encoder self-attention (source looks at source)",
+    "decoder": "decoder self-attention (the row of a token predicts the next one)",
+    "cross": "cross-attention (target looks at source; the row of a token predicts the next one)",
+    "unknown": "matrices of a file",
+}
 
 
 def head_names(table: pd.DataFrame) -> list[str]:

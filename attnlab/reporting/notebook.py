@@ -1,7 +1,5 @@
 """Results as HTML in the cell of a notebook: a figure where there is one, and the table that matters."""
 
-from functools import singledispatch
-
 import pandas as pd
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
@@ -22,57 +20,34 @@ from attnlab.studies.substitution.substitution import Substitution
 
 # A longer table fills the notebook; the result holds every row.
 MOST_ROWS = 24
+# The table that a notebook shows of each result.
+_TABLES: dict[type, str] = {
+    Analysis: "summary",
+    Approximation: "table",
+    Collected: "cells",
+    Comparison: "summary",
+    Importance: "heads",
+    Planning: "scores",
+    Pruning: "curve",
+    Substitution: "substitutions",
+}
 _CELL = "padding:1px 8px;text-align:{};white-space:nowrap"
 
 
-@singledispatch
-def html_of(_: object) -> str | None:
+def html_of(found: object) -> str | None:
     """A result as a self-contained piece of HTML; None for what is shown by its one line."""
-    return None
+    attribute = _TABLES.get(type(found))
+    if attribute is None:
+        return None
+    file = SUMMARY.file if isinstance(found, Analysis) else ""
+    figures = _maps(found.summary) if isinstance(found, Analysis) else []
+    table = table_html(getattr(found, attribute), file)
+    return _together(*figures, table, notes=describe_notes(getattr(found, "notes", ())))
 
 
-@html_of.register
-def _(found: Analysis) -> str:
-    summary = found.summary
-    maps = [name for name in ("function", "structure") if name in summary]
-    figures = [_drawn(draw_heads(summary, name), f"heads-{name}") for name in maps]
-    notes = describe_notes(found.notes)
-    return _together(*figures, table_html(summary, SUMMARY.file), notes=notes)
-
-
-@html_of.register
-def _(found: Approximation) -> str:
-    return _together(table_html(found.table))
-
-
-@html_of.register
-def _(found: Comparison) -> str:
-    return _together(table_html(found.summary), notes=describe_notes(found.notes))
-
-
-@html_of.register
-def _(found: Importance) -> str:
-    return _together(table_html(found.heads), notes=describe_notes(found.notes))
-
-
-@html_of.register
-def _(found: Planning) -> str:
-    return _together(table_html(found.scores), notes=describe_notes(found.notes))
-
-
-@html_of.register
-def _(found: Pruning) -> str:
-    return _together(table_html(found.curve), notes=describe_notes(found.notes))
-
-
-@html_of.register
-def _(found: Substitution) -> str:
-    return _together(table_html(found.substitutions), notes=describe_notes(found.notes))
-
-
-@html_of.register
-def _(found: Collected) -> str:
-    return _together(table_html(found.cells))
+def _maps(summary: pd.DataFrame) -> list[Markup]:
+    names = [name for name in ("function", "structure") if name in summary]
+    return [_drawn(draw_heads(summary, name), f"heads-{name}") for name in names]
 
 
 def table_html(frame: pd.DataFrame, file: str = "") -> Markup:

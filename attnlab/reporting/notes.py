@@ -8,9 +8,17 @@ from attnlab.notes import Note
 from attnlab.studies.analysis import notes as analysis
 from attnlab.studies.comparison import notes as comparison
 from attnlab.studies.importance import notes as importance
-from attnlab.studies.notes import FewerThanAsked, FewForIntervals, FewForMeans, NoTranslations
+from attnlab.studies.notes import (
+    FewerThanAsked,
+    FewForIntervals,
+    FewForMeans,
+    NoTranslations,
+    OlderWeights,
+    UnknownWeights,
+)
 from attnlab.studies.planning import notes as planning
 from attnlab.studies.pruning import notes as pruning
+from attnlab.studies.substitution import notes as substitution
 
 
 def describe_notes(notes: Iterable[Note]) -> list[str]:
@@ -92,6 +100,10 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
         f"{_only(note.sentences)}: intervals are wide, and little can be told from chance."
     ),
     FewerThanAsked: "{asked} sentences were asked for; {origin} has {there}.",
+    OlderWeights: "These results are of an older state of the model in {run}, whose weights have changed "
+    "since; make them again with --overwrite.",
+    UnknownWeights: "These results do not say of which weights of the model in {run} they are, which may "
+    "have changed since; make them again with --overwrite to be sure.",
     NoTranslations: "The heads of decoder and cross-attention are left out, since the sentences have "
     "no translations; a line of a file can hold a sentence, a tab and its translation.",
     analysis.LayersHeldAtOnce: "This model's layers could not be read one at a time, so all layers of "
@@ -128,6 +140,8 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     comparison.MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
     planning.BudgetNearLength: "A budget of {budget} keys is {share:.0%} of the {keys:.1f} that a row of "
     "full attention sees: it saves little.",
+    substitution.NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no "
+    "setting of it fits.",
     planning.NoSettingFits: "No setting of the baseline {mechanism} fits a budget of {budget} keys.",
     planning.BandInstead: "The baseline {mechanism} has no form at the site {at}, where it has a band.",
 }

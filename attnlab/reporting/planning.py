@@ -10,9 +10,18 @@ from matplotlib.figure import Figure
 
 from attnlab.attention.plan import AttentionPlan, write_plan
 from attnlab.files import write_table, write_text
-from attnlab.reporting.canvas import INK, blank, panel, style, write_figure
+from attnlab.folders import replacing_result
+from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.notes import describe_notes
-from attnlab.reporting.result_folder import PLAN_EXPLANATION, PLAN_FIGURE, plan_path
+from attnlab.reporting.page.result_page import (
+    Contents,
+    DrawnFigure,
+    ShownTable,
+    Tables,
+    write_result_page,
+)
+from attnlab.reporting.record import ResultRecord, write_record
+from attnlab.reporting.result_folder import PLAN_EXPLANATION, PLAN_FIGURE, PLANNING, plan_path
 from attnlab.studies.planning.columns import HEADS, SCORES, TABLES
 from attnlab.studies.planning.planning import FULL, SEARCHED, Planning
 
@@ -34,19 +43,69 @@ def write_plans(plans: Mapping[int, AttentionPlan], path: str | Path) -> list[Pa
 
 
 def write_planning(found: Planning, folder: str | Path) -> None:
-    """Writes `plan_heads.csv`, `plan_scores.csv`, the figure `plan` and `plan.md`, which explains them.
+    """Writes `plan_heads.csv`, `plan_scores.csv`, the figure, `plan.md`, which explains them, and the page.
 
     Raises:
         AttnlabError: something could not be written.
     """
-    folder = Path(folder)
-    figure = draw_planning(found.scores)
-    # The last file says that the others are of one search.
-    (folder / SCORES.file).unlink(missing_ok=True)
-    write_table(folder / HEADS.file, found.heads)
-    write_figure(figure, folder, PLAN_FIGURE)
-    write_text(folder / PLAN_EXPLANATION, _explanation(found))
-    write_table(folder / SCORES.file, found.scores)
+    with replacing_result(folder, PLANNING.last, PLANNING.older) as aside:
+        tables = {HEADS.file: found.heads, SCORES.file: found.scores}
+        for name, table in tables.items():
+            write_table(aside / name, table)
+        write_text(aside / PLAN_EXPLANATION, _explanation(found))
+        title = "A plan of attention under a budget"
+        record = ResultRecord(PLANNING.what, title, found.about, found.notes, weights=found.weights)
+        write_record(aside, record, tables)
+        write_result_page(aside, planning_contents)
+
+
+def planning_contents(record: ResultRecord, tables: Tables) -> Contents:
+    """What the page of a plan search shows."""
+    scores = tables[SCORES.file]
+    figure = DrawnFigure(
+        PLAN_FIGURE,
+        draw_planning(scores),
+        "Error, and BLEU where sentences were translated, by the keys that rows saw on the test "
+        "sentences, with 95 % intervals.",
+    )
+    shown = (
+        ShownTable(SCORES.file, "Plans and their scores", ("_p_value", "seed")),
+        ShownTable(HEADS.file, "What each head gets"),
+    )
+    facts = {
+        "Run": str(record.about["run"]),
+        "Sentences": ", ".join(f"{n} {name}" for name, n in record.about["sentences"].items()),
+        "Families": ", ".join(record.about["families"]),
+        "Seed": str(record.about["seed"]),
+    }
+    return Contents(_answers(scores), facts, [figure], shown)
+
+
+def _answers(scores: pd.DataFrame) -> list[str]:
+    """The searched plan of each budget beside the baseline of least test error, a sentence each."""
+    found = []
+    error = SCORES["error"]
+    for budget, rows in scores[scores["plan"] != FULL].groupby("budget", sort=False):
+        searched = rows[rows["plan"] == SEARCHED].iloc[0]
+        text = (
+            f"At {budget} keys per row the searched plan ({searched['written']}) has error "
+            f"{error.shown(searched['error'])}"
+        )
+        others = rows[rows["plan"] != SEARCHED]
+        if len(others):
+            best = others.sort_values("error", kind="stable").iloc[0]
+            text += (
+                f", the baseline of least error on these sentences ({best['plan']}) "
+                f"{error.shown(best['error'])}"
+            )
+            if pd.notna(best.get("bleu_gain")):
+                low, gain, high = (
+                    SCORES["bleu_gain"].shown(best[name], signed=True)
+                    for name in ("bleu_gain_low", "bleu_gain", "bleu_gain_high")
+                )
+                text += f"; it gains {gain} [{low}, {high}] BLEU over that one"
+        found.append(f"{text}.")
+    return found
 
 
 def draw_planning(scores: pd.DataFrame) -> Figure:
@@ -56,12 +115,12 @@ def draw_planning(scores: pd.DataFrame) -> Figure:
     width, height, left, top = 3.2, 2.5, 0.65, 0.4
     with style():
         figure = blank(left + len(shown) * (width + 0.7) + 0.9, top + height + 0.55)
-        for place, name in enumerate(shown):
-            axes = panel(figure, left + place * (width + 0.7), top, width, height)
+        for index, name in enumerate(shown):
+            axes = panel(figure, left + index * (width + 0.7), top, width, height)
             _draw(axes, scores, name)
             axes.set_xlabel("keys per row, counted on test")
             axes.set_ylabel(figures[name])
-            if place == len(shown) - 1:
+            if index == len(shown) - 1:
                 axes.legend(
                     frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(1.0, 1.0)
                 )

@@ -1,4 +1,6 @@
-"""The figure of a pruning: BLEU by heads left beside its baselines, and heads left of each site."""
+"""The figure of a pruning: BLEU or loss by heads left beside its baselines, and heads left of each site."""
+
+from typing import Literal, NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -7,15 +9,34 @@ from matplotlib.ticker import MaxNLocator
 
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.drawing.palette import PAGE
+from attnlab.studies.pruning.curve import has_bleu
 
 PRUNED, RANDOM = "#2178d9", "#9aa1ab"
 SITE_COLOURS = {"encoder": "#2178d9", "decoder": "#c2571a", "cross": "#3a8f4d"}
 
 
+class Measure(NamedTuple):
+    """How good a model is: columns of the curve, and how they are shown."""
+
+    name: str
+    change: str
+    title: str
+    label: str
+    legend: Literal["lower right", "upper right"]
+
+
+# By whether the models translate.
+MEASURES = {
+    True: Measure("bleu", "bleu_change", "BLEU", "BLEU (greedy)", "lower right"),
+    False: Measure("loss_nats", "loss_change", "loss", "loss (nats per token)", "upper right"),
+}
+
+
 def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
     """BLEU on the test part by heads left, and by penalty the share of each site's heads that is left.
 
-    The bars are 95 % intervals of the change against the unpruned run, put at its BLEU.
+    Of a language model it is the loss. The bars are 95 % intervals of the change against the unpruned
+    run, put at its BLEU.
 
     Args:
         curve: one row per model and split, such as `Pruning.curve` or `curve.csv`.
@@ -26,9 +47,10 @@ def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
     with style():
         figure = blank(width, top + height + 0.45)
         axes = panel(figure, 0.45, top, across, height)
-        _draw_bleu(axes, test)
-        axes.legend(frameon=False, fontsize=7, loc="lower right")
-        axes.set_title("Test BLEU by heads left", loc="left")
+        measure = MEASURES[has_bleu(test)]
+        _draw_quality(axes, test, measure)
+        axes.legend(frameon=False, fontsize=7, loc=measure.legend)
+        axes.set_title(f"Test {measure.title} by heads left", loc="left")
         axes = panel(figure, 0.45 + across + 0.6, top, across, height)
         _draw_sites(axes, test)
         axes.legend(
@@ -39,26 +61,30 @@ def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
     return figure
 
 
-def _draw_bleu(axes: Axes, test: pd.DataFrame) -> None:
-    unpruned = float(test.loc[test["kind"] == "unpruned", "bleu"].iloc[0])
+def _draw_quality(axes: Axes, test: pd.DataFrame, measure: Measure) -> None:
+    unpruned = float(test.loc[test["kind"] == "unpruned", measure.name].iloc[0])
     axes.axhline(unpruned, color=INK, linewidth=1, linestyle=":", label="unpruned run")
     for row in test[test["kind"] == "fine-tuned"].to_dict("records"):
         axes.axhline(
-            row["bleu"], color=INK, linewidth=1, linestyle="--", label="every head, fine-tuned"
+            row[measure.name],
+            color=INK,
+            linewidth=1,
+            linestyle="--",
+            label="every head, fine-tuned",
         )
     random = test[test["kind"] == "random"].sort_values("heads_left")
     if len(random):
         axes.plot(
-            random["heads_left"], random["bleu"], "s--", color=RANDOM, markersize=4, linewidth=1,
+            random["heads_left"], random[measure.name], "s--", color=RANDOM, markersize=4, linewidth=1,
             label="random heads closed",
         )  # fmt: skip
     pruned = test[test["kind"] == "pruned"].sort_values("heads_left")
     axes.vlines(
-        pruned["heads_left"], unpruned + pruned["bleu_change_low"],
-        unpruned + pruned["bleu_change_high"], color=PRUNED, linewidth=1,
+        pruned["heads_left"], unpruned + pruned[f"{measure.change}_low"],
+        unpruned + pruned[f"{measure.change}_high"], color=PRUNED, linewidth=1,
     )  # fmt: skip
     axes.plot(
-        pruned["heads_left"], pruned["bleu"], "o-", color=PRUNED, markersize=4.5, linewidth=1.2,
+        pruned["heads_left"], pruned[measure.name], "o-", color=PRUNED, markersize=4.5, linewidth=1.2,
         label="gates learned",
     )  # fmt: skip
     heads = int(test["heads"].iloc[0])
@@ -66,7 +92,7 @@ def _draw_bleu(axes: Axes, test: pd.DataFrame) -> None:
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(f"heads left of {heads}")
-    axes.set_ylabel("BLEU (greedy)")
+    axes.set_ylabel(measure.label)
 
 
 def _draw_sites(axes: Axes, test: pd.DataFrame) -> None:
@@ -80,5 +106,5 @@ def _draw_sites(axes: Axes, test: pd.DataFrame) -> None:
             axes.plot(positions, share, "o-", color=colour, markersize=4, linewidth=1.2, label=site)
     axes.set_xticks(positions, [f"{penalty:g}" for penalty in pruned["penalty"]])
     axes.set_ylim(-0.03, 1.03)
-    axes.set_xlabel("penalty (nats a token and head)")
+    axes.set_xlabel("penalty (nats per token and head)")
     axes.set_ylabel("share of heads left")

@@ -6,9 +6,12 @@ What a user already has is not replaced unasked, and that is said before anythin
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attnlab.addresses import SITES
+from attnlab.documents import read_json
 from attnlab.errors import InputError
+from attnlab.files import refuse_unwritable
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.comparison import columns as comparison
@@ -16,14 +19,23 @@ from attnlab.studies.importance import columns as importance
 from attnlab.studies.planning import columns as planning
 from attnlab.studies.pruning import columns as pruning
 from attnlab.studies.substitution import columns as substitution
-from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse_results
+from attnlab.translation.runs.files import RUN_FILES
+from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse_results, refuse_run
 
+# What a page is made of, and the page, which is written last.
+RECORD = "result.json"
+PAGE = "report.html"
 IMPORTANCE_FIGURE = "importance"
 PRUNING_FIGURE = "curve"
 SUBSTITUTION_FIGURE = "substitution"
+COMPARISON_EXPLANATION = "comparison.md"
+IMPORTANCE_EXPLANATION = "importance.md"
+SUBSTITUTION_EXPLANATION = "substitution.md"
 PRUNING_EXPLANATION = "pruning.md"
 MODELS = "models"
 PLAN_FIGURE = "plan"
+SCALING_FIGURE = "scaling"
+PARETO_FIGURE = "pareto"
 PLAN_EXPLANATION = "plan.md"
 
 
@@ -33,15 +45,22 @@ class ResultFiles:
 
     Attributes:
         what: the result in a word or two, such as `analysis`.
-        last: the file that is written last.
-        others: every other file and folder that the result writes.
-        whole: whether a folder with the last file always holds the whole result.
+        others: every file and folder that the result writes beside its record and its page.
+        last: the file that is written last: a folder with it always holds the whole result.
     """
 
     what: str
-    last: str
-    others: tuple[str, ...] = ()
-    whole: bool = True
+    others: tuple[str, ...]
+    last: str = PAGE
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every file and folder that the result writes."""
+        return (*self.others, RECORD, self.last)
+
+    def older(self, folder: str | Path) -> list[Path]:
+        """The files in `folder` that have the names of this result; what stands in folders is left out."""
+        return [path for name in self.all if (path := Path(folder) / name).is_file()]
 
 
 def comparison_figure(site: str) -> str:
@@ -49,66 +68,60 @@ def comparison_figure(site: str) -> str:
     return f"figure_{site}"
 
 
+def pareto_figure(site: str) -> str:
+    """The figure of what nothing beats at a site in a comparison, without the suffix."""
+    return f"pareto_{site}"
+
+
+def _drawn(name: str) -> tuple[str, str]:
+    return (f"{name}.svg", f"{name}.png")
+
+
 ANALYSIS = ResultFiles(
     "analysis",
-    "report.html",
-    (
-        *(table.file for table in analysis.TABLES),
-        "matrices.safetensors",
-        "figures",
-    ),
+    (*(table.file for table in analysis.TABLES), "matrices.safetensors", "figures"),
 )
-APPROXIMATION = ResultFiles("approximation", approximation.APPROXIMATIONS.file, whole=False)
+APPROXIMATION = ResultFiles("approximation", (approximation.APPROXIMATIONS.file,))
 COMPARISON = ResultFiles(
     "comparison",
-    "comparison.md",
     (
         *(table.file for table in comparison.TABLES),
-        *(f"{comparison_figure(site)}.{kind}" for site in SITES for kind in ("svg", "png")),
+        COMPARISON_EXPLANATION,
+        *(file for site in SITES for file in _drawn(comparison_figure(site))),
+        *(file for site in SITES for file in _drawn(pareto_figure(site))),
     ),
-    whole=False,
 )
 IMPORTANCE = ResultFiles(
     "importance study",
-    "importance.md",
     (
         *(table.file for table in importance.TABLES),
-        f"{IMPORTANCE_FIGURE}.svg",
-        f"{IMPORTANCE_FIGURE}.png",
+        *_drawn(IMPORTANCE_FIGURE),
+        IMPORTANCE_EXPLANATION,
     ),
 )
 SUBSTITUTION = ResultFiles(
     "substitution study",
-    "substitution.md",
     (
         *(table.file for table in substitution.TABLES),
-        f"{SUBSTITUTION_FIGURE}.svg",
-        f"{SUBSTITUTION_FIGURE}.png",
+        *_drawn(SUBSTITUTION_FIGURE),
+        SUBSTITUTION_EXPLANATION,
     ),
 )
 PRUNING = ResultFiles(
     "pruning",
-    pruning.CURVE.file,
     (
-        pruning.GATES.file,
-        pruning.TRAINING.file,
-        f"{PRUNING_FIGURE}.svg",
-        f"{PRUNING_FIGURE}.png",
+        *(table.file for table in pruning.TABLES),
+        *_drawn(PRUNING_FIGURE),
         PRUNING_EXPLANATION,
         MODELS,
     ),
 )
-
 PLANNING = ResultFiles(
     "plan search",
-    planning.SCORES.file,
-    (
-        planning.HEADS.file,
-        f"{PLAN_FIGURE}.svg",
-        f"{PLAN_FIGURE}.png",
-        PLAN_EXPLANATION,
-    ),
-    whole=False,
+    (*(table.file for table in planning.TABLES), *_drawn(PLAN_FIGURE), PLAN_EXPLANATION),
+)
+STUDY = ResultFiles(
+    "study", ("table.csv", "cells.csv", *_drawn(SCALING_FIGURE), *_drawn(PARETO_FIGURE))
 )
 
 
@@ -121,22 +134,28 @@ def refuse_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool) ->
         overwrite: whether it may replace what is there.
 
     Raises:
-        InputError: see above, or `folder` or one that it is to be in is a file.
+        InputError: see above, or `folder` or one that it is to be in is a file, or cannot be written, or
+            `folder` is a run itself.
     """
     folder = Path(folder)
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     if not nearest.is_dir():
         msg = f"{nearest} is a file; name a folder to write the {result.what} to."
         raise InputError(msg)
-    if overwrite:
-        return
-    if result.whole and (folder / result.last).exists():
+    refuse_run(folder, result.what)
+    if not overwrite:
+        _refuse_there(folder, result)
+    refuse_unwritable(folder)
+
+
+def _refuse_there(folder: Path, result: ResultFiles) -> None:
+    if _holds_finished(folder, result):
         msg = (
             f"{folder} holds a finished {result.what}; add --overwrite to replace it, "
             "or name another folder with --out."
         )
         raise InputError(msg)
-    taken = [name for name in (result.last, *result.others) if (folder / name).exists()]
+    taken = [name for name in result.all if (folder / name).exists()]
     if taken:
         msg = (
             f"{folder} already holds {', '.join(taken)}, which the {result.what} would write; name "
@@ -145,19 +164,56 @@ def refuse_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool) ->
         raise InputError(msg)
 
 
-def refuse_taken_file(path: str | Path, *, overwrite: bool) -> None:
-    """Raises when a file to be written exists and may not be replaced, or is a folder.
+def refuse_without_record(folder: str | Path) -> None:
+    """Raises when a folder does not say which result it holds, naming results in it.
 
     Raises:
         InputError: see above.
     """
+    folder = Path(folder)
+    if (folder / RECORD).is_file():
+        return
+    inner = ", ".join(str(path.parent) for path in sorted(folder.glob(f"*/{RECORD}")))
+    if inner:
+        msg = f"{folder} holds no {RECORD}; name one of the results in it: {inner}."
+    elif folder.is_dir():
+        msg = (
+            f"{folder} holds no {RECORD}, from which a page is made; a result of an older attnlab must "
+            "be made again by its command."
+        )
+    else:
+        msg = f"There is no folder {folder}; name one that a command wrote its results to."
+    raise InputError(msg)
+
+
+def _holds_finished(folder: Path, result: ResultFiles) -> bool:
+    """Whether a whole result of this kind stands in a folder."""
+    if not (folder / result.last).exists():
+        return False
+    try:
+        found = read_json(folder / RECORD, dict[str, Any], finite=False)
+    except InputError:
+        return False
+    return found.get("result") == result.what
+
+
+def refuse_taken_file(path: str | Path, *, overwrite: bool) -> None:
+    """Raises when a file to be written exists and may not be replaced, is a folder, or of a run.
+
+    Raises:
+        InputError: see above, or nothing can be written there.
+    """
     path = Path(path)
+    if path.name in RUN_FILES and is_run(path.parent):
+        msg = f"{path} is a file of the run in {path.parent}; name another file to write to."
+        raise InputError(msg)
     if path.is_dir():
         msg = f"{path} is a folder; name a file to write to."
         raise InputError(msg)
     if path.exists() and not overwrite:
         msg = f"{path} exists; add --overwrite to replace it, or name another file with --out."
         raise InputError(msg)
+    refuse_unwritable(path.parent)
 
 
 def refuse_pruning(folder: str | Path, *, overwrite: bool, saved: Iterable[float] = ()) -> None:
@@ -173,9 +229,6 @@ def refuse_pruning(folder: str | Path, *, overwrite: bool, saved: Iterable[float
             or where a model is to be saved something else stands; all is left as it is.
     """
     folder = Path(folder)
-    if is_run(folder):
-        msg = f"{folder} is a run, which pruning leaves as it is; name another folder with --out."
-        raise InputError(msg)
     refuse_taken(folder, PRUNING, overwrite=overwrite)
     older = pruned_runs(folder)
     for path in older:

@@ -9,10 +9,23 @@ from matplotlib.figure import Figure
 
 from attnlab.columns import rounded
 from attnlab.files import write_table, write_text
-from attnlab.reporting.canvas import INK, blank, panel, style, write_figure
+from attnlab.folders import replacing_result
+from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.comparison import LEVEL_COLOURS, LEVEL_MARKERS, example_of
 from attnlab.reporting.notes import describe_notes
-from attnlab.reporting.result_folder import SUBSTITUTION, SUBSTITUTION_FIGURE
+from attnlab.reporting.page.result_page import (
+    Contents,
+    DrawnFigure,
+    ShownTable,
+    Tables,
+    write_result_page,
+)
+from attnlab.reporting.record import ResultRecord, write_record
+from attnlab.reporting.result_folder import (
+    SUBSTITUTION,
+    SUBSTITUTION_EXPLANATION,
+    SUBSTITUTION_FIGURE,
+)
 from attnlab.studies.substitution.columns import PREDICTION, SUBSTITUTIONS, TABLES
 from attnlab.studies.substitution.substitution import Substitution
 
@@ -22,39 +35,76 @@ _SITE_MARKERS = {"encoder": "o", "decoder": "s", "cross": "^"}
 
 
 def write_substitution(found: Substitution, folder: str | Path, *, title: str) -> None:
-    """Writes `substitutions.csv`, `prediction.csv`, the figure and, last, `substitution.md`.
+    """Writes `substitutions.csv`, `prediction.csv`, the figure, `substitution.md` and, last, the page.
 
     Raises:
         AttnlabError: something could not be written.
     """
-    folder = Path(folder)
-    figure = draw_substitution(found.substitutions)
-    (folder / SUBSTITUTION.last).unlink(missing_ok=True)
-    write_table(folder / SUBSTITUTIONS.file, found.substitutions)
-    write_table(folder / PREDICTION.file, found.prediction)
-    write_figure(figure, folder, SUBSTITUTION_FIGURE)
-    write_text(folder / SUBSTITUTION.last, _explanation(found, title))
+    with replacing_result(folder, SUBSTITUTION.last, SUBSTITUTION.older) as aside:
+        tables = {SUBSTITUTIONS.file: found.substitutions, PREDICTION.file: found.prediction}
+        for name, table in tables.items():
+            write_table(aside / name, table)
+        about = {
+            **{f"{part.capitalize()} sentences": count for part, count in found.sentences.items()},
+            "Seed": found.settings.seed,
+        }
+        record = ResultRecord(
+            SUBSTITUTION.what, title, about, found.notes, weights=found.run.weights
+        )
+        write_record(aside, record, tables)
+        write_text(aside / SUBSTITUTION_EXPLANATION, _explanation(found, title))
+        write_result_page(aside, substitution_contents)
 
 
-def answers(found: Substitution) -> list[str]:
-    """What the tables say about the cheapest replacement and about the predictors, a sentence each."""
+def substitution_contents(record: ResultRecord, tables: Tables) -> Contents:
+    """What the page of a substitution study shows."""
+    rows = tables[SUBSTITUTIONS.file]
+    figure = DrawnFigure(
+        SUBSTITUTION_FIGURE,
+        draw_substitution(rows),
+        "Change of loss with heads replaced, and what predicts it. Colours tell mechanisms that can be "
+        "used from oracles, which choose from the very matrices that they replace.",
+    )
+    shown = (
+        ShownTable(SUBSTITUTIONS.file, "What each replacement costs", ("_p_value",)),
+        ShownTable(PREDICTION.file, "What predicts the cost of a head"),
+    )
+    facts = {name: str(value) for name, value in record.about.items()}
+    return Contents(answers(rows, tables[PREDICTION.file]), facts, [figure], shown)
+
+
+def answers(rows: pd.DataFrame, prediction: pd.DataFrame) -> list[str]:
+    """What the tables say about the cheapest replacement and about the predictors, a sentence each.
+
+    Args:
+        rows: see `Substitution.substitutions`.
+        prediction: see `Substitution.prediction`.
+    """
     sentences = []
-    rows = found.substitutions
+    together = rows[(rows["scope"] != "head") & (rows["level"] == "calibrated")]
+    # All heads, which in a model of one site are those of the site.
+    together = together[together["replaced_heads"] == together["replaced_heads"].max()]
     for steps in sorted(set(rows["steps"])):
-        whole = rows[(rows["steps"] == steps) & (rows["replaced"] == "all")]
-        whole = whole[whole["level"].isin(("calibrated", "static"))]
-        if len(whole):
+        whole = together[together["steps"] == steps]
+        if whole["replaced"].nunique() == 1:
             best = whole.loc[whole["loss_change_nats"].idxmin()]
             change = rounded(best["loss_change_nats"], 3, signed=True)
             low, high = (rounded(best[f"loss_{end}"], 3, signed=True) for end in ("low", "high"))
             when = f"After {steps} batches of fine-tuning" if steps else "Without retraining"
-            sentences.append(
-                f"{when}, of {len(whole)} mechanisms that replace {best['replaced_heads']} heads at once "
-                f"{best['mechanism']} at {best['budget']} keys per row costs least on these test "
-                f"sentences: {change} [{low}, {high}] nats per token. Being the least of several, it is "
-                "likely to look a little better than it is."
+            counts = {name: whole[name].nunique() for name in ("mechanism", "budget")}
+            among = " and ".join(f"{count} {name}s" for name, count in counts.items() if count > 1)
+            text = (
+                f"{when}, {best['mechanism']} at {best['budget']} keys per row in place of "
+                f"{best['replaced_heads']} heads costs "
+                f"{f'least of {among} on these test sentences: ' if among else ''}"
+                f"{change} [{low}, {high}] nats per token."
             )
-    pairs = found.prediction[found.prediction["across"] == "pairs"]
+            if among:
+                text += (
+                    " Being the least of several, it is likely to look a little better than it is."
+                )
+            sentences.append(text)
+    pairs = prediction[prediction["across"] == "pairs"]
     if len(pairs):
         parts = []
         for site, own in pairs.groupby("site", sort=False):
@@ -161,9 +211,10 @@ def _draw_prediction(axes: Axes, rows: pd.DataFrame, predictor: str) -> None:
 
 
 def _explanation(found: Substitution, title: str) -> str:
-    said = "\n\n".join(answers(found))
+    said = "\n\n".join(answers(found.substitutions, found.prediction))
     facts = (
-        f"{found.sentences} test sentences, {found.calibration} training sentences for what is "
+        f"{found.sentences['test']} test sentences, {found.sentences['validation']} validation sentences, "
+        f"which choose settings, {found.sentences['calibration']} training sentences for what is "
         f"learned, seed {found.settings.seed}."
     )
     columns = "\n".join(table.explained() for table in TABLES)

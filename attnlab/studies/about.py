@@ -3,24 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-import torch
+from attnlab.texts import published
+from attnlab.versions import versions
 
 
 def model_in_words(source: str | Path | tuple[Any, Any], model: Any) -> dict[str, str]:
     """Where the model is from, its class and its size."""
     name, parameters = type(model).__name__, sum(weight.numel() for weight in model.parameters())
     return {
-        "Source": name if isinstance(source, tuple) else str(source),
+        "Source": name if isinstance(source, tuple) else published(source),
         "Model": f"{name}, {parameters:,} parameters",
     }
 
 
-def versions() -> dict[str, str]:
+def versions_in_words() -> dict[str, str]:
     """What the figures were computed with."""
-    import transformers
-
-    from attnlab import __version__
-
-    parts = {"attnlab": __version__, "torch": torch.__version__}
-    parts["transformers"] = transformers.__version__
+    parts = versions(("torch", "transformers"))
     return {"Versions": ", ".join(f"{name} {version}" for name, version in parts.items())}

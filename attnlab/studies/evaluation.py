@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.attribution.projections import Projections, projections_of
+from attnlab.devices import usable_device
 from attnlab.errors import InputError
 from attnlab.extraction.batches import most_positions
-from attnlab.extraction.devices import usable_device
 from attnlab.extraction.tokens import Text, TokenizedText, both_tokenizers, tokenize
 from attnlab.options import BATCH_SIZE
 from attnlab.representations import OneLine
@@ -27,7 +27,7 @@ from attnlab.studies.scored_sentences import (
     examples_of,
     scored_batches,
 )
-from attnlab.studies.settings import TextSettings
+from attnlab.studies.settings import Progress, TextSettings
 from attnlab.studies.sources import Subject, first_pairs, load_subject, source_of
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.tokenizer import Tokenizers
@@ -110,8 +110,11 @@ class Evaluator(OneLine):
             found[list(batch.numbers)] = self.example_losses(batch).cpu()
         return found
 
-    def translations(self) -> list[str]:
+    def translations(self, progress: Progress | None = None) -> list[str]:
         """Greedy translations in order, as `attnlab score --beams 1` writes them.
+
+        Args:
+            progress: called with ("Translating", sentences done, in all).
 
         Raises:
             InputError: the model is no encoder-decoder.
@@ -125,13 +128,15 @@ class Evaluator(OneLine):
         if isinstance(self.tokenizer, Tokenizers):
             sources = [one.source for one in self.examples]
             limit = self.most_tokens
-            return translate_ids(self.model, self.tokenizer, sources, beams=1, max_tokens=limit)
-        return self._generated()
+            return translate_ids(
+                self.model, self.tokenizer, sources, beams=1, max_tokens=limit, progress=progress
+            )
+        return self._generated(progress)
 
     @torch.inference_mode()
-    def _generated(self) -> list[str]:
+    def _generated(self, progress: Progress | None) -> list[str]:
         decode = both_tokenizers(self.tokenizer).target.batch_decode
-        texts = [""] * len(self.examples)
+        texts, done = [""] * len(self.examples), 0
         for batch in self.batches:
             written = self.model.generate(
                 batch.inputs["input_ids"],
@@ -143,6 +148,9 @@ class Evaluator(OneLine):
             found = decode(written, skip_special_tokens=True)
             for number, text in zip(batch.numbers, found, strict=True):
                 texts[number] = text
+            done += len(found)
+            if progress is not None:
+                progress("Translating", done, len(texts))
         return texts
 
     def reading_once(self) -> "Evaluator":

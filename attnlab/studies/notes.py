@@ -32,5 +32,19 @@ class FewerThanAsked(Note):
 
 
 @dataclass(frozen=True)
+class OlderWeights(Note):
+    """The run in which a result lies has been trained on since."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class UnknownWeights(Note):
+    """A result in a run does not say of which weights it is, as those of the first versions do not."""
+
+    run: str
+
+
+@dataclass(frozen=True)
 class NoTranslations(Note):
     """Decoder and cross-attention of an encoder-decoder are left out: nothing for it to read."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from attnlab.addresses import refuse_unknown_sites, sites_named
+from attnlab.limits import LARGEST_SEED
 from attnlab.options import BATCH_SIZE, Option, Settings
 
 Progress = Callable[[str, int, int], None]
@@ -16,7 +17,15 @@ Progress = Callable[[str, int, int], None]
 Sentences = int | Sequence[str | tuple[str, str]]
 SENTENCE_FLAGS = ("--sentences", "-n")
 SEED = Option(
-    "Seed of all that is drawn at random: bootstrap, controls, batches, gates, dropout.", least=0
+    "Seed of all that is drawn at random: bootstrap, controls, batches, gates, dropout.",
+    least=0,
+    most=LARGEST_SEED,
+)
+
+MEMORY = Option(
+    "Largest memory in GB that the attention weights of one text may take; longer texts are refused.",
+    above=0,
+    shown="what is free",
 )
 
 
@@ -80,7 +89,7 @@ class TextSettings(StudySettings):
         ),
     ] = None
     batch_size: Annotated[
-        int, Option("Maximum number of sentences in one forward pass.", least=1)
+        int, Option("Maximum number of sentences in one forward pass.", least=1, most=100_000)
     ] = BATCH_SIZE
 
 

@@ -16,16 +16,20 @@ from attnlab.errors import InputError, reason
 from attnlab.extraction.tokens import Text
 from attnlab.functions.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
 from attnlab.functions.treebank import sentences_in
+from attnlab.limits import refuse_long_words
 from attnlab.notes import Note
+from attnlab.pretrained import read_pretrained
 from attnlab.representations import OneLine
 from attnlab.studies.notes import FewerThanAsked, NoTranslations
 from attnlab.studies.settings import Sentences
-from attnlab.texts import read_lines
+from attnlab.texts import SENTENCES, check_sentences, published, read_lines, refuse_absent
 from attnlab.translation.loading import (
     UNREADABLE,
     load_body,
     refuse_larger_vocabulary,
+    refuse_without_tokenizer,
 )
+from attnlab.translation.model_settings import LANGUAGE_MODEL
 from attnlab.translation.runs.folder import is_run, refuse_without_sentences
 from attnlab.translation.runs.run import Run, load
 
@@ -60,6 +64,11 @@ class Subject(OneLine):
     run: Run | None = None
     corpus: Callable[[], ParallelCorpus] | None = None
 
+    @property
+    def weights(self) -> str | None:
+        """Checksum of the weights of the run; None for other models."""
+        return None if self.run is None else self.run.weights
+
 
 def load_subject(
     source: str | Path | tuple[Any, Any],
@@ -93,6 +102,9 @@ def load_subject(
     if treebank is not None and (text or corpus or not isinstance(sentences, int)):
         msg = "--treebank brings its own sentences; leave --text and --corpus out."
         raise InputError(msg)
+    if pair is not None and corpus is None:
+        msg = "pair names the languages of corpus; name a corpus too, or leave pair out."
+        raise InputError(msg)
     if isinstance(sentences, int) and sentences < 1:
         msg = f"The number of sentences must be at least 1, not {sentences}."
         raise InputError(msg)
@@ -102,13 +114,14 @@ def load_subject(
     subject = replace(_model(source, run, scores=scores), corpus=_corpus(run, corpus, pair))
     lowercase = run is not None and run.settings.corpus.lowercase
     if not isinstance(sentences, int):
+        check_sentences(sentences)
         subject = replace(subject, texts=tuple(sentences), origin="sentences handed in")
     elif treebank is not None:
         return _with_treebank(subject, treebank, sentences, lowercase=lowercase)
     elif text is not None:
         lines = read_texts(text, lowercase=lowercase)
         first = lines[:sentences]
-        subject = replace(subject, texts=first, origin=str(text), there=len(lines))
+        subject = replace(subject, texts=first, origin=published(text), there=len(lines))
     else:
         languages = f" ({_languages(run, pair)})" if run is None or corpus is not None else ""
         subject = _with_test_part(subject, sentences, languages)
@@ -131,7 +144,7 @@ def _with_treebank(
 ) -> Subject:
     trees = gold_of_treebank(path, sentences, lowercase=lowercase)
     there = sentences_in(path)
-    return replace(subject, texts=trees.texts, origin=str(path), there=there, gold=trees)
+    return replace(subject, texts=trees.texts, origin=published(path), there=there, gold=trees)
 
 
 def _with_test_part(subject: Subject, sentences: int, languages: str) -> Subject:
@@ -140,7 +153,7 @@ def _with_test_part(subject: Subject, sentences: int, languages: str) -> Subject
         return subject
     chosen = subject.corpus()
     texts = first_pairs(chosen, "test", sentences)
-    origin = f"the test part of {chosen.name}{languages}"
+    origin = f"the test part of {published(chosen.name)}{languages}"
     return replace(subject, texts=texts, origin=origin, there=len(chosen.test))
 
 
@@ -149,7 +162,7 @@ def _model(source: str | Path | tuple[Any, Any], run: Run | None, *, scores: boo
     if isinstance(source, tuple):
         return Subject(*source, (), "")
     if run is None:
-        return Subject(*_load_transformers(source, scores=scores), (), "")
+        return Subject(*load_transformers(source, scores=scores), (), "")
     return Subject(
         run.model,
         run.tokenizers,
@@ -181,12 +194,15 @@ def _history(run: Run) -> dict[str, str]:
     chosen, trained = run.settings, run.metrics()
     corpus, pairs = run.record["corpus"], run.record["corpus"]["pairs"]
     scores = [line["validation_bleu"] for line in trained if "validation_bleu" in line]
+    perplexities = [line["validation_perplexity"] for line in trained if not scores]
+    read = "texts" if chosen.model.task == LANGUAGE_MODEL else "pairs"
     mechanisms = {f"{site}: {name}" for site, name in run.model.config.attention.items()}
     return {
-        "Trained on": f"{pairs['train']:,} pairs of {corpus['name']} ({chosen.corpus.pair}), "
+        "Trained on": f"{pairs['train']:,} {read} of {published(corpus['name'])} ({chosen.corpus.pair}), "
         f"seed {chosen.optimizer.seed}, checksum {corpus['checksum'][:12]}",
         "Attention": ", ".join(sorted(mechanisms)),
         "Best validation BLEU": f"{max(scores):.1f}" if scores else "",
+        "Best validation perplexity": f"{min(perplexities):.1f}" if perplexities else "",
     }
 
 
@@ -202,7 +218,10 @@ def _corpus(
         if name is None and run is not None:
             return run.corpus()
         lowercase = run is not None and run.settings.corpus.lowercase
-        return load_corpus(name or EMBEDDED, pair=_languages(run, pair), lowercase=lowercase)
+        plain = run is not None and run.settings.model.task == LANGUAGE_MODEL
+        return load_corpus(
+            name or EMBEDDED, pair=_languages(run, pair), lowercase=lowercase, plain=plain
+        )
 
     return load_once
 
@@ -240,10 +259,10 @@ def read_texts(path: str | Path, *, lowercase: bool = False) -> tuple[Text, ...]
         InputError: the file is missing, empty, not UTF-8, or has tabs in some lines only.
     """
     path = Path(path)
-    if not path.exists():
-        msg = f"There is no file {path}; give one with a sentence on each line."
-        raise InputError(msg)
+    refuse_absent(path, SENTENCES)
     lines = [line.strip(" ") for line in read_lines(path)]
+    for number, line in enumerate(lines, start=1):
+        refuse_long_words(line, f"{path}, line {number},")
     lines = [line.lower() for line in lines] if lowercase else lines
     rows = [tuple(line.split("\t")) for line in lines if line]
     if not rows:
@@ -258,7 +277,16 @@ def read_texts(path: str | Path, *, lowercase: bool = False) -> tuple[Text, ...]
     raise InputError(msg)
 
 
-def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
+def load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
+    """The model and the tokenizer in a transformers folder, or of that name on the hub.
+
+    Args:
+        source: the folder or the name.
+        scores: whether the model must score next tokens.
+
+    Raises:
+        InputError: they cannot be loaded.
+    """
     from transformers import (
         AutoConfig,
         AutoModel,
@@ -276,7 +304,7 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
 
     name = model_source(source)
     try:
-        config = AutoConfig.from_pretrained(name)
+        config = read_pretrained(AutoConfig, name)
         kind: Any = AutoModel
         if config.is_encoder_decoder:
             kind = AutoModelForSeq2SeqLM
@@ -288,7 +316,8 @@ def _load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
         ):
             kind = AutoModelForCausalLM
         model = load_body(kind, name, scores=scores)
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        refuse_without_tokenizer(name)
+        tokenizer = read_pretrained(AutoTokenizer, name)
         refuse_larger_vocabulary(tokenizer, model)
     except UNREADABLE as error:
         found = "is a folder" if Path(source).is_dir() else "is no folder here"

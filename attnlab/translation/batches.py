@@ -15,7 +15,8 @@ from torch.utils.data import Dataset, Sampler
 
 from attnlab.processes import Processes
 from attnlab.translation.configuration import IGNORED_LABEL
-from attnlab.translation.settings import OptimizerSettings
+from attnlab.translation.model_settings import LANGUAGE_MODEL
+from attnlab.translation.settings import OptimizerSettings, RunSettings
 from attnlab.translation.tokenizer import END, PAD
 
 LENGTH_STEP = 4
@@ -25,43 +26,85 @@ STEPS_WANTED = 1500
 BATCHES = (4096, 3072, 2048, 1536, 1024, 768, 512, 384, 256)
 WARMUP_SHARE = 0.1
 LONGEST_WARMUP = 400
+_ROWS_AT_ONCE = 10_000
 Pair = tuple[Int[Tensor, " _"], Int[Tensor, " _"]]
 # Stands where there is no pair: a model can read it, and it adds nothing to loss and gradients.
 NO_PAIR: Pair = (torch.tensor([END]), torch.tensor([IGNORED_LABEL]))
 
 
-class TokenPairs(Dataset[Pair]):
-    """Encoded pairs as two flat arrays with offsets; item i is (source ids, labels)."""
+class TokenLists:
+    """The lists of ids in a column, where the dataset keeps them: in memory or memory-mapped."""
 
-    def __init__(self, encoded: datasets.Dataset) -> None:
-        self.source, self.source_starts = _flat(encoded, "input_ids")
-        self.target, self.target_starts = _flat(encoded, "labels")
+    def __init__(self, encoded: datasets.Dataset, column: str) -> None:
+        rows = encoded.select_columns(column).with_format("arrow")
+        lists = [
+            part for some in rows.iter(_ROWS_AT_ONCE) for part in some[column].chunks if len(part)
+        ]
+        self.ids: list[NDArray[np.int32]] = [part.flatten().to_numpy() for part in lists]
+        lengths = [part.value_lengths().to_numpy().astype(np.int64) for part in lists]
+        self.lengths = np.concatenate([np.zeros(0, dtype=np.int64), *lengths])
+        self.first_rows = np.cumsum([0, *map(len, lists)])
+        starts = [length.cumsum() - length for length in lengths]
+        self.starts = np.concatenate([np.zeros(0, dtype=np.int64), *starts])
 
     def __len__(self) -> int:
-        return len(self.source_starts) - 1
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> Int[Tensor, " _"]:
+        part = int(np.searchsorted(self.first_rows, index, side="right")) - 1
+        start = self.starts[index]
+        ids = self.ids[part][start : start + self.lengths[index]]
+        return torch.from_numpy(ids.astype(np.int64))
+
+
+class TokenPairs(Dataset[Pair]):
+    """Encoded pairs, of which the ids stay where the dataset keeps them; item i is (source ids, labels)."""
+
+    def __init__(self, encoded: datasets.Dataset) -> None:
+        self.source = TokenLists(encoded, "input_ids")
+        self.target = TokenLists(encoded, "labels")
+
+    def __len__(self) -> int:
+        return len(self.source)
 
     def __getitem__(self, index: int) -> Pair:
-        source = self.source[self.source_starts[index] : self.source_starts[index + 1]]
-        target = self.target[self.target_starts[index] : self.target_starts[index + 1]]
-        return torch.from_numpy(source), torch.from_numpy(target)
+        return self.source[index], self.target[index]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tells which pass over the pairs begins; these are the same in each."""
 
     @property
     def source_lengths(self) -> NDArray[np.int64]:
         """Source tokens of each pair."""
-        return np.diff(self.source_starts)
+        return self.source.lengths
 
     @property
     def target_lengths(self) -> NDArray[np.int64]:
         """Target tokens of each pair, the end token counted, the start token not."""
-        return np.diff(self.target_starts)
+        return self.target.lengths
 
 
-def _flat(encoded: datasets.Dataset, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    lists: Sequence[Sequence[int]] = encoded[column][:]
-    lengths = np.fromiter((len(ids) for ids in lists), dtype=np.int64, count=len(lists))
-    starts = np.concatenate([np.zeros(1, dtype=np.int64), lengths.cumsum()])
-    total = int(starts[-1])
-    return np.fromiter((i for ids in lists for i in ids), dtype=np.int64, count=total), starts
+class LastTokens(TokenPairs):
+    """Pairs of which one label counts, drawn anew in each epoch.
+
+    For a model that reads from left to right that label is the last token of a random beginning.
+    Draws depend on seed, epoch and pair alone, so that they are the same for any number of processes
+    and after a resumption.
+    """
+
+    def __init__(self, encoded: datasets.Dataset, seed: int) -> None:
+        super().__init__(encoded)
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the labels of the next pass."""
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> Pair:
+        source, labels = super().__getitem__(index)
+        chosen = np.random.default_rng([self.seed, self.epoch, index]).integers(len(labels))
+        return source, labels.where(torch.arange(len(labels)) == int(chosen), IGNORED_LABEL)
 
 
 class LengthGroupedBatches(Sampler[list[int]]):
@@ -159,21 +202,59 @@ class Collator:
     """Pads pairs to the longest of their batch, in steps of 4: what `TranslationModel.forward` takes.
 
     A batch without pairs becomes one row without a target.
+
+    Attributes:
+        most: positions that the model has, beyond which nothing is padded; None for any number.
     """
+
+    most: int | None = None
 
     def __call__(self, pairs: Sequence[Pair]) -> dict[str, Tensor]:
         """Source ids, the attention mask that is 1 at real tokens, and labels with -100 as padding."""
         pairs = pairs or [NO_PAIR]
-        source = _padded([pair[0] for pair in pairs], PAD)
-        labels = _padded([pair[1] for pair in pairs], IGNORED_LABEL)
+        source = _padded([pair[0] for pair in pairs], PAD, self.most)
+        labels = _padded([pair[1] for pair in pairs], IGNORED_LABEL, self.most)
         lengths = torch.tensor([len(pair[0]) for pair in pairs])
         visible = torch.arange(source.shape[1]) < lengths[:, None]
         return {"input_ids": source, "attention_mask": visible.long(), "labels": labels}
 
 
-def _padded(rows: list[Tensor], value: int) -> Tensor:
+@dataclass(frozen=True)
+class NextTokenCollator:
+    """Pads texts to the longest of their batch, in steps of 4: what `LanguageModel.forward` takes.
+
+    A batch without texts becomes one row without a label.
+
+    Attributes:
+        most: see `Collator`.
+    """
+
+    most: int | None = None
+
+    def __call__(self, pairs: Sequence[Pair]) -> dict[str, Tensor]:
+        """Ids, and the labels of the same positions, with -100 at the start token and at padding."""
+        pairs = pairs or [NO_PAIR]
+        unpredicted = torch.tensor([IGNORED_LABEL])
+        labels = [torch.cat([unpredicted, labels])[: len(ids)] for ids, labels in pairs]
+        return {
+            "input_ids": _padded([ids for ids, _ in pairs], PAD, self.most),
+            "labels": _padded(labels, IGNORED_LABEL, self.most),
+        }
+
+
+def collator(settings: RunSettings) -> Collator | NextTokenCollator:
+    """What makes batches for a run's model."""
+    model = settings.model
+    most = settings.corpus.max_tokens if model.positions == "learned" else None
+    return NextTokenCollator(most) if model.task == LANGUAGE_MODEL else Collator(most)
+
+
+def _padded(rows: list[Tensor], value: int, most: int | None) -> Tensor:
     together = pad_sequence(rows, batch_first=True, padding_value=value)
-    return pad(together, (0, -together.shape[1] % LENGTH_STEP), value=value)
+    filling = -together.shape[1] % LENGTH_STEP
+    if most is not None:
+        filling = min(filling, max(most - together.shape[1], 0))
+    return pad(together, (0, filling), value=value)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,12 @@
 import json
 import math
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Ge
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from transformers import (
@@ -16,8 +19,10 @@ from transformers import (
     TrainingArguments,
 )
 
-from attnlab.errors import AttnlabError, InputError
+from attnlab.documents import fitting, parse_json
+from attnlab.errors import AttnlabError, InputError, reason
 from attnlab.files import write_text
+from attnlab.texts import duration, read_lines
 from attnlab.translation.log_history import (
     choose_again,
     longest_training_seconds,
@@ -27,6 +32,18 @@ from attnlab.translation.runs.files import checkpoint_path
 from attnlab.translation.trainer import CHOICE
 
 METRICS = "metrics.jsonl"
+# Seconds between two lines of progress where no bar can be drawn.
+BETWEEN_LINES = 10.0
+# What an evaluation gives, and what it is called in the file.
+MEASURES = {
+    "eval_loss": "validation_loss",
+    "eval_perplexity": "validation_perplexity",
+    "eval_bleu": "validation_bleu",
+    "eval_chrf": "validation_chrf",
+    "eval_bleu_signature": "bleu_signature",
+    "eval_chrf_signature": "chrf_signature",
+    "eval_sentences": "validation_sentences",
+}
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -34,11 +51,50 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     path = folder / METRICS
     if not path.exists():
         return []
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except ValueError as error:
-        msg = f"{path} is damaged ({error}); restore it, or delete it to lose the history only."
-        raise InputError(msg) from error
+    found = []
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line:
+            continue
+        try:
+            # A training that diverges writes NaN.
+            row = parse_json(line, finite=False)
+            fitting(_Evaluation, row)
+        except InputError as error:
+            msg = (
+                f"{path} is damaged (line {number}: {reason(error)}); restore it, or delete it to lose "
+                "the history only."
+            )
+            raise InputError(msg) from error
+        found.append(row)
+    return found
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """A line of `metrics.jsonl`."""
+
+    epoch: Annotated[float, Ge(0)]
+    step: Annotated[int, Ge(0)]
+    training_loss: float | None = None
+    training_seconds: float = 0.0
+    target_tokens_per_second: float | None = None
+    validation_loss: float = 0.0
+    validation_perplexity: float = 0.0
+    validation_bleu: float = 0.0
+    validation_chrf: float = 0.0
+
+
+def generalisation(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The loss of the training sample, and how far the validation loss is above it.
+
+    Both are taken without dropout and label smoothing. The gap estimates test risk minus training risk
+    on validation pairs, by which the kept checkpoint is chosen; the test part stays unread.
+    """
+    if "eval_training_sample_loss" not in metrics:
+        return {}
+    loss = metrics["eval_training_sample_loss"]
+    gap = metrics["eval_loss"] - loss
+    return {"training_sample_loss": loss, "generalisation_gap_on_validation": gap}
 
 
 class Clock:
@@ -132,12 +188,8 @@ class Metrics(TrainerCallback):
                 "epoch": round(epoch, 4),
                 "step": state.global_step,
                 "training_loss": mean_training_loss(state.log_history, state.global_step),
-                "validation_loss": metrics["eval_loss"],
-                "validation_bleu": metrics["eval_bleu"],
-                "validation_chrf": metrics["eval_chrf"],
-                "bleu_signature": metrics["eval_bleu_signature"],
-                "chrf_signature": metrics["eval_chrf_signature"],
-                "validation_sentences": metrics["eval_sentences"],
+                **{name: metrics[key] for key, name in MEASURES.items() if key in metrics},
+                **generalisation(metrics),
                 "training_seconds": round(self.clock.seconds, 3),
                 "target_tokens_per_second": None if speed is None else round(speed, 1),
             }
@@ -197,15 +249,17 @@ class Patience(EarlyStoppingCallback):
 
 
 class ProgressBar(TrainerCallback):
-    """A line that shows epoch, training loss, target tokens a second, BLEU and remaining time.
+    """A line that shows epoch, training loss, target tokens per second, BLEU and remaining time.
 
     Speed is counted as in `metrics.jsonl`, since the last evaluation; BLEU is that of the newest one.
+    Of a language model it shows perplexity instead.
     """
 
     def __init__(self, metrics: Metrics, console: Console) -> None:
         self.metrics = metrics
         self.loss: float | None = None
         self.scores = ""
+        self.next_line = 0.0
         self.bar = Progress(
             BarColumn(bar_width=None),
             TextColumn("{task.percentage:>3.0f}% {task.fields[status]}"),
@@ -219,6 +273,7 @@ class ProgressBar(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Shows the bar."""
+        self.next_line = time.monotonic() + BETWEEN_LINES
         self.task = self.bar.add_task("", total=state.max_steps, status="")
         self.bar.update(self.task, completed=state.global_step)
         self.bar.start()
@@ -249,7 +304,11 @@ class ProgressBar(TrainerCallback):
         **_: Any,
     ) -> None:
         """Shows the newest score; where no bar can be drawn, as a line of its own."""
-        self.scores = f"  BLEU {metrics['eval_bleu']:.1f}"
+        self.scores = (
+            f"  BLEU {metrics['eval_bleu']:.1f}"
+            if "eval_bleu" in metrics
+            else f"  perplexity {metrics['eval_perplexity']:.1f}"
+        )
         self._show(state, self.metrics.rows[-1]["target_tokens_per_second"])
         if not self.bar.console.is_terminal:
             self.bar.console.print(
@@ -263,6 +322,20 @@ class ProgressBar(TrainerCallback):
         status = f"epoch {state.epoch or 0:.1f}{loss}{pace}{self.scores}"
         if self.task is not None:
             self.bar.update(self.task, completed=state.global_step, status=status)
+            self._print_line(state, status)
+
+    def _print_line(self, state: TrainerState, status: str) -> None:
+        """Where no bar can be drawn, a line every few seconds."""
+        now = time.monotonic()
+        if self.bar.console.is_terminal or now < self.next_line:
+            return
+        self.next_line = now + BETWEEN_LINES
+        left = self.bar.tasks[0].time_remaining
+        about = "" if left is None else f", about {duration(float(left))} left"
+        self.bar.console.print(
+            f"step {state.global_step:,} of {state.max_steps:,}{about}  {status}",
+            soft_wrap=True, highlight=False, markup=False,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Ends the bar, also after an error."""

@@ -5,10 +5,10 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import EncoderDecoderCache
+from transformers import Cache, EncoderDecoderCache
 
 from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.multihead import MultiHeadAttention
+from attnlab.attention.multihead import MultiHeadAttention, OwnAttention
 from attnlab.errors import InputError
 from attnlab.translation.configuration import TranslationConfig, plan_in, projects_apart
 
@@ -70,6 +70,7 @@ def attention_at(
         config.heads,
         mechanism,
         init=config.init,
+        scaled=config.scaled,
         global_projections=projects_apart(config, site, layer),
     )
 
@@ -107,28 +108,33 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention and feed-forward part; keeps keys and values in a cache."""
+    """Causal self-attention, cross-attention and feed-forward part; keeps keys and values in a cache.
+
+    The layer of a language model has no cross-attention.
+    """
 
     def __init__(self, config: TranslationConfig, layer: int) -> None:
         super().__init__()
         self.layer = layer
         self.attention = attention_at(config, "decoder", layer)
         self.after_attention = Residual(config)
-        self.cross = attention_at(config, "cross", layer)
-        self.after_cross = Residual(config)
+        self.cross: MultiHeadAttention | None = None
+        if "cross" in config.sites:
+            self.cross = attention_at(config, "cross", layer)
+            self.after_cross = Residual(config)
         self.feed_forward = FeedForward(config)
         self.after_feed_forward = Residual(config)
 
     def forward(
         self,
         tokens: Float[Tensor, "batch query dim"],
-        memory: Float[Tensor, "batch source dim"],
+        memory: Float[Tensor, "batch source dim"] | None,
         visible: Bool[Tensor, "batch key"] | None,
-        source_visible: Bool[Tensor, "batch source"],
+        source_visible: Bool[Tensor, "batch source"] | None,
         *,
         token_ids: Int[Tensor, "batch query"] | None = None,
         source_token_ids: Int[Tensor, "batch source"] | None = None,
-        cache: EncoderDecoderCache | None = None,
+        cache: Cache | None = None,
         first_query: int = 0,
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -142,7 +148,10 @@ class DecoderLayer(nn.Module):
         entering = self.after_attention.enter(tokens)
         keys, values = self.attention.keys_and_values(entering)
         if cache is not None:
-            keys, values = cache.self_attention_cache.update(keys, values, self.layer)
+            own_cache = (
+                cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+            )
+            keys, values = own_cache.update(keys, values, self.layer)
         mixed, own = self.attention(
             entering,
             keys,
@@ -153,29 +162,31 @@ class DecoderLayer(nn.Module):
             weights=weights,
         )
         tokens = self.after_attention.leave(tokens, mixed)
-        mixed, across = self.cross(
-            self.after_cross.enter(tokens),
-            *self._memory_keys_and_values(memory, cache),
-            source_visible,
-            first_query=first_query,
-            token_ids=source_token_ids,
-            weights=weights,
-        )
-        tokens = self.after_cross.leave(tokens, mixed)
+        across = None
+        if self.cross is not None and memory is not None:
+            mixed, across = self.cross(
+                self.after_cross.enter(tokens),
+                *self._memory_keys_and_values(self.cross, memory, cache),
+                source_visible,
+                first_query=first_query,
+                token_ids=source_token_ids,
+                weights=weights,
+            )
+            tokens = self.after_cross.leave(tokens, mixed)
         change = self.feed_forward(self.after_feed_forward.enter(tokens))
         return self.after_feed_forward.leave(tokens, change), own, across
 
     def _memory_keys_and_values(
-        self, memory: Tensor, cache: EncoderDecoderCache | None
+        self, cross: MultiHeadAttention, memory: Tensor, cache: Cache | None
     ) -> tuple[Tensor, Tensor]:
         """Keys and values of the source, computed once a sentence when there is a cache."""
-        if cache is None:
-            return self.cross.keys_and_values(memory)
+        if not isinstance(cache, EncoderDecoderCache):
+            return cross.keys_and_values(memory)
         if cache.is_updated.get(self.layer):
             kept = cache.cross_attention_cache.layers[self.layer]
             return kept.keys, kept.values
         keys, values = cache.cross_attention_cache.update(
-            *self.cross.keys_and_values(memory), self.layer
+            *cross.keys_and_values(memory), self.layer
         )
         cache.is_updated[self.layer] = True
         return keys, values
@@ -188,7 +199,7 @@ def first_uncached(module: nn.Module) -> Mechanism | None:
     keys are target tokens, since a cache keeps no token ids.
     """
     for part in module.modules():
-        if isinstance(part, MultiHeadAttention):
+        if isinstance(part, OwnAttention):
             for mechanism in part.mechanism.modules():
                 if isinstance(mechanism, Mechanism) and not _decodes(mechanism):
                     return mechanism

@@ -11,14 +11,21 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from attnlab.errors import InputError
+from attnlab.pretrained import read_pretrained
 
 NAMES_SHOWN = 3
 # What transformers raises for files that are damaged, depending on the file and on what is wrong.
 # torch has no public name for what `torch.load` raises for a file that is none of its own.
 UNREADABLE = (
-    AttributeError, EOFError, InputError, LookupError, OSError, RuntimeError, SafetensorError,
-    StrictDataclassError, TypeError, ValueError,
+    ArithmeticError, AssertionError, AttributeError, EOFError, InputError, LookupError, OSError,
+    RuntimeError, SafetensorError, StrictDataclassError, TypeError, ValueError,
     torch.serialization.pickle.UnpicklingError,  # type: ignore[attr-defined]
+)  # fmt: skip
+
+
+# A folder with a tokenizer holds one of these, whatever its kind.
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "*.model", "*.spm",
 )  # fmt: skip
 
 
@@ -70,6 +77,14 @@ def load_body(kind: Any, source: str | Path, *, scores: bool) -> Any:
     return model
 
 
+def refuse_without_tokenizer(source: str | Path) -> None:
+    """Raises DamagedModelError for a folder that holds a model without a tokenizer."""
+    folder = Path(source)
+    if folder.is_dir() and not any(True for name in TOKENIZER_FILES for _ in folder.glob(name)):
+        msg = "it holds no tokenizer; write one there with tokenizer.save_pretrained"
+        raise DamagedModelError(msg)
+
+
 def refuse_larger_vocabulary(tokenizer: Any, model: PreTrainedModel) -> None:
     """Raises DamagedModelError where the tokenizer has ids that the input embedding does not hold."""
     largest = max(tokenizer.get_vocab().values(), default=-1)
@@ -82,9 +97,10 @@ def refuse_larger_vocabulary(tokenizer: Any, model: PreTrainedModel) -> None:
 def _loaded(kind: Any, source: str | Path) -> tuple[Any, dict[str, Any]]:
     # What is missing is drawn at random before it is refused.
     with torch.random.fork_rng(devices=[]):
-        model, found = kind.from_pretrained(
-            str(source), output_loading_info=True, ignore_mismatched_sizes=True
-        )
+        model, found = read_pretrained(
+            kind, source,
+            output_loading_info=True, ignore_mismatched_sizes=True, use_kernels=False,
+        )  # fmt: skip
     return model.eval(), found
 
 

@@ -1,5 +1,6 @@
-"""BLEU and chrF through sacrebleu, with the signatures that make them comparable."""
+"""Perplexity; BLEU and chrF through sacrebleu, with the signatures that make them comparable."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +11,18 @@ from transformers import EvalPrediction
 
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.tokenizer import PAD, Tokenizers
+
+# Above it exp is infinite, which JSON cannot hold.
+MOST_NATS = 700.0
+
+
+def perplexity(loss_nats: float) -> float:
+    """The exponential of a mean loss per token in nats: a guess among so many equally likely tokens.
+
+    >>> perplexity(0.0)
+    1.0
+    """
+    return math.exp(min(loss_nats, MOST_NATS))
 
 
 @dataclass(frozen=True)

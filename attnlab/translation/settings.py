@@ -1,13 +1,18 @@
 """Everything needed to repeat a training run, as frozen values that save to `settings.json`."""
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from attnlab.errors import InputError
+from attnlab.limits import LARGEST_SEED
 from attnlab.options import Option, Settings, option_fields
+from attnlab.texts import briefly
+from attnlab.translation.model_settings import LANGUAGE_MODEL, ModelSettings
 
 RUN_FORMAT = 1
+MOST_TOKENS, MOST_PAIRS = 100_000, 1_000_000_000
+SEED = Option("Seed of embedded corpus, model and batches.", least=0, most=LARGEST_SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,17 +26,23 @@ class CorpusSettings(Settings):
         ),
     ] = "embedded"
     pair: Annotated[str, Option("Source and target language.")] = "en-it"
-    document: Annotated[int, Option("Number of consecutive sentences that are joined.")] = 1
+    document: Annotated[
+        int, Option("Number of consecutive sentences that are joined.", most=MOST_TOKENS)
+    ] = 1
     limit: Annotated[
-        int | None, Option("Maximum number of training pairs; the first are used.")
+        int | None, Option("Maximum number of training pairs; the first are used.", most=MOST_PAIRS)
     ] = None
     size: Annotated[
-        int | None, Option("Number of pairs of the embedded corpus.", shown="20000")
+        int | None,
+        Option("Number of pairs of the embedded corpus.", most=10_000_000, shown="20000"),
     ] = None
     lowercase: Annotated[bool, Option("Lower-case both sides.", ("--lowercase",))] = False
     max_tokens: Annotated[
         int,
-        Option("Maximum number of tokens per side; longer pairs are dropped and counted."),
+        Option(
+            "Maximum number of tokens per side; longer pairs are dropped and counted.",
+            most=MOST_TOKENS,
+        ),
     ] = 128
 
 
@@ -42,7 +53,9 @@ class TokenizerSettings(Settings):
     kind: Annotated[
         str, Option("Kind of tokenizer: bpe, or word as in the thesis.", ("--tokenizer",))
     ] = "bpe"
-    vocabulary: Annotated[int, Option("Maximum number of types per tokenizer.")] = 8000
+    vocabulary: Annotated[int, Option("Maximum number of types per tokenizer.", most=1_000_000)] = (
+        8000
+    )
     shared: Annotated[
         bool, Option("One vocabulary for both languages, or two.", ("--shared/--separate",))
     ] = True
@@ -56,73 +69,24 @@ class TokenizerSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSettings(Settings):
-    """Sizes and choices of an encoder-decoder (thesis eq. 3; Vaswani et al. 2017).
+class EmbeddingSettings(Settings):
+    """Which token vectors a training starts from, and whether it changes them.
 
-    `attention` holds mechanisms by site, layer or head, such as `{"encoder": "band(window=3)",
-    "encoder.0.3": "topk(k=4)"}`; the longest address that fits a head decides, and what none fits is
-    `full`. `init` `identity` starts W_Q, W_K, W_V as identity matrices, which the thesis also tries.
-    `global_projections` start as copies of the others (Beltagy et al. 2020, section 3.1).
-
-    Raises:
-        InputError: a size or choice that no model can have.
+    With a tied output layer, frozen vectors freeze that layer too.
     """
 
-    dim: Annotated[int, Option("Size of the token vectors, a multiple of heads.", least=1)] = 128
-    heads: Annotated[
-        int, Option("Number of heads in every attention, 1 to 16.", least=1, most=16)
-    ] = 8
-    encoder_layers: Annotated[int, Option("Number of encoder layers.", least=1)] = 1
-    decoder_layers: Annotated[int, Option("Number of decoder layers.", least=1)] = 1
-    feed_forward: Annotated[int, Option("Inner size of the ReLU feed-forward part.", least=1)] = 512
-    dropout: Annotated[
-        float, Option("Dropout of token vectors and sub-layers.", least=0, below=1)
-    ] = 0.1
-    attention_dropout: Annotated[
-        float, Option("Dropout of attention weights (the thesis: 0.1).", least=0, below=1)
-    ] = 0.0
-    norm: Annotated[
-        str,
-        Option("Position of LayerNorm: post, as in the thesis, or pre.", choices=("post", "pre")),
-    ] = "post"
-    positions: Annotated[
-        str, Option("Kind of positions: sinusoidal or learned.", choices=("sinusoidal", "learned"))
-    ] = "sinusoidal"
-    tie_word_embeddings: Annotated[
-        bool,
-        Option("Use the target embedding as the output layer, or not.", ("--tied/--untied",)),
-    ] = True
-    init: Annotated[
-        str,
-        Option("Start of W_Q, W_K and W_V: default or identity.", choices=("default", "identity")),
-    ] = "default"
-    label_smoothing: Annotated[
-        float, Option("Probability spread over all types in training.", least=0, below=1)
-    ] = 0.1
-    attention: Annotated[
-        dict[str, str],
+    start: Annotated[
+        str | None,
         Option(
-            "Mechanism of a site, layer or head: encoder.0.3=band(window=3), or a plan's .json "
-            "file; may be given again."
+            "Token vectors to start from: skipgram, trained on the corpus first, or embeddings of "
+            "attnlab embed or in word2vec text.",
+            ("--embeddings",),
+            shown="drawn at random",
         ),
-    ] = field(default_factory=dict)
-    global_projections: Annotated[
-        bool,
-        Option(
-            "Project the rows of longformer's global tokens apart, as in the paper.",
-            ("--global-projections",),
-        ),
+    ] = None
+    frozen: Annotated[
+        bool, Option("Keep the token vectors as they start.", ("--freeze-embeddings",))
     ] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.dim % self.heads:
-            fitting = [heads for heads in range(1, 17) if self.dim % heads == 0]
-            msg = (
-                f"{self.heads} heads do not divide a model of size {self.dim}; with that size there "
-                f"can be {', '.join(map(str, fitting))} heads."
-            )
-            raise InputError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,12 +97,15 @@ class OptimizerSettings(Settings):
         InputError: a number or choice that no training can use.
     """
 
-    epochs: Annotated[int, Option("Number of passes over the training pairs.", above=0)] = 20
+    epochs: Annotated[
+        int, Option("Number of passes over the training pairs.", above=0, most=100_000)
+    ] = 20
     batch_tokens: Annotated[
         int | None,
         Option(
             "Number of tokens per batch and side, padding counted.",
             above=0,
+            most=10_000_000,
             shown="the largest of 256 to 4096 that gives 1,500 steps",
         ),
     ] = None
@@ -148,6 +115,7 @@ class OptimizerSettings(Settings):
         Option(
             "Number of steps up to that rate.",
             above=0,
+            most=MOST_PAIRS,
             shown="a tenth of all steps, at most 400",
         ),
     ] = None
@@ -168,16 +136,18 @@ class OptimizerSettings(Settings):
             "Number of evaluations without a better one after which training stops, also over a "
             "resumption; warm-up does not count.",
             above=0,
+            most=MOST_PAIRS,
         ),
     ] = 10
     best: Annotated[
-        str,
+        str | None,
         Option(
             "Measure by which the best checkpoint is kept: bleu (loss while BLEU is below 3) or "
             "loss.",
             choices=("bleu", "loss"),
+            shown="bleu; loss for a language model",
         ),
-    ] = "bleu"
+    ] = None
     precision: Annotated[
         str,
         Option(
@@ -186,32 +156,106 @@ class OptimizerSettings(Settings):
         ),
     ] = "auto"
     evaluations_per_epoch: Annotated[
-        int, Option("Number of measurements of validation loss and BLEU per epoch.", above=0)
+        int,
+        Option(
+            "Number of measurements of validation loss and BLEU per epoch.", above=0, most=10_000
+        ),
     ] = 1
     validation_sentences: Annotated[
-        int, Option("Number of validation pairs to measure on.", above=0)
+        int, Option("Number of validation pairs to measure on.", above=0, most=1_000_000)
     ] = 1000
-    seed: Annotated[int, Option("Seed of embedded corpus, model and batches.")] = 0
+    seed: Annotated[int, SEED] = 0
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """One training run."""
+    """One training run.
+
+    Raises:
+        InputError: sections that do not go together.
+    """
 
     corpus: CorpusSettings = field(default_factory=CorpusSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
+    embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+
+    def __post_init__(self) -> None:
+        writes = self.model.task == LANGUAGE_MODEL
+        if writes and self.optimizer.best == "bleu":
+            msg = "A language model has no BLEU; its best checkpoint is kept by loss."
+            raise InputError(msg)
+        if self.optimizer.best is None:
+            best = replace(self.optimizer, best="loss" if writes else "bleu")
+            object.__setattr__(self, "optimizer", best)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return dataclasses.asdict(self)
 
 
+# Below it, scores divided by it are beyond the numbers of a 32-bit float.
+LEAST_TEMPERATURE = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationSettings(Settings):
+    """How a language model goes on with a text.
+
+    Raises:
+        InputError: a number that cannot be used.
+    """
+
+    samples: Annotated[int, Option("Number of texts to write.", least=1, most=10_000)] = 1
+    max_tokens: Annotated[
+        int | None,
+        Option(
+            "Maximum number of tokens of a text, those of the prompt among them.",
+            least=2,
+            most=MOST_TOKENS,
+            shown="that of the run's training",
+        ),
+    ] = None
+    temperature: Annotated[
+        float,
+        Option(
+            "Number that scores are divided by before sampling; 0 takes the likeliest token.",
+            least=0,
+        ),
+    ] = 1.0
+    top_k: Annotated[
+        int | None,
+        Option(
+            "Number of likeliest tokens that are sampled from.",
+            least=1,
+            most=1_000_000,
+            shown="all",
+        ),
+    ] = None
+    seed: Annotated[int, Option("Seed of sampling.", least=0, most=LARGEST_SEED)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 0 < self.temperature < LEAST_TEMPERATURE:
+            msg = (
+                f"temperature must be 0 or at least {LEAST_TEMPERATURE}, not {self.temperature}; "
+                "0 takes the likeliest token."
+            )
+            raise InputError(msg)
+        if self.temperature == 0 and (self.samples > 1 or self.top_k is not None):
+            msg = (
+                "At temperature 0 there is one text, of the likeliest tokens; leave samples and top_k "
+                "out, or give a temperature above 0."
+            )
+            raise InputError(msg)
+
+
 SECTIONS: dict[str, type[Settings]] = {
     "corpus": CorpusSettings,
     "tokenizer": TokenizerSettings,
     "model": ModelSettings,
+    "embeddings": EmbeddingSettings,
     "optimizer": OptimizerSettings,
 }
 
@@ -229,15 +273,16 @@ def settings_from(values: dict[str, Any]) -> RunSettings:
     sections: dict[str, Any] = {}
     for section, keys in values.items():
         if section not in SECTIONS:
-            msg = f"There is no settings section '{section}'; choose from: {', '.join(SECTIONS)}."
+            msg = f"There is no settings section {briefly(section)}; choose from: {', '.join(SECTIONS)}."
             raise InputError(msg)
         if not isinstance(keys, dict):
-            msg = f"The settings section '{section}' holds keys and values, not {keys!r}."
+            msg = f"The settings section '{section}' holds keys and values, not {briefly(keys)}."
             raise InputError(msg)
         known = {field.name: field for field in option_fields(SECTIONS[section])}
         for key, value in keys.items():
             if key not in known:
-                msg = f"There is no setting '{section}.{key}'; choose from: {', '.join(known)}."
+                wrong = briefly(f"{section}.{key}")
+                msg = f"There is no setting {wrong}; choose from: {', '.join(known)}."
                 raise InputError(msg)
             known[key].refuse(value, f"{section}.{key}")
         sections[section] = SECTIONS[section](**keys)

@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,11 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from attnlab.processes import Processes
+from attnlab.signals import answering
 
 
 class Interruption(TrainerCallback):
-    """Ends training after the current step when Ctrl-C or SIGTERM came, with a checkpoint written.
+    """Ends training after the current step when Ctrl-C, SIGTERM or SIGHUP came, with a checkpoint written.
 
     A signal to one of several processes ends all of them, after the same step.
     """
@@ -28,22 +28,14 @@ class Interruption(TrainerCallback):
     def watching(self) -> Iterator[None]:
         """Inside the block the first signal is remembered; a second Ctrl-C stops at once."""
 
-        def remember(number: int, frame: FrameType | None) -> None:
+        def remember(number: int) -> None:
             # Batch systems and launchers may both send SIGTERM.
             if self.asked and number == signal.SIGINT:
                 raise KeyboardInterrupt
             self.asked = True
 
-        try:
-            before = {one: signal.signal(one, remember) for one in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # only the main thread may listen to signals
+        with answering(remember):
             yield
-            return
-        try:
-            yield
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any

@@ -2,12 +2,13 @@
 
 import torch
 
+from attnlab.attention.bridge.installing import mechanisms_in
 from attnlab.attention.calibration import load_frequencies
 from attnlab.attention.mechanisms.sigma import Sigma
 from attnlab.attention.plan import plan_of
 from attnlab.errors import InputError
-from attnlab.translation.model import TranslationModel
-from attnlab.translation.settings import ModelSettings
+from attnlab.translation.base import OwnModel
+from attnlab.translation.model_settings import ModelSettings
 from attnlab.translation.tokenizer import Tokenizers
 
 
@@ -27,11 +28,9 @@ def refuse_unlearned(settings: ModelSettings) -> None:
             raise InputError(msg)
 
 
-def load_token_counts(model: TranslationModel, tokenizers: Tokenizers) -> None:
+def load_token_counts(model: OwnModel, tokenizers: Tokenizers) -> None:
     """Tells every `sigma(columns="frequency")` of the model how often its keys' types occur."""
     source = torch.tensor(list(tokenizers.source_counts.values()))
     target = torch.tensor(list(tokenizers.target_counts.values()))
-    load_frequencies(model.encoder, source)
-    for layer in model.decoder.layers:
-        load_frequencies(layer.get_submodule("attention"), target)
-        load_frequencies(layer.get_submodule("cross"), source)
+    for at, _ in mechanisms_in(model):
+        load_frequencies(at.module, target if at.site == "decoder" else source)

@@ -3,17 +3,20 @@
 import hashlib
 import json
 import tempfile
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attnlab.addresses import SIDES
+from annotated_types import Ge
+
+from attnlab.addresses import SIDES, Side
 from attnlab.corpora.corpus import ParallelCorpus
-from attnlab.errors import AttnlabError, InputError
+from attnlab.documents import read_json
+from attnlab.errors import AttnlabError, InputError, reason
 from attnlab.files import write_json, write_text
 from attnlab.representations import OneLine
+from attnlab.translation.frequencies import count_types, texts_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -25,6 +28,7 @@ SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 """Stands for the space before a subword, so that subwords joined give the text back."""
 JOINING_MARKS = ("'", "\N{RIGHT SINGLE QUOTATION MARK}", "-")
 COUNTS_FILE = "token_counts.json"
+_ADVICE = "restore it or train the run again"
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,18 +92,82 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
         InputError: a file is missing or damaged.
     """
     folder = Path(folder)
+    if not (folder / COUNTS_FILE).is_file():
+        msg = f"{folder} holds no tokenizers: {COUNTS_FILE} is missing; {_ADVICE}."
+        raise InputError(msg)
+    counts = read_json(folder / COUNTS_FILE, _Counts, advice=_ADVICE)
+    folders = [folder] if counts.shared else [folder / f"{side}_tokenizer" for side in SIDES]
+    loaded = [_load_tokenizer(path) for path in folders]
+    found = Tokenizers(loaded[0], loaded[-1], dict(counts.source), dict(counts.target))
+    for side in SIDES:
+        types = getattr(found, side).convert_ids_to_tokens(range(len(getattr(found, side))))
+        if types != list(getattr(counts, side)):
+            msg = (
+                f"{folder / COUNTS_FILE} counts other types of the {side} than the {len(types)} of its "
+                f"tokenizer; {_ADVICE}."
+            )
+            raise InputError(msg)
+    return found
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What `token_counts.json` holds."""
+
+    shared: bool
+    source: Mapping[str, Annotated[int, Ge(0)]]
+    target: Mapping[str, Annotated[int, Ge(0)]]
+
+
+@dataclass(frozen=True)
+class _Model:
+    type: str
+    vocab: Mapping[str, Annotated[int, Ge(0)]]
+
+
+@dataclass(frozen=True)
+class _Tokenizer:
+    """The part of `tokenizer.json` that is told where it is damaged; the library reads the whole."""
+
+    model: _Model
+    added_tokens: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class _Configuration:
+    """The part of `tokenizer_config.json` that batches rely on."""
+
+    model_input_names: tuple[Literal["input_ids"], Literal["attention_mask"]] = (
+        "input_ids", "attention_mask"
+    )  # fmt: skip
+    padding_side: Literal["right"] = "right"
+    split_special_tokens: bool = True
+
+
+def _load_tokenizer(folder: Path) -> "PreTrainedTokenizerFast":
+    """The tokenizer whose files are in `folder`.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
     from transformers import PreTrainedTokenizerFast
 
+    from attnlab.pretrained import read_pretrained
+
+    path = folder / "tokenizer.json"
+    read_json(path, _Tokenizer, advice=_ADVICE)
+    read_json(folder / "tokenizer_config.json", _Configuration, advice=_ADVICE, finite=False)
     try:
-        counts = json.loads((folder / COUNTS_FILE).read_text("utf-8"))
-        folders = [folder] if counts["shared"] else [folder / f"{side}_tokenizer" for side in SIDES]
-        for path in folders:
-            (path / "tokenizer.json").read_bytes()
-        loaded = [PreTrainedTokenizerFast.from_pretrained(path) for path in folders]
-        return Tokenizers(loaded[0], loaded[-1], *(counts[side] for side in SIDES))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        msg = f"{folder} holds no tokenizers that attnlab can read ({error}); train the run again."
+        tokenizer: PreTrainedTokenizerFast = read_pretrained(PreTrainedTokenizerFast, folder)
+        # What is wrong with some values shows only when they are used.
+        encoded = tokenizer(["a b", "c"], padding=True)
+        tokenizer.decode(encoded["input_ids"][0], skip_special_tokens=True)
+        tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    # The library raises what has no class of its own for much of what can be wrong with its files.
+    except Exception as error:
+        msg = f"{path} or tokenizer_config.json beside it is damaged ({reason(error)}); {_ADVICE}."
         raise InputError(msg) from error
+    return tokenizer
 
 
 def checksum(tokenizer: "PreTrainedTokenizerFast") -> str:
@@ -127,8 +195,35 @@ def train_tokenizers(
     kind: str = "bpe",
     vocabulary: int = 8000,
     shared: bool = True,
+    predicted: Side = "target",
 ) -> Tokenizers:
     """Tokenizers trained on the training rows of the corpus, and the frequencies of their types.
+
+    See `learn_tokenizers`; where the corpus is to be encoded anyway, `attnlab.translation.encoding` takes
+    the same frequencies from the ids.
+
+    Raises:
+        InputError: an unknown kind, or a vocabulary with no room beside the special tokens.
+    """
+    learned = learn_tokenizers(
+        corpus, kind=kind, vocabulary=vocabulary, shared=shared, predicted=predicted
+    )
+    counts = (
+        count_types(learned.source, texts_of(corpus.train, "source")),
+        count_types(learned.target, texts_of(corpus.train, predicted)),
+    )
+    return Tokenizers(learned.source, learned.target, *counts)
+
+
+def learn_tokenizers(
+    corpus: ParallelCorpus,
+    *,
+    kind: str = "bpe",
+    vocabulary: int = 8000,
+    shared: bool = True,
+    predicted: Side = "target",
+) -> Tokenizers:
+    """Tokenizers trained on the training rows of the corpus, without frequencies of types.
 
     Every sentence becomes `<s> tokens </s>`; <pad>, <unk>, <s>, </s> have the ids 0 to 3.
 
@@ -136,18 +231,21 @@ def train_tokenizers(
         C) if its characters occur in the training rows; `word` for words and punctuation marks.
     vocabulary: the most types that a tokenizer has, special tokens among them.
     shared: one vocabulary for both languages, or one of that size for each.
+    predicted: `source` for a model of that side alone, which has one tokenizer.
 
     Raises:
         InputError: an unknown kind, or a vocabulary with no room beside the special tokens.
     """
     refuse_impossible_tokenizer(kind, vocabulary)
-    texts = {side: list(corpus.train[side]) for side in SIDES}
-    if shared:
-        source = target = train_one([*texts["source"], *texts["target"]], kind, vocabulary)
+    if shared or predicted == "source":
+        sides = dict.fromkeys(("source", predicted))
+        read = (text for side in sides for text in texts_of(corpus.train, side))
+        source = target = train_one(read, kind, vocabulary)
     else:
-        source, target = (train_one(texts[side], kind, vocabulary) for side in SIDES)
-    counts = (count_types(source, texts["source"]), count_types(target, texts["target"]))
-    return Tokenizers(source, target, *counts)
+        source, target = (
+            train_one(texts_of(corpus.train, side), kind, vocabulary) for side in SIDES
+        )
+    return Tokenizers(source, target, {}, {})
 
 
 def train_one(texts: Iterable[str], kind: str, vocabulary: int) -> "PreTrainedTokenizerFast":
@@ -228,10 +326,3 @@ def blank_words() -> "Tokenizer":
 
 
 BLANK_TOKENIZERS = {"bpe": blank_subwords, "word": blank_words}
-
-
-def count_types(tokenizer: "PreTrainedTokenizerFast", texts: list[str]) -> dict[str, int]:
-    """How often each type of the vocabulary stands in the encoded texts, in the order of ids."""
-    counts = Counter(token for ids in tokenizer(texts)["input_ids"] for token in ids)
-    types = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    return {text: counts[number] for number, text in enumerate(types)}

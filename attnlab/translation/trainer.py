@@ -1,7 +1,7 @@
 """transformers' Seq2SeqTrainer with length-grouped batches and checkpoints without pickles."""
 
-import shutil
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,20 @@ from torch.utils.data import DataLoader
 from transformers import EvalPrediction, Seq2SeqTrainer, Seq2SeqTrainingArguments
 from transformers.trainer_utils import EvalLoopOutput
 
-from attnlab.errors import AttnlabError
+from attnlab.devices import usable_device
+from attnlab.errors import AttnlabError, InputError
 from attnlab.processes import Processes
 from attnlab.translation.batches import LengthGroupedBatches, SharedBatches, TokenPairs
 from attnlab.translation.configuration import IGNORED_LABEL
-from attnlab.translation.runs.files import CHECKPOINTS, checkpoint_path, delete_older_checkpoints
+from attnlab.translation.runs.files import (
+    CHECKPOINTS,
+    STATE,
+    checkpoint_path,
+    checkpoint_step,
+    delete_older_checkpoints,
+    new_checkpoint,
+)
+from attnlab.translation.scoring import perplexity
 from attnlab.translation.settings import OptimizerSettings
 
 # The Trainer compares one number: BLEU, of which a billionth of the loss decides ties.
@@ -38,6 +47,16 @@ def choice(bleu: float, loss: float) -> float:
     return (bleu if bleu >= READABLE_BLEU else 0.0) - 1e-9 * loss
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """One batch in evaluation: its loss, of how many tokens it is the mean, how many rows, translations."""
+
+    loss: float
+    tokens: int
+    rows: int
+    ids: Int[Tensor, "batch token"] | None
+
+
 class TranslationTrainer(Seq2SeqTrainer):
     """Seq2SeqTrainer that batches by length under a token budget, in training and in evaluation.
 
@@ -45,10 +64,19 @@ class TranslationTrainer(Seq2SeqTrainer):
     the loss of each part by the tokens of the whole batch, so that gradients are those of one process.
     """
 
-    def __init__(self, *, batch_tokens: int, processes: Processes, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        batch_tokens: int,
+        processes: Processes,
+        training_sample: TokenPairs | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.training_sample = training_sample
         self.batch_tokens = batch_tokens
         self.processes = processes
+        self._writing_to: str | None = None
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """This process's part of each batch, in a new order every epoch."""
@@ -76,24 +104,49 @@ class TranslationTrainer(Seq2SeqTrainer):
         self.model.eval()
         own = [self._evaluated(inputs) for inputs in dataloader]
         batches = _in_turn(self.processes.gather(own))
-        translations = _together([ids for _, _, ids in batches])
+        rows = sum(batch.rows for batch in batches)
+        translations = _together([batch.ids for batch in batches if batch.ids is not None])
         metrics: dict[str, float] = {}
         if self.processes.first:
-            total = sum(tokens for _, tokens, _ in batches)
-            loss = sum(loss * tokens for loss, tokens, _ in batches) / total
-            found = {"loss": loss, **self.compute_metrics(EvalPrediction(translations, None))}
-            if "bleu" in found:
-                found[CHOICE] = choice(found["bleu"], loss)
+            total = sum(batch.tokens for batch in batches)
+            loss = sum(batch.loss * batch.tokens for batch in batches) / total
+            found = {"loss": loss, **self._scores(loss, rows, translations)}
             metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
         metrics = self.processes.gather(metrics)[0]
-        return EvalLoopOutput(translations, None, metrics, len(translations))
+        if self.training_sample is not None:
+            loss = self._mean_loss(self.training_sample)
+            metrics[f"{metric_key_prefix}_training_sample_loss"] = loss
+        return EvalLoopOutput(translations, None, metrics, rows)
 
-    def _evaluated(self, inputs: dict[str, Any]) -> tuple[float, int, Int[Tensor, "batch token"]]:
-        """The loss of a batch, of how many tokens it is the mean, and the translations as token ids."""
+    def _scores(
+        self, loss: float, rows: int, translations: Int[np.ndarray, "pair token"]
+    ) -> dict[str, Any]:
+        """What is told beside the loss: BLEU and chrF of translations, or else perplexity."""
+        if not self.args.predict_with_generate:
+            return {"perplexity": perplexity(loss), "sentences": rows}
+        found: dict[str, Any] = self.compute_metrics(EvalPrediction(translations, None))
+        if "bleu" in found:
+            found[CHOICE] = choice(found["bleu"], loss)
+        return found
+
+    def _evaluated(self, inputs: dict[str, Any]) -> Evaluated:
         # Not the model that exchanges gradients: processes may evaluate different numbers of batches.
+        rows, tokens = len(inputs["labels"]), int((inputs["labels"] != IGNORED_LABEL).sum())
+        if not self.args.predict_with_generate:
+            with torch.no_grad(), self.compute_loss_context_manager():
+                return Evaluated(float(self.model(**inputs).loss), tokens, rows, None)
         loss, ids, _ = self.prediction_step(self.model, inputs, prediction_loss_only=False)
-        tokens = int((inputs["labels"] != IGNORED_LABEL).sum())
-        return float(loss), tokens, ids.cpu()
+        return Evaluated(float(loss), tokens, rows, ids.cpu())
+
+    def _mean_loss(self, pairs: TokenPairs) -> float:
+        """Mean loss over all real target tokens of some pairs, as of the validation pairs."""
+        own = []
+        for inputs in self.get_eval_dataloader(pairs):
+            with torch.no_grad(), self.compute_loss_context_manager():
+                loss = float(self.model(**inputs).loss)
+            own.append((loss, int((inputs["labels"] != IGNORED_LABEL).sum())))
+        batches = _in_turn(self.processes.gather(own))
+        return sum(loss * tokens for loss, tokens in batches) / sum(count for _, count in batches)
 
     def _batches(self, pairs: TokenPairs, *, shuffle: bool) -> LengthGroupedBatches:
         return LengthGroupedBatches(
@@ -117,22 +170,39 @@ class TranslationTrainer(Seq2SeqTrainer):
             loader, self.accelerator.device, num_processes=1, process_index=0, put_on_device=True
         )
 
+    def _get_output_dir(self, trial: Any) -> str:
+        """Where checkpoints stand, or where one is being written."""
+        return self._writing_to or super()._get_output_dir(trial)
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # Not public, but the only code that knows which folder a failed write leaves half full.
-        folder = Path(self.args.output_dir).parent
         if not self.args.should_save:
             super()._save_checkpoint(model, trial)
             return
+        folder, step = Path(self.args.output_dir).parent, self.state.global_step
+        best = self.state.best_model_checkpoint
+        best_before = None if best is None else checkpoint_step(best)
         try:
-            super()._save_checkpoint(model, trial)
+            with new_checkpoint(folder, step) as unfinished:
+                self._writing_to = str(unfinished)
+                super()._save_checkpoint(model, trial)
+                if self.state.best_global_step:
+                    kept = checkpoint_path(folder, self.state.best_global_step)
+                    self.state.best_model_checkpoint = str(kept)
+                # The Trainer took the folder that is being written for that of the best checkpoint.
+                self.state.save_to_json(
+                    str(unfinished / checkpoint_path(folder, step).name / STATE)
+                )
         except (OSError, RuntimeError, SafetensorError) as error:
-            shutil.rmtree(checkpoint_path(folder, self.state.global_step), ignore_errors=True)
             msg = (
                 f"Could not write a checkpoint to {folder / CHECKPOINTS}: {error}; earlier checkpoints are "
                 "unchanged: make room and go on with --resume."
             )
             raise AttnlabError(msg) from error
-        delete_older_checkpoints(folder, self.state.best_global_step)
+        finally:
+            self._writing_to = None
+        # The best one so far and that of the checkpoint before, from which a damaged one is made again.
+        delete_older_checkpoints(folder, {self.state.best_global_step, best_before})
 
     def _save_rng_state(self, output_dir: str) -> None:
         """One process goes on drawing where it was; several draw anew at each step (`StepSeeds`)."""
@@ -161,6 +231,8 @@ def _in_turn(shares: list[list[Any]]) -> list[Any]:
 
 def _together(batches: list[Int[Tensor, "batch _"]]) -> Int[np.ndarray, "pair token"]:
     """The rows of all batches, as long as the longest; -100 stands behind the others."""
+    if not batches:
+        return np.empty((0, 0), dtype=np.int64)
     rows = [row for batch in batches for row in batch]
     return pad_sequence(rows, batch_first=True, padding_value=IGNORED_LABEL).numpy()
 
@@ -183,13 +255,31 @@ def bfloat16_is_native(device: torch.device) -> bool:
     return False
 
 
+def training_device(name: str | None) -> torch.device:
+    """The kind of device that a training takes, by its name; None: a GPU if there is one.
+
+    Raises:
+        InputError: it cannot be used on this machine, or is one of several GPUs.
+    """
+    device = usable_device(name)
+    if device != torch.device(device.type):
+        msg = (
+            f"Training takes all GPUs that it sees; choose one by CUDA_VISIBLE_DEVICES={device.index} "
+            f"instead of the device '{name}'."
+        )
+        raise InputError(msg)
+    return device
+
+
 def training_arguments(
     settings: OptimizerSettings,
     folder: Path,
     *,
     target_limit: int,
+    translates: bool = True,
     warmup: int,
     spare_parameters: bool = False,
+    device: str | None = None,
 ) -> Seq2SeqTrainingArguments:
     """The Trainer's arguments for `settings`; checkpoints go to `folder`/checkpoints.
 
@@ -197,17 +287,21 @@ def training_arguments(
         settings: of the optimizer.
         folder: the run directory.
         target_limit: most tokens of a translation during evaluation.
+        translates: whether evaluation translates; otherwise it gives the loss alone.
         warmup: steps up to the highest learning rate.
         spare_parameters: whether the model may have parameters that a batch does not use.
+        device: see `training_device`.
 
     Raises:
+        InputError: see `training_device`.
         AttnlabError: bfloat16 is asked for on a device without it.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    native = bfloat16_is_native(device)
+    on = training_device(device)
+    native = bfloat16_is_native(on)
     if settings.precision == "bf16" and not native:
-        msg = f"This {device.type} device has no bfloat16; use --precision fp32 or auto."
+        msg = f"This {on.type} device has no bfloat16; use --precision fp32 or auto."
         raise AttnlabError(msg)
+    by_bleu = translates if settings.best is None else settings.best == "bleu"
     # transformers reads a number below 1 as a share of all steps of the training.
     share = 1 / (settings.evaluations_per_epoch * settings.epochs)
     strategy = "epoch" if settings.evaluations_per_epoch == 1 else "steps"
@@ -224,15 +318,15 @@ def training_arguments(
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.clip,
         bf16=native and settings.precision != "fp32",
-        use_cpu=device.type == "cpu",
+        use_cpu=on.type == "cpu",
         eval_strategy=strategy,
         eval_steps=share,
         save_strategy=strategy,
         save_steps=share,
         load_best_model_at_end=True,
-        metric_for_best_model=CHOICE if settings.best == "bleu" else "loss",
-        greater_is_better=settings.best == "bleu",
-        predict_with_generate=True,
+        metric_for_best_model=CHOICE if by_bleu else "loss",
+        greater_is_better=by_bleu,
+        predict_with_generate=translates,
         generation_max_length=target_limit,
         generation_num_beams=1,
         logging_strategy="steps",

@@ -1,38 +1,44 @@
-"""Training a translation model into a run directory, from text to best checkpoint."""
+"""Training a model into a run directory, from text to best checkpoint."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from transformers import PrinterCallback
 
 from attnlab.attention.plan import AttentionPlan
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import AttnlabError, InputError
-from attnlab.files import write_json
+from attnlab.files import refuse_unwritable, write_json
 from attnlab.launcher import one_of_several
+from attnlab.locking import locked
 from attnlab.processes import Processes, launched_processes
 from attnlab.representations import OneLine
-from attnlab.translation.batches import Collator
+from attnlab.translation.batches import collator
 from attnlab.translation.callbacks import Metrics, Patience, ProgressBar
-from attnlab.translation.encoding import encode_corpus
-from attnlab.translation.preparing import Prepared, configuration, prepare
+from attnlab.translation.encoding import EncodedCorpus, with_counts
+from attnlab.translation.first_embeddings import refuse_unusable_embeddings
+from attnlab.translation.preparing import (
+    Prepared,
+    configuration,
+    encoded_corpus,
+    prepare,
+    refuse_large_model,
+)
+from attnlab.translation.process_differences import refuse_differences
 from attnlab.translation.randomness import seeded
 from attnlab.translation.runs.checkpoints import (
-    refuse_damaged_checkpoints,
+    Beginning,
+    beginning,
     refuse_fewer_epochs,
-    refuse_lost_checkpoints,
     save_model,
 )
 from attnlab.translation.runs.files import (
     checkpoint_step,
     is_trained,
-    last_complete_checkpoint,
 )
 from attnlab.translation.runs.folder import (
     SETTINGS,
@@ -40,7 +46,6 @@ from attnlab.translation.runs.folder import (
     read_record,
     replaced_run,
 )
-from attnlab.translation.runs.lock import locked
 from attnlab.translation.runs.replacement import (
     delete_replaced,
     falling_back,
@@ -52,15 +57,16 @@ from attnlab.translation.runs.run import corpus_of, new_record, recorded_corpus
 from attnlab.translation.scoring import scorer
 from attnlab.translation.settings import RunSettings, settings_from
 from attnlab.translation.sharing import Interruption, StepSeeds
+from attnlab.translation.stages import stage
 from attnlab.translation.token_tables import refuse_unlearned
 from attnlab.translation.tokenizer import (
     Tokenizers,
     checksum,
+    learn_tokenizers,
     load_tokenizers,
     refuse_impossible_tokenizer,
-    train_tokenizers,
 )
-from attnlab.translation.trainer import TranslationTrainer
+from attnlab.translation.trainer import TranslationTrainer, training_device
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,6 +89,7 @@ def train(
     *,
     overwrite: bool = False,
     command: str = "",
+    device: str | None = None,
     console: Console | None = None,
 ) -> Trained:
     """Trains a model on the corpus of `settings` and leaves a run directory in `folder`.
@@ -100,16 +107,20 @@ def train(
             replaced is as it was then or, once there is a complete checkpoint, in `.replaced-run`.
     """
     folder, settings = Path(folder), settings or RunSettings()
-    with _sharing(folder) as processes:
+    with _sharing(folder, device) as processes:
         processes.by_first(lambda: make_way(folder, overwrite=overwrite))
         refuse_impossible_tokenizer(settings.tokenizer.kind, settings.tokenizer.vocabulary)
         refuse_unlearned(settings.model)
+        refuse_large_model(settings)
         configuration(settings.model, vocabulary=settings.tokenizer.vocabulary)
-        corpus = corpus_of(settings)
-        tokenizers = _trained_tokenizers(settings, corpus)
-        encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
-        prepared = prepare(folder, settings, corpus, tokenizers, encoded)
-        _refuse_differences(processes, prepared, corpus, tokenizers, None)
+        refuse_unusable_embeddings(settings)
+        told = console if processes.first else None
+        with stage("Reading the corpus", told):
+            corpus = corpus_of(settings)
+        tokenizers, encoded = _tokenized(settings, corpus, None, told)
+        with stage("Making batches and the model", told):
+            prepared = prepare(folder, settings, corpus, tokenizers, encoded, device=device)
+        refuse_differences(processes, prepared, corpus, tokenizers, None)
         record = new_record(prepared.settings, corpus, encoded.dropped, command)
         record["processes"] = processes.count
         with falling_back(folder) if processes.first else nullcontext():
@@ -119,98 +130,86 @@ def train(
 
 
 def resume(
-    folder: str | Path, *, epochs: int | None = None, console: Console | None = None
+    folder: str | Path,
+    *,
+    epochs: int | None = None,
+    device: str | None = None,
+    console: Console | None = None,
 ) -> Trained:
     """Goes on training the run in `folder` from its last complete checkpoint, to `epochs` in all.
 
     A run that was never trained to a checkpoint begins again.
 
     Raises:
-        InputError: there is no run in `folder`, it is a pruned one, another process trains it, its corpus
-            is gone, it is trained for more than `epochs`, or the newest or the best checkpoint is not
-            whole; nothing is written then.
+        InputError: there is no run in `folder`, it is a pruned one, another process trains it, it cannot be
+            written, its corpus is gone, it is trained for more than `epochs`, or no checkpoint or not the
+            best one is whole; nothing is written then. Of a damaged newest checkpoint the console is told.
         AttnlabError: the corpus is no longer the same, or see `train`.
     """
     folder = Path(folder)
-    with _sharing(folder) as processes:
+    with _sharing(folder, device) as processes:
         processes.by_first(lambda: recover(folder))
         record = read_record(folder)
         _refuse_pruned(folder, record)
+        refuse_unwritable(folder)
         if epochs is not None:
             record["settings"]["optimizer"]["epochs"] = epochs
         settings = settings_from(record["settings"])
-        refuse_lost_checkpoints(folder)
-        refuse_fewer_epochs(folder, settings.optimizer.epochs)
         written = _written_tokenizers(folder)
-        if written is not None:
-            refuse_damaged_checkpoints(folder, settings.model, written)
-        corpus = recorded_corpus(folder, settings, record)
+        start = beginning(folder, settings.model, written)
+        refuse_fewer_epochs(folder, start.checkpoint, settings.optimizer.epochs)
+        told = console if processes.first else None
+        with stage("Reading the corpus", told):
+            corpus = recorded_corpus(folder, settings, record)
         if corpus.checksum != record["corpus"]["checksum"]:
             msg = f"The corpus '{corpus.name}' changed since {folder} was begun; train into a new folder."
             raise AttnlabError(msg)
-        tokenizers = written or _trained_tokenizers(settings, corpus)
-        encoded = encode_corpus(corpus, tokenizers, max_tokens=settings.corpus.max_tokens)
-        prepared = prepare(folder, settings, corpus, tokenizers, encoded)
-        checkpoint = last_complete_checkpoint(folder)
-        _refuse_differences(processes, prepared, corpus, tokenizers, checkpoint)
+        tokenizers, encoded = _tokenized(settings, corpus, written, told)
+        begins = start.checkpoint is None
+        with stage("Making batches and the model", told):
+            prepared = prepare(
+                folder, settings, corpus, tokenizers, encoded, device=device, begins=begins
+            )
+        refuse_differences(processes, prepared, corpus, tokenizers, start.checkpoint)
+        if processes.first and console is not None:
+            _tell_damaged(start, console)
         with falling_back(folder) if processes.first else nullcontext():
             unwritten = tokenizers if written is None else None
             processes.by_first(lambda: _write_beginning(folder, record, unwritten))
             trained = _fit(
                 folder, tokenizers, prepared, processes,
-                record=record, checkpoint=checkpoint, console=console,
+                record=record, checkpoint=start.checkpoint, console=console,
             )  # fmt: skip
         return _without_replaced(trained) if processes.first else trained
 
 
 @contextmanager
-def _sharing(folder: Path) -> Iterator[Processes]:
+def _sharing(folder: Path, device: str | None) -> Iterator[Processes]:
     """The processes that train together in `folder`; of others, none can train there in the block.
 
     Raises:
-        InputError: another process trains there, or a launcher is only half described.
+        InputError: another process trains there, a launcher is only half described, or the device cannot
+            be used.
     """
     processes = launched_processes()
     if processes.count == 1 and one_of_several():
         msg = "The environment names several processes but no meeting point; start them with torchrun."
         raise InputError(msg)
     with (
-        processes.together(gpus=torch.cuda.is_available()),
+        processes.together(gpus=training_device(device).type == "cuda"),
         locked(folder) if processes.first else nullcontext(),
     ):
         yield processes
 
 
-def _refuse_differences(
-    processes: Processes,
-    prepared: Prepared,
-    corpus: ParallelCorpus,
-    tokenizers: Tokenizers,
-    checkpoint: Path | None,
-) -> None:
-    """Raises InputError where processes would not train the same model on the same pairs."""
-    facts = {
-        "settings": json.dumps(prepared.settings.as_dict()),
-        "corpus": corpus.checksum,
-        "tokenizers": [checksum(one) for one in (tokenizers.source, tokenizers.target)],
-        "checkpoint": checkpoint and checkpoint.name,
-        "precision": "bf16" if prepared.arguments.bf16 else "fp32",
-        "number of processes": prepared.arguments.world_size,
-    }
-    for number, other in enumerate(processes.gather(facts)):
-        for name, fact in facts.items():
-            if other[name] != fact:
-                msg = (
-                    f"Process {number} has another {name} than process {processes.index}; give all of "
-                    "them the same options and files."
-                )
-                raise InputError(msg)
-    if prepared.arguments.world_size != processes.count:
-        msg = (
-            f"There are {processes.count} processes, but transformers sees "
-            f"{prepared.arguments.world_size}; start them with torchrun or accelerate launch."
+def _tell_damaged(start: Beginning, console: Console) -> None:
+    for path, wrong in start.damaged.items():
+        console.print(
+            f"Warning: the checkpoint {path} is damaged ({wrong}); going on from {start.checkpoint}.",
+            style="yellow",
+            soft_wrap=True,
+            markup=False,
         )
-        raise InputError(msg)
 
 
 def _begin(folder: Path, record: dict[str, Any], tokenizers: Tokenizers) -> None:
@@ -235,15 +234,36 @@ def _refuse_pruned(folder: Path, record: dict[str, Any]) -> None:
         raise InputError(msg)
 
 
-def _trained_tokenizers(settings: RunSettings, corpus: ParallelCorpus) -> Tokenizers:
+def _tokenized(
+    settings: RunSettings,
+    corpus: ParallelCorpus,
+    written: Tokenizers | None,
+    console: Console | None,
+) -> tuple[Tokenizers, EncodedCorpus]:
+    """The tokenizers, those that are written already or else new ones, and the corpus as token ids."""
+    with stage("Training the tokenizer", console):
+        tokenizers = written or _learned_tokenizers(settings, corpus)
+    with stage("Encoding the corpus", console):
+        encoded = encoded_corpus(settings, corpus, tokenizers)
+        if written is None:
+            side = settings.model.predicted_side
+            tokenizers = with_counts(tokenizers, corpus, encoded, side)
+        return tokenizers, encoded
+
+
+def _learned_tokenizers(settings: RunSettings, corpus: ParallelCorpus) -> Tokenizers:
     """Those of the settings, made from the corpus.
 
     Raises:
         InputError: the attention plan names token ids of another tokenizer.
     """
     chosen = settings.tokenizer
-    tokenizers = train_tokenizers(
-        corpus, kind=chosen.kind, vocabulary=chosen.vocabulary, shared=chosen.shared
+    tokenizers = learn_tokenizers(
+        corpus,
+        kind=chosen.kind,
+        vocabulary=chosen.vocabulary,
+        shared=chosen.shared,
+        predicted=settings.model.predicted_side,
     )
     plan = AttentionPlan({}, chosen.checksum)
     plan.refuse_other_tokenizer(checksum(tokenizers.source), "The attention plan")
@@ -287,9 +307,10 @@ def _fit(
             processes=processes,
             model=model,
             args=prepared.arguments,
-            data_collator=Collator(),
+            data_collator=collator(settings),
             train_dataset=prepared.pairs,
             eval_dataset=prepared.held_out,
+            training_sample=prepared.training_sample,
             compute_metrics=scorer(tokenizers, prepared.references),
             callbacks=[
                 metrics,

@@ -135,15 +135,15 @@ def _by_length(encoded: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[
 def score_run(
     run: Run, *, split: str = "test", beams: int = 5, progress: Progress | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Scores of a run on a part of its corpus, and the translations in the order of the part.
+    """Scores of a translation run on a part of its corpus, and the translations in the order of the part.
 
     Pairs longer than the run's limit are left out, as in training, and counted in `dropped`.
 
     Raises:
-        InputError: there is no such part.
+        InputError: there is no such part, or the run is a language model.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    rows = run.corpus().part(split)
+    model, rows = run.translator, run.corpus().part(split)
     limit = run.settings.corpus.max_tokens
     lengths = [
         [len(ids) for ids in tokenizer(list(rows[side]))["input_ids"]]
@@ -155,7 +155,7 @@ def score_run(
     short = [index for index, pair in enumerate(zip(*lengths, strict=True)) if max(pair) <= limit]
     kept = rows.select(short)
     texts = translate(
-        run.model,
+        model,
         run.tokenizers,
         kept["source"][:],
         beams=beams,

@@ -8,7 +8,7 @@ import pandas as pd
 from attnlab.functions.agreement import agreement_table
 from attnlab.functions.thresholds import POSITIONAL, TIE_BITS_PER_ROW
 from attnlab.functions.verdict import BORDERLINE, HOLDS
-from attnlab.reporting.label_section import count_labels, describe_agreement
+from attnlab.reporting.page.label_section import count_labels, describe_agreement
 from experiments.heads_of_minilm.by_layer import DRAWS
 from experiments.heads_of_minilm.tables import (
     band_table,

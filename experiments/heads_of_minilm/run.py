@@ -36,6 +36,7 @@ from attnlab.functions.labels.positional import (
 from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
 from attnlab.functions.verdict import verdict_table
+from attnlab.pretrained import read_pretrained
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.notes import describe_notes
@@ -138,8 +139,8 @@ def measures_of_heads(analysis: Analysis, treebank: Path) -> pd.DataFrame:
     """One row a head: every measure, of the model and (`untrained_...`) of its untrained twin."""
     from transformers import AutoModel, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(minilm_folder())
-    model = AutoModel.from_pretrained(minilm_folder()).eval()
+    tokenizer = read_pretrained(AutoTokenizer, minilm_folder())
+    model = read_pretrained(AutoModel, minilm_folder()).eval()
     texts = gold_of_treebank(treebank, SENTENCES).texts
     twin, twin_words = passed(untrained_twin(model, SEED), tokenizer, texts)
     _, words = passed(model, tokenizer, texts)

@@ -6,8 +6,6 @@ writes results/plan_search_tatoeba/: the study with its cells, tables and a figu
 are not computed again; each trains a model first.
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
@@ -16,18 +14,20 @@ from typing import Any
 import pandas as pd
 
 from attnlab.attribution.significance import SIGNIFICANCE_LEVEL
-from attnlab.corpora.corpus import DEFAULT_PAIR
 from attnlab.files import write_table
 from attnlab.reporting.canvas import write_figure
-from attnlab.studies.engine.models import MODEL_LOCATIONS
-from attnlab.studies.engine.running import run_study
 from attnlab.studies.over_models import over_models
 from attnlab.studies.planning.candidates import BASELINES
 from attnlab.studies.planning.planning import FULL, NEAR, SEARCHED
 from attnlab.studies.planning.study import BUDGETS
 from experiments.plan_search.figure import draw_plans
+from experiments.shared.model_study import (
+    MODEL,
+    options_of_models,
+    over_models_or_sentences,
+    run_models,
+)
 from experiments.shared.readme import (
-    RESULTS,
     read_facts,
     read_table,
     render,
@@ -36,58 +36,18 @@ from experiments.shared.readme import (
 )
 
 STUDY = "plan_search"
-MODEL = ["layers", "seed"]
 
 
 def main() -> None:
     """Runs the study, and writes what its cells say together."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("corpus", type=Path, help="the folder of the corpus")
-    parser.add_argument("--pair", default=DEFAULT_PAIR)
-    parser.add_argument("--limit", type=int, default=10_000, help="number of training pairs")
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--layers", type=int, nargs="+", default=[1])
-    parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--sentences", type=int, default=500, help="number of test sentences")
-    parser.add_argument("--runs", default=None, help="folder that keeps trained models")
-    parser.add_argument("--jobs", type=int, default=None)
-    chosen = parser.parse_args()
-    out = RESULTS / f"{STUDY}_{chosen.corpus.name}"
-    found = run_study(
-        STUDY,
-        folder=out / "study",
-        jobs=chosen.jobs,
-        options={
-            "corpus": str(chosen.corpus), "pair": chosen.pair, "corpus_limit": chosen.limit,
-            "epochs": chosen.epochs, "layers": chosen.layers, "budgets": chosen.budgets,
-            "seeds": chosen.seeds, "test_sentences": chosen.sentences, "runs": chosen.runs,
-        },
-    )  # fmt: skip
-    if found.missing:
-        msg = f"{found.missing} cells are missing; see {out / 'study' / 'failed'}"
-        raise RuntimeError(msg)
-    words = [word for word in sys.argv[1:] if word not in ("--runs", chosen.runs)]
-    command = " ".join(["python experiments/plan_search/run.py", *words])
-    write(out, found.table, corpus=chosen.corpus.name, command=command)
-
-
-def write(out: Path, rows: pd.DataFrame, *, corpus: str, command: str) -> None:
-    """Writes tables, figure, facts and README of the rows of all cells."""
-    rows = rows.astype({"budget": "Int64"})
-    first = rows.iloc[0]
-    write_table(
-        out / "table.csv", rows.drop(columns=[*MODEL_LOCATIONS, "budgets"], errors="ignore")
-    )
-    models = plans_over_models(rows)
-    write_table(out / "over_models.csv", models)
-    write_figure(draw_plans(models), out, "figure")
-    write_facts(
-        out, __file__, "torch", "transformers", "sacrebleu",
-        corpus=corpus, pair=first["pair"], pairs=int(first["corpus_limit"]),
-        epochs=int(first["epochs"]), checksum=first["data_checksum"][:12], command=command,
-    )  # fmt: skip
-    write_readme(out, readme(out))
+    parser = options_of_models(__doc__, budgets=BUDGETS, sentences=500)
+    found = run_models(STUDY, parser)
+    write_table(found.folder / "table.csv", found.published)
+    models = plans_over_models(found.rows)
+    write_table(found.folder / "over_models.csv", models)
+    write_figure(draw_plans(models), found.folder, "figure")
+    write_facts(found.folder, __file__, "torch", "transformers", "sacrebleu", **found.facts)
+    write_readme(found.folder, readme(found.folder))
 
 
 def plans_over_models(rows: pd.DataFrame) -> pd.DataFrame:
@@ -108,14 +68,7 @@ def plans_over_models(rows: pd.DataFrame) -> pd.DataFrame:
         "bleu", "bleu_kept", "loss_change", "error", "keys_per_row", "share_of_full", "length_ratio",
         "bleu_gain", "loss_gain",
     ]  # fmt: skip
-    found = over_models(rows, ["layers", "budget", "plan"], measures)
-    found["units"] = found["models"].gt(1).map({True: "models", False: "sentences"})
-    alone = rows.groupby("layers")["seed"].transform("nunique") == 1
-    for name in found.columns.intersection(rows.columns):
-        if name.endswith(("_low", "_high", "_p_value")) and alone.any():
-            taken = rows[alone].set_index(["layers", "budget", "plan"])[name]
-            keys = pd.MultiIndex.from_frame(found[["layers", "budget", "plan"]])
-            found[name] = found[name].fillna(pd.Series(taken.reindex(keys).to_numpy()))
+    found = over_models_or_sentences(rows, ["layers", "budget", "plan"], measures)
     return found.drop(columns=[f"{name}_p_value" for name in measures[:-2]])
 
 
@@ -128,6 +81,7 @@ def readme(folder: Path) -> str:
     return render(
         __file__,
         read_facts(folder),
+        folder=folder.name,
         sizes=sizes,
         holds=all(not one["unfit"] for one in sizes) and all(one["holds"] for one in baselines),
         all=added(baselines),

@@ -15,17 +15,18 @@ import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import pandas as pd
 import torch
 from rich.console import Console
 
 from attnlab.files import write_json, write_table
 from attnlab.reporting.canvas import write_figure
+from attnlab.reporting.drawing.training import draw_training
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.studies.analysis.analysis import analyze
+from attnlab.texts import published
 from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs
 from attnlab.translation.configuration import IGNORED_LABEL
 from attnlab.translation.encoding import encode_corpus
@@ -56,7 +57,6 @@ COLUMNS = [
 
 def main() -> None:
     """Trains or loads, scores with each number of beams, and writes the results."""
-    mpl.use("Agg")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=sorted(path.stem for path in SETTINGS.glob("*.toml")))
     parser.add_argument("corpus", type=Path, help="the folder of the corpus")
@@ -70,10 +70,8 @@ def main() -> None:
     metrics = pd.DataFrame(run.metrics())
     write_table(out / "table.csv", scores)
     write_table(out / "metrics.csv", metrics)
-    # Where the corpus lies on this machine helps nobody else.
-    corpus = {key: value for key, value in run.record["corpus"].items() if key != "path"}
-    write_json(out / "settings.json", run.record | {"corpus": corpus})
-    draw_training(metrics, out)
+    write_json(out / "settings.json", published_record(run.record))
+    write_figure(draw_training(metrics), out, "figure")
     with quiet():
         describe_heads(run, out)
     write_facts(
@@ -85,6 +83,21 @@ def main() -> None:
     )  # fmt: skip
     write_readme(out, readme(out))
     print(scores.to_string(index=False))
+
+
+def published_record(record: dict[str, Any]) -> dict[str, Any]:
+    """What `settings.json` of a run says, without where on this machine the corpus and the run lie.
+
+    The corpus is told by its name and checksum.
+    """
+    corpus = {key: value for key, value in record["corpus"].items() if key != "path"}
+    settings = record["settings"]
+    named = settings["corpus"] | {"name": published(settings["corpus"]["name"])}
+    return record | {
+        "command": shlex.join(map(published, shlex.split(record["command"]))),
+        "settings": settings | {"corpus": named},
+        "corpus": corpus | {"name": published(corpus["name"])},
+    }
 
 
 def trained_run(name: str, corpus: Path, folder: Path) -> Run:
@@ -112,20 +125,6 @@ def wall_minutes(run: Run) -> float:
     return (end - begin) / 60
 
 
-def draw_training(metrics: pd.DataFrame, out: Path) -> None:
-    """Loss and validation BLEU by epoch."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-    left.plot(metrics["epoch"], metrics["training_loss"], label="training (smoothed labels)")
-    left.plot(metrics["epoch"], metrics["validation_loss"], label="validation")
-    left.set(xlabel="epoch", ylabel="loss (nats per token)")
-    left.legend(frameon=False)
-    right.plot(metrics["epoch"], metrics["validation_bleu"], color="tab:green")
-    right.set(xlabel="epoch", ylabel="validation BLEU (greedy)")
-    for form in ("svg", "png"):
-        figure.savefig(out / f"figure.{form}", dpi=150)
-    plt.close(figure)
-
-
 def validation_loss(run: Run) -> float:
     """Mean over all real target tokens of the validation part, in nats, of the kept model."""
     encoded = encode_corpus(run.corpus(), run.tokenizers, max_tokens=run.settings.corpus.max_tokens)
@@ -144,7 +143,9 @@ def validation_loss(run: Run) -> float:
 
 def describe_heads(run: Run, out: Path) -> None:
     """The heads' statistics on test sentences, and the heat maps of one of them."""
-    analysis = analyze(run.folder, sentences=SENTENCES, keep_matrices=KEPT, fit_sentences=0)
+    analysis = analyze(
+        run.folder, labels=False, sentences=SENTENCES, keep_matrices=KEPT, fit_sentences=0
+    )
     write_table(out / "heads.csv", analysis.heads)
     drawn = {
         site: (number, weights)

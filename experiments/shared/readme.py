@@ -6,15 +6,14 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from platform import python_version
 from typing import Any
 
 import jinja2
 import pandas as pd
 
 from attnlab.files import write_json, write_text
+from attnlab.versions import versions
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 Facts = Mapping[str, Any]
@@ -22,12 +21,10 @@ Facts = Mapping[str, Any]
 
 def write_facts(folder: Path, script: str, *packages: str, **facts: Any) -> None:
     """Writes `facts.json`: which script ran when with which versions, and facts of its own."""
-    versions = {"Python": python_version(), "attnlab": version("attnlab")}
-    versions |= {name: version(name) for name in packages}
     made = {
         "experiment": Path(script).parent.name,
         "date": str(datetime.now(tz=UTC).date()),
-        "versions": versions,
+        "versions": versions(packages),
     }
     write_json(folder / "facts.json", made | facts)
 

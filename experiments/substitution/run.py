@@ -1,75 +1,75 @@
 """What translation models lose when their heads are replaced at equal budgets, and what predicts it.
 
-    python experiments/substitution/run.py ../shared/data/tatoeba
+    python experiments/substitution/run.py ../shared/data/tatoeba --seeds 3 --finetune-steps 200
 
-writes results/substitution_tatoeba/: the study with its cells, tables and a figure. Cells that are there
-are not computed again; each trains a model first.
+writes results/substitution_tatoeba/: the study with its cells, tables and a figure of each size. Cells that
+are there are not computed again; each trains a model first.
 """
-
-import argparse
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
+from attnlab.attribution.significance import holm_adjusted
 from attnlab.files import write_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.substitution import draw_substitution
-from attnlab.studies.engine.models import MODEL_LOCATIONS
-from attnlab.studies.engine.running import run_study
-from attnlab.studies.substitution.prediction import prediction
-from experiments.shared.readme import (
-    RESULTS,
-    read_facts,
-    read_table,
-    render,
-    write_facts,
-    write_readme,
+from attnlab.studies.substitution.prediction import PREDICTORS, prediction
+from experiments.shared.model_study import (
+    MODEL,
+    ModelStudy,
+    options_of_models,
+    over_models_or_sentences,
+    run_models,
 )
+from experiments.shared.readme import write_facts, write_readme
+from experiments.substitution.readme import figure_of, readme
 
 STUDY = "substitution"
-MODEL = ["layers", "seed"]
+# Measures with what the names of their intervals begin with in the tables of a model.
+CHANGES = {"loss_change_nats": "loss", "bleu_change": "bleu"}
+TOGETHER = ["layers", "steps", "scope", "replaced", "budget", "mechanism", "level"]
 
 
 def main() -> None:
     """Runs the study, and writes what its cells say together."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("corpus", type=Path, help="the folder of the corpus")
-    parser.add_argument("--limit", type=int, default=10_000, help="number of training pairs")
-    parser.add_argument("--layers", type=int, nargs="+", default=[1])
-    parser.add_argument("--budgets", type=int, nargs="+", default=[5])
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--sentences", type=int, default=300)
-    parser.add_argument("--runs", default=None, help="folder that keeps trained models")
-    parser.add_argument("--jobs", type=int, default=None)
-    chosen = parser.parse_args()
-    out = RESULTS / f"{STUDY}_{chosen.corpus.name}"
-    found = run_study(
-        STUDY,
-        folder=out / "study",
-        jobs=chosen.jobs,
-        options={
-            "corpus": str(chosen.corpus), "corpus_limit": chosen.limit, "layers": chosen.layers,
-            "budgets": chosen.budgets, "seeds": chosen.seeds, "test_sentences": chosen.sentences,
-            "runs": chosen.runs,
-        },
+    parser = options_of_models(__doc__, budgets=[5], sentences=300)
+    parser.add_argument(
+        "--finetune-steps", dest="fine_tune_steps", type=int, default=0,
+        help="number of training batches after the replacement, beside full attention",
     )  # fmt: skip
-    if found.missing:
-        msg = f"{found.missing} cells are missing; see {out / 'study' / 'failed'}"
-        raise RuntimeError(msg)
-    rows = found.table.astype({"budget": "Int64"})
-    unneeded = ["data_checksum", *MODEL_LOCATIONS]
-    together = rows[rows["scope"] != "head"].drop(columns=unneeded, errors="ignore")
-    write_table(out / "table.csv", together.dropna(axis=1, how="all"))
-    write_table(out / "prediction.csv", predicted(rows))
-    first = rows[(rows[MODEL] == rows[MODEL].iloc[0]).all(axis=1)].fillna({"level": ""})
-    write_figure(draw_substitution(first), out, "figure")
-    write_facts(
-        out, __file__, "torch", "transformers", "sacrebleu",
-        corpus=chosen.corpus.name, pairs=chosen.limit, checksum=rows["data_checksum"].iloc[0][:12],
-        sentences=int(rows["sentences"].iloc[0]), models=len(rows[MODEL].drop_duplicates()),
-    )  # fmt: skip
-    write_readme(out, readme(out))
+    write(run_models(STUDY, parser))
+
+
+def write(found: ModelStudy) -> None:
+    """Writes tables, figures, facts and README of the rows of all cells."""
+    rows, together = found.rows, found.published[found.rows["scope"] != "head"]
+    models = replaced_over_models(rows)
+    write_table(found.folder / "table.csv", together.dropna(axis=1, how="all"))
+    write_table(found.folder / "over_models.csv", models)
+    write_table(found.folder / "prediction.csv", predicted(rows))
+    write_table(found.folder / "prediction_over_models.csv", predicted_over_models(predicted(rows)))
+    for layers in models["layers"].unique():
+        figure = draw_substitution(drawn(rows, models, layers))
+        write_figure(figure, found.folder, figure_of(layers, models))
+    write_facts(found.folder, __file__, "torch", "transformers", "sacrebleu", **found.facts)
+    write_readme(found.folder, readme(found.folder))
+
+
+def replaced_over_models(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row a size, number of steps, target, budget and mechanism: means over the models of that size.
+
+    P-values are corrected for the number of rows. A single model has the intervals and tests of its
+    bootstrap over sentences.
+    """
+    ends = ("low", "high", "p_value")
+    names = {f"{stem}_{end}": f"{name}_{end}" for name, stem in CHANGES.items() for end in ends}
+    replaced = rows[(rows["replaced_heads"] > 0) & (rows["scope"] != "head")].rename(columns=names)
+    others = ["visible_keys", "time_ratio"]
+    found = over_models_or_sentences(replaced, TOGETHER, [*CHANGES, *others])
+    for name in (f"{change}_p_value" for change in CHANGES):
+        # Those of a single model stand in its table as they are, those of several are corrected already.
+        single = (found["models"] == 1) & found[name].notna()
+        found.loc[single, name] = holm_adjusted(found.loc[single, name].to_numpy(dtype=float))
+    return found.drop(columns=[f"{name}_p_value" for name in others])
 
 
 def predicted(rows: pd.DataFrame) -> pd.DataFrame:
@@ -82,45 +82,37 @@ def predicted(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def readme(folder: Path) -> str:
-    """The README of the result, from its tables and facts."""
-    table = read_table(folder, "table")
-    replaced = table[table["replaced_heads"] > 0].astype({"budget": int})
-    usable = replaced[(replaced["level"] != "oracle") & (replaced["scope"] == "model")]
-    best = usable.loc[usable.groupby(MODEL)["loss_change_nats"].idxmin()]
-    pairs = read_table(folder, "prediction")
-    pairs = pairs[pairs["across"] == "pairs"]
-    wide = pairs.pivot_table(
-        index=[*MODEL, "site"], columns="predictor", values="spearman", sort=False
+def predicted_over_models(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Both rank correlations over pairs of head and mechanism, and their difference, means over models.
+
+    P-values of the difference are corrected for the number of sites and sizes. A single model has the
+    intervals of its bootstrap over heads; its difference has none.
+    """
+    keys, pairs = [*MODEL, "site"], predictions[predictions["across"] == "pairs"]
+    sides = []
+    for name in PREDICTORS:
+        own = pairs[pairs["predictor"] == name]
+        values = {"spearman": name, "low": f"{name}_low", "high": f"{name}_high"}
+        sides.append(own[[*keys, *values]].rename(columns=values))
+    wide = sides[0].merge(sides[1], on=keys)
+    mass, error = PREDICTORS
+    wide["difference"] = wide[error] - wide[mass]
+    found = over_models_or_sentences(
+        wide, ["layers", "site"], [*PREDICTORS, "difference"], alone="heads"
     )
-    return render(
-        __file__,
-        read_facts(folder),
-        best=best.to_dict("records"),
-        whole=table[table["replaced_heads"] == 0].to_dict("records"),
-        shown=shown(replaced),
-        prediction=pairs.drop(columns="across"),
-        nearer=int((wide["output_error"] > wide["missing_mass"]).sum()),
-        groups=len(wide),
-    )
+    return found.drop(columns=[f"{name}_p_value" for name in PREDICTORS])
 
 
-def shown(replaced: pd.DataFrame) -> pd.DataFrame:
-    """Change of loss and of BLEU by mechanism, a column a target, the cheapest first."""
-    rows: list[dict[str, Any]] = []
-    for (layers, budget, mechanism, level), own in replaced.groupby(
-        ["layers", "budget", "mechanism", "level"], sort=False
-    ):
-        row: dict[str, Any] = {
-            "layers": layers, "keys": budget, "mechanism": mechanism, "level": level,
-        }  # fmt: skip
-        for target, each in own.groupby("replaced", sort=False):
-            means = each[["loss_change_nats", "bleu_change"]].mean()
-            row[f"{target}: loss, BLEU"] = f"{means.iloc[0]:+.3f}, {means.iloc[1]:+.1f}"
-        row["order"] = own["loss_change_nats"].mean()
-        rows.append(row)
-    table = pd.DataFrame(rows).sort_values(["layers", "keys", "order"]).drop(columns="order")
-    return table.fillna("")
+def drawn(rows: pd.DataFrame, models: pd.DataFrame, layers: int) -> pd.DataFrame:
+    """What the figure of a size shows: means over its models, and every head of them alone."""
+    ends = {
+        f"{name}_{end}": f"{stem}_{end}"
+        for name, stem in CHANGES.items()
+        for end in ("low", "high")
+    }
+    means = models[models["layers"] == layers].rename(columns=ends).assign(replaced_heads=1)
+    heads = rows[(rows["layers"] == layers) & (rows["scope"] == "head")]
+    return pd.concat([means, heads], ignore_index=True)
 
 
 if __name__ == "__main__":

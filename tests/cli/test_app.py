@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from small_run import SETTINGS, write_pairs
 
-from attnlab.cli import train as train_command
 from attnlab.cli.app import main
+from attnlab.cli.commands import train as train_command
 from attnlab.cli.options import parameter_name
 from attnlab.options import option_fields
 from attnlab.translation.settings import SECTIONS, settings_from
@@ -246,7 +246,7 @@ def test_an_existing_run_is_refused(attnlab, small_run: Path) -> None:
         (["RUN", "--input", "empty.txt"], "holds no sentence"),
         (["RUN", " "], "Sentence 1 is empty"),
         (["RUN", "word " * 99], "more than the limit of 40"),
-        (["RUN", "text", "--beams", "0"], "beams must be 1"),
+        (["RUN", "text", "--beams", "0"], "beams must be at least 1 and at most 1000, not 0"),
     ],
 )
 def test_translate_refuses_bad_input(
@@ -319,7 +319,7 @@ def test_an_interrupted_demo_ends_and_says_how_to_go_on(
 
 
 def test_demo_on_a_small_scale(attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlab.cli import demo as demo_command
+    from attnlab.cli.commands import demo as demo_command
 
     monkeypatch.setattr(demo_command, "DEMO_SETTINGS", SETTINGS)
     status, out, err = attnlab("demo", tmp_path / "demo", "--json", "--quick")

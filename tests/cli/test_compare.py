@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from strict_json import read_json
 from typer.testing import CliRunner
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
@@ -43,7 +44,8 @@ def test_writes_tables_and_a_figure_for_each_site(
     done = run(model, *budgets, *texts, "--sites", "decoder,cross", "--out", out)
     assert done.exit_code == 0, done.output
     assert {path.name for path in out.iterdir()} == {
-        "mechanisms_by_head.csv", "summary.csv", "comparison.md",
+        "mechanisms_by_head.csv", "summary.csv", "comparison.md", "result.json", "report.html",
+        "pareto_decoder.svg", "pareto_decoder.png", "pareto_cross.svg", "pareto_cross.png",
         "figure_decoder.svg", "figure_decoder.png", "figure_cross.svg", "figure_cross.png",
     }  # fmt: skip
     summary = pd.read_csv(out / "summary.csv")
@@ -80,8 +82,8 @@ def test_files_that_are_there_are_replaced_only_when_asked(
         in capsys.readouterr().err
     )
     assert (tmp_path / "mechanisms_by_head.csv").read_text() == "mine"
-    done = run(*words, "--overwrite")
-    assert done.exit_code == 0
+    done = run(*words, "--overwrite", "--json")
+    assert read_json(done.stdout)["summary"][0]["site"] == "encoder"
     assert len(pd.read_csv(tmp_path / "mechanisms_by_head.csv")) == 15 * 2 * 3
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert not (tmp_path / "figure_cross.svg").exists(), "a figure of another comparison"
@@ -92,7 +94,10 @@ def test_files_that_are_there_are_replaced_only_when_asked(
     [
         (["--budget", "4"], "budgets must be at least 5, not 4."),
         (["--budget", "5", "--sites", "middle"], "There is no site 'middle'; choose from: encoder"),
-        (["--budget", "5", "--batch-size", "0"], "batch size must be at least 1, not 0."),
+        (
+            ["--budget", "5", "--batch-size", "0"],
+            "batch size must be at least 1 and at most 100000, not 0.",
+        ),
         (["--budget", "5", "--calibration", "0"], "calibration must be at least 1, not 0."),
         (["--budget", "5", "-n", "0"], "sentences must be at least 1, not 0."),
         (["--budget", "5", "--device", "abacus"], "Device 'abacus' cannot be used here"),

@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from attnlab.cli.app import app
+from attnlab.errors import InputError
 
 HEAVY = ("datasets", "matplotlib", "numpy", "pandas", "safetensors", "torch", "transformers")
 # Runs commands in a process in which every import of a heavy library raises ImportError.
@@ -35,6 +39,7 @@ COMMANDS = {
     "analyze run --out tables": "tables/labels.csv",
     "compare run --budget 7 --out compared": "compared/summary.csv",
     "importance run": "run/importance/importance.md",
+    "substitute run": "run/substitution/report.html",
     "importance run --out important": "important/cumulative.csv",
     "plan run --budget 9 --out plan.json": "plan.json",
     "plan run --budget 9 --budget 5 --out plan.json": "plan_5.json",
@@ -65,14 +70,34 @@ OTHERS = {
     "prune nothere": "not a run directory",
     "substitute nothere": "not a run directory",
     "train new --attention plan.json": "There is no plan file plan.json; write one with",
-    "train new --attention plan=file.json": "file.json is no attention plan: it is not JSON",
+    "train new --attention plan=file.json": "file.json is no attention plan (it is not JSON",
     "substitute run --out new --plan file.json": "file.json is no attention plan",
     "train new --corpus empty.tsv": "empty.tsv is empty; a corpus needs at least one sentence",
+    "report nothere": "There is no folder nothere; name one that",
+    "report run": "run holds no result.json, from which a page is made",
     "table nothere.csv": "There is no file nothere.csv; commands write",
     "mechanisms --threads 0": "threads must be at least 1",
+    "compare run --budget 7 --overwrite": "--overwrite replaces what --out names, and nothing",
+    "approximate heads.npy --overwrite": "--overwrite replaces what --out names, and nothing",
+    "plan run --budget 9 --overwrite": "--overwrite replaces what --out or --tables names, and nothing",
+    "score run --overwrite": "--overwrite replaces what --out names, and nothing",
+    "neighbours run cat --overwrite": "--overwrite replaces what --map names, and nothing",
     "train file": "file exists and is not a run directory",
     "demo file --overwrite": "file exists and is not a run directory",
-    "prune run --out run --overwrite": "is a run, which pruning leaves",
+    **{
+        f"{command} --out run --overwrite": "run is a run, which the "
+        for command in (
+            "prune run",
+            "analyze run",
+            "compare run --budget 5",
+            "importance run",
+            "substitute run",
+            "approximate heads.npy",
+        )
+    },
+    "plan run --budget 9 --tables run": "run is a run, which the plan search leaves",
+    "plan run --budget 9 --out run/config.json --overwrite": "is a file of the run in run; name",
+    "score run --out run/settings.json --overwrite": "is a file of the run in run; name another",
     "prune run --save --overwrite": "penalty_0.3 is no pruned run",
     "train run --overwrite": "run holds results of its model",
     "demo run --overwrite": "run holds results of its model",
@@ -80,6 +105,14 @@ OTHERS = {
     "score absent": "not a run directory",
     "score run --out run --overwrite": "run is a folder",
     "translate absent Hello.": "not a run directory",
+    "translate run Hello. --beams 0": "beams must be at least 1 and at most 1000, not 0",
+    "score run --split all": "split must be one of train, validation, test, not 'all'",
+    "analyze outer": "adapter_config.json); give outer/model.",
+    "analyze run --out new --text nothere.txt": "There is no file nothere.txt; give one with a sentence",
+    "analyze run --out new --treebank nothere.conllu": "There is no file nothere.conllu; name a CoNLL-U",
+    "importance run --out new --corpus nothere.tsv": "There is no file or folder nothere.tsv; give a",
+    "compare run --budget 5 --calibration-text nothere.txt": "There is no file nothere.txt",
+    "train new --corpus nothere.tsv": "There is no file or folder nothere.tsv; give a .tsv",
     "train new --heads 17": "must be at least 1 and at most 16",
     "train new --dim 30 --heads 4": "4 heads do not divide a model of size 30",
     "prune run --out new --penalty -1": "penalties",
@@ -87,6 +120,21 @@ OTHERS = {
     "importance run --out new --sentences 2": "needs at least",
     "analyze run --out new --sites nowhere": "nowhere",
     "approximate heads.npy --out new --window -1": "window",
+    "analyze run --out new --normalize rows": "normalize is for files of matrices; leave it out",
+    "analyze run --out new --array a": "array is for files of matrices; leave it out",
+    "corpora --pair en-it": "--pair and --document are of one corpus; name it",
+    "table t.csv --caption C": "--caption is of LaTeX tables; leave it out with --format text",
+    "table t.csv --format csv --json": "--json and --format csv are two forms of one table",
+    "approximate heads.npy --format latex --json": "--json and --format latex are two forms",
+    "analyze run --out /proc/out": "Could not write to /proc/out: ",
+    "compare run --budget 7 --out /proc/out": "Could not write to /proc/out: ",
+    "importance run --out /proc/out": "Could not write to /proc/out: ",
+    "substitute run --out /proc/out": "Could not write to /proc/out: ",
+    "plan run --budget 9 --out /proc/out.json": "Could not write to /proc: ",
+    "plan run --budget 9 --tables /proc/out": "Could not write to /proc/out: ",
+    "prune run --out /proc/out": "Could not write to /proc/out: ",
+    "approximate heads.npy --out /proc/out": "Could not write to /proc/out: ",
+    "score run --out /proc/out.txt": "Could not write to /proc: ",
 }
 
 
@@ -127,9 +175,64 @@ def test_results_are_refused_before_anything_heavy_is_loaded(folder: Path) -> No
 def test_what_overwrite_does_not_allow_is_refused_as_early(folder: Path) -> None:
     for name, text in (("file", "mine"), ("file.json", "mine"), ("empty.tsv", "")):
         (folder / name).write_text(text)
+    (folder / "outer" / "model").mkdir(parents=True)
+    (folder / "outer" / "model" / "config.json").write_text("{}")
     mine = folder / "run" / "pruning" / "models" / "penalty_0.3" / "mine.txt"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
     for words, told in refusals(folder, list(OTHERS)).items():
         assert OTHERS[words] in told, words
     assert mine.read_text() == (folder / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "new", "--seed", str(2**32)], "seed must be at least 0 and at most 4294967295"),
+        (["train", "new", "--seed", "9" * 400], "seed must be at least 0 and at most 4294967295"),
+        (["train", "new", "--limit", "9" * 400], "limit must be at most 1000000000, not 9"),
+        (["train", "new", "--weight-decay", "nan"], "a finite number of 64 bits, not nan"),
+        (["analyze", "run", "--text", "~nobody-of-that-name/x"], "There is no user whose home"),
+        (["analyze", "~nobody-of-that-name"], "There is no user whose home"),
+        (["train", "new", "--corpus", "~nobody-of-that-name/x"], "There is no user whose home"),
+        (
+            ["analyze", "run", "--out", "x" * 300],
+            "cannot be used: File name too long; name another",
+        ),
+        (["analyze", "x" * 300], "cannot be used: File name too long; name another"),
+        (
+            ["train", "new", "--corpus", "x" * 300],
+            "cannot be used: File name too long; name another",
+        ),
+        (["analyze", "run", "--out", ""], "A path is empty; write . for the folder"),
+        (["analyze", "run", "--out="], "A path is empty; write . for the folder"),
+        (["analyze", ""], "A path is empty; write . for the folder"),
+        (["mechanisms", "b\udcff"], r"The argument 'b\udcff' has \udcff, half a character"),
+    ],
+)
+def test_words_that_nothing_can_use_are_refused(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, words)
+    assert isinstance(found.exception, InputError), found.output
+    assert message in str(found.exception)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", ["embed run", "study run random_search --out run"])
+def test_nothing_else_is_written_among_the_files_of_a_run(
+    words: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    found = CliRunner().invoke(app, words.split())
+    assert "run is a run, which the" in str(found.exception)
+    assert [path.name for path in (folder / "run").iterdir()] == ["settings.json"]
+
+
+def test_a_path_begins_with_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = CliRunner().invoke(app, ["table", "~/none.csv"])
+    assert f"There is no file {tmp_path}/none.csv" in str(found.exception)

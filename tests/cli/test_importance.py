@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from strict_json import read_json
 from typer.testing import CliRunner
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
@@ -13,7 +14,7 @@ from attnlab.errors import InputError
 from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
 
 WRITTEN = ["cumulative.csv", "importance.csv", "importance.md", "importance.png", "importance.svg"]
-WRITTEN += ["rank_agreement.csv"]
+WRITTEN += ["rank_agreement.csv", "report.html", "result.json"]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,8 @@ def test_an_older_study_is_replaced_only_when_asked(model: Path, text: Path) -> 
     assert before == {path: path.read_bytes() for path in study.iterdir()}
     own = study / "notes.txt"
     own.write_text("mine", encoding="utf-8")
-    assert run(*words, "--overwrite", "--sites", "cross").exit_code == 0
+    found = read_json(run(*words, "--overwrite", "--sites", "cross", "--json").stdout)
+    assert {row["site"] for row in found["heads"]} == {"cross"}
     assert own.read_text(encoding="utf-8") == "mine"
     assert set(pd.read_csv(study / "importance.csv")["site"]) == {"cross"}
 

@@ -13,7 +13,7 @@ def test_every_mechanism_is_listed_with_its_options() -> None:
     printed = run(app, ["mechanisms"])
     assert printed.exit_code == 0
     for name in MECHANISMS:
-        assert f"│ {name} " in printed.output
+        assert f"\n{name} " in printed.output
     assert "window, dilation=1, global_tokens=(0,)" in printed.output
     assert "arXiv 2004.05150" in printed.output
     assert "pattern: self, previous, next, left, right, start, end" in printed.output

@@ -3,6 +3,8 @@
 import io
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +13,20 @@ import pytest
 import torch
 import typer.main
 from rich.console import Console
+from rich.table import Table
 from small_run import write_pairs
 
-from attnlab.cli import doctor
+from attnlab.cli import progress
 from attnlab.cli.app import app, main
-from attnlab.cli.output import print_json
+from attnlab.cli.commands import doctor
+from attnlab.cli.output import Terminal, print_json
 from attnlab.cli.progress import Lines
 
-NO_TABLES = {"train", "translate"}
+NO_TABLES = {"train", "embed", "translate", "generate"}
+ON_A_DEVICE = {
+    "demo", "train", "translate", "score", "analyze", "importance", "compare", "substitute", "plan",
+    "prune", "inspect", "generate",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -51,6 +59,21 @@ def test_all_commands_have_one_vocabulary(name: str, command: object) -> None:
     flags = {flag for option in command.params for flag in option.opts}
     assert {"--quiet", "--threads"} <= flags
     assert ("--json" in flags) == (name not in NO_TABLES)
+    assert ("--device" in flags) == (name in ON_A_DEVICE)
+
+
+def test_an_option_of_several_commands_says_the_same_in_each() -> None:
+    said: dict[str, set[str]] = {}
+    for _, command in every_command():
+        for option in command.params:
+            said.setdefault(option.opts[0], set()).add(str(option.help).partition(" (default")[0])
+    shared = (
+        "--device", "--sites", "--threads", "--quiet", "--json", "--quick", "--batch-size",
+        "--ignore-special",
+    )  # fmt: skip
+    assert {name: len(said[name]) for name in shared} == dict.fromkeys(shared, 1)
+    seeds = "of a training, of vectors, of sampling, and of a study of what was trained"
+    assert len(said["--seed"]) == 4, seeds
 
 
 @pytest.mark.parametrize(
@@ -82,7 +105,7 @@ def test_messages_go_to_standard_error_and_quiet_leaves_them_out(attnlab, tmp_pa
 def test_the_doctor_says_how_to_install_what_is_missing(
     attnlab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "tensorboard" else "1.0")
+    monkeypatch.setattr(doctor, "version_of", lambda name: None if name == "tensorboard" else "1.0")
     _, out, _ = attnlab("doctor")
     assert "Install what is missing with: pip install 'attnlab[tensorboard]'" in out
     assert "curves of a training" in out
@@ -99,7 +122,7 @@ def test_threads_are_those_of_torch(attnlab, monkeypatch: pytest.MonkeyPatch) ->
     finally:
         torch.set_num_threads(before)
     status, _, err = attnlab("mechanisms", "--threads", 0)
-    assert (status, err) == (2, "Error: threads must be at least 1, not 0.\n")
+    assert (status, err) == (2, "Error: threads must be at least 1 and at most 1024, not 0.\n")
 
 
 def test_the_help_names_the_exit_statuses_and_completion(attnlab) -> None:
@@ -123,6 +146,39 @@ def test_progress_is_lines_where_there_is_no_terminal() -> None:
         "Looking: 22 of 30, about 8 s left",
         "Looking: 30 of 30, 30 s",
     ]
+
+
+def test_progress_is_printed_though_nothing_is_told() -> None:
+    now = 0.0
+    file = io.StringIO()
+    tell = Lines(Console(file=file), clock=lambda: now)
+    for second in range(45):
+        now = float(second)
+        if second in {15, 25}:
+            tell("Looking", second - 15, 10)
+        tell.wait()
+    assert file.getvalue().splitlines() == [
+        "Reading: 2 s so far",
+        "Looking: 2 s so far",
+        "Looking: 10 of 10, 10 s",
+        "Working: 15 s so far",
+    ]
+
+
+def test_a_pipe_gets_lines_while_a_command_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.StringIO()
+    for name, seconds in (("FIRST_LINE", 0.05), ("BETWEEN_LINES", 0.1), ("BEAT", 0.01)):
+        monkeypatch.setattr(progress, name, seconds)
+    monkeypatch.setattr(progress, "messages", lambda: Terminal(file=file))
+    threads = threading.active_count()
+    with progress.progress_bars():
+        limit = time.monotonic() + 60
+        while len(file.getvalue().splitlines()) < 2 and time.monotonic() < limit:
+            time.sleep(0.01)
+    assert threading.active_count() == threads
+    lines = file.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert all(line.startswith("Reading: ") and line.endswith(" s so far") for line in lines)
 
 
 TABLE = pd.DataFrame(
@@ -169,3 +225,49 @@ def test_a_table_is_printed_in_every_form(attnlab, tmp_path: Path) -> None:
         status, _, err = attnlab("table", *words)
         assert status == 2
         assert told in err
+
+
+NAME = "[bold]a[/] :smile: \x1b[31mred\x07\u202e"
+PRINTED = r"[bold]a[/] :smile: \x1b[31mred\x07\u202e"
+
+
+def test_names_from_data_are_printed_literally_and_without_control_characters(
+    attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    np.savez("heads.npz", **{NAME: np.full((2, 4, 4), 0.25), "b": np.full((2, 4, 4), 0.25)})
+    pd.DataFrame({"site": [NAME], NAME: [1]}).to_csv("table.csv", index=False)
+    Path("notes[b].csv").write_text("a\n\x1b[2J\n", encoding="utf-8")
+    write_pairs(Path("[i]pairs.en-it.tsv"), [(f"a {n}", f"b {n}") for n in range(40)])
+    said = [
+        attnlab("approximate", "heads.npz"),
+        attnlab("approximate", "heads.npz", "--array", NAME + "x"),
+        attnlab("table", "table.csv"),
+        attnlab("table", "notes[b].csv"),
+        attnlab("corpora", "[i]pairs.en-it.tsv"),
+        attnlab("analyze", f"./{NAME}"),
+    ]
+    for _, out, err in said:
+        assert "\x1b" not in out + err
+        assert "\x07" not in out + err
+        assert "\u202e" not in out + err
+    assert [status for status, _, _ in said] == [2, 2, 0, 0, 0, 2]
+    assert PRINTED in said[0][2]
+    assert f"{PRINTED}x" in said[1][2]
+    assert said[2][1].count(PRINTED) == 2
+    assert r"\x1b[2J" in said[3][1]
+    assert "[i]pairs.en-it.tsv" in said[4][1]
+    assert PRINTED in said[5][2]
+
+
+def test_the_terminal_prints_text_as_it_is_in_messages_tables_and_titles() -> None:
+    file = io.StringIO()
+    table = Table(title=NAME, caption=NAME)
+    table.add_column(NAME)
+    table.add_row(NAME)
+    terminal = Terminal(file=file, width=200, force_terminal=True, color_system=None)
+    terminal.print(NAME, style="red")
+    terminal.print(table)
+    assert file.getvalue().count(PRINTED) == 5
+    assert "\x07" not in file.getvalue()

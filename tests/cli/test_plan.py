@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from strict_json import read_json, run_once
 from typer.testing import CliRunner
 
 from attnlab.attention.plan import load_plan
 from attnlab.cli.app import app
+from attnlab.studies.planning import planning
 
 QUICK = (
     "--sentences",
@@ -32,10 +34,12 @@ def test_writes_a_plan_tables_and_a_figure(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     out, tables = tmp_path / "plan.json", tmp_path / "tables"
+    monkeypatch.setattr(planning, "plan", run_once(planning.plan))
     done = run(small_run, "--budget", 3, "--out", out, "--tables", tables, *QUICK)
     assert done.exit_code == 0, done.output
     assert {path.name for path in tables.iterdir()} == {
-        "plan_heads.csv", "plan_scores.csv", "plan.svg", "plan.png", "plan.md",
+        "plan_heads.csv", "plan_scores.csv", "plan.svg", "plan.png", "plan.md", "result.json",
+        "report.html",
     }  # fmt: skip
     heads = pd.read_csv(tables / "plan_heads.csv", keep_default_na=False)
     written = load_plan(out).as_dict()
@@ -51,5 +55,7 @@ def test_writes_a_plan_tables_and_a_figure(
         "3", "searched",
         f"{scores.at['searched', 'keys_per_row']:.2f}", f"{scores.at['searched', 'error']:.3f}",
     ]  # fmt: skip
+    found = read_json(run(small_run, "--budget", 3, "--json", *QUICK).stdout)
+    assert [row["plan"] for row in found["scores"]] == scores.index.tolist()
     assert load_plan(out).tokenizer is None, "no family with token ids"
     assert "corpus checksum" in (tables / "plan.md").read_text(encoding="utf-8")

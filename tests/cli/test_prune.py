@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from strict_json import read_json
 from typer.testing import CliRunner
 from zoo import random_models
 from zoo.random_models import tokenizer
@@ -34,6 +35,7 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     names = {path.name for path in out.iterdir()}
     assert names == {
         "curve.csv", "gates.csv", "training.csv", "curve.svg", "curve.png", "models", "pruning.md",
+        "result.json", "report.html",
     }  # fmt: skip
     explained = (out / "pruning.md").read_text(encoding="utf-8")
     for name in ("curve", "gates", "training"):
@@ -43,9 +45,9 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[1] == ["heads", "encoder", "decoder", "cross"]
     assert lines[2][:6] == ["model", "penalty", "left", "left", "left", "left"]
-    assert [line[0] for line in lines[3:7]] == ["unpruned", "fine-tuned", "pruned", "pruned"]
-    assert lines[6][1:6] == ["30", "0", "0", "0", "0"]
-    assert max(len(line.rstrip()) for line in done.stdout.splitlines()[:7]) <= 80
+    assert [line[0] for line in lines[4:8]] == ["unpruned", "fine-tuned", "pruned", "pruned"]
+    assert lines[7][1:6] == ["30", "0", "0", "0", "0"]
+    assert max(len(line.rstrip()) for line in done.stdout.splitlines()[:8]) <= 80
     told = " ".join(done.output.split())
     assert "all 6 heads are closed" in told
     assert "sentences: intervals are wide" in told
@@ -63,7 +65,9 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
         run(small_run, "--penalty", 0, "--out", out, *QUICK)
     mine = out / "models" / "mine.txt"
     mine.write_text("mine")
-    run(small_run, "--penalty", 0, "--no-random", "--overwrite", "--out", out, *QUICK)
+    words = ("--penalty", 0, "--no-random", "--overwrite", "--out", out, "--json")
+    found = read_json(run(small_run, *words, *QUICK).stdout)
+    assert {row["kind"] for row in found["curve"]} == {"unpruned", "fine-tuned", "pruned"}
     assert [path.name for path in (out / "models").iterdir()] == ["mine.txt"]
     assert set(pd.read_csv(out / "gates.csv")["penalty"]) == {0.0}
 
@@ -106,7 +110,7 @@ def test_a_transformers_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_output_never_goes_into_a_run_or_a_file(small_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a run, which pruning leaves as it is"):
+    with pytest.raises(InputError, match="is a run, which the pruning leaves as it is"):
         run(small_run, "--out", small_run)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file; name a folder"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from strict_json import read_json
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app
@@ -35,8 +36,14 @@ def test_a_study_from_its_plan_to_its_table(tmp_path: Path) -> None:
     plan = attnlab("plan", "random_search", *out, "--seeds", "2")
     assert "4 cells" in plan
     assert "2 done" in plan
-    assert "Time left: about 0 min" in plan
+    assert re.search(r"Time left: about \d+ s, one at a time", plan)
     assert "2 cells" in attnlab("status", "random_search", *out)
+    for words in (["status"], ["collect"], ["run", "--seeds", "1"], ["plan", "--seeds", "1"]):
+        name, *options = words
+        assert (
+            read_json(attnlab(name, "random_search", *out, *options, "--json", "--quiet"))["cells"]
+            == 2
+        )
     (tmp_path / "table.csv").unlink()
     assert "wrote 2 rows" in attnlab("collect", "random_search", *out)
     assert (tmp_path / "table.csv").read_text().startswith("structure,tokens,attempts,noise,seed,")
@@ -54,6 +61,10 @@ def test_studies_are_listed_with_their_questions_and_options() -> None:
     [
         (["run", "absent"], "There is no study 'absent'; choose from: random_search"),
         (["run", "random_search", "--seeds", "0"], "seeds must be at least 1"),
+        (
+            ["run", "random_search", "--tokens", "1000000"],
+            "tokens must be at least 8 and at most 4096, not 1000000",
+        ),
         (["run", "random_search", "--jobs", "2", "--cluster", "tcp://a:1"], "not both"),
         (["status", "random_search"], "does not hold the study 'random_search'; begin it with"),
     ],

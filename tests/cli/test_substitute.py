@@ -3,29 +3,36 @@
 from pathlib import Path
 
 import pandas as pd
+import pytest
+from strict_json import read_json, run_once
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app
+from attnlab.studies.substitution import substitution
 
 QUICK = ("-n", "6", "--calibration", "10", "--mechanisms", "band,top-k", "--no-bleu")
 
 
-def test_writes_what_it_names_and_explains_every_column(small_run: Path, tmp_path: Path) -> None:
+def test_writes_what_it_names_and_explains_every_column(
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
+    monkeypatch.setattr(substitution, "substitute", run_once(substitution.substitute))
     words = ["substitute", str(small_run), "--out", str(out), *QUICK]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     names = {"substitutions.csv", "prediction.csv", "substitution.md"}
     assert {path.name for path in out.iterdir()} == {
-        *names, "substitution.svg", "substitution.png",
+        *names, "substitution.svg", "substitution.png", "result.json", "report.html",
     }  # fmt: skip
     explained = (out / "substitution.md").read_text(encoding="utf-8")
     for name in ("substitutions", "prediction"):
         for column in pd.read_csv(out / f"{name}.csv").columns:
             assert f"- `{column}`:" in explained
-    assert "Without retraining, of 1 mechanisms that replace 6 heads at once band" in " ".join(
-        done.output.split()
-    )
+    answer = "Without retraining, band at 5 keys per row in place of 6 heads costs +"
+    assert answer in " ".join(done.output.split())
     assert "bigbird" not in done.output, "notes name mechanisms that were asked for"
     assert "mathdefault" not in (out / "substitution.svg").read_text(encoding="utf-8")
     again = CliRunner().invoke(app, words)
     assert "--overwrite" in str(again.exception)
+    found = read_json(CliRunner().invoke(app, [*words, "--overwrite", "--json"]).stdout)
+    assert len(found["substitutions"]) == len(pd.read_csv(out / "substitutions.csv"))

@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 from attnlab.corpora import libraries as corpus_datasets
 from attnlab.corpora.corpus import ParallelCorpus, load_corpus
 from attnlab.corpora.hub import hub_answers
+from attnlab.corpora.rows import Storage, dataset_of, pairs_of
 from attnlab.corpora.splits import complete_splits, join_documents
 from attnlab.errors import AttnlabError, InputError
 
+Parts = dict[str, list[tuple[str, str]]]
 PARTS = ("train", "validation", "test")
 
 
@@ -48,6 +50,14 @@ def assert_disjoint(sentences: list[set[str]]) -> None:
         assert not one & other
 
 
+def completed(splits: Parts, in_memory: int = 10) -> Parts:
+    """All three splits, of which those of more than `in_memory` rows are on the disk."""
+    storage = Storage(in_memory)
+    given = {name: dataset_of(rows, storage) for name, rows in splits.items()}
+    made = complete_splits(given, where="x", storage=storage)
+    return {name: list(pairs_of(rows)) for name, rows in made.items()}
+
+
 small_rows = st.lists(st.tuples(st.text("abcd", min_size=1, max_size=3), st.text("xy")), min_size=1)
 
 
@@ -55,14 +65,14 @@ small_rows = st.lists(st.tuples(st.text("abcd", min_size=1, max_size=3), st.text
 def test_made_splits_keep_every_row_and_part_no_source(rows: list[tuple[str, str]]) -> None:
     if len({source for source, _ in rows}) < 3:
         with pytest.raises(InputError, match="too few"):
-            complete_splits({"train": rows}, where="x")
+            completed({"train": rows})
         return
-    splits = complete_splits({"train": rows}, where="x")
+    splits = completed({"train": rows})
     assert sorted(chain(*splits.values())) == sorted(rows)
     sources = [{source for source, _ in splits[part]} for part in PARTS]
     assert all(sources)
     assert_disjoint(sources)
-    backwards = complete_splits({"train": rows[::-1]}, where="x")
+    backwards = completed({"train": rows[::-1]})
     assert {part: sorted(of) for part, of in splits.items()} == {
         part: sorted(of) for part, of in backwards.items()
     }
@@ -70,16 +80,16 @@ def test_made_splits_keep_every_row_and_part_no_source(rows: list[tuple[str, str
 
 def test_only_missing_parts_are_made() -> None:
     rows = [(f"s{n}", "t") for n in range(101)]
-    splits = complete_splits({"train": rows, "validation": [("v", "w")]}, where="x")
+    splits = completed({"train": rows, "validation": [("v", "w")]})
     assert splits["validation"] == [("v", "w")]
     assert len(splits["test"]) == 5
     given_all = {"train": rows, "validation": [("v", "w")], "test": [("a", "b")]}
-    assert complete_splits(given_all, where="x") is given_all
+    assert completed(given_all) == given_all
 
 
 @given(small_rows, st.integers(1, 7))
 def test_documents_hold_every_word_once_in_order(rows: list[tuple[str, str]], size: int) -> None:
-    documents = join_documents(rows, size)
+    documents = list(join_documents(rows, size))
     assert len(documents) == -(-len(rows) // size)
     assert " ".join(source for source, _ in documents) == " ".join(source for source, _ in rows)
     assert " ".join(target for _, target in documents) == " ".join(target for _, target in rows)
@@ -311,7 +321,7 @@ class Drawn:
 def grammar(monkeypatch: pytest.MonkeyPatch) -> None:
     """A grammar whose targets repeat, as Italian sentences without their subject do."""
 
-    def draw(count: int, *, seed: int, languages: tuple[str, str]) -> list[Drawn]:
+    def draw(count: int, *, seed: int, languages: tuple[str, str], **_: object) -> list[Drawn]:
         texts = [{"en": f"s{seed} {n}", "it": f"t{n // 2}"} for n in range(count)]
         return [Drawn(*(text[language] for language in languages)) for text in texts]
 
@@ -353,3 +363,10 @@ def test_a_real_table_without_splits(shared_data: Path) -> None:
     corpus = load_corpus(str(shared_data / "tatoeba" / "en-it.pivot.tsv.gz"))
     assert sum(len(getattr(corpus, part)) for part in PARTS) == 5865
     assert_disjoint(sides(corpus, "source"))
+
+
+def test_a_hub_corpus_whose_columns_are_no_text_is_refused() -> None:
+    part = datasets.Dataset.from_dict({"en": [1, 2], "it": ["uno", "due"]})
+    splits = corpus_datasets.read_parts(part, ("en", "it"), "x", empty_sides=True)
+    with pytest.raises(InputError, match="row 0, has an empty source side"):
+        list(splits["train"])

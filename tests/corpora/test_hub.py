@@ -1,9 +1,13 @@
 """A name on the hub is not waited for where there is no network, and a path never goes there."""
 
+import socket
+import threading
+import time
 from pathlib import Path
 
 import huggingface_hub
 import pytest
+from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from attnlab.corpora import hub
@@ -72,3 +76,34 @@ def test_what_was_downloaded_is_used_without_a_network(
     assert hub.model_source("owner/model") == str(tmp_path)
     monkeypatch.setattr(hub, "hub_answers", lambda: True)
     assert hub.model_source("owner/model") == "owner/model"
+
+
+@pytest.mark.parametrize("answer", ["refused", "silent", "no name"])
+def test_an_unreachable_hub_is_found_out_in_a_moment(
+    monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        if answer == "silent":
+            listening.listen()
+        over = threading.Event()
+
+        def looked_up(*_: object, **__: object) -> None:
+            over.wait()
+            raise socket.gaierror
+
+        if answer == "no name":
+            monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+        monkeypatch.setattr(hub, "HUB_ANSWER_SECONDS", 0.2)
+        began = time.monotonic()
+        with pytest.raises(InputError, match="the hub cannot be reached for a model of that name"):
+            hub.model_source("owner/absent-model")
+        assert time.monotonic() - began < 20
+        over.set()
+
+
+def test_the_hub_has_less_than_five_seconds_to_answer() -> None:
+    assert hub.HUB_ANSWER_SECONDS < 5

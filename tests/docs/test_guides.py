@@ -43,6 +43,7 @@ LONG = {
             "own_corpus",
             "own_matrices",
             "questions",
+            "words",
         )
     ),
 }
@@ -54,6 +55,7 @@ FEW = "--sentences 4"
 LESS = {
     "train": "--dim 8 --heads 2 --feed-forward 8 --vocabulary 90 --epochs 1 --batch-tokens 400 "
     "--max-tokens 40 --validation-sentences 2",
+    "embed": "--epochs 1",
     "analyze": f"{FEW} --fit-sentences 2 --structure-sentences 4 --keep-matrices 1 --quick",
     "compare": f"{FEW} --calibration 8",
     "substitute": f"{FEW} --calibration 8 --mechanisms band,top-k --no-bleu",
@@ -95,6 +97,8 @@ def parse(words: list[str]) -> None:
 def run(words: list[str]) -> None:
     name = " ".join(words[:2]) if words[0] == "study" else words[0]
     less = LESS.get(name, "") if "--resume" not in words else ""
+    if "recurrent" in words:
+        less = less.replace("--heads 2 --feed-forward 8 ", "")
     if words[0] == "analyze" and words[1].endswith(".npy"):
         less = "--fit-sentences 2"
     if words[0] == "analyze" and words[1].startswith("sentence-transformers"):

@@ -119,8 +119,46 @@ def test_bad_files_are_refused(tmp_path: Path, content: bytes, message: str) -> 
         load_treebank(path)
 
 
+def words_of(*heads: object) -> list[str]:
+    return [line(number, "a", "X", head, "dep") for number, head in enumerate(heads, 1)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "message"),
+    [
+        ([*words_of(0, 1), line(2, "b", "X", 1, "dep")], "not numbered from 1 on: 2 stands for 3"),
+        ([line(1, "a", "X", 0, "dep"), line(3, "b", "X", 1, "dep")], "3 stands for 2"),
+        ([line(2, "a", "X", 0, "dep")], "2 stands for 1"),
+        ([line("1-2", "ab", "_", "_", "_")], "There is no word in sentence 1"),
+        ([*words_of(0), line("2-3", "ab", "_", "_", "_")], "range 2-3 .* more than the 1 words"),
+        ([line("2-1", "ab", "_", "_", "_"), *words_of(0, 1)], "not a valid ID"),
+        ([*words_of(0, 1), line("1-2", "ab", "_", "_", "_")], "The range 1-2"),
+        (
+            [
+                line("1-2", "ab", "_", "_", "_"),
+                words_of(0)[0],
+                line("2-3", "bc", "_", "_", "_"),
+                *words_of(0, 1, 1)[1:],
+            ],
+            "The range 2-3 .* overlaps another",
+        ),
+        (words_of(0, 3, 2), r"run in a circle \(2 -> 3 -> 2\)"),
+        (words_of(0, 2), r"the head of word 2 of 2 is 2"),
+        (words_of(0, -1), "has no valid head|cannot be read"),
+        (words_of(2, 1), "no root"),
+        (words_of(0, 0), r"2 roots \(1, 2\)"),
+        ([line(1, "", "X", 0, "root")], "has no form|cannot be read"),
+        ([line(1, "a", "X", "9" * 5000, "root")], "cannot be read|no valid head"),
+    ],
+)
+def test_what_is_no_tree_is_refused(tmp_path: Path, sentence: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message) as told:
+        load_treebank(write(tmp_path / "bad.conllu", sentence))
+    assert str(tmp_path / "bad.conllu") in str(told.value)
+
+
 def test_missing_and_broken_archives_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="There is no treebank"):
+    with pytest.raises(InputError, match="There is no file .* name a CoNLL-U file"):
         load_treebank(tmp_path / "none.conllu")
     path = write(tmp_path / "cut.conllu.gz", ITALIAN)
     path.write_bytes(path.read_bytes()[:-9])

@@ -67,6 +67,7 @@ ENTRIES: dict[str, Callable[[torch.Tensor], object]] = {
     "uniform_matrix": references.uniform_matrix,
     "top_entries": lambda H: references.top_entries(H, 2),
     "truncated_svd": lambda H: references.truncated_svd(H, 1),
+    "cumulative_spectrum": references.cumulative_spectrum,
     "random_search": lambda H: random_search(
         H, window=1, num_pos=1, generator=torch.Generator(), attempts=1, coefficients=(0.5,)
     ),

@@ -167,7 +167,15 @@ def _status_of_tests(fault: Fault) -> int:
     os.chdir(ROOT)
     if fault.mutant is not None:
         sys.meta_path.insert(0, _Finder(fault.path, fault.mutant))
-    options = ["-x", "-q", "-p", "no:cacheprovider", "--jaxtyping-packages=", "-m", "not slow"]
+    options = [
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--jaxtyping-packages=",
+        "-m",
+        "not slow and not torture",
+    ]
     # Hypothesis is imported before pytest could rewrite its assertions, which it does not need.
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     return int(pytest.main([*options, "--timeout=120", *nearest_tests(fault.path)]))

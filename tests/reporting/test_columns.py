@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from attnlab.columns import Column, Table
-from attnlab.files import write_table
 from attnlab.reporting.analysis_folder import write_tables
+from attnlab.reporting.approximation import write_approximation
 from attnlab.reporting.comparison import write_comparison
 from attnlab.reporting.importance_folder import write_importance
 from attnlab.reporting.planning import write_planning
 from attnlab.reporting.pruning_folder import write_pruning
+from attnlab.reporting.report import write_report
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.description import structure_of_heads
@@ -63,7 +64,7 @@ def write_planning_tables(run: Path, folder: Path) -> None:
 
 def write_approximation_tables(_: Path, folder: Path) -> None:
     H = torch.rand(2, 6, 6, dtype=torch.float64).softmax(-1)
-    write_table(folder / approximation.APPROXIMATIONS.file, approximate(H).table)
+    write_approximation(approximate(H), folder, title="t", about={})
 
 
 STUDIES = {
@@ -89,6 +90,11 @@ def test_written_columns_are_the_declared_ones(study: str, small_run: Path, tmp_
         for table in tables
     }
     assert not any(different.values()), different
+    if study != "analysis":
+        page = tmp_path / "report.html"
+        before = page.read_bytes()
+        assert write_report(tmp_path) == page
+        assert page.read_bytes() == before
 
 
 @pytest.mark.parametrize("study", STUDIES)

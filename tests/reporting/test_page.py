@@ -17,23 +17,20 @@ from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 import attnlab
-from attnlab.cli.summary_table import summary_table
+from attnlab.cli.commands.summary_table import summary_table
 from attnlab.errors import InputError
 from attnlab.extraction.columns import HEADS
 from attnlab.extraction.keeping import KeptMatrices, load_matrices
 from attnlab.extraction.views import VIEWS
 from attnlab.reporting import analysis_folder
-from attnlab.reporting.analysis_folder import not_drawn, write_analysis
+from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.canvas import INK, svg
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.heatmaps import draw_heads, short
-from attnlab.reporting.page import (
-    PageFigure,
-    Section,
-    bundled_script,
-    page_table,
-    render_page,
-)
+from attnlab.reporting.page import analysis_page
+from attnlab.reporting.page.analysis_page import not_drawn
+from attnlab.reporting.page.parts import PageFigure, Section, page_table
+from attnlab.reporting.page.rendering import bundled_script, render_page
 from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.labelling import Labelling
@@ -80,7 +77,9 @@ def read(page: str) -> Reader:
 
 @pytest.fixture(scope="module")
 def analysis() -> Analysis:
-    return analyze((random_models.marian(), tokenizer()), sentences=PAIRS, keep_matrices=1)
+    return analyze(
+        (random_models.marian(), tokenizer()), sentences=PAIRS, labels=False, keep_matrices=1
+    )
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +93,7 @@ def test_the_folder_holds_what_the_design_names(folder: Path, analysis: Analysis
     names = {path.name for path in folder.iterdir()}
     assert names == {
         "summary.csv", "heads.csv", "head_distances.csv", "fits.csv", "structure.csv",
-        "matrices.safetensors", "figures", "report.html",
+        "matrices.safetensors", "figures", "result.json", "report.html",
     }  # fmt: skip
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
     assert figures == {path.stem for path in (folder / "figures").glob("*.png")}
@@ -273,7 +272,7 @@ def test_a_sentence_too_large_to_draw_is_named_with_the_reason(
     assert {(one.sentence, one.site, one.tokens, one.limit) for one in left_out} == {
         (*at, tokens, limit) for at, tokens in sizes.items() if tokens > limit
     }
-    monkeypatch.setattr(analysis_folder, "not_drawn", lambda kept: not_drawn(kept, 0))
+    monkeypatch.setattr(analysis_page, "not_drawn", lambda kept: not_drawn(kept, 0))
     page = write_analysis(analysis, tmp_path, title="t").read_text(encoding="utf-8")
     for (sentence, site), tokens in sizes.items():
         assert f"Not drawn: sentence {sentence} of the {site}, since it has {tokens} tokens" in page

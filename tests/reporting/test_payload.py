@@ -3,7 +3,7 @@
 import torch
 from planted_layers import stochastic
 
-from attnlab.reporting.payload import (
+from attnlab.reporting.page.payload import (
     block_maxima,
     decode_weights,
     encode_weights,

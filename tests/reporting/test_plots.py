@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnlab import plot
 from attnlab.errors import InputError
-from attnlab.extraction.columns import OFFSET_PREFIX
+from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX
 from attnlab.matrices.offsets import mass_beyond_windows
 from attnlab.matrices.references import uniform_matrix
 from attnlab.reporting.drawing.palette import FUNCTIONS, STRUCTURES
@@ -45,7 +46,11 @@ def fits() -> pd.DataFrame:
 
 
 def offsets() -> pd.DataFrame:
-    columns = {f"{OFFSET_PREFIX}{offset}": 0.1 + offset / 100 for offset in range(-5, 6)}
+    columns = {
+        f"{prefix}{offset}": 0.1 + offset / 100
+        for prefix in (OFFSET_PREFIX, CONTENT_OFFSET_PREFIX)
+        for offset in range(-5, 6)
+    }
     return HEADS[["site", "layer", "head"]].assign(**columns)
 
 
@@ -70,6 +75,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "heads": lambda: plot.heads(HEADS),
     "windows": lambda: plot.windows(fits()),
     "offsets": lambda: plot.offsets(offsets()),
+    "offsets of content tokens": lambda: plot.offsets(offsets(), "content"),
     "pareto": lambda: plot.pareto(priced()),
     "scaling": lambda: plot.scaling(timed()),
 }
@@ -81,6 +87,16 @@ def test_the_same_table_gives_the_same_bytes(name: str, kind: str, tmp_path: Pat
     first, second = (plot.save(FIGURES[name](), tmp_path / f"{n}" / f"x{kind}") for n in "ab")
     assert first.read_bytes() == second.read_bytes()
     assert first.read_bytes()[:5] in {b"<?xml", b"%PDF-", b"\x89PNG\r"}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_leaves_the_figure(name: str) -> None:
+    figure = FIGURES[name]()
+    drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
+    assert drawn.x0 >= 0
+    assert drawn.y0 >= 0
+    assert drawn.x1 <= figure.get_figwidth()
+    assert drawn.y1 <= figure.get_figheight()
 
 
 def test_a_figure_is_as_wide_as_a_column_of_a_paper() -> None:

@@ -11,11 +11,11 @@ from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_
 from attnlab.addresses import Head
 from attnlab.extraction.keeping import KeptMatrices
 from attnlab.functions.verdict import NOT_COMPARED
-from attnlab.reporting.overview import highlights_of, overview_of
-from attnlab.reporting.page import render_page
-from attnlab.reporting.payload import decode_weights
-from attnlab.reporting.showing import best_sentences
-from attnlab.reporting.viewer_data import viewer_data
+from attnlab.reporting.page.overview import highlights_of, overview_of
+from attnlab.reporting.page.payload import decode_weights
+from attnlab.reporting.page.rendering import render_page
+from attnlab.reporting.page.showing import best_sentences
+from attnlab.reporting.page.viewer_data import viewer_data
 from attnlab.studies.analysis.measuring import Analysis
 
 
@@ -112,6 +112,17 @@ def test_the_fitted_diagonal_is_the_planted_one(analysis: Analysis) -> None:
     columns = json.loads(data.facts)["sentences"][0]["sites"]["encoder"]["fits"]["0"][2]
     # The second column holds as much as the entries of E that it would take the room of.
     assert next(one for one in columns if one["name"] == "additive")["columns"] == [4]
+
+
+def test_words_are_given_only_where_subwords_make_them(analysis: Analysis) -> None:
+    data = viewer_data(analysis, "t")
+    assert data is not None
+    assert json.loads(data.facts)["sentences"][0]["sites"]["encoder"]["queryWords"] is None
+    subwords = planted_matrices((["<s>", "▁cat", "s", "</s>"],))
+    data = viewer_data(replace(analysis, matrices=subwords), "t")
+    assert data is not None
+    side = json.loads(data.facts)["sentences"][0]["sites"]["encoder"]
+    assert side["keyWords"] == {"starts": [0, 1, 3], "names": ["<s>", "cats", "</s>"]}
 
 
 def test_sentences_are_ranked_by_what_the_head_does(analysis: Analysis) -> None:

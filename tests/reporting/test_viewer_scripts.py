@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import attnlab
-from attnlab.reporting.page import SCRIPTS, bundled_script
+from attnlab.reporting.page.rendering import SCRIPTS, bundled_script
 
-FOLDER = Path(attnlab.__file__).parent / "reporting" / "viewer"
-ROOT = FOLDER.parents[2]
+FOLDER = Path(attnlab.__file__).parent / "reporting" / "page" / "viewer"
+ROOT = FOLDER.parents[3]
 DECLARED = re.compile(r"^(?:export )?(?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
 IMPORTED = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', re.MULTILINE)
 

@@ -113,7 +113,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("demo_cost")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    from attnlab.cli.demo import DEMO_SETTINGS
+    from attnlab.cli.commands.demo import DEMO_SETTINGS
     from attnlab.corpora.splits import HELD_OUT_FRACTION
 
     held_out = round(HELD_OUT_FRACTION * DEMO_SETTINGS["corpus"]["size"])
@@ -247,3 +247,60 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     written = pd.read_csv(folder / "prediction.csv")
     again = script("substitution").predicted(found.table)
     pd.testing.assert_frame_equal(again[written.columns], written, check_dtype=False)
+
+
+@recomputes("language_model")
+def _(folder: Path, request: pytest.FixtureRequest) -> None:
+    from attnlab.translation.models import model_class
+    from attnlab.translation.preparing import configuration
+
+    experiment = script("language_model")
+    facts = json.loads((folder / "facts.json").read_text("utf-8"))
+    name = str(request.getfixturevalue("shared_data") / "bible")
+    for model, layers in experiment.MODELS.items():
+        settings = settings_from(
+            {
+                "corpus": experiment.CORPUS | {"name": name},
+                "model": experiment.MODEL | {"decoder_layers": layers},
+            }
+        )
+        sizes = configuration(settings.model, vocabulary=experiment.VOCABULARY)
+        weights = model_class(settings.model)(sizes).parameters()
+        assert sum(weight.numel() for weight in weights) == facts["parameters"][model]
+    corpus = corpus_of(settings)
+    assert corpus.checksum == facts["checksum"]
+    table = pd.read_csv(folder / "table.csv").set_index("model")
+    torch.testing.assert_close(
+        torch.tensor(table["loss_nats"].to_numpy()).exp(), torch.tensor(table["perplexity"].to_numpy())
+    )
+    changes = table["loss_nats"] - table.loc["bigram", "loss_nats"]
+    assert changes.to_list() == pytest.approx(table["change_against_bigram"].to_list())
+
+
+@recomputes("recurrent_baseline")
+def _(folder: Path, request: pytest.FixtureRequest) -> None:
+    from attnlab.translation.models import model_class
+    from attnlab.translation.preparing import configuration
+
+    experiment = script("recurrent_baseline")
+    facts = json.loads((folder / "facts.json").read_text("utf-8"))
+    for name, model in experiment.MODELS.items():
+        settings = experiment.settings_of(model, request.getfixturevalue("shared_data") / "tatoeba")
+        made = configuration(settings.model, vocabulary=experiment.VOCABULARY)
+        weights = model_class(settings.model)(made).parameters()
+        assert sum(weight.numel() for weight in weights) == facts["parameters"][name]
+    assert corpus_of(settings).checksum == facts["checksum"]
+    table = pd.read_csv(folder / "table.csv")
+    base = table[table["model"] == experiment.TRANSFORMER].set_index("words")["bleu"]
+    changes = table["bleu"] - table["words"].map(base)
+    assert changes.to_list() == pytest.approx(table["change_against_transformer"].to_list())
+
+
+@recomputes("embeddings")
+def _(folder: Path, request: pytest.FixtureRequest) -> None:
+    experiment = script("embeddings")
+    name = str(request.getfixturevalue("shared_data") / "tatoeba")
+    limits = {"name": name, "limit": experiment.SMALL, "lowercase": True}
+    corpus = corpus_of(settings_from({"corpus": limits}))
+    tokenizers = train_tokenizers(corpus, kind="word", vocabulary=experiment.VOCABULARY)
+    assert set(pd.read_csv(folder / "table.csv")["types"]) == {len(tokenizers.source)}

@@ -17,7 +17,7 @@ from attnlab.studies.analysis.notes import TooLittleCounted
 from attnlab.studies.notes import FewerThanAsked, FewForMeans, NoTranslations
 from attnlab.studies.sources import load_subject, read_texts
 
-HEADS_ALONE = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0}
+HEADS_ALONE = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0, "labels": False}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_encoder_decoder_gives_all_tables(untouched_randomness: None) -> None:
-    found = analyze((random_models.marian(), tokenizer()), sentences=PAIRS, fit_sentences=4)
+    found = analyze(
+        (random_models.marian(), tokenizer()), sentences=PAIRS, fit_sentences=4, labels=False
+    )
     assert found.heads.groupby("site").size().to_dict() == {
         "encoder": 6,
         "decoder": 15,
@@ -44,19 +46,18 @@ def test_an_encoder_decoder_gives_all_tables(untouched_randomness: None) -> None
 
 def test_sites_that_sentences_without_translations_leave_out_are_told() -> None:
     source = random_models.marian(), tokenizer()
-    found = analyze(source, sentences=SENTENCES, fit_sentences=0, keep_matrices=0)
+    found = analyze(source, sentences=SENTENCES, labels=False, fit_sentences=0, keep_matrices=0)
     assert set(found.heads["site"]) == {"encoder"}
     assert NoTranslations() in found.notes
-    chosen = analyze(
-        source, sentences=SENTENCES, sites=["encoder"], fit_sentences=0, keep_matrices=0
-    )
+    chosen = analyze(source, sentences=SENTENCES, sites=["encoder"], **HEADS_ALONE)
     assert NoTranslations() not in chosen.notes
 
 
 def test_batch_size_changes_nothing() -> None:
     model = random_models.small_marian().double()
-    one = analyze((model, tokenizer()), sentences=PAIRS, fit_sentences=2, batch_size=1)
-    all_at_once = analyze((model, tokenizer()), sentences=PAIRS, fit_sentences=2, batch_size=99)
+    options = {"sentences": PAIRS, "fit_sentences": 2, "labels": False}
+    one = analyze((model, tokenizer()), batch_size=1, **options)
+    all_at_once = analyze((model, tokenizer()), batch_size=99, **options)
     pd.testing.assert_frame_equal(one.heads, all_at_once.heads, rtol=1e-9, atol=1e-12)
     pd.testing.assert_frame_equal(one.fits, all_at_once.fits, rtol=1e-9, atol=1e-12)
 
@@ -64,21 +65,21 @@ def test_batch_size_changes_nothing() -> None:
 def test_a_transformers_folder_and_a_file_of_sentences(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("\n".join(SENTENCES) + "\n\n", encoding="utf-8")
     found = attnlab.analyze(
-        saved, text=tmp_path / "text", sentences=5, sites=["encoder"], fit_sentences=1
+        saved, text=tmp_path / "text", sentences=5, sites=["encoder"], fit_sentences=1, labels=False
     )
     assert found.about["Sentences"].startswith("5 from ")
-    direct = analyze((random_models.bert(), tokenizer()), sentences=SENTENCES[:5], fit_sentences=0)
+    direct = analyze((random_models.bert(), tokenizer()), sentences=SENTENCES[:5], **HEADS_ALONE)
     pd.testing.assert_frame_equal(found.heads, direct.heads)
 
 
 def test_fewer_sentences_than_were_asked_for_are_told(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("\n".join(SENTENCES), encoding="utf-8")
-    options = {"text": tmp_path / "text", **HEADS_ALONE}
-    asked = attnlab.analyze(saved, sentences=99, labels=True, **options)
-    assert FewerThanAsked(99, str(tmp_path / "text"), 7) in asked.notes
-    plain = attnlab.analyze(saved, **options)
+    options = {"text": tmp_path / "text", **HEADS_ALONE, "labels": None}
+    asked = attnlab.analyze(saved, sentences=99, **options)
+    assert FewerThanAsked(99, "text", 7) in asked.notes
+    plain = attnlab.analyze(saved, **options | {"labels": False})
     assert not any(isinstance(note, FewerThanAsked) for note in plain.notes)
-    short = attnlab.analyze(saved, sentences=5, labels=True, **options)
+    short = attnlab.analyze(saved, sentences=5, **options)
     for found in (asked, short):
         note = next(note for note in found.notes if isinstance(note, TooLittleCounted))
         assert note.there == 7, "known whether or not all of them are read"
@@ -97,7 +98,7 @@ def test_dropped_sentences_are_a_warning(saved: Path) -> None:
 
 
 def test_no_fits_when_none_are_wanted(saved: Path) -> None:
-    assert analyze(saved, sentences=SENTENCES, fit_sentences=0).fits.empty
+    assert analyze(saved, sentences=SENTENCES, **HEADS_ALONE).fits.empty
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_no_fits_when_none_are_wanted(saved: Path) -> None:
         ({}, "brings no sentences; add --text"),
         ({"sentences": 0}, "at least 1, not 0"),
         ({"sites": ["middle"]}, "no site 'middle'; choose from: encoder, decoder, cross"),
-        ({"batch_size": 0}, "batch size must be at least 1, not 0"),
+        ({"batch_size": 0}, "batch size must be at least 1 and at most 100000, not 0"),
         ({"keep_matrices": -1}, "keep matrices must be at least 0, not -1"),
         ({"device": "abacus"}, "Device 'abacus' cannot be used"),
         ({"text": Path("nowhere.txt")}, "no file nowhere.txt"),

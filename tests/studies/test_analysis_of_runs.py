@@ -13,9 +13,10 @@ from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.sources import load_subject
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel
+from attnlab.translation.model_settings import ModelSettings
 from attnlab.translation.runs.folder import SETTINGS
 from attnlab.translation.runs.run import corpus_of, new_record
-from attnlab.translation.settings import CorpusSettings, ModelSettings, RunSettings
+from attnlab.translation.settings import CorpusSettings, RunSettings
 from attnlab.translation.tokenizer import train_tokenizers
 
 
@@ -40,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_brings_sentences_and_history(run: Path) -> None:
-    found = analyze(run, sentences=11)
+    found = analyze(run, sentences=11, labels=False)
     assert found.about["Sentences"] == "11 from the test part of embedded"
     assert found.about["Trained on"].startswith("270 pairs of embedded (en-it), seed 0")
     assert "encoder: band(window=2)" in found.about["Attention"]
@@ -50,7 +51,7 @@ def test_a_run_brings_sentences_and_history(run: Path) -> None:
 
 
 def test_tokens_of_both_languages_stand_beside_the_matrices(run: Path) -> None:
-    found = analyze(run, sentences=2, keep_matrices=1, fit_sentences=0)
+    found = analyze(run, sentences=2, labels=False, keep_matrices=1, fit_sentences=0)
     subject = load_subject(run, sentences=1)
     source, target = subject.texts[0]
     queries, keys = found.matrices.tokens[0, "cross"]
@@ -72,7 +73,7 @@ def test_other_sentences_for_a_run(run: Path, tmp_path: Path) -> None:
     )
     own = load_subject(run, sentences=4, corpus=str(tmp_path / "own.tsv"))
     assert len(own.texts) == 4
-    assert own.origin == f"the test part of {tmp_path / 'own.tsv'} (en-it)"
+    assert own.origin == "the test part of own.tsv (en-it)"
 
 
 def test_other_sentences_are_read_as_the_run_reads_its_own(run: Path, tmp_path: Path) -> None:
@@ -87,10 +88,10 @@ def test_other_sentences_are_read_as_the_run_reads_its_own(run: Path, tmp_path: 
     corpus = tmp_path / "own.tsv"
     corpus.write_text("".join(f"GATTO {n}\tCat {n}\n" for n in range(200)), encoding="utf-8")
     other = load_subject(folder, sentences=4, corpus=str(corpus))
-    assert other.origin == f"the test part of {corpus} (it-en)"
+    assert other.origin == f"the test part of {corpus.name} (it-en)"
     assert all(side == side.lower() for pair in other.texts for side in pair)
     asked = load_subject(folder, sentences=1, corpus=str(corpus), pair="en-it")
-    assert asked.origin == f"the test part of {corpus} (en-it)"
+    assert asked.origin == f"the test part of {corpus.name} (en-it)"
     trees = tmp_path / "trees.conllu"
     trees.write_text(
         "# text = Il GATTO\n1\tIl\t_\tX\t_\t_\t2\tdet\t_\t_\n"

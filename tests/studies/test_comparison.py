@@ -24,6 +24,7 @@ from attnlab.studies.comparison.candidates import (
     SiteStatistics,
     candidates,
     left_out,
+    narrow_window,
     window_of,
 )
 from attnlab.studies.comparison.comparison import Comparison, compare
@@ -57,7 +58,7 @@ def observed(seed: int = 0, site: str = "encoder") -> Observed:
 
 def made(budget: int, site: str = "encoder") -> dict[str, Candidate]:
     statistics = SiteStatistics(site, torch.arange(13), queries=7, keys=9, longest=11)
-    learned = LayerCalibration(statistics, [budget])
+    learned = LayerCalibration(statistics, [narrow_window(budget, causal=site == "decoder")])
     learned.add(observed(1, site))
     return {candidate.name: candidate for candidate in candidates(budget, statistics, learned)}
 

@@ -225,7 +225,10 @@ def test_an_encoder_alone_is_refused(tmp_path: Path) -> None:
         ({"sentences": SENTENCES}, "An encoder-decoder is evaluated on pairs"),
         ({"sentences": []}, "There are no sentences to evaluate the model on"),
         ({"sentences": [("", "")]}, "None of the 1 sentences can be used"),
-        ({"sentences": PAIRS, "batch_size": 0}, "batch size must be at least 1, not 0"),
+        (
+            {"sentences": PAIRS, "batch_size": 0},
+            "batch size must be at least 1 and at most 100000, not 0",
+        ),
         ({"sentences": PAIRS, "device": "abacus"}, "Device 'abacus' cannot be used here"),
     ],
 )

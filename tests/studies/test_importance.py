@@ -245,7 +245,7 @@ def test_ranks_and_orders() -> None:
         ({"replacements": ["zero"], "bleu": ["mean"]}, "BLEU of mean needs mean among"),
         ({"points": 1}, "points must be at least 2, not 1"),
         ({"training": 0}, "training must be at least 1, not 0"),
-        ({"seed": -1}, "seed must be at least 0, not -1"),
+        ({"seed": -1}, "seed must be at least 0 and at most 4294967295, not -1"),
         ({"sentences": 3}, "Importance needs at least 4 sentences, not 3"),
         ({"sentences": [*PAIRS[:3], ("", "")]}, "Only 3 sentences can be used"),
         ({"source": "llama", "sites": ["cross"]}, "The model has no cross attention; it has: deco"),

@@ -21,7 +21,7 @@ from attnlab.studies.approximation.settings import ApproximationSettings
 @pytest.fixture(scope="module")
 def original() -> Analysis:
     model = random_models.small_marian(), tokenizer()
-    return analyze(model, sentences=PAIRS[:3], fit_sentences=3, structure_sentences=0)
+    return analyze(model, sentences=PAIRS[:3], labels=False, fit_sentences=3, structure_sentences=0)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_what_does_not_fit_together_is_refused(file: Path) -> None:
         {**kept.matrices, (0, "middle", 0): torch.eye(5)[None]},
     ):
         replace(kept, matrices=matrices).write(file)
-        with pytest.raises(InputError, match=r"tokens do not fit together; .* --array"):
+        with pytest.raises(InputError, match=r"as the matrices of an analysis \(.*\); .* --array"):
             analyze(file)
     KeptMatrices().write(file)
     with pytest.raises(InputError, match="holds no matrices that were asked for"):

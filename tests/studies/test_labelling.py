@@ -23,8 +23,8 @@ from attnlab.functions.structure import HeadStructure
 from attnlab.functions.verdict import least_status
 from attnlab.grammar.corpus import draw_pairs
 from attnlab.reporting.analysis_folder import write_analysis
-from attnlab.reporting.label_section import label_sections
 from attnlab.reporting.naming import VIEW_NAMES
+from attnlab.reporting.page.label_section import label_sections
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.labelling import Labeller
 from attnlab.studies.analysis.measuring import Analysis
@@ -37,9 +37,10 @@ from attnlab.studies.analysis.notes import (
 from attnlab.studies.analysis.passes import Passes
 from attnlab.translation.configuration import TranslationConfig
 from attnlab.translation.model import TranslationModel
+from attnlab.translation.model_settings import ModelSettings
 from attnlab.translation.runs.folder import SETTINGS
 from attnlab.translation.runs.run import corpus_of, new_record
-from attnlab.translation.settings import CorpusSettings, ModelSettings, RunSettings
+from attnlab.translation.settings import CorpusSettings, RunSettings
 from attnlab.translation.tokenizer import train_tokenizers
 
 TREES = """# sent_id = one
@@ -156,8 +157,9 @@ def test_no_structure_when_none_is_wanted() -> None:
 
 def test_labels_change_no_other_table() -> None:
     model = random_models.bert(), tokenizer()
-    plain, labelled = (analyze(model, sentences=SENTENCES, labels=on) for on in (False, True))
+    plain, labelled = (analyze(model, sentences=SENTENCES, labels=on) for on in (False, None))
     assert plain.labelling is None
+    assert labelled.labelling is not None, "heads are labelled unless that is refused"
     pd.testing.assert_frame_equal(plain.heads, labelled.heads)
     pd.testing.assert_frame_equal(plain.fits, labelled.fits)
 
@@ -180,7 +182,7 @@ def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) 
 def test_a_treebank_for_any_model(tmp_path: Path) -> None:
     (tmp_path / "trees.conllu").write_text(TREES * 7, encoding="utf-8")
     found = analyze((random_models.bert(), tokenizer()), treebank=tmp_path / "trees.conllu")
-    assert found.about["Sentences"] == f"7 from {tmp_path / 'trees.conllu'}"
+    assert found.about["Sentences"] == "7 from trees.conllu"
     relations = found.labelling.relations
     counted = relations[relations["head"] == 0].groupby(["relation", "direction"])["links"].first()
     assert counted["nsubj", "dependent>head"] == 3, "of seven sentences, three are reported on"
@@ -246,7 +248,8 @@ def test_the_folder_and_the_page(labelled: Analysis, tmp_path: Path) -> None:
         assert len(pd.read_csv(tmp_path / f"{name}.csv")) == len(table)
     whole = pd.read_csv(tmp_path / "labels.csv")
     assert whole["keys"].value_counts().to_dict() == dict.fromkeys(VIEWS, len(labelled.heads))
-    plain = analyze((random_models.bert(), tokenizer()), sentences=SENTENCES, fit_sentences=0)
+    model = random_models.bert(), tokenizer()
+    plain = analyze(model, sentences=SENTENCES, labels=False, fit_sentences=0)
     write_analysis(plain, tmp_path, title="Heads")
     assert not (tmp_path / "labels.csv").exists(), "nothing is left of the analysis before"
 

@@ -14,13 +14,12 @@ from attnlab.studies.planning.study import (
     DEFAULT_PAIRS,
     PlanSearchCell,
     PlanSearchOptions,
-    plan_search_cells,
 )
 
 
 def test_without_options_one_small_model_is_searched_for_the_budgets_of_the_claim() -> None:
     assert BUDGETS == (3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
-    (cell,) = plan_search_cells(PlanSearchOptions())
+    (cell,) = study_named("plan_search").cells(PlanSearchOptions())
     assert (cell.layers, cell.seed, cell.budgets) == (1, 0, BUDGETS)
     assert cell.corpus_limit == DEFAULT_PAIRS
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from observed_layers import attended
 from small_run import small_settings
 
 import attnlab
@@ -24,13 +25,13 @@ from attnlab.matrices.references import top_entries
 from attnlab.reporting.planning import write_plans
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.planning.allocation import Choice, allocate, allocate_exactly, lower_hull
-from attnlab.studies.planning.candidates import WIDEST, uniform
 from attnlab.studies.planning.measuring import measure
 from attnlab.studies.planning.notes import BudgetNearLength
 from attnlab.studies.planning.planning import Planning, plan
 from attnlab.studies.planning.scores import output_of
 from attnlab.studies.planning.search import Search
 from attnlab.studies.planning.settings import DEFAULT_FAMILIES, FAMILIES
+from attnlab.studies.planning.uniform import WIDEST, uniform
 from attnlab.translation.runs.run import load
 from attnlab.translation.tokenizer import checksum
 from attnlab.translation.training import train
@@ -213,21 +214,6 @@ def test_uniform_windows_are_as_wide_as_those_of_single_heads(name: str, budget:
         sizes = {sum(sides(name, one.window)) + 1 for one in made}
         assert WIDEST * budget - 4 < max(sizes) <= WIDEST * budget
         assert sizes >= set(range(1, budget + 1))
-
-
-def attended(site: str) -> Observed:
-    """Softmax of drawn scores, source sentences of 11 and 7 tokens, translations of 8 and 5."""
-    generator = torch.Generator().manual_seed(4)
-    lengths = {"encoder": (11, 7)}.get(site, (8, 5)), {"decoder": (8, 5)}.get(site, (11, 7))
-    query, key, value = (
-        2 * torch.randn(2, 3, max(n), 5, generator=generator, dtype=torch.float64)
-        for n in (*lengths, lengths[1])
-    )
-    real, visible = (torch.arange(max(n)) < torch.tensor(n)[:, None] for n in lengths)
-    full = make("full", causal=site == "decoder", cross=site == "cross")
-    weights = full.implied_matrix(query, key, visible) * real[:, None, :, None]
-    ids = torch.randint(0, 6, visible.shape, generator=generator)
-    return Observed(site, 0, query, key, value, visible, real, ids, weights, (0, 1))
 
 
 MEASURED = [

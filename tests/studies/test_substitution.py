@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,17 +34,19 @@ from attnlab.studies.pruning.fine_tuning import (
 from attnlab.studies.substitution.prediction import prediction, spearman
 from attnlab.studies.substitution.selected import SelectedHeads
 from attnlab.studies.substitution.substitution import Substitution, substitute
-from attnlab.studies.substitution.targets import targets
+from attnlab.studies.substitution.targets import Replacement, targets
 
 SENTENCES, STEPS = 6, 2
 MECHANISMS = ("band", "bigbird", "top-k", "sigma salience")
+QUICK: dict[str, Any] = {"calibration": 20, "validation": 8}
 
 
 @pytest.fixture(scope="module")
 def plans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Full attention everywhere, and a band in one head."""
     folder = tmp_path_factory.mktemp("plans")
-    contents = {"whole": {"encoder": "full"}, "narrow": {"cross.0.1": "band(window=0)"}}
+    whole = dict.fromkeys(("encoder", "decoder", "cross"), "full")
+    contents = {"whole": whole, "narrow": {"cross.0.1": "band(window=0)"}}
     paths = tuple(folder / f"{name}.json" for name in contents)
     for path, mechanisms in zip(paths, contents.values(), strict=True):
         path.write_text(
@@ -55,14 +58,14 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def study(small_run: Path, plans: tuple[Path, Path]) -> Substitution:
     return substitute(
-        small_run, sentences=SENTENCES, calibration=20, mechanisms=MECHANISMS, plans=plans
+        small_run, sentences=SENTENCES, **QUICK, mechanisms=MECHANISMS, plans=plans, budgets=(6,)
     )
 
 
 @pytest.fixture(scope="module")
 def tuned_study(small_run: Path, plans: tuple[Path, Path]) -> Substitution:
     return substitute(
-        small_run, sentences=SENTENCES, calibration=8, mechanisms=("top-k",), plans=plans[:1],
+        small_run, sentences=SENTENCES, **QUICK, mechanisms=("top-k",), plans=plans[:1],
         scopes=("site",), sites=("encoder",), bleu=False, steps=STEPS, seed=3,
     )  # fmt: skip
 
@@ -98,22 +101,50 @@ def test_full_attention_in_place_of_itself_changes_nothing(
     assert at_once["bleu_change"] == 0
 
 
+def test_a_head_or_site_replaced_by_full_attention_changes_nothing_to_the_last_digit(
+    small_run: Path,
+) -> None:
+    evaluator = load_evaluator(small_run, sentences=SENTENCES)
+    before = evaluator.losses()
+    counts = {layer: part.heads for layer, part in evaluator.projections.items()}
+    layers = {
+        (site, 0): make("full", causal=site == "decoder", cross=site == "cross")
+        for site in ("encoder", "decoder", "cross")
+    }
+    full = Replacement(5, "full", "calibrated", layers, dict.fromkeys(("encoder",), "full"))
+    heads = [Head(*layer, head) for layer in layers for head in range(counts[layer])]
+    for target in targets(heads, ("head", "site", "model")):
+        with use(evaluator.model, full.plan(target, counts, evaluator.model.dtype)):
+            assert torch.equal(evaluator.losses(), before), target.name
+
+
+def test_nothing_is_chosen_on_test(study: Substitution, small_run: Path) -> None:
+    again = substitute(
+        small_run, sentences=2, **QUICK, mechanisms=MECHANISMS, budgets=(6,), bleu=False,
+        scopes=("site",),
+    )  # fmt: skip
+    keys = ["replaced", "mechanism"]
+    before, after = (
+        own[own["scope"] == "site"].set_index(keys)[["written", "settings_tried"]]
+        for own in (study.substitutions, again.substitutions)
+    )
+    pd.testing.assert_frame_equal(before, after)
+    assert len(after) > 8
+
+
 def test_losses_are_those_of_the_plan_installed_by_hand(
     study: Substitution, small_run: Path
 ) -> None:
     evaluator = load_evaluator(small_run, sentences=SENTENCES)
     before = evaluator.losses()
-    by_hand = {
-        ("encoder.0.1", "band"): {"encoder.0.1": "band(window=(2, 2))"},
-        ("decoder.0.0", "top-k"): {"decoder.0.0": "topk(k=5)"},
-        ("cross", "band"): {"cross": "band(window=(2, 2))"},
-        ("all", "plan narrow"): {"cross.0.1": "band(window=0)"},
-    }
-    for (replaced, mechanism), plan in by_hand.items():
+    by_hand = ("encoder.0.1", "band"), ("decoder.0.0", "top-k"), ("cross", "band")
+    for replaced, mechanism in (*by_hand, ("all", "plan narrow")):
+        found = row(study, replaced=replaced, mechanism=mechanism)
+        narrow = mechanism == "plan narrow"
+        plan = {"cross.0.1": "band(window=0)"} if narrow else {replaced: found["written"]}
         with use(evaluator.model, plan):
             after = evaluator.losses()
         change = loss_difference(before, after, evaluator.tokens, seed=0)
-        found = row(study, replaced=replaced, mechanism=mechanism)
         assert found["loss_change_nats"] == pytest.approx(change.change, abs=1e-6)
         assert found["loss_nats"] == pytest.approx(change.after, abs=1e-6)
         assert found["loss_low"] <= found["loss_change_nats"] <= found["loss_high"]
@@ -141,9 +172,10 @@ def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
         row(tuned_study, mechanism="full", steps=STEPS)["loss_nats"], abs=1e-6
     )
     run.model.load_state_dict(start)
-    with use(run.model, {"encoder": make("topk(k=5)", dropout=run.model.config.attention_dropout)}):
-        after = tuned()
     found = row(tuned_study, mechanism="top-k", steps=STEPS)
+    topk = make(found["written"], dropout=run.model.config.attention_dropout)
+    with use(run.model, {"encoder": topk}):
+        after = tuned()
     change = float((after - whole).sum() / evaluator.tokens.sum())
     assert found["loss_change_nats"] == pytest.approx(change, abs=1e-6)
 
@@ -159,7 +191,7 @@ def test_intervals_and_tests_are_of_their_rows(study: Substitution) -> None:
     rows = study.substitutions
     compared = rows[rows["replaced_heads"] > 0]
     assert compared["loss_p_value"].between(0, 1).all()
-    assert (rows["sentences"] == study.sentences).all()
+    assert (rows["sentences"] == study.sentences["test"]).all()
     together = compared["scope"] != "head"
     assert compared.loc[together, "bleu_change"].notna().all()
     assert compared.loc[~together, "bleu"].isna().all()
@@ -176,7 +208,7 @@ def test_bleu_can_be_significant_however_many_rows_there_are() -> None:
 
 
 def test_notes_say_what_is_lacking(study: Substitution) -> None:
-    assert FewForIntervals(study.sentences) in study.notes
+    assert FewForIntervals(study.sentences["test"]) in study.notes
     assert {note.site for note in study.notes if isinstance(note, MechanismLeftOut)} == {
         "decoder", "cross",
     }  # fmt: skip
@@ -256,17 +288,20 @@ def test_what_does_not_vary_predicts_nothing() -> None:
     [
         ({"mechanisms": ("nobody",)}, "no mechanism 'nobody'"),
         ({"scopes": ("heads",)}, "scopes must be among head, site, model"),
-        ({"budgets": (2,)}, "budgets must be at least 5"),
+        ({"budgets": (0,)}, "budgets must be at least 1"),
         ({"scopes": ()}, "nothing to replace"),
         ({"plans": (Path("none.json"),)}, "none.json"),
         ({"sites": ("middle",)}, "no site 'middle'"),
         ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan"),
-        ({"scopes": ("model",), "mechanisms": ("bigbird",)}, "'bigbird' has no form for all heads"),
+        (
+            {"scopes": ("model",), "mechanisms": ("bigbird",)},
+            "'bigbird' has no form within the budget for all heads",
+        ),
     ],
 )
 def test_refusals(small_run: Path, options: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        substitute(small_run, **({"sentences": 4, "calibration": 4} | options))  # type: ignore[arg-type]
+        substitute(small_run, **({"sentences": 4, "calibration": 4, "validation": 4} | options))  # type: ignore[arg-type]
 
 
 def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
@@ -275,7 +310,9 @@ def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
     plan = plan_of({"encoder": "keys(tokens=(5,))"}).for_tokenizer("abc")
     write_plan(tmp_path / "blocks.json", plan)
     with pytest.raises(InputError, match="The plan blocks names token ids of another tokenizer"):
-        substitute(small_run, sentences=4, calibration=4, plans=(tmp_path / "blocks.json",))
+        substitute(
+            small_run, sentences=4, calibration=4, validation=4, plans=(tmp_path / "blocks.json",)
+        )
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """The substitution study of many models: the rows of a small one."""
 
+import io
+
+import pandas as pd
 import pytest
 
 from attnlab.studies.engine.cells import cell_of
@@ -10,12 +13,21 @@ from attnlab.studies.substitution.study import SubstitutionCell
 
 
 @pytest.mark.slow
-def test_a_cell_has_the_rows_of_the_command_and_no_setting_twice() -> None:
+def test_a_cell_has_the_rows_of_the_command_after_fine_tuning_too_and_no_setting_twice() -> None:
     settings = SubstitutionCell(
         layers=1, seed=0, budgets=(5,), corpus_size=120, heads=2, epochs=1, test_sentences=4,
-        scopes=("site",),
+        validation=3, calibration=5, scopes=("site",), fine_tune_steps=1,
     )  # fmt: skip
     kind = study_named("substitution").kind
-    rows = compute_rows(cell_of(kind, settings)).splitlines()
-    assert rows[0].split(",") == [column.name for column in SUBSTITUTIONS.columns]
-    assert len(rows) > 20
+    rows = pd.read_csv(io.StringIO(compute_rows(cell_of(kind, settings))))
+    assert list(rows) == [column.name for column in SUBSTITUTIONS.columns]
+    replaced = rows[rows["replaced_heads"] > 0]
+    keys = ["replaced", "mechanism"]
+    before, after = (replaced[replaced["steps"] == steps][keys].values.tolist() for steps in (0, 1))
+    assert before == after
+    assert len(before) > 20
+    assert rows[rows["mechanism"] == "full"]["steps"].tolist() == [0, 1]
+    assert replaced["settings_tried"].ge(1).all()
+    assert replaced["written"].notna().all()
+    counts = rows[["sentences", "validation_sentences", "calibration_sentences"]]
+    assert counts.drop_duplicates().to_numpy().tolist() == [[4, 3, 5]]

@@ -16,7 +16,7 @@ from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.attention.traits import Traits
 from attnlab.cli.app import app
-from attnlab.cli.train import _by_address, _merged
+from attnlab.cli.commands.train import _by_address, _merged
 from attnlab.errors import InputError
 from attnlab.extraction.capture import capture
 from attnlab.translation.configuration import IGNORED_LABEL, TranslationConfig

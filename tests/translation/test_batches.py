@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs
+from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs, collator
 from attnlab.translation.configuration import IGNORED_LABEL
+from attnlab.translation.settings import settings_from
 
 lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=60)
 
@@ -90,6 +91,20 @@ def test_collator_pads_to_the_longest_of_the_batch(pairs: TokenPairs) -> None:
     assert batch["input_ids"].tolist() == [[2, 5, 3, 0], [2, 3, 0, 0]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
     assert batch["labels"].tolist() == [[9, 3, IGNORED_LABEL, IGNORED_LABEL], [4, 5, 6, 3]]
+
+
+def test_nothing_is_padded_beyond_learned_positions(pairs: TokenPairs) -> None:
+    for positions, widths in (("learned", (6, 8, 7)), ("sinusoidal", (8, 8, 8))):
+        for model in ({}, {"task": "language-model"}):
+            collate = collator(
+                settings_from(
+                    {"corpus": {"max_tokens": 6}, "model": model | {"positions": positions}}
+                )
+            )
+            for length, width in zip((5, 8, 7), widths, strict=True):
+                ids = torch.arange(2, 2 + length)
+                assert collate([(ids, ids[1:])])["input_ids"].shape[1] == width
+    assert collate([pairs[0]])["input_ids"].shape[1] == 4
 
 
 def test_an_unknown_token_inside_a_sentence_is_seen() -> None:

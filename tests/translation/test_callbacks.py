@@ -8,9 +8,10 @@ from rich.console import Console
 from small_run import small_settings
 from transformers import TrainerControl, TrainerState
 
-from attnlab.translation.callbacks import Metrics, Patience, read_metrics
+from attnlab.errors import InputError
+from attnlab.translation.callbacks import Metrics, Patience, ProgressBar, read_metrics
 from attnlab.translation.settings import OptimizerSettings
-from attnlab.translation.trainer import choice, training_arguments
+from attnlab.translation.trainer import choice, training_arguments, training_device
 from attnlab.translation.training import resume, train
 
 
@@ -91,3 +92,29 @@ def test_the_bar_ends_with_the_figures_of_the_last_evaluation(tmp_path: Path) ->
     assert "training loss " in last
     assert "100%" in last
     assert "0:00:00" in last, "the remaining time is not cut"
+
+
+def test_training_prints_lines_where_there_is_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([0.0, 1.0, 11.0, 12.0])
+    monkeypatch.setattr("attnlab.translation.callbacks.time.monotonic", lambda: next(now))
+    file = io.StringIO()
+    bar = ProgressBar(Metrics(tmp_path, 100), Console(file=file, width=100))
+    arguments = training_arguments(
+        OptimizerSettings(precision="fp32"), tmp_path, target_limit=9, warmup=0, device="cpu"
+    )
+    state = TrainerState(max_steps=40, epoch=0.0)
+    bar.on_train_begin(arguments, state, TrainerControl())
+    for state.global_step in (1, 2, 3):
+        bar.on_step_end(arguments, state, TrainerControl())
+    bar.close()
+    lines = [line for line in file.getvalue().splitlines() if line.startswith("step")]
+    assert len(lines) == 1, "ten seconds between two of them"
+    assert lines[0].startswith("step 2 of 40")
+
+
+def test_a_training_takes_a_device_that_is_there() -> None:
+    assert training_device("cpu").type == "cpu"
+    with pytest.raises(InputError, match="Device 'abacus' cannot be used here"):
+        training_device("abacus")

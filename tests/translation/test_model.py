@@ -212,7 +212,7 @@ def test_encoder_outputs_may_be_handed_in(model: TranslationModel) -> None:
         ),
         ({"heads": 17}, "heads must be at least 1 and at most 16, not 17"),
         ({"heads": 0}, "heads must be at least 1 and at most 16, not 0"),
-        ({"encoder_layers": 0}, "encoder layers must be at least 1, not 0"),
+        ({"encoder_layers": 0}, "encoder layers must be at least 1 and at most 1000, not 0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
         ({"norm": "both"}, "norm must be one of post, pre, not 'both'"),
         ({"attention": {"side": "full"}}, "'side' names no attention; write a site"),

@@ -9,12 +9,12 @@ import os
 import re
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import BROKEN, in_child
 from small_run import small_settings
 
 from attnlab.corpora.corpus import ParallelCorpus
@@ -22,6 +22,7 @@ from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json
 from attnlab.translation import training
 from attnlab.translation.encoding import encode_corpus
+from attnlab.translation.runs import checkpoints
 from attnlab.translation.runs import replacement as replacing
 from attnlab.translation.runs.files import is_trained, remove_run
 from attnlab.translation.runs.folder import DELETED, MOVING, REPLACED, read_record
@@ -32,8 +33,6 @@ from attnlab.translation.training import Trained, resume, train
 
 # Of a process with threads: the child leaves them alone.
 pytestmark = pytest.mark.filterwarnings("ignore:This process")
-FAILED, BROKEN = 3, 4
-CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir"}
 VERBS: dict[str, Callable[[Path], Trained]] = {
     "train": lambda folder: train(folder, small_settings(), command="new"),
     "--resume": resume,
@@ -55,10 +54,9 @@ def prepared(corpus: ParallelCorpus) -> dict[str, Any]:
     return {
         "corpus_of": corpus,
         "recorded_corpus": corpus,
-        "train_tokenizers": tokenizers,
-        "encode_corpus": encoded,
+        "learn_tokenizers": tokenizers,
+        "encoded_corpus": encoded,
         "prepare": training.prepare(Path("unused"), settings, corpus, tokenizers, encoded),
-        "refuse_damaged_checkpoints": None,
     }
 
 
@@ -68,12 +66,13 @@ def quick(prepared: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in prepared.items():
         monkeypatch.setattr(training, name, lambda *_, value=value, **__: value)
     monkeypatch.setattr(training, "_fit", write_trained)
+    monkeypatch.setattr(checkpoints, "damage", lambda *_: None)
 
     def load_written(folder: Path) -> Tokenizers:
         if not (folder / "token_counts.json").exists():
             msg = f"{folder} holds no tokenizers"
             raise InputError(msg)
-        return prepared["train_tokenizers"]
+        return prepared["learn_tokenizers"]
 
     monkeypatch.setattr(training, "load_tokenizers", load_written)
 
@@ -93,7 +92,10 @@ def write_checkpoint(folder: Path) -> None:
     checkpoint.mkdir(parents=True, exist_ok=True)
     for name in ("model.safetensors", "optimizer.pt", "scheduler.pt"):
         (checkpoint / name).write_bytes(b"new")
-    write_json(checkpoint / "trainer_state.json", {"best_global_step": 5, "epoch": 1.0})
+    write_json(
+        checkpoint / "trainer_state.json",
+        {"global_step": 5, "log_history": [], "best_global_step": 5, "epoch": 1.0},
+    )
     (folder / ".model-x").mkdir(exist_ok=True)
     (folder / ".model-x" / "model.safetensors").write_bytes(b"new")
     (folder / ".model-x" / "model.safetensors").replace(folder / "model.safetensors")
@@ -108,14 +110,17 @@ def run(tmp_path: Path, corpus: ParallelCorpus, prepared: dict[str, Any]) -> Pat
         (tmp_path / "outside" / name / "precious").write_bytes(name.encode())
     folder = tmp_path / "run"
     write_json(folder / "settings.json", new_record(small_settings(), corpus, {}, "old"))
-    prepared["train_tokenizers"].save(folder)
+    prepared["learn_tokenizers"].save(folder)
     for name in ("config.json", "model.safetensors", ".config.json.killed"):
         (folder / name).write_bytes(b"old " + name.encode())
     for name in ("model.safetensors", "optimizer.pt", "scheduler.pt"):
         path = folder / "checkpoints" / "checkpoint-3" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"old")
-    write_json(path.with_name("trainer_state.json"), {"best_global_step": 3, "epoch": 1.0})
+    write_json(
+        path.with_name("trainer_state.json"),
+        {"global_step": 3, "log_history": [], "best_global_step": 3, "epoch": 1.0},
+    )
     (path.parent / "link").symlink_to(tmp_path / "outside" / "store")
     (folder / "analysis").symlink_to(tmp_path / "outside" / "pages")
     (folder / "target_tokenizer").symlink_to("nowhere")
@@ -144,48 +149,6 @@ def gathered(folder: Path) -> dict[str, bytes]:
         }
         found |= {path.partition(os.sep)[2]: value for path, value in inside.items()}
     return found
-
-
-def in_child(action: Callable[[], object], fault: str, at: int) -> tuple[int, bool]:
-    """The end of a forked process whose `at`-th change of a file meets a fault, and whether it did."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writer)
-        with os.fdopen(reader, "rb") as told:
-            met = told.read() == b"met"
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), met
-    steps = 0
-
-    def watch(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal steps
-        writing = event == "open" and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        path = os.fspath(arguments[0]) if writing or event in CHANGES else None
-        if not isinstance(path, str) or "attnlab-" in path or path.startswith("/dev"):
-            return
-        steps += 1
-        if steps == at:
-            os.write(writer, b"met")
-            if fault == "killed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if fault == "interrupted":
-                raise KeyboardInterrupt
-        if fault == "refused once" and steps == at:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        if fault == "read-only" and steps >= at:
-            raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), path)
-        if fault == "disk full" and steps >= at and (writing or event == "os.mkdir"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
-    status = BROKEN
-    try:
-        sys.addaudithook(watch)
-        action()
-        status = 0
-    except (AttnlabError, KeyboardInterrupt):
-        status = FAILED
-    finally:
-        os._exit(status)
 
 
 def copy_of(folder: Path) -> Path:
@@ -333,6 +296,7 @@ def test_ctrl_c_keeps_both_runs_until_the_new_one_is_trained(
     dropped = copy_of(run)
     shutil.rmtree(dropped / REPLACED)
     monkeypatch.setattr(training, "_fit", write_trained)
+    monkeypatch.setattr(checkpoints, "damage", lambda *_: None)
     assert VERBS["--overwrite"](dropped).replaced is None
     assert VERBS["--resume"](run).replaced is None
     assert not (run / REPLACED).exists()

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 from small_run import small_settings
 
+from attnlab.signals import SIGNALS
 from attnlab.translation.log_history import mean_training_loss
 from attnlab.translation.runs.files import last_complete_checkpoint
 from attnlab.translation.runs.run import load
@@ -33,8 +34,10 @@ def settings(evaluations_per_epoch: int) -> RunSettings:
 
 
 @contextmanager
-def watched_steps(interrupted_in: int | None = None) -> Iterator[list[float]]:
-    """The loss of every step in the block; Ctrl-C is pressed in the step of that number, from 1.
+def watched_steps(
+    interrupted_in: int | None = None, by: signal.Signals = signal.SIGINT
+) -> Iterator[list[float]]:
+    """The loss of every step in the block; the signal comes in the step of that number, from 1.
 
     A second passes from one look at the clock to the next, so that times can be compared.
     """
@@ -46,7 +49,7 @@ def watched_steps(interrupted_in: int | None = None) -> Iterator[list[float]]:
         loss = original(self, *arguments, **options)
         losses.append(loss.item())
         if self.state.global_step + 1 == interrupted_in:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), by)
         return loss
 
     with pytest.MonkeyPatch.context() as patch:
@@ -119,7 +122,7 @@ def test_a_resumed_run_ends_as_one_without_an_interruption(
     whole, folder = whole_trainings[evaluations], tmp_path / "run"
     losses: list[float] = []
     for number, step in enumerate(interruptions):
-        with watched_steps(interrupted_in=step) as part:
+        with watched_steps(interrupted_in=step, by=SIGNALS[number % len(SIGNALS)]) as part:
             trained = resume(folder) if number else train(folder, settings(evaluations))
         losses += part
         assert trained.interrupted

@@ -3,11 +3,7 @@ import json
 import pytest
 
 from attnlab.errors import InputError
-from attnlab.translation.settings import (
-    OptimizerSettings,
-    RunSettings,
-    settings_from,
-)
+from attnlab.translation.settings import OptimizerSettings, RunSettings, settings_from
 
 
 def test_settings_survive_json() -> None:
@@ -23,7 +19,7 @@ def test_nothing_given_is_the_default() -> None:
     ("values", "message"),
     [
         ({"modell": {}}, "no settings section 'modell'; choose from: corpus, tokenizer"),
-        ({"model": {"head": 3}}, "no setting 'model.head'; choose from: dim, heads"),
+        ({"model": {"head": 3}}, "no setting 'model.head'; choose from: task, kind"),
         ({"model": {"heads": "eight"}}, "model.heads must be a whole number, not 'eight'"),
         ({"model": {"dropout": True}}, "model.dropout must be a number, not True"),
         ({"corpus": {"lowercase": 1}}, "corpus.lowercase must be true or false, not 1"),

@@ -85,6 +85,7 @@ def assert_same_run(found: Path, expected: Path, *, digits: int, epochs: int = 2
         for name in (
             "step",
             "training_loss",
+            "training_sample_loss",
             *(key for key in row if key.startswith("validation_")),
         ):
             assert row[name] == pytest.approx(other[name], rel=10.0**-digits), name

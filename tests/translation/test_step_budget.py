@@ -70,7 +70,7 @@ def test_the_run_records_what_was_chosen_and_goes_on_with_it(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("key", ["batch_tokens", "warmup"])
 def test_numbers_that_no_training_can_use_are_refused(tmp_path: Path, key: str) -> None:
-    with pytest.raises(InputError, match=f"optimizer.{key} must be a number above 0, not 0"):
+    with pytest.raises(InputError, match=f"optimizer.{key} must be a number above 0 and at most"):
         train(tmp_path / "run", small_settings(optimizer={key: 0}))
     with pytest.raises(InputError, match=f"optimizer.{key} must be a whole number"):
         settings_from({"optimizer": {key: "many"}})

@@ -187,7 +187,7 @@ def test_damaged_folders(tmp_path: Path) -> None:
     }.items():
         kept = (tmp_path / name).read_text()
         (tmp_path / name).write_text(text)
-        with pytest.raises(InputError, match="holds no tokenizers"):
+        with pytest.raises(InputError, match=rf"{name} is damaged \((model|source) "):
             load_tokenizers(tmp_path)
         (tmp_path / name).write_text(kept)
     assert load_tokenizers(tmp_path).source_counts == SUBWORDS.source_counts

@@ -1,22 +1,32 @@
 import json
+import os
 import shutil
+import stat
 from importlib.metadata import version
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from small_run import SETTINGS, small_settings, write_pairs
+from safetensors.torch import load_file
+from small_run import SETTINGS, bleu_of, small_settings, snapshot, write_pairs
+from typer.testing import CliRunner
 
 import attnlab
+from attnlab.cli.app import app
 from attnlab.errors import AttnlabError, InputError
+from attnlab.files import write_text
+from attnlab.reporting.record import ResultRecord, write_record
 from attnlab.translation import trainer as trainer_module
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.randomness import seeded
 from attnlab.translation.runs.checkpoints import save_model
-from attnlab.translation.runs.files import last_complete_checkpoint
+from attnlab.translation.runs.files import (
+    last_complete_checkpoint,
+)
 from attnlab.translation.runs.folder import read_record
+from attnlab.translation.runs.replacement import recover
 from attnlab.translation.runs.run import load
 from attnlab.translation.training import (
     kept_evaluation,
@@ -24,20 +34,7 @@ from attnlab.translation.training import (
     train,
 )
 from attnlab.translation.translating import score_run, translate
-
-
-def snapshot(folder: Path) -> dict[str, bytes]:
-    """Every file below the folder with its bytes."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-@pytest.fixture
-def copied_run(small_run: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(small_run, tmp_path / "copy"))
+from attnlab.versions import versions
 
 
 def test_a_run_holds_what_the_design_says(small_run: Path) -> None:
@@ -62,12 +59,35 @@ def test_metrics_have_a_line_an_epoch(small_run: Path) -> None:
     assert rows[0]["bleu_signature"].startswith("nrefs:1|")
 
 
+def test_every_file_and_folder_has_the_permissions_of_any_new_one(small_run: Path) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in small_run.rglob("*"):
+        usual = (0o777 if path.is_dir() else 0o666) & ~umask
+        assert stat.S_IMODE(path.stat().st_mode) == usual, path
+
+
+def test_what_a_killed_training_left_is_deleted_by_the_next(copied_run: Path) -> None:
+    before = snapshot(copied_run)
+    (copied_run / ".model-abc").mkdir()
+    for name in (
+        ".model-abc/model.safetensors",
+        ".metrics.jsonl.0123abcd",
+        ".settings.json.ffffffff",
+    ):
+        (copied_run / name).touch()
+    recover(copied_run)
+    assert snapshot(copied_run) == before
+    assert not (copied_run / ".model-abc").exists()
+
+
 def test_the_record_tells_how_to_repeat_the_run(small_run: Path) -> None:
     record = read_record(small_run)
     assert record["settings"]["model"]["heads"] == SETTINGS["model"]["heads"]
     assert record["command"] == "attnlab train small"
     assert sum(record["corpus"]["pairs"].values()) == SETTINGS["corpus"]["size"]
     assert set(record["corpus"]["dropped_over_max_tokens"]) == {"train", "validation", "test"}
+    assert record["versions"] == versions()
     assert record["versions"]["torch"] == version("torch")
 
 
@@ -188,6 +208,18 @@ def test_resume_can_add_epochs(copied_run: Path) -> None:
     assert read_record(copied_run)["settings"]["optimizer"]["epochs"] == 3
 
 
+def test_a_resumed_training_names_the_results_of_the_model_before(copied_run: Path) -> None:
+    for name, weights in (("analysis", "other"), ("importance", "other"), ("untold", None)):
+        (copied_run / name).mkdir()
+        write_record(copied_run / name, ResultRecord("analysis", "T", weights=weights), {})
+    said = CliRunner().invoke(app, ["train", str(copied_run), "--resume", "--epochs", "3"])
+    assert said.exit_code == 0, said.output
+    told = (
+        f"of an older state of the model in {copied_run} are: analysis, importance; make them again"
+    )
+    assert told in said.stderr
+
+
 def test_resume_refuses_fewer_epochs_than_were_trained(copied_run: Path) -> None:
     before = snapshot(copied_run)
     message = r"is trained for 2 epochs already; epochs must be 2 or more, not 1"
@@ -249,7 +281,7 @@ def test_a_loss_that_is_no_number_ends_training(
     def broken(*_: object, **__: object) -> torch.Tensor:
         return torch.tensor(float("nan"), requires_grad=True)
 
-    monkeypatch.setattr("attnlab.translation.model.chunked_cross_entropy", broken)
+    monkeypatch.setattr("attnlab.translation.base.chunked_cross_entropy", broken)
     with pytest.raises(AttnlabError, match="loss became nan at step"):
         train(tmp_path / "nan", small_settings())
 
@@ -384,6 +416,39 @@ def test_validation_loss_is_the_mean_over_tokens(tmp_path: Path) -> None:
     assert any(loss == pytest.approx(total / tokens, rel=1e-4) for loss in losses)
 
 
+def test_generalisation_gap_is_of_one_loss_on_both_parts(tmp_path: Path) -> None:
+    """Training pairs spread over the corpus, as many as validation pairs, without dropout and smoothing."""
+    settings = small_settings(
+        corpus={"max_tokens": 200}, optimizer={"epochs": 1}, model={"label_smoothing": 0.3}
+    )
+    train(tmp_path / "run", settings)
+    run = load(tmp_path / "run")
+    pairs = run.corpus().train
+    total = tokens = 0.0
+    for number in range(4):
+        row = pairs[number * len(pairs) // 4]
+        source = torch.tensor([run.tokenizers.source(row["source"])["input_ids"]])
+        labels = torch.tensor([run.tokenizers.target(row["target"])["input_ids"][1:]])
+        with torch.no_grad():
+            total += float(run.model(source, labels=labels).loss) * labels.shape[1]
+        tokens += labels.shape[1]
+    (evaluation,) = run.metrics()
+    assert evaluation["training_sample_loss"] == pytest.approx(total / tokens, rel=1e-4)
+    gap = evaluation["validation_loss"] - evaluation["training_sample_loss"]
+    assert evaluation["generalisation_gap_on_validation"] == pytest.approx(gap)
+
+
+def test_runs_without_a_generalisation_gap_are_read_and_go_on(copied_run: Path) -> None:
+    rows = load(copied_run).metrics()
+    new = ("training_sample_loss", "generalisation_gap_on_validation")
+    old = [{name: value for name, value in row.items() if name not in new} for row in rows]
+    write_text(copied_run / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in old))
+    assert load(copied_run).metrics() == old
+    trained = resume(copied_run, epochs=3)
+    assert [name in row for row in trained.metrics for name in new] == [False] * 4 + [True] * 2
+    assert attnlab.plot.training(pd.DataFrame(trained.metrics)) is not None
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -440,13 +505,6 @@ def test_damaged_metrics_are_named(copied_run: Path) -> None:
     (copied_run / "metrics.jsonl").write_text("{")
     with pytest.raises(InputError, match="metrics.jsonl is damaged"):
         load(copied_run).metrics()
-
-
-def bleu_of(*scores: float) -> object:
-    """A scorer whose evaluations have these BLEU scores, one after another."""
-    left = iter(scores)
-    rest = {"chrf": 0.0, "sentences": 4, "bleu_signature": "", "chrf_signature": ""}
-    return lambda *_: lambda _: {"bleu": next(left), **rest}
 
 
 def test_a_moved_run_goes_on_with_its_best_checkpoint(
@@ -526,17 +584,6 @@ def test_resume_refuses_what_would_lose_the_model(
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     before = snapshot(copied_run)
     with pytest.raises(InputError, match=message):
-        resume(copied_run, epochs=3)
-    assert snapshot(copied_run) == before
-
-
-def test_resume_refuses_a_checkpoint_that_lacks_tensors(copied_run: Path) -> None:
-    path = last_complete_checkpoint(copied_run) / "model.safetensors"
-    tensors = load_file(path)
-    name = next(name for name in tensors if "norm" in name)
-    save_file({key: tensors[key] for key in tensors if key != name}, path, {"format": "pt"})
-    before = snapshot(copied_run)
-    with pytest.raises(InputError, match=rf"is damaged \(1 tensor is missing: {name}\)"):
         resume(copied_run, epochs=3)
     assert snapshot(copied_run) == before
 

@@ -12,7 +12,7 @@ from transformers.utils import ModelOutput
 
 from attnlab.attention.bridge.sites import AttentionAt
 from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.multihead import MultiHeadAttention
+from attnlab.attention.multihead import OwnAttention
 from attnlab.errors import AttnlabError
 
 CALL = "attnlab_call"
@@ -74,7 +74,7 @@ class CallRecord:
 
 def record_calls(model: PreTrainedModel, modules: list[AttentionAt]) -> list[Any]:
     """Hooks that note each call, and a note at each attention module of where to look."""
-    modules = [at for at in modules if not isinstance(at.module, MultiHeadAttention)]
+    modules = [at for at in modules if not isinstance(at.module, OwnAttention)]
     if not modules:
         return []
     record = CallRecord()

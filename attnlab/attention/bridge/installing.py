@@ -16,7 +16,7 @@ from attnlab.attention.bridge.replacement import attention_function
 from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.linformer import share_projections
-from attnlab.attention.multihead import MultiHeadAttention
+from attnlab.attention.multihead import OwnAttention
 from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
 from attnlab.attention.specification import Specification
 from attnlab.errors import InputError
@@ -61,7 +61,7 @@ class Installed(OneLine):
     def remove(self) -> None:
         """Gives the model its own attention back, exactly as it was."""
         for at, mechanism in zip(self.modules, self.before, strict=True):
-            if isinstance(at.module, MultiHeadAttention) and mechanism is not None:
+            if isinstance(at.module, OwnAttention) and mechanism is not None:
                 at.module.mechanism = mechanism
             else:
                 delattr(at.module, NAME)
@@ -125,7 +125,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     implementation = model.config._attn_implementation  # noqa: SLF001 - it has no public name
     before: list[Mechanism | None] = []
     for at, mechanism in zip(modules, made, strict=True):
-        if isinstance(at.module, MultiHeadAttention):
+        if isinstance(at.module, OwnAttention):
             before.append(at.module.mechanism)
             at.module.mechanism = mechanism
         else:
@@ -154,7 +154,7 @@ def note_in_configuration(model: PreTrainedModel, entry: Any) -> None:
 
 
 def _switch(model: PreTrainedModel, modules: list[AttentionAt], implementation: str) -> None:
-    if not all(isinstance(at.module, MultiHeadAttention) for at in modules):
+    if not all(isinstance(at.module, OwnAttention) for at in modules):
         model.set_attn_implementation(implementation)
 
 
@@ -190,7 +190,7 @@ def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
 def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mechanism:
     config = model.config.get_text_config()
     special = "decoder_vocab_size" if at.site == "decoder" else "source_vocab_size"
-    own = isinstance(at.module, MultiHeadAttention)
+    own = isinstance(at.module, OwnAttention)
     mechanism = plan.mechanism(
         at.site,
         at.layer,
@@ -199,7 +199,7 @@ def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mecha
         dropout=mechanism_of(at.module).dropout if own else 0.0,
         vocabulary=getattr(config, special, None) or config.vocab_size,
     )
-    if isinstance(at.module, MultiHeadAttention) and at.module.global_rows is not None:
-        at.module.global_rows.refuse_without_globals(mechanism, layer_name(at.site, at.layer))
+    if isinstance(at.module, OwnAttention):
+        at.module.refuse_unfit(mechanism, layer_name(at.site, at.layer))
     like = next(at.module.parameters())
     return mechanism.to(device=like.device, dtype=like.dtype).train(at.module.training)

@@ -21,6 +21,7 @@ from attnlab.attention.bridge.installing import (
 from attnlab.attention.bridge.sites import NAME, mechanism_of
 from attnlab.attention.plan import AttentionPlan, load_plan, read_plan
 from attnlab.errors import InputError
+from attnlab.pretrained import read_pretrained
 
 Tensors = dict[str, Tensor]
 
@@ -47,7 +48,9 @@ def load_with_plan(folder: str | Path, kind: Any = None, **options: Any) -> Inst
             "mechanisms in with attnlab.attention.install."
         )
         raise InputError(msg)
-    model = (kind or _saved_class(folder)).from_pretrained(folder, **options).eval()
+    model = read_pretrained(
+        kind or _saved_class(folder), folder, use_kernels=False, **options
+    ).eval()
     return install_saved(model, folder)
 
 
@@ -85,7 +88,7 @@ def saved_plan(folder: str | Path) -> AttentionPlan | None:
     """
     folder = Path(folder)
     try:
-        entry = getattr(AutoConfig.from_pretrained(folder), PLAN_ENTRY, None)
+        entry = getattr(read_pretrained(AutoConfig, folder), PLAN_ENTRY, None)
     except (OSError, ValueError, KeyError) as error:
         msg = (
             f"There is no transformers model in {folder}; give a folder that save_pretrained wrote."
@@ -105,7 +108,7 @@ def saved_plan(folder: str | Path) -> AttentionPlan | None:
 
 
 def _saved_class(folder: Path) -> Any:
-    names = AutoConfig.from_pretrained(folder).architectures or ["of unknown class"]
+    names = read_pretrained(AutoConfig, folder).architectures or ["of unknown class"]
     found = getattr(transformers, names[0], None)
     if found is None:
         msg = (

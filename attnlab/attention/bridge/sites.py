@@ -8,7 +8,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.multihead import MultiHeadAttention
+from attnlab.attention.multihead import OwnAttention
 from attnlab.errors import AttnlabError, InputError
 
 NAME = "attnlab"
@@ -38,6 +38,11 @@ class AttentionAt:
         """The first of its layers."""
         return self.layers[0]
 
+    @property
+    def additive(self) -> bool:
+        """Whether its scores are no products of queries and keys."""
+        return isinstance(self.module, OwnAttention) and self.module.additive
+
 
 def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
     """The modules of `model` whose attention can be replaced, in order.
@@ -51,7 +56,7 @@ def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
     found = [
         (path, part)
         for path, part in model.named_modules()
-        if isinstance(part, MultiHeadAttention) or _asks_interface(part)
+        if isinstance(part, OwnAttention) or _asks_interface(part)
     ]
     attending = [part for part in model.modules() if _looks_attending(part)]
     if not found or any(not _holds(part, found) for part in attending):
@@ -114,7 +119,7 @@ def _holds(module: nn.Module, found: list[tuple[str, nn.Module]]) -> bool:
 
 
 def _site(path: str, module: nn.Module) -> str:
-    if isinstance(module, MultiHeadAttention):
+    if isinstance(module, OwnAttention):
         if module.mechanism.causal:
             return "decoder"
         return "cross" if path.endswith(".cross") else "encoder"
@@ -132,7 +137,7 @@ def _heads(module: Any) -> int:
 
 def mechanism_of(module: nn.Module) -> Mechanism:
     """The mechanism that stands in an attention module."""
-    mechanism = getattr(module, "mechanism" if isinstance(module, MultiHeadAttention) else NAME)
+    mechanism = getattr(module, "mechanism" if isinstance(module, OwnAttention) else NAME)
     if not isinstance(mechanism, Mechanism):
         msg = f"There is no mechanism in {type(module).__name__}."
         raise AttnlabError(msg)

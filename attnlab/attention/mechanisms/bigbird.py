@@ -20,6 +20,8 @@ from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Traits
 
 NEAR_BLOCKS = (-1, 0, 1)
+# Every sentence is padded to whole blocks.
+MOST_BLOCKS = 4096
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class BigBird(Specification):
         self.refuse_unless_whole("block", 1)
         for option in ("random", "global_blocks", "seed"):
             self.refuse_unless_whole(option, 0)
+        self.refuse_above(MOST_BLOCKS, "block", "random", "global_blocks")
 
 
 class BigBirdAttention(SparseSoftmax):

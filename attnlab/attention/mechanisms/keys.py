@@ -16,6 +16,7 @@ from attnlab.attention.mechanisms.static import nearest_offset, refuse_ahead
 from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Setup, Traits
 from attnlab.errors import AttnlabError, InputError
+from attnlab.limits import LONGEST_TEXT
 from attnlab.matrices.supports import offsets
 
 
@@ -40,6 +41,7 @@ class Keys(Specification):
             self.refuse_unless_whole(option, 0)
         if self.reach is not None:
             self.refuse_unless_whole("reach", 0)
+        self.refuse_above(LONGEST_TEXT, "first", "last", "reach")
         if any(token < 0 for token in self.tokens):
             msg = (
                 f"The option 'tokens' of '{self.name}' is a list of token ids from 0 up, "

@@ -27,6 +27,7 @@ from attnlab.attention.mechanism import Context, visible_or_all, without_keys
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Cost, Traits
+from attnlab.limits import MOST_FEATURES
 from attnlab.matrices.supports import offsets
 
 # So many tokens of heads of a sentence at a time: what they need stays in the processor's cache.
@@ -46,6 +47,7 @@ class Linear(Specification):
     def __post_init__(self) -> None:
         self.refuse_unless_chosen()
         self.refuse_unless_whole("features", 1)
+        self.refuse_above(MOST_FEATURES, "features")
         self.refuse_unless_whole("seed", 0)
 
 

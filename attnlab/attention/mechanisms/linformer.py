@@ -15,6 +15,9 @@ from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Cost, Setup, Traits
 from attnlab.errors import AttnlabError, InputError
 
+# A projection of each head is as large as both together.
+MOST_SIZE = 2**14
+
 
 @dataclass(frozen=True)
 class Linformer(Specification):
@@ -29,6 +32,7 @@ class Linformer(Specification):
     def __post_init__(self) -> None:
         self.refuse_unless_whole("k", 1)
         self.refuse_unless_whole("max_length", 1)
+        self.refuse_above(MOST_SIZE, "k", "max_length")
         self.refuse_unless_chosen()
 
 

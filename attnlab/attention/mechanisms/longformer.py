@@ -16,6 +16,7 @@ from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Setup, Traits
 from attnlab.errors import InputError
+from attnlab.limits import LONGEST_TEXT
 from attnlab.matrices.supports import offsets
 
 
@@ -34,6 +35,7 @@ class Longformer(Specification):
     def __post_init__(self) -> None:
         self.shorten_window()
         self.refuse_unless_whole("dilation", 1)
+        self.refuse_above(LONGEST_TEXT, "dilation")
         positions = self.global_tokens
         if not isinstance(positions, list | tuple) or any(type(at) is not int for at in positions):
             msg = (

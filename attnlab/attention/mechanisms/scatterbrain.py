@@ -23,6 +23,7 @@ from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Cost, Setup, Traits
+from attnlab.limits import MOST_FEATURES
 from attnlab.matrices.supports import offsets
 
 # A difference that is less than this part of what it was taken from is computed without one.
@@ -41,6 +42,7 @@ class Scatterbrain(Specification):
     def __post_init__(self) -> None:
         self.shorten_window()
         self.refuse_unless_whole("features", 1)
+        self.refuse_above(MOST_FEATURES, "features")
         self.refuse_unless_whole("seed", 0)
 
 

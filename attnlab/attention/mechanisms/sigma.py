@@ -16,6 +16,7 @@ from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
 from attnlab.attention.traits import Setup, Traits
 from attnlab.errors import AttnlabError, InputError
+from attnlab.limits import LONGEST_TEXT
 
 BY_TOKEN = ("salience", "frequency")
 
@@ -40,6 +41,7 @@ class Sigma(Specification):
         self.shorten_window()
         for option in ("num_pos", "extra", "seed"):
             self.refuse_unless_whole(option, 0)
+        self.refuse_above(LONGEST_TEXT, "num_pos", "extra")
         self.refuse_unless_chosen()
 
 

@@ -11,6 +11,7 @@ from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scores_of
 from attnlab.attention.specification import Specification
 from attnlab.attention.traits import Cost, Traits
+from attnlab.limits import LONGEST_TEXT
 from attnlab.matrices.supports import offsets
 
 
@@ -23,6 +24,7 @@ class TopK(Specification):
 
     def __post_init__(self) -> None:
         self.refuse_unless_whole("k", 1)
+        self.refuse_above(LONGEST_TEXT, "k")
 
 
 class TopKAttention(MaskedSoftmax):

@@ -10,6 +10,7 @@ from matplotlib.patches import Patch, Rectangle
 from attnlab.errors import InputError
 from attnlab.reporting.canvas import blank, panel, style
 from attnlab.reporting.drawing.palette import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark
+from attnlab.reporting.export import declared_columns
 
 _LEFT, _TOP, _BETWEEN, _LEGEND_ROW = 0.42, 0.24, 0.42, 0.16
 _LOWEST, _HIGHEST = 0.12, 0.3
@@ -56,10 +57,15 @@ def draw_heads(table: pd.DataFrame, value: str = "function", *, width: float = C
         axes.set_xlabel("head", labelpad=1)
         _draw_legend(figure, marks, width)
         figure.text(
-            0.99, 1 - 0.13 / whole, _TITLES.get(value, value.replace("_", " ")),
+            0.99, 1 - 0.13 / whole, _TITLES.get(value) or _heading(table, value),
             ha="right", va="center", fontsize=7,
         )  # fmt: skip
     return figure
+
+
+def _heading(table: pd.DataFrame, name: str) -> str:
+    (column,) = declared_columns(table[[name]])
+    return column.heading
 
 
 def _marks(values: "pd.Series[str]") -> dict[str, Mark]:

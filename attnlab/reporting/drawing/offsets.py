@@ -10,7 +10,7 @@ from attnlab.reporting.drawing.grid import Grid, draw_grids
 from attnlab.reporting.drawing.palette import COLUMN
 
 _PREFIXES = {ALL: OFFSET_PREFIX, CONTENT: CONTENT_OFFSET_PREFIX}
-_MEASURES = {ALL: "weight", CONTENT: "share of the weight on content tokens"}
+_TITLES = {ALL: "Mean weight by offset", CONTENT: "Mean share of the content tokens by offset"}
 
 
 def draw_offsets(heads: pd.DataFrame, keys: View = ALL, *, width: float = COLUMN) -> Figure:
@@ -24,7 +24,7 @@ def draw_offsets(heads: pd.DataFrame, keys: View = ALL, *, width: float = COLUMN
     prefix = _PREFIXES[keys]
     sites = heads.groupby("site", sort=False)
     grid = Grid(
-        title=f"Mean attention {_MEASURES[keys]} by offset",
+        title=_TITLES[keys],
         across="offset: key - query position (tokens)",
         scale="mean weight (square root scale)",
         ticks=(0.0, 0.05, 0.25, 0.5, 1.0),

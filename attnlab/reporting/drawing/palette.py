@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 # Inches: a column of a paper, and both.
 COLUMN, PAGE = 3.4, 7.0
+_LEAST_CONTRAST = 3.0
 
 
 @dataclass(frozen=True)
@@ -16,10 +17,35 @@ class Mark:
     @property
     def ink(self) -> str:
         """Of the letter, readable on the colour."""
-        channels = [int(self.colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-        luminance = sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-        return "#000000" if luminance > 0.18 else "#ffffff"
+        return "#000000" if _luminance(self.colour) > 0.18 else "#ffffff"
+
+    def edge(self, background: str) -> str:
+        """The colour, moved to black or white until a line of it can be told from a background.
+
+        The contrast is 3 to 1 at least, as the Web Content Accessibility Guidelines 2.1 (1.4.11) ask for.
+        """
+        end = 0 if _luminance(background) > 0.18 else 255
+        channels = _channels(self.colour)
+        mixed = (
+            "#" + "".join(f"{round(one + (end - one) * step / 20):02x}" for one in channels)
+            for step in range(21)
+        )
+        return next(one for one in mixed if _contrast(one, background) >= _LEAST_CONTRAST)
+
+
+def _channels(colour: str) -> list[int]:
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+def _luminance(colour: str) -> float:
+    shares = [one / 255 for one in _channels(colour)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def _contrast(one: str, other: str) -> float:
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 # After Okabe and Ito, "Color Universal Design" (2008).

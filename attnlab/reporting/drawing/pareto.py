@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from attnlab.errors import InputError
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
 from attnlab.reporting.drawing.palette import COLUMN
+from attnlab.reporting.export import declared_columns
 
 _NAMES = ("mechanism", "plan", "family", "approximation")
 _MARKERS = "osD^vP*X<>"
@@ -96,8 +97,9 @@ def draw_pareto(
         if len(prices) <= _MOST_TICKS:
             axes.set_xticks(prices)
             axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel(price.replace("_", " "))
-        axes.set_ylabel(value.replace("_", " "))
+        headings = {column.name: column.heading for column in declared_columns(table)}
+        axes.set_xlabel(headings[price])
+        axes.set_ylabel(headings[value])
         axes.legend(frameon=False, labelspacing=0.25, handletextpad=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     return figure

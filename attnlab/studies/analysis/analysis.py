@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.addresses import HEAD_COLUMNS
+from attnlab.devices import own_device, usable_device
 from attnlab.errors import InputError
-from attnlab.extraction.devices import own_device, usable_device
 from attnlab.extraction.matrix_names import is_matrix_file
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
@@ -16,7 +16,7 @@ from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.functions.structure import HeadStructure
 from attnlab.options import options_of
 from attnlab.processes import Processes
-from attnlab.studies.about import model_in_words, versions
+from attnlab.studies.about import model_in_words, versions_in_words
 from attnlab.studies.analysis.file_analysis import analyze_file
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
 from attnlab.studies.analysis.labelling import Labeller, Labelling
@@ -33,7 +33,12 @@ SINK_SHARE = "mass_on_special"
 
 @options_of(AnalysisSettings)
 def analyze(source: str | Path | tuple[Any, Any], settings: AnalysisSettings) -> Analysis:
-    """Statistics, band distances and a few whole matrices of every head of a model or a file.
+    """What every head of a model or a file does, looks like and is needed for, and a few whole matrices.
+
+    Heads of models are labelled, with controls and the loss without each head, unless `labels` is False;
+    a file of matrices has no tokens to label by.
+
+    Cost: a pass over the sentences; with labels two more for the controls, and one per head without it.
 
     Args:
         source: a run folder, a transformers folder or hub name, a pair (model, tokenizer), or a
@@ -71,9 +76,16 @@ def _analyze_model(
     processes: Processes,
     views: tuple[View, ...],
 ) -> Analysis:
+    settings.refuse_options_of_files()
     device = usable_device(own_device(settings.device, processes))
     subject = _subject(source, settings)
-    reading = prepare(subject.model.to(device), subject.tokenizer, subject.texts, settings.sites)
+    reading = prepare(
+        subject.model.to(device),
+        subject.tokenizer,
+        subject.texts,
+        settings.sites,
+        memory=settings.memory,
+    )
     passes = Passes(settings.batch_size, settings.progress, processes)
     structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
     if subject.gold is not None:
@@ -95,6 +107,7 @@ def _analyze_model(
     found = replace(
         found,
         about=_about(source, subject, coverage, found.sentences_kept),
+        weights=subject.weights,
         notes=(*found.notes, *notes_on_texts(subject, settings.sentences, settings.sites)),
     )
     if labeller is None:
@@ -181,6 +194,6 @@ def _about(
         if "decoder" in coverage.layers and model.config.is_encoder_decoder
         else "",
         "Device": str(model.device),
-        **versions(),
+        **versions_in_words(),
     }
     return {name: value for name, value in described.items() if value}

@@ -1,6 +1,6 @@
 """The columns of the fits of an analysis, in its file and as shown by head."""
 
-from attnlab.columns import HEAD, Column, Table
+from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
 from attnlab.extraction.columns import DISTANCES, HEADS
 from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS, STRUCTURE
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
@@ -28,6 +28,7 @@ FITS = Table(
         Column("mean_error", "mean error", "The l1 distance by queries times keys.", 3),
         Column("relative", "relative", "The l1 distance divided by the sum of the matrix.", 2),
     ),
+    keys=(*HEAD_KEYS, "sentence", "approximation", "window"),
 )
 SUMMARY = Table(
     "summary.csv",
@@ -95,6 +96,7 @@ SUMMARY = Table(
         Column("ablation_low", "from", "Lower end of its 95 % interval.", 3),
         Column("ablation_high", "to", "Upper end of that interval.", 3),
     ),
+    keys=HEAD_KEYS,
 )
 TABLES = (SUMMARY, HEADS, DISTANCES, FITS, LABELS, RELATIONS, CONTROLS, STRUCTURE, AGREEMENT)
 

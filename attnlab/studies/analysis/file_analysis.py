@@ -12,7 +12,7 @@ from attnlab.extraction.reading import Coverage
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.views import ALL, View
 from attnlab.functions.structure import HeadStructure
-from attnlab.studies.about import versions
+from attnlab.studies.about import versions_in_words
 from attnlab.studies.analysis.measuring import Analysis, measure
 from attnlab.studies.analysis.settings import AnalysisSettings
 
@@ -23,7 +23,11 @@ def _refuse_sentences(source: str | Path, settings: AnalysisSettings) -> None:
         if getattr(settings, name) is not None:
             msg = f"{source} holds matrices and no sentences; leave {name} out, or analyze a model."
             raise InputError(msg)
-    if settings.labelled:
+    for name in ("device", "seed"):
+        if getattr(settings, name) is not None:
+            msg = f"{source} holds matrices and no model; leave {name} out."
+            raise InputError(msg)
+    if settings.labels or settings.ablation or settings.treebank is not None:
         msg = f"{source} has no tokens, so its heads cannot be labelled; analyze a model."
         raise InputError(msg)
 
@@ -63,6 +67,6 @@ def analyze_file(
     kept = {"Matrices kept": f"{found.sentences_kept} sentences"}
     return replace(
         found,
-        about={**matrices.about(), **kept, **versions()},
+        about={**matrices.about(), **kept, **versions_in_words()},
         notes=(*matrices.notes, *found.notes),
     )

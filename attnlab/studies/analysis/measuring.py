@@ -45,6 +45,7 @@ class Analysis(OneLine):
         views: which keys are looked at, in the order in which figures are shown.
         notes: what a reader must know before trusting a number, see `attnlab.reporting.notes`.
         about: what was analyzed, in words, in the order to print it.
+        weights: checksum of the weights of the run that was studied; None for other models.
         labelling: what each head does, where that was asked for.
     """
 
@@ -56,6 +57,7 @@ class Analysis(OneLine):
     views: tuple[View, ...] = VIEWS
     notes: tuple[Note, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
+    weights: str | None = None
     labelling: Labelling | None = None
 
     @property

@@ -6,12 +6,16 @@ from typing import Annotated
 
 from attnlab.errors import InputError
 from attnlab.options import Option
-from attnlab.studies.settings import SEED, SENTENCE_FLAGS, CorpusTextSettings, Sentences
+from attnlab.studies.settings import MEMORY, SEED, SENTENCE_FLAGS, CorpusTextSettings, Sentences
 
 SENTENCES = 200
 LABELLED_SENTENCES = 1000
 # A pass over the sentences per head: minutes for a small model, an hour for a large one.
 MOST_HEADS_ABLATED = 96
+NOT_NORMALIZED = "none"
+QUICK = Option(
+    "Label heads without the controls, and leave out the loss without each head.", ("--quick",)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +32,7 @@ class AnalysisSettings(CorpusTextSettings):
             "Maximum number of held-out sentences. A file of matrices is read whole.",
             SENTENCE_FLAGS,
             least=1,
-            shown=f"{SENTENCES}, with labels {LABELLED_SENTENCES}",
+            shown=f"{LABELLED_SENTENCES}, without labels {SENTENCES}",
         ),
     ] = None
     treebank: Annotated[
@@ -42,16 +46,10 @@ class AnalysisSettings(CorpusTextSettings):
         Option(
             "Say what each head does, with an untrained model and shuffled words as controls.",
             ("--labels/--no-labels",),
-            shown="the command does, where there are tokens; the function does not",
+            shown="where there are tokens",
         ),
     ] = None
-    quick: Annotated[
-        bool,
-        Option(
-            "Label heads without the controls, and leave out the loss without each head.",
-            ("--quick",),
-        ),
-    ] = False
+    quick: Annotated[bool, QUICK] = False
     structure_sentences: Annotated[
         int,
         Option("Number of sentences that decide the structure of each head; 0 for none.", least=0),
@@ -77,7 +75,8 @@ class AnalysisSettings(CorpusTextSettings):
     normalize: Annotated[
         str,
         Option("Divide every row of a file's matrices by its sum (rows), or not (none)."),
-    ] = "none"
+    ] = NOT_NORMALIZED
+    memory: Annotated[float | None, MEMORY] = None
     keep_matrices: Annotated[
         int, Option("Number of sentences whose matrices are kept and drawn.", least=0)
     ] = 3
@@ -91,10 +90,17 @@ class AnalysisSettings(CorpusTextSettings):
             msg = "Ablation stands beside labels; ask for labels too, or leave it out."
             raise InputError(msg)
 
+    def refuse_options_of_files(self) -> None:
+        """Raises InputError for options that a file of matrices has a use for, and a model has not."""
+        given = {"array": self.array is not None, "normalize": self.normalize != NOT_NORMALIZED}
+        for name in (name for name, is_given in given.items() if is_given):
+            msg = f"{name} is for files of matrices; leave it out for a model."
+            raise InputError(msg)
+
     @property
     def labelled(self) -> bool:
-        """Whether heads are labelled; a treebank asks for it too."""
-        return bool(self.labels) or self.treebank is not None
+        """Whether heads are labelled where there are tokens; a treebank asks for it too."""
+        return self.labels is not False or self.treebank is not None
 
     @property
     def ablated(self) -> bool | None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -30,7 +31,9 @@ from attnlab.studies.analysis.columns import REFERENCES
 from attnlab.studies.analysis.description import describe_matrices
 from attnlab.studies.analysis.members import describe_members
 from attnlab.studies.approximation.settings import ApproximationSettings
+from attnlab.studies.steps import Steps
 
+_WHAT = "Fitting"
 COMPARED_WITH = (*REFERENCES, "svd", "top")
 # Every column has one type in all rows; options that a row does not have are empty cells.
 _TEXTS = dict.fromkeys(("matrix", "family", "values", "structure", "structure_runner_up"), "string")
@@ -83,15 +86,27 @@ def approximate(
     Raises:
         InputError: a setting out of range, or matrices that cannot be fitted.
     """
+    return _approximated(H, settings, Steps(_WHAT, _steps(settings), settings.progress))
+
+
+def _approximated(
+    H: Float[Tensor, "*batch query key"], settings: ApproximationSettings, steps: Steps
+) -> Approximation:
     rows = H.shape[-2]
     _check(settings, rows)
     flat = H.flatten(end_dim=-3) if H.ndim > 2 else H[None]
     names = matrix_names(H.shape[:-2])
-    fits = {family: _timed(_fitter(family, settings, rows), flat) for family in settings.fitted}
+    fits = {
+        family: steps.of(partial(_timed, _fitter(family, settings, rows), flat))()
+        for family in settings.fitted
+    }
     budget = max(int(fit.budget.max()) for fit, _ in fits.values())
     stochastic = rows_sum_to_one(flat)
-    described = describe_matrices(flat, causal=settings.causal)
-    results = [(name, *_reference(flat, name, budget, settings), None) for name in COMPARED_WITH]
+    described = steps.of(partial(describe_matrices, flat, causal=settings.causal))()
+    results = [
+        (name, *steps.of(partial(_reference, flat, name, budget, settings))(), None)
+        for name in COMPARED_WITH
+    ]
     results += [
         (name, fit.approximation, fit.kl if stochastic else None, seconds, fit.budget.tolist())
         for name, (fit, seconds) in fits.items()
@@ -119,7 +134,8 @@ def approximate_arrays(
         arrays: `[*batch query key]` each; the name stands before those of its matrices.
         settings: what is fitted.
     """
-    found = {name: approximate(H, **settings.keywords()) for name, H in arrays.items()}
+    steps = Steps(_WHAT, _steps(settings) * len(arrays), settings.progress)
+    found = {name: _approximated(H, settings, steps) for name, H in arrays.items()}
     tables = [
         one.table.assign(matrix=(name + "." if name else "") + one.table["matrix"])
         for name, one in found.items()
@@ -129,6 +145,11 @@ def approximate_arrays(
         family: [m for one in found.values() for m in one.members[family]] for family in families
     }
     return Approximation(pd.concat(tables, ignore_index=True), members)
+
+
+def _steps(settings: ApproximationSettings) -> int:
+    """How many steps are told of for one array: fits, references and the description lengths."""
+    return len(settings.fitted) + len(COMPARED_WITH) + 1
 
 
 def _check(settings: ApproximationSettings, rows: int) -> None:

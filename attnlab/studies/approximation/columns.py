@@ -18,17 +18,18 @@ APPROXIMATIONS = Table(
         Column("budget", "budget", "How many entries the fit may use, E among them."),
         Column("nnz", "non-zeros", "Entries of the approximation other than 0.", 0),
         Column("l1", "l1 distance", "Sum of all absolute differences.", 2, "l1"),
-        Column("mean_error", "mean error", "The l1 distance by the number of entries."),
+        Column("mean_error", "mean error", "The l1 distance by the number of entries.", 4),
         Column("relative", "relative", "The l1 distance divided by the sum of the matrix.", 3),
-        Column("frobenius", "Frobenius", "Distance in the Frobenius norm, by the norm of H."),
-        Column("kl", "KL (nats)", "Mean divergence of rows; empty where X is no probability."),
+        Column("frobenius", "Frobenius", "Distance in the Frobenius norm, by the norm of H.", 3),
+        Column("kl", "KL (nats)", "Mean divergence of rows; empty where X is no probability.", 3),
         Column(
             "bits_per_row", "bits per row", "Code length under the best member of the family.", 2
         ),
         Column("structure", "structure", "The family of the fewest bits."),
         Column("structure_margin_bits_per_row", "margin", "Bits per row to the next family.", 2),
         Column("structure_runner_up", "next", "The family of the second fewest bits."),
-        Column("seconds", "seconds", "Time of the fit per matrix."),
+        Column("seconds", "seconds", "Time of the fit per matrix.", 6),
     ),
+    keys=("matrix", "family"),
 )
 TABLES = (APPROXIMATIONS,)

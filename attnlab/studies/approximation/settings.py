@@ -7,6 +7,7 @@ from typing import Annotated
 
 from attnlab.errors import InputError
 from attnlab.options import Option, Settings
+from attnlab.studies.settings import Progress
 
 FITTED_FAMILIES = ("diagonal", "band", "rare_columns", "sink", "additive", "union")
 DEFAULT_FAMILIES = ("diagonal", "band", "rare_columns", "additive")
@@ -45,6 +46,9 @@ class ApproximationSettings(Settings):
     Every family may use `budget` entries per row and `error_nnz` for E. The diagonal and the rare
     columns have one entry per row by nature and use no more; of the band its largest entries are used,
     unless `dropout` says how many (0: all of them, whatever the budget).
+
+    Attributes:
+        progress: called with (what is being done, done, in all).
 
     Raises:
         InputError: a value out of range, an unknown family, or one that has no such values.
@@ -94,6 +98,7 @@ class ApproximationSettings(Settings):
         ),
     ] = None
     causal: Annotated[bool, Option("Let no query attend to a later key.", ("--causal",))] = False
+    progress: Progress | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

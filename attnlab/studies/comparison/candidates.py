@@ -1,6 +1,6 @@
 """The mechanisms that are compared at a budget of visible keys a row, made ready for one layer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,8 +11,10 @@ from torch import Tensor
 from attnlab.attention.calibration import AttentionRecord, SigmaTables, Tally
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.sigma import SigmaAttention
+from attnlab.attention.multihead import NO_SCORES
 from attnlab.attention.perhead import PerHead
 from attnlab.attention.registry import make, mechanisms
+from attnlab.attention.specification import Specification, Window
 from attnlab.extraction.observing import Observed
 from attnlab.matrices.supports import offsets
 from attnlab.studies.comparison.settings import LEAST_BUDGET
@@ -59,6 +61,7 @@ class SiteStatistics:
         queries: mean number of queries of a sentence, for the work.
         keys: mean number of keys.
         longest: most keys of a sentence.
+        additive: whether scores are no products of queries and keys.
     """
 
     site: str
@@ -66,6 +69,7 @@ class SiteStatistics:
     queries: int
     keys: int
     longest: int
+    additive: bool = False
 
     @property
     def causal(self) -> bool:
@@ -87,20 +91,27 @@ def window_of(keys: int, *, causal: bool = False) -> tuple[int, int]:
     return (keys - 1, 0) if causal else (keys // 2, (keys - 1) // 2)
 
 
+def narrow_window(budget: int, *, causal: bool) -> Window:
+    """The window that leaves sigma its columns."""
+    return window_of(budget - SIGMA_COLUMNS, causal=causal)
+
+
 class LayerCalibration:
     """What one layer did on training sentences, as running sums: all that candidates learn from.
+
+    Args:
+        statistics: the site.
+        windows: of the bands beside which sigma has columns.
 
     Attributes:
         heads: number of heads.
         dim: size of a query.
     """
 
-    def __init__(self, statistics: SiteStatistics, budgets: Sequence[int]) -> None:
+    def __init__(self, statistics: SiteStatistics, windows: Iterable[Window]) -> None:
         types, causal = len(statistics.counts), statistics.causal
         self.heads, self.dim = 0, 0
-        self._tallies = {
-            b: Tally(types, window_of(b - SIGMA_COLUMNS, causal=causal)) for b in budgets
-        }
+        self._tallies = {window: Tally(types, window) for window in windows}
         names = CAUSAL_PATTERNS if causal else ONE_KEY_PATTERNS
         self._patterns = {
             name: make(f"fixed(pattern='{name}')", causal=causal, cross=statistics.cross)
@@ -120,9 +131,9 @@ class LayerCalibration:
         ]
         self._mass = self._mass + torch.stack(masses).cpu()
 
-    def tables(self, budget: int) -> SigmaTables:
-        """Salience of tokens and best offsets outside the band that sigma has at this budget."""
-        return self._tallies[budget].tables(extra=SIGMA_COLUMNS)
+    def tables(self, window: Window, extra: int) -> SigmaTables:
+        """Salience of tokens, and so many best offsets, outside a band."""
+        return self._tallies[window].tables(extra=extra)
 
     def best_pattern(self) -> Mechanism:
         """For each head the one-key pattern that holds most of its attention."""
@@ -151,26 +162,24 @@ def candidates(
     allowed = {
         name: template
         for name, template in _templates(budget, statistics).items()
-        if _refusal(template.text, statistics.site) is None
+        if _refusal(template.text, statistics) is None
     }
     types, sizes = len(statistics.counts), (statistics.queries, statistics.keys, learned.dim)
     work = (
-        _made(allowed["band"].text, learned.heads, types, statistics.site)
-        .cost(*sizes)
-        .multiply_adds
+        made(allowed["band"].text, learned.heads, types, statistics.site).cost(*sizes).multiply_adds
     )
     found = []
     for name, template in allowed.items():
         text = template.text
         if "{}" in text:
             text = _nearest(text, work, sizes, statistics.site)
-        mechanism = _made(text, learned.heads, types, statistics.site)
+        mechanism = made(text, learned.heads, types, statistics.site)
         if isinstance(mechanism, SigmaAttention):
-            _teach(mechanism, budget, statistics, learned)
-        found.append(_candidate((name, text, template.level), mechanism, sizes))
+            teach(mechanism, statistics.counts, learned)
+        found.append(candidate_of((name, text, template.level), mechanism, sizes))
     words = f"fixed: the best of {', '.join(learned.pattern_names())} for each head"
-    found.append(_candidate(("fixed", words, "calibrated"), learned.best_pattern(), sizes))
-    narrow = window_of(budget - SIGMA_COLUMNS, causal=statistics.causal)
+    found.append(candidate_of(("fixed", words, "calibrated"), learned.best_pattern(), sizes))
+    narrow = narrow_window(budget, causal=statistics.causal)
     words = f"window {narrow} and the {SIGMA_COLUMNS} columns that hold most of the rest"
     if statistics.causal:
         words = (
@@ -181,11 +190,11 @@ def candidates(
     return found
 
 
-def left_out(site: str) -> dict[str, str]:
-    """The candidates that a site does not allow, by name, and why."""
-    statistics = SiteStatistics(site, torch.ones(1, dtype=torch.long), 1, 1, 1)
+def left_out(site: str, *, additive: bool = False) -> dict[str, str]:
+    """The candidates that a site, or additive attention there, does not allow, by name, and why."""
+    statistics = SiteStatistics(site, torch.ones(1, dtype=torch.long), 1, 1, 1, additive)
     refusals = {
-        name: _refusal(template.text, site)
+        name: _refusal(template.text, statistics)
         for name, template in _templates(LEAST_BUDGET, statistics).items()
     }
     return {name: reason for name, reason in refusals.items() if reason is not None}
@@ -201,7 +210,7 @@ class Template:
 
 def _templates(budget: int, statistics: SiteStatistics) -> dict[str, Template]:
     """Specifications by name."""
-    narrow = window_of(budget - SIGMA_COLUMNS, causal=statistics.causal)
+    narrow = narrow_window(budget, causal=statistics.causal)
     # Linformer's longest sentence is in its text only where the usual one is too short.
     longest = f", max_length={statistics.longest}" if statistics.longest > 512 else ""
     sigma = f"sigma(window={narrow}, num_pos={SIGMA_COLUMNS}"
@@ -233,9 +242,15 @@ def _templates(budget: int, statistics: SiteStatistics) -> dict[str, Template]:
     }
 
 
-def _refusal(text: str, site: str) -> str | None:
-    """Why a mechanism cannot stand at a site, by its traits; None where it can."""
+def _refusal(text: str, statistics: SiteStatistics) -> str | None:
     kind = mechanisms()[text.partition("(")[0]]
+    return refusal(kind, statistics.site, additive=statistics.additive)
+
+
+def refusal(kind: type[Mechanism], site: str, *, additive: bool = False) -> str | None:
+    """Why a mechanism cannot stand at a site, by its traits; None where it can."""
+    if additive and not kind.traits.takes_scores:
+        return NO_SCORES
     if site == "decoder" and not kind.traits.causal:
         return kind.refusals.get("causal", "it has no causal form")
     if site == "cross" and not kind.traits.cross:
@@ -243,14 +258,19 @@ def _refusal(text: str, site: str) -> str | None:
     return None
 
 
-def _made(text: str, heads: int, types: int, site: str) -> Mechanism:
+def made(spec: str | Specification, heads: int, types: int, site: str) -> Mechanism:
+    """What a specification names for so many heads of a site and types of tokens, in float64.
+
+    Raises:
+        InputError: the site does not allow it.
+    """
     # Linformer draws its projections from torch's generator: the caller's is left as it is.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        made = make(
-            text, causal=site == "decoder", cross=site == "cross", heads=heads, vocabulary=types
+        found = make(
+            spec, causal=site == "decoder", cross=site == "cross", heads=heads, vocabulary=types
         )
-    return made.double().eval()
+    return found.double().eval()
 
 
 @lru_cache(maxsize=256)
@@ -258,15 +278,16 @@ def _nearest(template: str, work: int, sizes: tuple[int, int, int], site: str) -
     """The text with the size whose work is nearest to `work`."""
 
     def distance(size: int) -> int:
-        mechanism = _made(template.format(size), 1, 1, site)
+        mechanism = made(template.format(size), 1, 1, site)
         return abs(mechanism.cost(*sizes).multiply_adds - work)
 
     return template.format(min(range(1, LARGEST_SIZE), key=distance))
 
 
-def _candidate(
+def candidate_of(
     named: tuple[str, str, str], mechanism: Mechanism, sizes: tuple[int, int, int]
 ) -> Candidate:
+    """A mechanism with its name, how it is written, its level and its work on a sentence of these sizes."""
     work = mechanism.cost(*sizes).multiply_adds
     return Candidate(*named, mechanism.traits.support, _implied(mechanism), work, mechanism)
 
@@ -275,19 +296,20 @@ def _implied(mechanism: Mechanism) -> Apply:
     def apply(layer: Observed) -> Tensor:
         # A module that is there already is not moved.
         return mechanism.to(layer.query.device).implied_matrix(
-            layer.query, layer.key, layer.visible, token_ids=layer.token_ids
+            layer.query, layer.key, layer.visible, **layer.told()
         )
 
     return apply
 
 
-def _teach(
-    mechanism: SigmaAttention, budget: int, statistics: SiteStatistics, learned: LayerCalibration
+def teach(
+    mechanism: SigmaAttention, counts: Int[Tensor, " type"], learned: LayerCalibration
 ) -> None:
+    """Fills the tables of sigma with how often tokens occur, or with what the layer did."""
     if mechanism.spec.columns == "frequency":
-        mechanism.load_tables(-statistics.counts.double().expand(learned.heads, -1))
+        mechanism.load_tables(-counts.double().expand(learned.heads, -1))
     elif mechanism.uses_tokens or mechanism.uses_offsets:
-        tables = learned.tables(budget)
+        tables = learned.tables(mechanism.window, mechanism.spec.extra)
         mechanism.load_tables(tables.salience.double(), tables.offsets)
 
 

@@ -1,6 +1,6 @@
 """The columns of a comparison."""
 
-from attnlab.columns import HEAD, Column, Table
+from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
 
 SITE, LAYER, INDEX = HEAD
 CASE = (
@@ -75,10 +75,12 @@ MECHANISMS_BY_HEAD = Table(
         ERROR,
         VISIBLE_KEYS,
     ),
+    keys=(*HEAD_KEYS, "budget", "mechanism"),
 )
 SUMMARY = Table(
     "summary.csv",
     "site, mechanism and budget, means over heads and sentences",
     (*CASE, *_with_interval(MASS), *_with_interval(ERROR), VISIBLE_KEYS, WORK),
+    keys=("site", "budget", "mechanism"),
 )
 TABLES = (MECHANISMS_BY_HEAD, SUMMARY)

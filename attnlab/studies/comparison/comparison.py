@@ -1,20 +1,26 @@
 """How well each attention mechanism stands in for full attention, head by head, at equal budgets."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from attnlab.devices import usable_device
 from attnlab.extraction.batches import Encoding, encode
-from attnlab.extraction.devices import usable_device
-from attnlab.extraction.observing import Observed, observe, sites_of
+from attnlab.extraction.observing import Observed, additive_sites, observe, sites_of
 from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.comparison.candidates import left_out
-from attnlab.studies.comparison.learning import Learned, Measured, training_texts, types_of_site
+from attnlab.studies.comparison.learning import (
+    Learned,
+    Measured,
+    SiteTypes,
+    training_texts,
+    types_of_site,
+)
 from attnlab.studies.comparison.notes import MechanismLeftOut, WhatBoundsAre
 from attnlab.studies.comparison.scores import Scores
 from attnlab.studies.comparison.settings import ComparisonSettings
@@ -36,6 +42,7 @@ class Comparison(OneLine):
         calibration: how many training sentences.
         lengths: mean number of queries and of keys of the held-out sentences, by site.
         notes: how to read the tables and what was left out, see `attnlab.reporting.notes`.
+        weights: checksum of the weights of the run that was studied; None for other models.
     """
 
     heads: pd.DataFrame
@@ -44,6 +51,7 @@ class Comparison(OneLine):
     calibration: int
     lengths: dict[str, tuple[int, int]]
     notes: tuple[Note, ...]
+    weights: str | None
 
 
 @options_of(ComparisonSettings)
@@ -75,7 +83,11 @@ def compare(source: Source, settings: ComparisonSettings) -> Comparison:
     chosen = sites_of(model, held_out, settings.sites)
     chosen = sites_of(model, learning, chosen)
     levels = list(dict.fromkeys(settings.budgets))
-    by_site = {site: types_of_site(site, run, held_out, learning) for site in chosen}
+    additive = additive_sites(model)
+    by_site = {
+        site: types_of_site(site, run, held_out, learning, additive=site in additive)
+        for site in chosen
+    }
 
     def pass_over(what: str, texts: Encoding, receive: Callable[[Observed], None]) -> None:
         progress = settings.progress
@@ -94,17 +106,20 @@ def compare(source: Source, settings: ComparisonSettings) -> Comparison:
         len(held_out.sentences),
         len(learning.sentences),
         {site: (one.statistics.queries, one.statistics.keys) for site, one in by_site.items()},
-        _notes(chosen, held_out, learning),
+        _notes(by_site, held_out, learning),
+        subject.weights,
     )
 
 
-def _notes(sites: Sequence[str], held_out: Encoding, learning: Encoding) -> tuple[Note, ...]:
+def _notes(
+    by_site: Mapping[str, SiteTypes], held_out: Encoding, learning: Encoding
+) -> tuple[Note, ...]:
     """How to read the rows, and what was left out: mechanisms by site, sentences of both parts."""
     notes: list[Note] = [WhatBoundsAre()]
     notes += [
         MechanismLeftOut(site, name, reason)
-        for site in sites
-        for name, reason in left_out(site).items()
+        for site, types in by_site.items()
+        for name, reason in left_out(site, additive=types.statistics.additive).items()
     ]
     for part, encoding in (("held-out", held_out), ("training", learning)):
         notes += [replace(dropped, part=part) for dropped in encoding.dropped]

@@ -1,6 +1,6 @@
 """What mechanisms learn from training sentences before they are measured, layer by layer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from attnlab.studies.comparison.candidates import (
     LayerCalibration,
     SiteStatistics,
     candidates,
+    narrow_window,
 )
 from attnlab.studies.comparison.scores import Scores
 from attnlab.studies.comparison.settings import ComparisonSettings
@@ -58,7 +59,9 @@ class Learned:
         """Counts one batch of one layer."""
         at_site, key = self.by_site[layer.site], (layer.site, layer.layer)
         if key not in self.layers:
-            self.layers[key] = LayerCalibration(at_site.statistics, self.budgets)
+            causal = at_site.statistics.causal
+            windows = [narrow_window(budget, causal=causal) for budget in self.budgets]
+            self.layers[key] = LayerCalibration(at_site.statistics, windows)
         self.layers[key].add(at_site.numbered(layer))
 
     def candidates(self) -> dict[tuple[str, int], list[tuple[int, Candidate]]]:
@@ -77,8 +80,8 @@ class Learned:
 class Measured:
     """Measures each layer's candidates on what it did on held-out sentences."""
 
-    by_site: dict[str, SiteTypes]
-    candidates: dict[tuple[str, int], list[tuple[int, Candidate]]]
+    by_site: Mapping[str, SiteTypes]
+    candidates: Mapping[tuple[str, int], Sequence[tuple[int, Candidate]]]
     scores: Scores
 
     def add(self, layer: Observed) -> None:
@@ -114,7 +117,13 @@ def training_texts(
 
 
 def types_of_site(
-    site: str, run: Run | None, held_out: Encoding, learning: Encoding, *, whole: bool = False
+    site: str,
+    run: Run | None,
+    held_out: Encoding,
+    learning: Encoding,
+    *,
+    whole: bool = False,
+    additive: bool = False,
 ) -> SiteTypes:
     """The site with its token types, and how often each occurs in training text.
 
@@ -125,6 +134,7 @@ def types_of_site(
         learning: training sentences.
         whole: every type of the run's vocabulary, so that ids number them, and not only those that
             occur in the keys of these sentences.
+        additive: whether the site's scores are no products of queries and keys.
     """
     held, before = ([_ids(site, s) for s in e.sentences] for e in (held_out, learning))
     types = torch.tensor(sorted({token for _, ids in [*held, *before] for token in ids}))
@@ -139,7 +149,7 @@ def types_of_site(
         max(1, round(sum(len(side[part]) for side in held) / len(held))) for part in (0, 1)
     )
     longest = max(len(ids) for _, ids in [*held, *before])
-    return SiteTypes(SiteStatistics(site, counts, queries, keys, longest), types)
+    return SiteTypes(SiteStatistics(site, counts, queries, keys, longest, additive), types)
 
 
 def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...]]:

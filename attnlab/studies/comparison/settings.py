@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from attnlab.options import Option
-from attnlab.studies.settings import SEED, SENTENCE_FLAGS, Sentences, TextSettings
+from attnlab.studies.settings import MEMORY, SEED, SENTENCE_FLAGS, Sentences, TextSettings
 
 # BigBird's blocks need as many.
 LEAST_BUDGET = 5
@@ -45,4 +45,5 @@ class ComparisonSettings(TextSettings):
         str | Path | None,
         Option("File of training sentences, written likewise; a run brings its own."),
     ] = None
+    memory: Annotated[float | None, MEMORY] = None
     seed: Annotated[int, SEED] = 0

@@ -22,8 +22,10 @@ from attnlab.studies.engine.settings import Connection
 LOOPBACK = "127.0.0.1"
 # A cell that was never begun, because workers die before they begin, is not handed out for ever.
 MOST_SUBMISSIONS = 10
-# Ctrl-C on a terminal reaches workers too, whose client ends them in order. Dask runs this in each.
-IGNORE_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+# Ctrl-C and the end of a terminal reach workers too, whose client ends them in order. Dask runs this in each.
+IGNORE_INTERRUPTS = (
+    "import signal; [signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGHUP)]"
+)
 # Dask has workers give freed memory back at once, so that every tensor is paid for in page faults.
 KEEP_FREED_MEMORY = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None}
 ENDED = ("finished", "error", "cancelled")

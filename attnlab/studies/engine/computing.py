@@ -7,18 +7,16 @@ import traceback
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import torch
 
-from attnlab import __version__
 from attnlab.errors import InputError
 from attnlab.studies.engine.cells import Cell, settings_of
 from attnlab.studies.engine.registry import kind_named
 from attnlab.translation.randomness import seeded
+from attnlab.versions import versions
 
 ATTEMPTS = 3
-LIBRARIES = ("torch", "transformers", "numpy", "pandas")
 
 
 @dataclass(frozen=True)
@@ -73,10 +71,8 @@ def compute(cell: str) -> str:
         rows = compute_rows(Cell(**json.loads(cell)))
     except Exception:  # noqa: BLE001 - whatever a study does, the other cells go on
         failure = traceback.format_exc()
-    versions = {"python": platform.python_version(), "attnlab": __version__}
-    versions |= {name: version(name) for name in LIBRARIES}
     seconds = round(time.perf_counter() - began, 3)
-    return json.dumps(vars(Outcome(rows, failure, seconds, versions)))
+    return json.dumps(vars(Outcome(rows, failure, seconds, versions())))
 
 
 def compute_rows(cell: Cell) -> str:

@@ -5,21 +5,24 @@ import hashlib
 import json
 import os
 import platform
+import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from annotated_types import Ge
+
+from attnlab.documents import fitting, parse_json, read_json
 from attnlab.errors import AttnlabError, InputError
 from attnlab.files import write_json
 from attnlab.studies.engine.cells import Cell
 from attnlab.studies.engine.computing import Attempted
 
-FORMAT = "attnlab study 1"
+FORMAT: Literal["attnlab study 1"] = "attnlab study 1"
 PLAN, RECORD, ROWS = "study.json", "cell.json", "rows.csv"
 # Locked while a process computes cells.
 RUNNING = ".running"
@@ -65,7 +68,28 @@ class Run:
 
     process: int
     host: str
-    at_a_time: int
+    at_a_time: Annotated[int, Ge(0)]
+
+
+@dataclass(frozen=True)
+class _WrittenPlan:
+    """What `study.json` holds."""
+
+    format: Literal["attnlab study 1"]
+    study: str
+    options: dict[str, Any]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What `cell.json` holds of a finished cell."""
+
+    cell: Cell
+    rows_checksum: str
+    seconds: Annotated[float, Ge(0)]
+    beside_others: bool
+    versions: dict[str, str]
 
 
 class StudyFolder:
@@ -91,17 +115,18 @@ class StudyFolder:
         folder = self.cell_folder(cell)
         try:
             rows = (folder / ROWS).read_bytes()
-            record = json.loads((folder / RECORD).read_bytes())
+            record = read_json(folder / RECORD, _Record)
             is_whole = (
-                record["rows_checksum"] == hashlib.sha256(rows).hexdigest()
-                and Cell(**record["cell"]).address == cell.address
+                record.rows_checksum == hashlib.sha256(rows).hexdigest()
+                and record.cell.address == cell.address
             )
-            found = FinishedCell(
-                rows.decode(), record["seconds"], record["beside_others"], record["versions"]
+            return (
+                FinishedCell(rows.decode(), record.seconds, record.beside_others, record.versions)
+                if is_whole
+                else None
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, UnicodeDecodeError, InputError):
             return None
-        return found if is_whole else None
 
     def write(self, done: Attempted) -> None:
         """Writes what became of a cell: its folder, or the file that tells its failure.
@@ -111,7 +136,9 @@ class StudyFolder:
         """
         failure = self.failure_file(done.cell)
         outcome = done.outcome
-        record = {"cell": done.cell.as_dict(), "attempts": done.attempts}
+        # Where its data lay is the matter of one machine, and may be a path that nobody is to read.
+        known = replace(done.cell, locations={})
+        record = {"cell": known.as_dict(), "attempts": done.attempts}
         if outcome.rows is None:
             told = {"failure": (outcome.failure or "").splitlines(), "versions": outcome.versions}
             write_json(failure, record | told)
@@ -135,11 +162,11 @@ class StudyFolder:
     def _put(self, cell: Cell, files: Mapping[str, bytes]) -> None:
         folder = self.cell_folder(cell)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+        made = folder.parent / f".{secrets.token_hex(8)}"
+        made.mkdir()
         try:
             for name, content in files.items():
                 (made / name).write_bytes(content)
-            made.chmod(0o755)
             if folder.exists():  # damaged
                 shutil.rmtree(folder)
             made.rename(folder)
@@ -165,15 +192,8 @@ class StudyFolder:
         path = self.path / PLAN
         if not path.exists():
             return None
-        try:
-            found = json.loads(path.read_bytes())
-            if found["format"] != FORMAT:
-                raise ValueError(found["format"])
-            cells = tuple(_cell(cell) for cell in found["cells"])
-            return Plan(found["study"], dict(found["options"]), cells)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            msg = f"{path} is damaged ({error}); delete it, finished cells are kept."
-            raise InputError(msg) from error
+        found = read_json(path, _WrittenPlan, advice="delete it, finished cells are kept")
+        return Plan(found.study, found.options, found.cells)
 
     @contextmanager
     def running(self) -> Iterator[Callable[[int], None]]:
@@ -214,7 +234,10 @@ class StudyFolder:
             if _lock(file.fileno(), alone=False):
                 return None
             told = file.read()
-        return Run(**json.loads(told)) if told else None
+        try:
+            return fitting(Run, parse_json(told.decode())) if told else None
+        except (UnicodeDecodeError, InputError):
+            return None
 
 
 def _lock(file: int, *, alone: bool) -> bool:
@@ -231,12 +254,3 @@ def _lock(file: int, *, alone: bool) -> bool:
         else:
             return True
     return False
-
-
-def _cell(written: Any) -> Cell:
-    """A cell as a file holds it.
-
-    Raises:
-        TypeError: it is no cell.
-    """
-    return Cell(**{**written, "settings": dict(written["settings"])})

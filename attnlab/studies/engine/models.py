@@ -1,16 +1,22 @@
 """Cells that train a translation model and study it: their settings, and the run while a cell lasts."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from attnlab import __version__
+from attnlab.limits import LARGEST_SEED
 from attnlab.options import Option
 from attnlab.studies.engine.cells import canonical
 from attnlab.studies.engine.corpora import CORPUS_LOCATIONS, CorpusCellSettings, corpus_of_cell
+from attnlab.studies.engine.study import CellKind, Study
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Goes into `CellKind.locations`.
 MODEL_LOCATIONS = (*CORPUS_LOCATIONS, "runs")
@@ -39,7 +45,10 @@ class ModelCell(ModelSettings):
 
     layers: Annotated[int, Option("Number of layers of encoder and decoder.", least=1)]
     seed: Annotated[
-        int, Option("Seed of the corpus, of the training and of the bootstrap.", least=0)
+        int,
+        Option(
+            "Seed of the corpus, of the training and of the bootstrap.", least=0, most=LARGEST_SEED
+        ),
     ]
 
 
@@ -63,6 +72,34 @@ def cells_of_models(kind: type[CellOf], options: ModelOptions) -> list[CellOf]:
         for layers in options.layers
         for seed in range(options.seeds)
     ]
+
+
+def study_of_models(
+    name: str,
+    summary: str,
+    *,
+    cell: type[CellOf],
+    options: type[ModelOptions],
+    rows: "Callable[[CellOf], pd.DataFrame]",
+    schema: int = 1,
+) -> Study:
+    """A study whose cells each train a model, of every size with every seed.
+
+    Args:
+        name: of the study and of the kind of its cells.
+        summary: the question.
+        cell: settings of one model.
+        options: what the study can be told.
+        rows: what is found of one model.
+        schema: version of the rows.
+    """
+    return Study(
+        name=name,
+        summary=summary,
+        kind=CellKind(name, schema, cell, rows, model_checksum, MODEL_LOCATIONS),
+        options=options,
+        cells=partial(cells_of_models, cell),
+    )
 
 
 def model_checksum(cell: ModelCell) -> str:

@@ -1,16 +1,16 @@
 """Plans and runs a study in its folder, and tells how far it is."""
 
-import signal
-import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from attnlab.errors import InputError
+from attnlab.files import refuse_unwritable
 from attnlab.options import option_fields, options_of
+from attnlab.signals import stopped_by_signals
 from attnlab.studies.engine.cells import Cell, cell_of, plain_settings
 from attnlab.studies.engine.cluster import compute_on_cluster
 from attnlab.studies.engine.collecting import Collected, collect
@@ -18,6 +18,7 @@ from attnlab.studies.engine.computing import Attempted, compute_in_turn
 from attnlab.studies.engine.folder import Plan, StudyFolder
 from attnlab.studies.engine.registry import study_named
 from attnlab.studies.engine.settings import RunningSettings
+from attnlab.translation.runs.folder import refuse_run
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,21 @@ class Status:
 def run_study(study: str, settings: RunningSettings) -> Collected:
     """The rows of a study: cells that are finished in its folder are read, all others are computed.
 
-    Ctrl-C and SIGTERM leave everything finished in place, and raise KeyboardInterrupt.
+    Ctrl-C, SIGTERM and SIGHUP leave everything finished in place, and raise KeyboardInterrupt.
 
     Args:
         study: its name, see `attnlab study list`.
         settings: as keyword arguments.
 
     Raises:
-        InputError: no such study, or an option, the corpus or the cluster cannot be used.
+        InputError: no such study, or an option, the corpus, the folder or the cluster cannot be used.
         AttnlabError: another process runs the study, the cluster went away, or the disk is full.
     """
     folder = StudyFolder(settings.folder_of(study))
+    refuse_run(folder.path, "study")
+    refuse_unwritable(folder.path)
     plan = plan_study(study, folder.path, settings.options)
-    with folder.running() as tell_others, _stopped_by_sigterm():
+    with folder.running() as tell_others, stopped_by_signals():
         folder.write_plan(plan)
         missing = [cell for cell in plan.cells if folder.read_cell(cell) is None]
         ended = len(plan.cells) - len(missing)
@@ -126,20 +129,3 @@ def _computed(
 def _tell(settings: RunningSettings, ended: int, plan: Plan) -> None:
     if settings.progress is not None:
         settings.progress("Cells", ended, len(plan.cells))
-
-
-@contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM interrupts as Ctrl-C does; only the main thread can be told of signals."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -55,7 +55,12 @@ class RunningSettings(FolderSettings):
 
     jobs: Annotated[
         int | None,
-        Option("Number of processes of this machine, one thread each.", least=1, shown="this one"),
+        Option(
+            "Number of processes of this machine, one thread each.",
+            least=1,
+            most=1024,
+            shown="this one",
+        ),
     ] = None
     cluster: Annotated[
         str | None,

@@ -1,6 +1,6 @@
 """The columns of an importance study."""
 
-from attnlab.columns import HEAD, Column, Table
+from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
 from attnlab.studies.change_columns import declared_changes
 
 REPLACED_BY = {
@@ -60,6 +60,7 @@ IMPORTANCE_OF_HEADS = Table(
         ),
         *(column for columns in (*_LOSS, *_BLEU) for column in columns),
     ),
+    keys=HEAD_KEYS,
 )
 CUMULATIVE = Table(
     "cumulative.csv",
@@ -89,6 +90,7 @@ CUMULATIVE = Table(
         Column("chosen_on", "chosen on", "The sentences on which the orders are chosen."),
         Column("reported_on", "reported on", "The sentences on which loss and BLEU are measured."),
     ),
+    keys=("order", "heads_removed"),
 )
 AGREEMENT_OF_MEASURES = Table(
     "rank_agreement.csv",
@@ -106,5 +108,6 @@ AGREEMENT_OF_MEASURES = Table(
         ),
         Column("heads", "heads", "How many heads have both."),
     ),
+    keys=("measure", "other"),
 )
 TABLES = (IMPORTANCE_OF_HEADS, CUMULATIVE, AGREEMENT_OF_MEASURES)

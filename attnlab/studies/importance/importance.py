@@ -18,7 +18,7 @@ from attnlab.errors import InputError
 from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
-from attnlab.studies.about import model_in_words, versions
+from attnlab.studies.about import model_in_words, versions_in_words
 from attnlab.studies.differences import fill_changes
 from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.importance.ablations import (
@@ -58,6 +58,7 @@ class Importance(OneLine):
         agreement: one row per pair of measures.
         about: what was measured, in words, in the order to print it.
         notes: what a reader must know before trusting a number, see `attnlab.reporting.notes`.
+        weights: checksum of the weights of the run that was studied; None for other models.
     """
 
     heads: pd.DataFrame
@@ -65,6 +66,7 @@ class Importance(OneLine):
     agreement: pd.DataFrame
     about: Mapping[str, str]
     notes: tuple[Note, ...]
+    weights: str | None
 
 
 @options_of(ImportanceSettings)
@@ -118,6 +120,7 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
         agreement=rank_agreement(_measures(table)),
         about=_about(source, evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
         notes=tuple(notes),
+        weights=evaluator.subject.weights,
     )
 
 
@@ -253,9 +256,9 @@ def _about(
         **model_in_words(source, model),
         **evaluator.subject.details,
         "Sentences": f"{len(evaluator.examples)} from {evaluator.origin}{left_out}",
-        "Loss of the whole model": f"{loss:.4f} nats a token, without label smoothing",
+        "Loss of the whole model": f"{loss:.4f} nats per token, without label smoothing",
         "Bootstrap": f"{draws} draws of sentences, seed {seed}; 95% intervals",
         "Significant": "at 5% after Holm's correction for the number of heads",
         "Device": str(model.device),
-        **versions(),
+        **versions_in_words(),
     }

@@ -1,23 +1,17 @@
-"""The mechanisms that a head may get, and the uniform ones that all heads of a site may get instead."""
+"""The mechanisms that a head may get."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from attnlab.attention.calibration import LARGEST_OFFSET
 from attnlab.attention.mechanisms.band import Band
-from attnlab.attention.mechanisms.bigbird import BigBird
 from attnlab.attention.mechanisms.full import Full
 from attnlab.attention.mechanisms.keys import Keys
-from attnlab.attention.mechanisms.longformer import Longformer
 from attnlab.attention.mechanisms.none import Nothing
 from attnlab.attention.mechanisms.static import Static
-from attnlab.attention.registry import mechanisms
 from attnlab.attention.specification import Specification
 from attnlab.studies.planning.statistics import REACHES, LayerSums
+from attnlab.studies.planning.uniform import WIDEST
 
-# A head may get this many times the budget, since others may do with less; so may a site, whose rows at
-# the borders of a sentence see fewer keys than those in the middle.
-WIDEST = 3
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
 COLUMN_TOKENS = (1, 2, 4, 8, 16)
 COLUMN_OFFSETS = (0, 1, 2, 3, 5, 8, 12)
@@ -111,37 +105,3 @@ def _within(sizes: Sequence[int], most: int) -> list[int]:
 def _is_window(offsets: tuple[int, ...]) -> bool:
     """Whether the offsets are all from the first to the last, 0 among them: a band."""
     return 0 in offsets and offsets[-1] - offsets[0] == len(offsets) - 1
-
-
-def uniform(name: str, site: str, budget: int) -> list[Specification]:
-    """The settings of a baseline that all heads of a site may get; none where it has no form there."""
-    causal, kind = site == "decoder", mechanisms()[name]
-    if (causal and not kind.traits.causal) or (site == "cross" and not kind.traits.cross):
-        return []
-    most = WIDEST * budget
-    if name == "band":
-        return [Band(window) for window in _windows(most, causal=causal)]
-    if name == "longformer":
-        tokens = [(0,)] if causal else [(0,), (0, -1)]
-        windows = _windows(most, causal=causal)
-        return [Longformer(window, 1, ends) for window in windows for ends in tokens]
-    return [
-        BigBird(block, drawn, ends)
-        for block in (1, 2)
-        for ends in (1, 2)
-        for drawn in (0, *_sizes(most // block - 4))
-    ]
-
-
-def _sizes(most: int) -> list[int]:
-    """Every size up to 16, then fewer."""
-    return [size for size in (*range(1, 16), *range(16, 2 * LARGEST_OFFSET, 4)) if size <= most]
-
-
-def _windows(most: int, *, causal: bool) -> list[tuple[int, int]]:
-    """Windows of these sizes: every split of the small ones, of others about five."""
-    return [
-        (size - 1 - right, right)
-        for size in _sizes(most)
-        for right in ((0,) if causal else range(0, size, max(1, size // 4)))
-    ]

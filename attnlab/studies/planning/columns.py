@@ -1,6 +1,6 @@
 """The columns of a plan search."""
 
-from attnlab.columns import HEAD, Column, Table
+from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
 
 BUDGET = Column("budget", "budget", "Keys per row that a plan may use, on average over all heads.")
 ERROR = Column(
@@ -16,6 +16,7 @@ KEYS = Column(
     "Keys that a row saw on the test sentences, counted: fewer at the ends of a sentence, all in rows "
     "of global tokens.",
     2,
+    short="keys",
 )
 
 
@@ -92,6 +93,7 @@ HEADS = Table(
             3,
         ),
     ),
+    keys=("budget", *HEAD_KEYS),
 )
 SCORES = Table(
     "plan_scores.csv",
@@ -124,7 +126,9 @@ SCORES = Table(
             "On validation sentences no choice of the same candidates within the budget has a smaller error.",
             3,
         ),
-        Column("loss_nats", "loss (nats)", "Loss per target token, without label smoothing.", 3),
+        Column(
+            "loss_nats", "loss (nats)", "Loss per target token, without label smoothing.", 3, "loss"
+        ),
         *_with_interval("loss_change", "change of loss", "Change against the run as it is.", 3),
         *_gain("loss_gain", "loss spared", "Loss of this plan less that of the searched one.", 3),
         Column("bleu", "BLEU", "Greedy.", 1),

@@ -1,6 +1,6 @@
 """How far the matrix of a mechanism is from full attention, and how many keys its rows really see."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +16,8 @@ from attnlab.attention.specification import Specification
 from attnlab.extraction.observing import Observed
 
 Layer = tuple[str, int]
+# Makes what a specification names for so many heads of a layer.
+Build = Callable[[Layer, Specification, int], Mechanism]
 
 
 class Measured(NamedTuple):
@@ -23,7 +25,8 @@ class Measured(NamedTuple):
 
     Attributes:
         l1: distance of the mechanism's matrix from full attention.
-        nonzeros: number of keys that the rows see.
+        nonzeros: number of keys that the rows see; without a support, the number whose scores and
+            mixing take as many multiply-adds on a sentence of this length.
         oracle: distance of the best rows of probabilities that see as many keys each.
         bound: distance of the best matrix with as many entries in all; no matrix is nearer.
     """
@@ -52,47 +55,63 @@ def measure(
     weights = layer.weights[:, list(heads)]
     query, key = layer.query[:, list(heads)], layer.key[:, list(heads)]
     if isinstance(mechanism, MaskedSoftmax):
-        seen = mechanism.support(query, key, layer.visible, token_ids=layer.token_ids) & rows
-        l1 = _renormalised(weights, seen).sum(-1)
+        allowed = mechanism.support(query, key, layer.visible, **layer.told(heads)) & rows
+        l1 = _renormalised(weights, allowed).sum(-1)
     else:
-        matrix = (
-            mechanism.implied_matrix(query, key, layer.visible, token_ids=layer.token_ids) * rows
-        )
-        seen = matrix != 0
+        matrix = mechanism.implied_matrix(query, key, layer.visible, **layer.told(heads)) * rows
+        allowed = matrix != 0
         l1 = (matrix - weights).abs().sum((-2, -1))
-    nonzeros = seen.sum((-2, -1)).double().expand(l1.shape)
+    nonzeros = (
+        allowed.sum((-2, -1)).double() if mechanism.traits.support else _work(mechanism, layer)
+    )
+    nonzeros = nonzeros.expand(l1.shape)
     if not bounds:
         unknown = torch.full_like(l1, torch.nan)
         return Measured(l1, nonzeros, unknown, unknown)
-    return Measured(l1, nonzeros, _best_rows(weights, seen), _best_entries(weights, seen))
+    return Measured(l1, nonzeros, _best_rows(weights, allowed), _best_entries(weights, allowed))
+
+
+def _work(mechanism: Mechanism, layer: Observed) -> Float[Tensor, "batch 1"]:
+    """Multiply-adds of a head on each sentence, in those of scoring and mixing one key."""
+    dim = layer.query.shape[-1]
+    counts = zip(layer.real_queries.sum(-1).tolist(), layer.visible.sum(-1).tolist(), strict=True)
+    work = [mechanism.cost(*both, dim).multiply_adds / (2 * dim) for both in counts]
+    return torch.tensor(work, dtype=torch.float64, device=layer.query.device)[:, None]
 
 
 def _renormalised(
-    weights: Float[Tensor, "batch head query key"], seen: Bool[Tensor, "batch head query key"]
+    weights: Float[Tensor, "batch head query key"], allowed: Bool[Tensor, "batch head query key"]
 ) -> Float[Tensor, "batch head query"]:
     """Distance of each row from itself renormalised on the keys that it sees; 0 for padding."""
-    whole, held = weights.sum(-1), (weights * seen).sum(-1)
-    return torch.where(seen.any(-1), 2 * (whole - held), whole)
+    whole, held = weights.sum(-1), (weights * allowed).sum(-1)
+    return torch.where(allowed.any(-1), 2 * (whole - held), whole)
 
 
 def _best_rows(
-    weights: Float[Tensor, "batch head query key"], seen: Bool[Tensor, "batch head query key"]
+    weights: Float[Tensor, "batch head query key"], allowed: Bool[Tensor, "batch head query key"]
 ) -> Float[Tensor, "batch head"]:
     """The same with the largest weights of each row, as many as it sees."""
-    counts = seen.expand(weights.shape).sum(-1, keepdim=True)
+    counts = allowed.expand(weights.shape).sum(-1, keepdim=True)
     ranked = weights.sort(dim=-1, descending=True).values
     rank = torch.arange(weights.shape[-1], device=weights.device)
     return _renormalised(ranked, rank < counts).sum(-1)
 
 
 def _best_entries(
-    weights: Float[Tensor, "batch head query key"], seen: Bool[Tensor, "batch head query key"]
+    weights: Float[Tensor, "batch head query key"], allowed: Bool[Tensor, "batch head query key"]
 ) -> Float[Tensor, "batch head"]:
     """What remains without the largest entries, as many as all rows see together."""
-    counts = seen.expand(weights.shape).sum((-2, -1))[..., None]
+    counts = allowed.expand(weights.shape).sum((-2, -1))[..., None]
     ranked = weights.flatten(2).sort(dim=-1, descending=True).values
     rank = torch.arange(ranked.shape[-1], device=weights.device)
     return (ranked * (rank >= counts)).sum(-1)
+
+
+def untaught(layer: Layer, specification: Specification, heads: int) -> Mechanism:
+    """What a specification names for so many heads, without tables that have to be learned."""
+    site = layer[0]
+    made = make(specification, causal=site == "decoder", cross=site == "cross", heads=heads)
+    return made.double().eval()
 
 
 @dataclass(frozen=True)
@@ -100,7 +119,6 @@ class Sums:
     """Sums of one mechanism at some heads of a layer: over all sentences, and of each `[head, 3]`."""
 
     heads: tuple[int, ...]
-    mechanism: Mechanism
     by_head: Measured
     by_sentence: dict[int, Tensor]
 
@@ -111,17 +129,22 @@ class Measurements:
     Args:
         wanted: the heads of each specification by layer.
         detailed: whether oracles and bounds are computed, and sums of each sentence kept.
+        build: makes the mechanism of a specification, again for each batch, since tables of all
+            specifications would not fit into memory together.
     """
 
     def __init__(
-        self, wanted: Mapping[Layer, Mapping[Specification, Sequence[int]]], *, detailed: bool
+        self,
+        wanted: Mapping[Layer, Mapping[Specification, Sequence[int]]],
+        *,
+        detailed: bool,
+        build: Build = untaught,
     ) -> None:
         self.rows: dict[Layer, int] = dict.fromkeys(wanted, 0)
         self.full_keys: dict[Layer, int] = dict.fromkeys(wanted, 0)
-        self._detailed = detailed
-        self._full = {layer: _made(Full(), layer[0], 1) for layer in wanted}
+        self._detailed, self._build = detailed, build
         self._sums = {
-            layer: {spec: _empty(layer[0], spec, heads) for spec, heads in own.items()}
+            layer: {spec: _empty(heads) for spec, heads in own.items()}
             for layer, own in wanted.items()
         }
 
@@ -129,9 +152,10 @@ class Measurements:
         """Counts one batch."""
         at = layer.site, layer.layer
         self.rows[at] += int(layer.real_queries.sum())
-        self.full_keys[at] += int(measure(self._full[at], layer, [0]).nonzeros.sum())
-        for sums in self._sums[at].values():
-            mechanism = sums.mechanism.to(layer.query.device)
+        full = untaught(at, Full(), 1)
+        self.full_keys[at] += int(measure(full, layer, [0]).nonzeros.sum())
+        for specification, sums in self._sums[at].items():
+            mechanism = self._build(at, specification, len(sums.heads)).to(layer.query.device)
             found = measure(mechanism, layer, sums.heads, bounds=self._detailed)
             for total, part in zip(sums.by_head, found, strict=True):
                 total.add_(part.sum(0).cpu())
@@ -143,23 +167,18 @@ class Measurements:
     def at(self, layer: Layer, specification: Specification, head: int) -> Measured:
         """The sums of one head, each of no dimension."""
         sums = self._sums[layer][specification]
-        place = sums.heads.index(head)
-        return Measured(*(total[place] for total in sums.by_head))
+        index = sums.heads.index(head)
+        return Measured(*(total[index] for total in sums.by_head))
 
     def by_sentence(
         self, layer: Layer, specification: Specification, head: int
     ) -> Mapping[int, Float[Tensor, " 3"]]:
         """Distance, number of keys and number of rows of one head, by sentence."""
         sums = self._sums[layer][specification]
-        place = sums.heads.index(head)
-        return {number: parts[place] for number, parts in sums.by_sentence.items()}
+        index = sums.heads.index(head)
+        return {number: parts[index] for number, parts in sums.by_sentence.items()}
 
 
-def _made(specification: Specification, site: str, heads: int) -> Mechanism:
-    made = make(specification, causal=site == "decoder", cross=site == "cross", heads=heads)
-    return made.double().eval()
-
-
-def _empty(site: str, specification: Specification, heads: Sequence[int]) -> Sums:
+def _empty(heads: Sequence[int]) -> Sums:
     zeros = Measured(*(torch.zeros(len(heads), dtype=torch.float64) for _ in range(4)))
-    return Sums(tuple(heads), _made(specification, site, len(heads)), zeros, {})
+    return Sums(tuple(heads), zeros, {})

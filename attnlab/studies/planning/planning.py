@@ -1,10 +1,11 @@
 """Which mechanism each head of a run should have, under one budget of keys for all heads together."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import torch
@@ -14,23 +15,24 @@ from attnlab.addresses import Head
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
 from attnlab.attribution.significance import DRAWS, INTERVAL, draws_for, holm_adjusted
+from attnlab.devices import usable_device
 from attnlab.errors import InputError
-from attnlab.extraction.batches import encode
-from attnlab.extraction.devices import usable_device
-from attnlab.extraction.observing import Observed, observe, sites_of
 from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
-from attnlab.studies.evaluation import Evaluator, evaluator_of
-from attnlab.studies.planning.candidates import BASELINES, Candidate, uniform
+from attnlab.studies.evaluation import evaluator_of
+from attnlab.studies.parts import Parts, observe_sentences, parts_of
+from attnlab.studies.planning.candidates import BASELINES, Candidate
 from attnlab.studies.planning.columns import SCORES
 from attnlab.studies.planning.measuring import Layer, Measurements
 from attnlab.studies.planning.notes import BandInstead, BudgetNearLength, NoSettingFits
 from attnlab.studies.planning.scores import Output, changes, gains, output_of
 from attnlab.studies.planning.search import FoundPlan, Search
 from attnlab.studies.planning.settings import PlanSettings
+from attnlab.studies.planning.uniform import uniform
 from attnlab.studies.sources import Subject, load_subject
 from attnlab.studies.steps import Steps
+from attnlab.texts import published
 from attnlab.translation.runs.folder import is_run
 from attnlab.translation.tokenizer import checksum
 
@@ -53,6 +55,7 @@ class Planning(OneLine):
         plans: the searched plan of each budget, ready for `attnlab.attention.install`.
         about: run, checksum of its corpus and numbers of sentences, ready for JSON.
         notes: what the reader must know, see `attnlab.reporting.notes`.
+        weights: checksum of the weights of the run.
     """
 
     heads: pd.DataFrame
@@ -60,6 +63,7 @@ class Planning(OneLine):
     plans: Mapping[int, AttentionPlan]
     about: Mapping[str, Any]
     notes: tuple[Note, ...]
+    weights: str | None
 
 
 @options_of(PlanSettings)
@@ -91,11 +95,12 @@ def plan(source: str | Path, settings: PlanSettings) -> Planning:
     subject = load_subject(source, sentences=settings.sentences)
     subject.model.to(device)
     evaluator = evaluator_of(subject, settings.batch_size)
-    parts = _parts(evaluator, settings)
+    parts = parts_of(evaluator, settings.calibration, settings.validation)
     budgets = list(dict.fromkeys(settings.budgets))
     search = Search(budgets, settings.families)
-    _read("Calibrating", parts.calibration, settings, search.learn)
-    _read("Choosing", parts.validation, settings, search.measure)
+    read = partial(observe_sentences, sites=settings.sites, progress=settings.progress)
+    read("Calibrating", parts.calibration, search.learn)
+    read("Choosing", parts.validation, search.measure)
     plans = {
         (budget, name): found
         for budget in budgets
@@ -103,13 +108,14 @@ def plan(source: str | Path, settings: PlanSettings) -> Planning:
         if (found := _found(search, budget, name)) is not None
     }
     measured = Measurements(_wanted(search, plans), detailed=True)
-    _read("Measuring", evaluator, settings, measured.add)
+    read("Measuring", evaluator, measured.add)
     return Planning(
         heads=_head_rows(search, plans, measured),
         scores=_score_rows(parts, search, plans, measured, settings),
         plans={budget: _for_run(plans[budget, SEARCHED].plan(), subject) for budget in budgets},
         about=_about(parts, settings),
         notes=_notes(search, budgets, plans),
+        weights=subject.weights,
     )
 
 
@@ -119,36 +125,11 @@ def _for_run(plan: AttentionPlan, subject: Subject) -> AttentionPlan:
     return plan.for_tokenizer(checksum(subject.run.tokenizers.source))
 
 
-class _Parts(NamedTuple):
-    """The model on three parts of its corpus; no source is in two of them."""
-
-    test: Evaluator
-    validation: Evaluator
-    calibration: Evaluator
-
-
-def _parts(test: Evaluator, settings: PlanSettings) -> _Parts:
-    calibration = test.on_split("train", settings.calibration)
-    validation = test.on_split("validation", settings.validation, calibration)
-    return _Parts(test, validation, calibration)
-
-
-def _read(
-    what: str, evaluator: Evaluator, settings: PlanSettings, receive: Callable[[Observed], None]
-) -> None:
-    """Hands every layer of every batch of the sentences to `receive`."""
-    model, progress = evaluator.model, settings.progress
-    encoding = encode(model, evaluator.tokenizer, [one.text for one in evaluator.examples])
-    tell = None if progress is None else (lambda done, total: progress(what, done, total))
-    sites = sites_of(model, encoding, settings.sites)
-    observe(model, encoding, sites, receive, batch_size=settings.batch_size, progress=tell)
-
-
-def _about(parts: _Parts, settings: PlanSettings) -> dict[str, Any]:
+def _about(parts: Parts, settings: PlanSettings) -> dict[str, Any]:
     """Run, corpus and sentences."""
     run = parts.test.subject.run
     return {
-        "run": None if run is None else str(run.folder),
+        "run": None if run is None else published(run.folder),
         "corpus_checksum": None if run is None else run.record["corpus"]["checksum"],
         "sentences": {name: len(one.examples) for name, one in parts._asdict().items()},
         "seed": settings.seed,
@@ -204,14 +185,15 @@ def _head_rows(search: Search, plans: Plans, measured: Measurements) -> pd.DataF
 
 
 def _score_rows(
-    parts: _Parts,
+    parts: Parts,
     search: Search,
     plans: Plans,
     measured: Measurements,
     settings: PlanSettings,
 ) -> pd.DataFrame:
     """One row a plan; `full` stands once, at no budget."""
-    evaluator, bleu, seed = parts.test, settings.bleu, settings.seed
+    evaluator, seed = parts.test, settings.seed
+    bleu = settings.bleu and evaluator.translates
     steps = Steps("Scoring", len(plans) + 1, settings.progress)
     before = steps.of(lambda: output_of(evaluator, None, bleu=bleu))()
     outputs: dict[tuple[int, str], Output] = {}

@@ -9,9 +9,10 @@ from attnlab.attention.specification import Specification
 from attnlab.errors import InputError
 from attnlab.extraction.observing import Observed
 from attnlab.studies.planning.allocation import Allocation, Choice, allocate, allocate_exactly
-from attnlab.studies.planning.candidates import BASELINES, Candidate, candidates, uniform
+from attnlab.studies.planning.candidates import BASELINES, Candidate, candidates
 from attnlab.studies.planning.measuring import Layer, Measurements
 from attnlab.studies.planning.statistics import LayerSums
+from attnlab.studies.planning.uniform import uniform
 
 Entries = Mapping[Head, Candidate]
 # The relative distance that scoring keys has to save over fixed weights.

@@ -57,7 +57,7 @@ class PlanSettings(StudySettings):
         ),
     ] = True
     batch_size: Annotated[
-        int, Option("Maximum number of sentences in one forward pass.", least=1)
+        int, Option("Maximum number of sentences in one forward pass.", least=1, most=100_000)
     ] = BATCH_SIZE
     seed: Annotated[int, SEED] = 0
 

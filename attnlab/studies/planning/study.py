@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from attnlab.options import Option, Settings
 from attnlab.studies.engine.models import (
-    MODEL_LOCATIONS,
     ModelCell,
     ModelOptions,
-    cells_of_models,
-    model_checksum,
+    study_of_models,
     trained_model,
 )
-from attnlab.studies.engine.study import CellKind, Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,17 +71,10 @@ def plan_search_rows(cell: PlanSearchCell) -> "pd.DataFrame":
     return found.scores.drop(columns="seed")
 
 
-def plan_search_cells(options: PlanSearchOptions) -> list[PlanSearchCell]:
-    """Every size with every seed."""
-    return cells_of_models(PlanSearchCell, options)
-
-
-PLAN_SEARCH = Study(
-    name="plan_search",
-    summary="Does a searched plan of mechanisms keep more BLEU than uniform ones at equal budgets?",
-    kind=CellKind(
-        "plan_search", 1, PlanSearchCell, plan_search_rows, model_checksum, MODEL_LOCATIONS
-    ),
+PLAN_SEARCH = study_of_models(
+    "plan_search",
+    "Does a searched plan of mechanisms keep more BLEU than uniform ones at equal budgets?",
+    cell=PlanSearchCell,
     options=PlanSearchOptions,
-    cells=plan_search_cells,
+    rows=plan_search_rows,
 )

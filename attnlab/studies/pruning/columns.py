@@ -1,7 +1,7 @@
 """The columns of a pruning."""
 
 from attnlab.addresses import SITES
-from attnlab.columns import HEAD, Column, Table
+from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
 
 PENALTY = Column("penalty", "penalty", "Price of an open head, in nats per token.")
 
@@ -52,7 +52,7 @@ CURVE = Table(
             "loss",
         ),
         *_change("loss", "loss", 2),
-        Column("bleu", "BLEU", "Greedy.", 1),
+        Column("bleu", "BLEU", "Greedy; empty for a language model.", 1),
         *_change("bleu", "BLEU", 1),
         Column("bleu_p_value", "p of BLEU", "Its p-value by the same bootstrap.", 3),
         Column("sentences", "sentences", "How many sentences were scored."),
@@ -75,6 +75,7 @@ GATES = Table(
         Column("p_one", "P(1)", "Probability that it is exactly 1.", 2),
         Column("open", "open", "Whether 0 is not the likelier of the two."),
     ),
+    keys=("penalty", *HEAD_KEYS),
 )
 TRAINING = Table(
     "training.csv",
@@ -90,5 +91,6 @@ TRAINING = Table(
         ),
         Column("expected_open", "expected open", "Gates that are not 0 on average.", 1),
     ),
+    keys=("penalty", "step"),
 )
 TABLES = (CURVE, GATES, TRAINING)

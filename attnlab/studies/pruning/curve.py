@@ -1,5 +1,6 @@
 """The rows of a pruning curve: how good a model is that has so many heads left, beside the unpruned run."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from attnlab.attribution.significance import bleu_difference, loss_difference
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
 TOLERANCE = 0.5
+# What a model that translates nothing may lose, in nats per token.
+LOSS_TOLERANCE = 0.05
+BLEU_COLUMNS = ("bleu", "bleu_change", "bleu_change_low", "bleu_change_high", "bleu_p_value")
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,7 @@ class Measured:
     Attributes:
         losses: each sentence's loss in nats, summed over its target tokens.
         tokens: target tokens of each sentence.
-        translations: greedy translations, one a sentence.
+        translations: greedy translations, one a sentence; none of a language model.
         references: what they are scored against.
     """
 
@@ -91,33 +95,48 @@ class Curve:
     def _changes(self, split: str, found: Measured) -> dict[str, Any]:
         before = self.before[split]
         loss = loss_difference(before.losses, found.losses, before.tokens, seed=self.seed)
-        bleu = bleu_difference(
-            before.translations, found.translations, before.references, seed=self.seed
-        )
         return {
             "loss_nats": loss.after,
             "loss_change": loss.change,
             "loss_change_low": loss.low,
             "loss_change_high": loss.high,
-            "bleu": bleu.after,
-            "bleu_change": bleu.change,
-            "bleu_change_low": bleu.low,
-            "bleu_change_high": bleu.high,
-            "bleu_p_value": bleu.p_value,
+            **self._bleu(before, found),
             "sentences": len(found.losses),
         }
 
+    def _bleu(self, before: Measured, found: Measured) -> dict[str, float]:
+        if not before.references:
+            return dict.fromkeys(BLEU_COLUMNS, math.nan)
+        bleu = bleu_difference(
+            before.translations, found.translations, before.references, seed=self.seed
+        )
+        figures = (bleu.after, bleu.change, bleu.low, bleu.high, bleu.p_value)
+        return dict(zip(BLEU_COLUMNS, figures, strict=True))
 
-def fewest_heads(curve: pd.DataFrame, tolerance: float = TOLERANCE) -> float | None:
+
+def has_bleu(curve: pd.DataFrame) -> bool:
+    """Whether the models of a curve translate, so that there is BLEU."""
+    return bool(curve["bleu"].notna().any())
+
+
+def fewest_heads(curve: pd.DataFrame, tolerance: float | None = None) -> float | None:
     """The penalty that leaves fewest heads at most `tolerance` BLEU below the unpruned run.
 
-    It is chosen on validation, so that the test figures beside it are not chosen; None where every
-    penalty that closes a head costs more.
+    Without BLEU, at most `tolerance` nats per token above its loss. It is chosen on validation, so
+    that the test figures beside it are not chosen; None where every penalty that closes a head costs
+    more.
+
+    Args:
+        curve: as `Pruning.curve`.
+        tolerance: None: `TOLERANCE` for BLEU, `LOSS_TOLERANCE` for the loss.
     """
     pruned = curve[(curve["kind"] == "pruned") & (curve["split"] == "validation")]
     pruned = pruned[pruned["heads_left"] < pruned["heads"]]
-    good = pruned[pruned["bleu_change"] >= -tolerance]
+    if has_bleu(curve):
+        lost, most = -pruned["bleu_change"], TOLERANCE
+    else:
+        lost, most = pruned["loss_change"], LOSS_TOLERANCE
+    good = pruned.assign(lost=lost)[lost <= (most if tolerance is None else tolerance)]
     if good.empty:
         return None
-    best = good.sort_values(["heads_left", "bleu"], ascending=[True, False]).iloc[0]
-    return float(best["penalty"])
+    return float(good.sort_values(["heads_left", "lost"]).iloc[0]["penalty"])

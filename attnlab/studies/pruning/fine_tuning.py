@@ -13,9 +13,16 @@ from attnlab.attribution.ablation import ablated
 from attnlab.attribution.projections import Projections
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.errors import InputError
-from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs, step_budget
+from attnlab.translation.base import OwnModel
+from attnlab.translation.batches import (
+    LengthGroupedBatches,
+    Pair,
+    TokenPairs,
+    collator,
+    step_budget,
+)
 from attnlab.translation.encoding import encode_rows
-from attnlab.translation.model import TranslationModel
+from attnlab.translation.preparing import training_dataset
 from attnlab.translation.randomness import seeded
 from attnlab.translation.runs.run import Run
 from attnlab.translation.trainer import bfloat16_is_native
@@ -30,11 +37,13 @@ class TrainingPairs:
 
     Attributes:
         pairs: encoded pairs.
+        collate: makes a batch of some.
         batch_tokens: tokens a batch and side, padding counted.
         seed: of the order.
     """
 
     pairs: TokenPairs
+    collate: Callable[[list[Pair]], Batch]
     batch_tokens: int
     seed: int
 
@@ -45,10 +54,11 @@ class TrainingPairs:
 
     def batches(self, steps: int) -> Iterator[Batch]:
         """So many batches, the same at every call; every pair once before any comes again."""
-        sampler, collate, left = self._sampler(), Collator(), steps
+        sampler, left = self._sampler(), steps
         while left > 0:
+            self.pairs.set_epoch(sampler.epoch)
             for indices in sampler:
-                yield collate([self.pairs[index] for index in indices])
+                yield self.collate([self.pairs[index] for index in indices])
                 left -= 1
                 if not left:
                     return
@@ -72,17 +82,25 @@ def training_pairs(
         InputError: no training pair is short enough.
     """
     limit = run.settings.corpus.max_tokens
-    encoded = encode_rows(corpus.train, run.tokenizers, limit, "Encoding train")
+    model = run.settings.model
+    encoded = encode_rows(
+        corpus.train,
+        run.tokenizers,
+        limit,
+        "Encoding train",
+        model.predicted_side,
+        storage=corpus.storage,
+    )
     if not len(encoded):
         msg = f"{run.folder} has no training pairs of at most {limit} tokens."
         raise InputError(msg)
-    pairs = TokenPairs(encoded)
+    pairs = training_dataset(encoded, model, seed)
     size = batch_tokens or step_budget(pairs, run.settings.optimizer).batch_tokens
-    return TrainingPairs(pairs, size, seed)
+    return TrainingPairs(pairs, collator(run.settings), size, seed)
 
 
 @contextmanager
-def in_training(model: TranslationModel, seed: int) -> Iterator[None]:
+def in_training(model: OwnModel, seed: int) -> Iterator[None]:
     """While the block runs, the model drops out and smooths labels, from `seed`; in eval mode afterwards."""
     with seeded(seed):
         model.train()
@@ -119,7 +137,7 @@ def linear_decay(steps: int) -> Callable[[int], float]:
 
 
 def fine_tune(
-    model: TranslationModel,
+    model: OwnModel,
     batches: Iterable[Batch],
     loss: Callable[[Batch], Float[Tensor, ""]],
     *,

@@ -20,6 +20,7 @@ from attnlab.studies.pruning.curve import Curve, Measured
 from attnlab.studies.pruning.notes import AllHeadsClosed, GatesNotSettled, NoHeadClosed
 from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.pruning.training import Pruner, State, load_pruner
+from attnlab.texts import published
 from attnlab.translation.runs.run import Run
 
 SETTLED = 0.9
@@ -103,7 +104,7 @@ def prune(source: str | Path, settings: PruningSettings) -> Pruning:
         models={part.penalty: part.state for part in found if part.state is not None},
         run=pruner.run,
         about={
-            "run": str(pruner.run.folder),
+            "run": published(pruner.run.folder),
             "steps": steps,
             "seed": settings.seed,
             "sites": list(pruner.sites),

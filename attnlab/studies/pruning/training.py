@@ -113,16 +113,20 @@ class Pruner:
     def measured(self, what: str) -> dict[str, Measured]:
         """What the model does as it stands, by split."""
         found = {}
-        for done, (split, evaluator) in enumerate(self.evaluators.items()):
-            self._tell(f"{what}: measuring", done, len(self.evaluators))
+        for split, evaluator in self.evaluators.items():
             found[split] = Measured(
                 evaluator.losses(),
                 evaluator.tokens,
-                tuple(evaluator.translations()),
+                self._translations(evaluator, f"{what}: translating {split}"),
                 tuple(evaluator.references),
             )
-        self._tell(f"{what}: measuring", len(self.evaluators), len(self.evaluators))
         return found
+
+    def _translations(self, evaluator: Evaluator, what: str) -> tuple[str, ...]:
+        """Those of the model as it stands; none of a language model."""
+        if not evaluator.translates:
+            return ()
+        return tuple(evaluator.translations(lambda _, *done: self._tell(what, *done)))
 
     def _batches(self, what: str, steps: int) -> Iterator[Batch]:
         for done, batch in enumerate(self.pairs.batches(steps)):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from attnlab.limits import LARGEST_SEED
 from attnlab.options import Option, Settings
 from attnlab.studies.engine.study import CellKind, Study
 
@@ -13,15 +14,20 @@ if TYPE_CHECKING:
 STRUCTURES = ("band", "diagonal", "diffuse", "rare_columns", "sink")
 
 
+TOKENS = Option("Number of rows and columns.", least=8, most=4096)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings(Settings):
     """One planted matrix that is searched for."""
 
     structure: Annotated[str, Option("Structure that is planted.", choices=STRUCTURES)]
-    tokens: Annotated[int, Option("Number of rows and columns.", least=8)]
+    tokens: Annotated[int, TOKENS]
     attempts: Annotated[int, Option("Number of matrices drawn per coefficient.", least=1)]
     noise: Annotated[float, Option("Share of unstructured weight per row.", least=0, most=1)]
-    seed: Annotated[int, Option("Seed of the matrix and of the search.", least=0)]
+    seed: Annotated[
+        int, Option("Seed of the matrix and of the search.", least=0, most=LARGEST_SEED)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +40,7 @@ class SearchOptions(Settings):
             "Structure that is planted; may be given again.", ("--structure",), choices=STRUCTURES
         ),
     ] = STRUCTURES
-    tokens: Annotated[int, Option("Number of rows and columns.", least=8)] = 16
+    tokens: Annotated[int, TOKENS] = 16
     attempts: Annotated[
         Sequence[int],
         Option("Number of matrices drawn per coefficient; may be given again.", least=1),

@@ -2,9 +2,8 @@
 
 from attnlab.columns import Column, Table
 from attnlab.studies.change_columns import declared_changes
-from attnlab.studies.comparison.columns import CASE, ERROR, MASS, VISIBLE_KEYS
+from attnlab.studies.comparison.columns import ERROR, MASS, VISIBLE_KEYS
 
-_, BUDGET, MECHANISM, LEVEL = CASE
 # What the names of the changes of each measure end with.
 UNITS = {"loss": "_nats", "bleu": ""}
 SCOPE = Column(
@@ -31,9 +30,30 @@ SUBSTITUTIONS = Table(
     (
         SCOPE,
         Column("replaced", "replaced", "The head, the site, or `all`."),
-        BUDGET,
-        MECHANISM,
-        LEVEL,
+        Column(
+            "budget",
+            "budget",
+            "Keys that a row may see on average over the heads of a site, counted on validation "
+            "sentences; of a mechanism without a support, the multiply-adds of scoring and mixing as many.",
+        ),
+        Column("mechanism", "mechanism", "Name of the mechanism, `full` for none, or the plan."),
+        Column(
+            "level",
+            "level",
+            "`oracle`, chosen from the matrices that it replaces, a bound and no method; `calibrated`, "
+            "tables learned on training sentences and the setting chosen on validation sentences.",
+        ),
+        Column(
+            "written",
+            "setting",
+            "The setting of each site that is nearest to full attention (l1) on validation sentences "
+            "within the budget, as `--attention` takes it.",
+        ),
+        Column(
+            "settings_tried",
+            "tried",
+            "How many settings were measured there, those over the budget among them.",
+        ),
         Column(
             "replaced_heads",
             "heads",
@@ -62,6 +82,8 @@ SUBSTITUTIONS = Table(
             2,
         ),
         Column("sentences", "sentences", "Number of test sentences."),
+        Column("validation_sentences", "validation", "Number of validation sentences."),
+        Column("calibration_sentences", "calibration", "Number of training sentences."),
     ),
 )
 PREDICTION = Table(

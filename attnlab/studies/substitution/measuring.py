@@ -153,7 +153,8 @@ class Trials:
             yield
 
     def _translations(self) -> tuple[str, ...] | None:
-        return tuple(self.evaluator.translations()) if self.settings.bleu else None
+        wanted = self.settings.bleu and self.evaluator.translates
+        return tuple(self.evaluator.translations()) if wanted else None
 
     def _found(
         self,

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from attnlab.errors import InputError
 from attnlab.options import Option
-from attnlab.studies.comparison.settings import LEAST_BUDGET
 from attnlab.studies.settings import SEED, SENTENCE_FLAGS, StudySettings, words_in
 
+DEFAULT_BUDGET = 5
 SCOPES = ("head", "site", "model")
 
 
@@ -24,11 +24,11 @@ class SubstitutionSettings(StudySettings):
     budgets: Annotated[
         Sequence[int],
         Option(
-            f"Number of visible keys per row, {LEAST_BUDGET} or more; may be given again.",
+            "Number of keys per row, counted, on average over the heads of a site; may be given again.",
             ("--budget",),
-            least=LEAST_BUDGET,
+            least=1,
         ),
-    ] = (LEAST_BUDGET,)
+    ] = (DEFAULT_BUDGET,)
     scopes: Annotated[
         Sequence[str],
         Option(
@@ -55,6 +55,10 @@ class SubstitutionSettings(StudySettings):
     calibration: Annotated[
         int, Option("Maximum number of training sentences to learn tables on.", least=1)
     ] = 500
+    validation: Annotated[
+        int,
+        Option("Maximum number of validation sentences, which choose the settings.", least=1),
+    ] = 200
     bleu: Annotated[
         bool, Option("Translate with every site and model replaced.", ("--bleu/--no-bleu",))
     ] = True
@@ -72,7 +76,7 @@ class SubstitutionSettings(StudySettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.budgets:
-            msg = f"There is no budget; give at least one, such as {LEAST_BUDGET}."
+            msg = f"There is no budget; give at least one, such as {DEFAULT_BUDGET}."
             raise InputError(msg)
         if not self.scopes and not self.plans:
             msg = f"There is nothing to replace; choose from: {', '.join(SCOPES)}."

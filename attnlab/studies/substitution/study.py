@@ -5,18 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attnlab.options import Option, Settings
-from attnlab.studies.comparison.settings import LEAST_BUDGET
 from attnlab.studies.engine.models import (
-    MODEL_LOCATIONS,
     ModelCell,
     ModelOptions,
-    cells_of_models,
-    model_checksum,
+    study_of_models,
     trained_model,
 )
-from attnlab.studies.engine.study import CellKind, Study
 from attnlab.studies.settings import words_in
-from attnlab.studies.substitution.settings import SCOPES
+from attnlab.studies.substitution.settings import DEFAULT_BUDGET, SCOPES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,9 +25,11 @@ class ReplacedHeads(Settings):
     budgets: Annotated[
         Sequence[int],
         Option(
-            "Number of visible keys per row; may be given again.", ("--budget",), least=LEAST_BUDGET
+            "Number of keys per row, counted, on average over the heads of a site; may be given again.",
+            ("--budget",),
+            least=1,
         ),
-    ] = (LEAST_BUDGET, 9)
+    ] = (DEFAULT_BUDGET, 9)
     scopes: Annotated[
         Sequence[str],
         Option(
@@ -41,6 +39,12 @@ class ReplacedHeads(Settings):
         ),
     ] = SCOPES
     test_sentences: Annotated[int, Option("Maximum number of test sentences.", least=2)] = 500
+    validation: Annotated[
+        int, Option("Maximum number of validation sentences, which choose.", least=1)
+    ] = 200
+    calibration: Annotated[
+        int, Option("Maximum number of training sentences, which teach mechanisms.", least=1)
+    ] = 500
     fine_tune_steps: Annotated[
         int, Option("Number of training batches of a fine-tuning; 0 for none.", least=0)
     ] = 0
@@ -63,22 +67,18 @@ def substitution_rows(cell: SubstitutionCell) -> "pd.DataFrame":
     with trained_model(cell) as run:
         found = substitute(
             run, budgets=cell.budgets, scopes=cell.scopes, sentences=cell.test_sentences,
-            steps=cell.fine_tune_steps, seed=cell.seed,
+            validation=cell.validation, calibration=cell.calibration, steps=cell.fine_tune_steps,
+            seed=cell.seed,
         )  # fmt: skip
     return found.substitutions
 
 
-def substitution_cells(options: SubstitutionOptions) -> list[SubstitutionCell]:
-    """Every size with every seed."""
-    return cells_of_models(SubstitutionCell, options)
-
-
-SUBSTITUTION = Study(
-    name="substitution",
-    summary="What do loss and BLEU of translation models lose when their heads are replaced?",
-    kind=CellKind(
-        "substitution", 1, SubstitutionCell, substitution_rows, model_checksum, MODEL_LOCATIONS
-    ),
+SUBSTITUTION = study_of_models(
+    "substitution",
+    "What do loss and BLEU of translation models lose when their heads are replaced?",
+    cell=SubstitutionCell,
     options=SubstitutionOptions,
-    cells=substitution_cells,
+    rows=substitution_rows,
+    # 2: settings are chosen on validation sentences.
+    schema=2,
 )

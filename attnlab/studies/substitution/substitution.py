@@ -1,7 +1,8 @@
 """Loss and BLEU of a run whose heads are replaced by other mechanisms, at once and after fine-tuning."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,27 @@ from attnlab.attribution.significance import (
     loss_differences,
 )
 from attnlab.errors import InputError
-from attnlab.extraction.batches import encode
 from attnlab.extraction.notes import SentencesDropped
-from attnlab.extraction.observing import observe, sites_of
+from attnlab.extraction.observing import additive_sites, sites_of
 from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
-from attnlab.studies.comparison.candidates import left_out
-from attnlab.studies.comparison.learning import Learned, Measured, types_of_site
+from attnlab.studies.comparison.learning import Measured, types_of_site
 from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.comparison.scores import MEASURED, Scores
 from attnlab.studies.differences import fill_changes
 from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewerThanAsked, FewForIntervals
+from attnlab.studies.parts import Parts, encoded, observe_sentences, parts_of
+from attnlab.studies.substitution.choosing import (
+    Candidates,
+    Choosing,
+    mechanism_names,
+    refusals,
+)
 from attnlab.studies.substitution.columns import SUBSTITUTIONS, UNITS
 from attnlab.studies.substitution.measuring import Outcome, Trial, Trials
+from attnlab.studies.substitution.notes import NoSettingAtSite
 from attnlab.studies.substitution.prediction import prediction
 from attnlab.studies.substitution.settings import SubstitutionSettings
 from attnlab.studies.substitution.targets import Replacement, Target, replacements, targets
@@ -53,8 +60,7 @@ class Substitution(OneLine):
             heads; empty where heads were not replaced alone.
         run: the run, its model as it was.
         settings: what was asked for.
-        sentences: number of test sentences.
-        calibration: number of training sentences.
+        sentences: number of `test`, `validation` and `calibration` (training) sentences.
         notes: what was left out, see `attnlab.reporting.notes`.
     """
 
@@ -62,8 +68,7 @@ class Substitution(OneLine):
     prediction: pd.DataFrame
     run: Run
     settings: SubstitutionSettings
-    sentences: int
-    calibration: int
+    sentences: Mapping[str, int]
     notes: tuple[Note, ...]
 
 
@@ -71,13 +76,16 @@ class Substitution(OneLine):
 def substitute(source: str | Path, settings: SubstitutionSettings) -> Substitution:
     """What a run loses when heads are replaced by other mechanisms, at equal budgets of keys per row.
 
-    Every mechanism that `attnlab compare` knows replaces one head, all heads of a site and all heads,
-    and every plan stands in the model as a whole. Tables of sigma and the best fixed pattern are
-    learned on training sentences; losses, BLEU, captured mass and output error are measured on test
-    sentences. With `steps` each replaced site, model and plan is trained that many batches further on
-    the run's training pairs, beside the model with full attention trained as long.
+    Every mechanism replaces one head, all heads of a site and all heads, and every plan stands in the
+    model as a whole. Tables of sigma and the best fixed pattern are learned on training sentences; the
+    setting that each mechanism has at a site is the one nearest to full attention on validation
+    sentences whose rows see at most the budget there, counted; without a support the work of as many
+    keys counts. Losses, BLEU, captured mass and output error are measured on test sentences. With
+    `steps` each replaced site, model and plan is trained that many batches further on the run's
+    training pairs, beside the model with full attention trained as long.
 
-    Cost: a pass over the test sentences for every target and mechanism, a round of translation for
+    Cost: the matrices of every setting on the validation sentences, a pass over the test sentences for
+    every target and mechanism, a round of translation for
     every site and model, and `steps` training steps for each of those.
 
     Args:
@@ -97,14 +105,18 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
     assert run is not None  # noqa: S101 - a run directory holds one
     for name, plan in plans.items():
         plan.refuse_other_tokenizer(checksum(run.tokenizers.source), f"The plan {name}")
-    found, figures, calibration = _calibrated(evaluator, run, settings)
-    trials = _trials(evaluator, found, settings)
+    parts = parts_of(evaluator, settings.calibration, settings.validation)
+    choosing = _chosen(parts, run, settings)
+    candidates = choosing.candidates()
+    figures = _figures(evaluator, choosing, candidates, settings)
+    trials = _trials(evaluator, replacements(candidates), settings)
     trials += [
         Trial(Target("plan", name, frozenset(all_heads(evaluator.projections))), None, plan)
         for name, plan in plans.items()
     ]
     outcomes = Trials(evaluator, run, settings).outcomes(trials)
-    table = _table(evaluator, outcomes, figures, settings)
+    rows = [_row(outcome, figures, choosing) for outcome in outcomes]
+    table = _table(parts, outcomes, rows, settings)
     heads = table[table["scope"] == "head"]
     heads = heads.assign(site=[str(name).partition(".")[0] for name in heads["replaced"]])
     return Substitution(
@@ -112,48 +124,72 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
         prediction(heads, seed=settings.seed),
         run,
         settings,
-        len(evaluator.examples),
-        calibration,
-        _notes(evaluator, settings),
+        {name: len(part.examples) for name, part in parts._asdict().items()},
+        _notes(evaluator, choosing, settings),
     )
 
 
-def _calibrated(
-    evaluator: Evaluator, run: Run, settings: SubstitutionSettings
-) -> tuple[list[Replacement], pd.DataFrame, int]:
-    """Every mechanism, taught; its figures by head on the test sentences; number of training sentences."""
-    model, progress = evaluator.model, settings.progress
-    held_out = encode(model, evaluator.tokenizer, [one.text for one in evaluator.examples])
-    learning = encode(
-        model,
-        evaluator.tokenizer,
-        [one.text for one in evaluator.on_split("train", settings.calibration).examples],
+def _chosen(parts: Parts, run: Run, settings: SubstitutionSettings) -> Choosing:
+    """Every mechanism with what it learned on training sentences and its setting from validation ones."""
+    validation, learning = encoded(parts.validation), encoded(parts.calibration)
+    sites = sites_of(parts.test.model, validation, settings.sites)
+    additive = additive_sites(parts.test.model)
+    choosing = Choosing(
+        {
+            site: types_of_site(
+                site, run, validation, learning, whole=True, additive=site in additive
+            )
+            for site in sites
+        },
+        settings.budgets,
+        _known(settings.mechanisms),
+        longest=parts.test.most_tokens,
     )
-    sites = sites_of(model, held_out, settings.sites)
-    by_site = {site: types_of_site(site, run, held_out, learning, whole=True) for site in sites}
-    learned = Learned(by_site, list(dict.fromkeys(settings.budgets)))
-    tell = None if progress is None else (lambda *done: progress("calibrating", *done))
-    observe(model, learning, sites, learned.add, progress=tell)
-    candidates = learned.candidates()
-    measured = Measured(by_site, candidates, Scores([one.number for one in held_out.sentences]))
-    tell = None if progress is None else (lambda *done: progress("measuring", *done))
-    observe(model, held_out, sites, measured.add, progress=tell)
-    chosen = _named(list(replacements(candidates)), settings.mechanisms)
-    return chosen, measured.scores.heads(), len(learning.sentences)
+    _refuse_impossible(choosing, settings)
+    observed = partial(observe_sentences, sites=sites, progress=settings.progress)
+    observed("calibrating", parts.calibration, choosing.learn)
+    observed("choosing", parts.validation, choosing.measure)
+    return choosing
 
 
-def _named(found: list[Replacement], names: Sequence[str] | None) -> list[Replacement]:
-    """Those that are wanted.
+def _refuse_impossible(choosing: Choosing, settings: SubstitutionSettings) -> None:
+    """Raises InputError for a mechanism that was asked for and that no site allows."""
+    by_site = [
+        refusals(site, additive=types.statistics.additive)
+        for site, types in choosing.by_site.items()
+    ]
+    for name in settings.mechanisms or ():
+        if all(name in refused for refused in by_site):
+            msg = (
+                f"The mechanism '{name}' cannot stand in {' or '.join(choosing.by_site)}: "
+                f"{by_site[0][name]}; choose other mechanisms or other sites."
+            )
+            raise InputError(msg)
+
+
+def _known(names: Sequence[str] | None) -> Sequence[str] | None:
+    """The names of mechanisms that are wanted.
 
     Raises:
-        InputError: a name that none has.
+        InputError: there is no mechanism of one of them.
     """
-    there = list(dict.fromkeys(one.name for one in found))
+    there = mechanism_names()
     unknown = [name for name in names or () if name not in there]
     if unknown:
         msg = f"There is no mechanism '{unknown[0]}' here; choose from: {', '.join(there)}."
         raise InputError(msg)
-    return [one for one in found if names is None or one.name in names]
+    return names
+
+
+def _figures(
+    test: Evaluator, choosing: Choosing, candidates: Candidates, settings: SubstitutionSettings
+) -> pd.DataFrame:
+    """Attention captured, output error and keys of every candidate on the test sentences, by head."""
+    numbers = [one.number for one in encoded(test).sentences]
+    measured = Measured(choosing.by_site, candidates, Scores(numbers))
+    sites, progress = tuple(choosing.by_site), settings.progress
+    observe_sentences("measuring", test, measured.add, sites=sites, progress=progress)
+    return measured.scores.heads()
 
 
 def _trials(
@@ -166,25 +202,29 @@ def _trials(
         if settings.sites is None or head.site in settings.sites
     ]
     counts = {layer: part.heads for layer, part in evaluator.projections.items()}
+    there = list(found)
     trials = [
         Trial(target, one, one.plan(target, counts, evaluator.model.dtype))
         for target in targets(heads, settings.scopes)
-        for one in found
+        for one in there
         if one.has(target)
     ]
     tried = {trial.replacement.name for trial in trials if trial.replacement is not None}
     for name in settings.mechanisms or ():
         if settings.scopes and name not in tried:
             msg = (
-                f"The mechanism '{name}' has no form for all heads of a {' or '.join(settings.scopes)} "
-                "here; add a smaller scope, or choose other sites."
+                f"The mechanism '{name}' has no form within the budget for all heads of a "
+                f"{' or '.join(settings.scopes)} here; add a smaller scope, choose other sites, or raise "
+                "the budget."
             )
             raise InputError(msg)
     return trials
 
 
-def _notes(evaluator: Evaluator, settings: SubstitutionSettings) -> tuple[Note, ...]:
-    """Sentences that are lacking, and mechanisms that have no form for a site."""
+def _notes(
+    evaluator: Evaluator, choosing: Choosing, settings: SubstitutionSettings
+) -> tuple[Note, ...]:
+    """Sentences that are lacking, and mechanisms that have no form or no setting for a site."""
     count, read = len(evaluator.examples), len(evaluator.subject.texts)
     notes: list[Note] = []
     if count < ENOUGH_FOR_INTERVALS:
@@ -193,27 +233,26 @@ def _notes(evaluator: Evaluator, settings: SubstitutionSettings) -> tuple[Note, 
         notes.append(FewerThanAsked(settings.sentences, evaluator.origin, read))
     if evaluator.dropped:
         notes.append(SentencesDropped(evaluator.dropped, read, evaluator.most_tokens, "test"))
-    sites = dict.fromkeys(head.site for head in all_heads(evaluator.projections))
-    return (
-        *notes,
-        *(
-            MechanismLeftOut(site, name, reason)
-            for site in settings.sites or sites
-            for name, reason in left_out(site).items()
-            if settings.mechanisms is None or name in settings.mechanisms
-        ),
-    )
+    notes += [
+        MechanismLeftOut(site, name, reason)
+        for site, types in choosing.by_site.items()
+        for name, reason in refusals(site, additive=types.statistics.additive).items()
+        if settings.mechanisms is None or name in settings.mechanisms
+    ]
+    return (*notes, *(NoSettingAtSite(*lacking) for lacking in choosing.without_setting()))
 
 
 def _table(
-    evaluator: Evaluator,
+    parts: Parts,
     outcomes: Sequence[Outcome],
-    figures: pd.DataFrame,
+    rows: Sequence[Mapping[str, Any]],
     settings: SubstitutionSettings,
 ) -> pd.DataFrame:
     """A row an outcome, with its changes from the model with full attention and as many steps."""
-    table = pd.DataFrame([_row(outcome, figures) for outcome in outcomes])
+    evaluator, table = parts.test, pd.DataFrame(rows)
     table["sentences"] = len(evaluator.examples)
+    table["validation_sentences"] = len(parts.validation.examples)
+    table["calibration_sentences"] = len(parts.calibration.examples)
     found: dict[str, dict[int, Difference]] = {stem: {} for stem in UNITS}
     for steps in sorted({outcome.steps for outcome in outcomes}):
         same = [index for index, one in enumerate(outcomes) if one.steps == steps]
@@ -235,14 +274,17 @@ def _table(
     together = {row.Index: (row.scope, row.steps) for row in table.itertuples()}
     for stem, unit in UNITS.items():
         fill_changes(table, stem, found[stem], unit=unit, together=together)
-    return table[[column.name for column in SUBSTITUTIONS.columns]].astype({"budget": "Int64"})
+    return table[[column.name for column in SUBSTITUTIONS.columns]].astype(
+        {"budget": "Int64", "settings_tried": "Int64"}
+    )
 
 
-def _row(outcome: Outcome, figures: pd.DataFrame) -> dict[str, Any]:
+def _row(outcome: Outcome, figures: pd.DataFrame, choosing: Choosing) -> dict[str, Any]:
     """What is known of an outcome before it is compared."""
     row: dict[str, Any] = {
         "scope": "model", "replaced": "", "budget": pd.NA, "mechanism": "full", "level": "",
-        "replaced_heads": 0, "steps": outcome.steps, **dict.fromkeys(MEASURED, np.nan),
+        "written": "", "settings_tried": pd.NA, "replaced_heads": 0, "steps": outcome.steps,
+        **dict.fromkeys(MEASURED, np.nan),
         "loss_nats": float(outcome.losses.sum() / outcome.tokens),
         "bleu": np.nan if outcome.bleu is None else outcome.bleu, "time_ratio": outcome.time_ratio,
     }  # fmt: skip
@@ -257,5 +299,7 @@ def _row(outcome: Outcome, figures: pd.DataFrame) -> dict[str, Any]:
     means = own[[head in target.heads for head in addresses]][list(MEASURED)].mean()
     return row | {
         "budget": one.budget, "mechanism": one.name, "level": one.level,
+        "written": one.written_at(target),
+        "settings_tried": sum(choosing.tried(one.name, site) for site in target.sites),
         **dict(zip(MEASURED, means.tolist(), strict=True)),
     }  # fmt: skip

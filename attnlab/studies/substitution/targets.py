@@ -29,6 +29,11 @@ class Target(NamedTuple):
     name: str
     heads: frozenset[Head]
 
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Those of the heads."""
+        return tuple(dict.fromkeys(head.site for head in sorted(self.heads)))
+
 
 def targets(heads: Sequence[Head], scopes: Sequence[str]) -> list[Target]:
     """Every head alone, the heads of every site, and all heads, as far as they are among `scopes`.
@@ -56,14 +61,16 @@ class Replacement:
     Attributes:
         budget: keys per row.
         name: as in the tables of `attnlab compare`.
-        level: `oracle`, `calibrated` or `static`.
+        level: `oracle` or `calibrated`.
         by_layer: it, as it was taught for each layer.
+        written: its setting at each site.
     """
 
     budget: int
     name: str
     level: str
     by_layer: Mapping[Layer, Mechanism]
+    written: Mapping[str, str]
 
     def plan(
         self, target: Target, counts: Mapping[Layer, int], dtype: torch.dtype
@@ -83,6 +90,12 @@ class Replacement:
             entries[layer_name(*layer)] = mechanism
         return plan_of(entries)
 
+    def written_at(self, target: Target) -> str:
+        """Its setting at the target's heads; of several sites those of each."""
+        if len(target.sites) == 1:
+            return self.written[target.sites[0]]
+        return "; ".join(f"{site}={self.written[site]}" for site in target.sites)
+
     def has(self, target: Target) -> bool:
         """Whether the mechanism can stand at all of the target's heads."""
         return all((head.site, head.layer) in self.by_layer for head in target.heads)
@@ -99,12 +112,13 @@ def by_layer(heads: frozenset[Head]) -> dict[Layer, list[int]]:
 def replacements(
     candidates: Mapping[Layer, Sequence[tuple[int, Candidate]]],
 ) -> Iterator[Replacement]:
-    """Every mechanism and budget with its layers; what only has a matrix is left out."""
-    found: dict[tuple[int, str, str], dict[Layer, Mechanism]] = {}
+    """Every mechanism and budget with its layers."""
+    found: dict[tuple[int, str, str], dict[Layer, Candidate]] = {}
     for layer, there in candidates.items():
         for budget, candidate in there:
-            if candidate.mechanism is not None:
-                key = budget, candidate.name, candidate.level
-                found.setdefault(key, {})[layer] = candidate.mechanism
+            key = budget, candidate.name, candidate.level
+            found.setdefault(key, {})[layer] = candidate
     for (budget, name, level), layers in sorted(found.items(), key=lambda item: item[0][0]):
-        yield Replacement(budget, name, level, layers)
+        mechanisms = {at: one.mechanism for at, one in layers.items() if one.mechanism is not None}
+        written = {site: one.written for (site, _), one in layers.items()}
+        yield Replacement(budget, name, level, mechanisms, written)

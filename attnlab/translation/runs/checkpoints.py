@@ -1,86 +1,158 @@
 """The checkpoints of a run and the model that comes of them: which is the best, which can be used."""
 
-import json
 import math
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from zipfile import BadZipFile, ZipFile
 
+from annotated_types import Ge
 from safetensors import SafetensorError
+from transformers import TrainerState
 
+from attnlab.documents import fitting, parse_json
 from attnlab.errors import AttnlabError, InputError, reason
+from attnlab.files import set_usual_permissions
+from attnlab.texts import read_text
+from attnlab.translation.base import OwnModel
 from attnlab.translation.loading import UNREADABLE
-from attnlab.translation.model import TranslationModel
+from attnlab.translation.model_settings import ModelSettings
 from attnlab.translation.runs.files import (
     CHECKPOINTS,
     STATE,
     checkpoint_path,
+    checkpoint_step,
+    complete_checkpoints,
     is_trained,
-    last_complete_checkpoint,
 )
 from attnlab.translation.runs.run import load_model
-from attnlab.translation.settings import ModelSettings
 from attnlab.translation.tokenizer import Tokenizers
 
 
-def refuse_lost_checkpoints(folder: Path) -> None:
-    """Raises where training would begin anew, or forget the best model, since checkpoints are gone.
+@dataclass(frozen=True)
+class _State:
+    """What is relied on in the state that the Trainer writes."""
+
+    global_step: Annotated[int, Ge(0)]
+    log_history: tuple[Mapping[str, Any], ...]
+    epoch: Annotated[float, Ge(0)] | None = None
+    best_global_step: Annotated[int, Ge(0)] | None = None
+    best_metric: float | None = None
+    best_model_checkpoint: str | None = None
+    stateful_callbacks: Mapping[str, Any] | None = None
+    max_steps: int = 0
+    num_train_epochs: int = 0
+    train_batch_size: int | None = None
+
+
+def _state_of(checkpoint: Path) -> _State:
+    """The state of training at a checkpoint.
 
     Raises:
-        InputError: see above, or the newest checkpoint's `trainer_state.json` cannot be read.
+        InputError: it is damaged; the message says how, without its path.
     """
-    checkpoints, newest = folder / CHECKPOINTS, last_complete_checkpoint(folder)
-    if newest is None and (is_trained(folder) or _leads_nowhere(checkpoints)):
+    # The loss of a training that diverges is NaN.
+    return fitting(_State, parse_json(read_text(checkpoint / STATE), finite=False))
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where training goes on.
+
+    Attributes:
+        checkpoint: the newest one that is whole; None where training begins anew.
+        damaged: newer ones that cannot be used, and what is wrong with each.
+    """
+
+    checkpoint: Path | None
+    damaged: Mapping[Path, str]
+
+
+def beginning(folder: Path, settings: ModelSettings, tokenizers: Tokenizers | None) -> Beginning:
+    """Where training of the run in `folder` goes on: from the newest checkpoint that is whole.
+
+    Raises:
+        InputError: no checkpoint is whole though something is trained, so that training would begin anew;
+            or the best model up to the checkpoint is gone or damaged, so that it would be forgotten.
+    """
+    damaged: dict[Path, str] = {}
+    for path in complete_checkpoints(folder):
+        wrong = damage(path, settings, tokenizers)
+        if wrong is None:
+            _refuse_lost_best(folder, path, settings, tokenizers)
+            return Beginning(path, damaged)
+        damaged[path] = wrong
+    for path, wrong in damaged.items():
+        raise _damaged(folder, path, wrong)
+    checkpoints = folder / CHECKPOINTS
+    if is_trained(folder) or _leads_nowhere(checkpoints):
         msg = (
             f"{checkpoints} holds no complete checkpoint to go on from; put it back, or train anew with: "
             f"attnlab train {folder} --overwrite"
         )
         raise InputError(msg)
-    best = None if newest is None else best_checkpoint(newest)
-    if best is not None and not (best / "model.safetensors").is_file():
+    return Beginning(None, damaged)
+
+
+def damage(path: Path, settings: ModelSettings, tokenizers: Tokenizers | None) -> str | None:
+    """What is wrong with a checkpoint of the run that has these settings; None for a whole one.
+
+    What stands in archives of tensors is compared with their checksums; nothing in them is executed.
+    """
+    try:
+        state = _state_of(path)
+        TrainerState.load_from_json(str(path / STATE))
+        if not (state.global_step == checkpoint_step(path) and state.log_history):
+            return f"{STATE} is not that of its step"
+        for archive in (*path.glob("*.pt"), *path.glob("*.pth")):
+            with ZipFile(archive) as members:
+                wrong = members.testzip()
+            if wrong is not None:
+                return f"{archive.name} differs from its checksum"
+        if tokenizers is not None:
+            load_model(path, settings, tokenizers)
+    except (*UNREADABLE, BadZipFile) as error:
+        return reason(error)
+    return None
+
+
+def _refuse_lost_best(
+    folder: Path, checkpoint: Path, settings: ModelSettings, tokenizers: Tokenizers | None
+) -> None:
+    best = best_checkpoint(checkpoint)
+    if best is None or best == checkpoint:
+        return
+    if not (best / "model.safetensors").is_file():
         msg = (
             f"{best}, which holds the best model so far, is gone; put it back, or train anew with: "
             f"attnlab train {folder} --overwrite"
         )
         raise InputError(msg)
+    wrong = damage(best, settings, tokenizers)
+    if wrong is not None:
+        raise _damaged(folder, best, wrong)
 
 
-def refuse_damaged_checkpoints(
-    folder: Path, settings: ModelSettings, tokenizers: Tokenizers
-) -> None:
-    """Raises InputError where the newest or the best checkpoint is not a whole model of the run."""
-    newest = last_complete_checkpoint(folder)
-    if newest is None:
-        return
-    for path in sorted({newest, best_checkpoint(newest) or newest}):
-        try:
-            load_model(path, settings, tokenizers)
-        except UNREADABLE as error:
-            msg = (
-                f"The checkpoint {path} is damaged ({reason(error)}); put its files back, or train anew "
-                f"with: attnlab train {folder} --overwrite"
-            )
-            raise InputError(msg) from error
+def _damaged(folder: Path, checkpoint: Path, wrong: str) -> InputError:
+    return InputError(
+        f"The checkpoint {checkpoint} is damaged ({wrong}); put its files back, or train anew with: "
+        f"attnlab train {folder} --overwrite"
+    )
 
 
 def best_checkpoint(checkpoint: Path) -> Path | None:
-    """The best checkpoint up to this one, whether it is still there or not; None before the first.
-
-    Raises:
-        InputError: `trainer_state.json` cannot be read.
-    """
-    step = _state(checkpoint, "best_global_step")
+    """The best checkpoint up to this one, whether it is still there or not; None before the first."""
+    step = _state_of(checkpoint).best_global_step
     return checkpoint_path(checkpoint.parents[1], step) if step else None
 
 
-def refuse_fewer_epochs(folder: Path, epochs: int) -> None:
-    """Raises where the run is trained for more than `epochs`, which its settings would then deny.
-
-    Raises:
-        InputError: see above, or the newest checkpoint's `trainer_state.json` cannot be read.
-    """
-    newest = last_complete_checkpoint(folder)
-    trained = 0.0 if newest is None else float(_state(newest, "epoch"))
+def refuse_fewer_epochs(folder: Path, checkpoint: Path | None, epochs: int) -> None:
+    """Raises InputError where `checkpoint` is of more than `epochs`, which the settings would deny then."""
+    if checkpoint is None:
+        return
+    trained = _state_of(checkpoint).epoch or 0.0
     if epochs < trained:
         msg = (
             f"{folder} is trained for {trained:.4g} epochs already; epochs must be {math.ceil(trained)} or "
@@ -89,27 +161,11 @@ def refuse_fewer_epochs(folder: Path, epochs: int) -> None:
         raise InputError(msg)
 
 
-def _state(checkpoint: Path, name: str) -> Any:
-    """A value of the Trainer's state in a checkpoint.
-
-    Raises:
-        InputError: `trainer_state.json` cannot be read, or lacks it.
-    """
-    path = checkpoint / STATE
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))[name]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        msg = (
-            f"{path} is damaged ({error}); delete {checkpoint} to go on from an earlier checkpoint."
-        )
-        raise InputError(msg) from error
-
-
 def _leads_nowhere(path: Path) -> bool:
     return path.is_symlink() and not path.exists()
 
 
-def save_model(model: TranslationModel, folder: Path) -> None:
+def save_model(model: OwnModel, folder: Path) -> None:
     """Writes weights and configuration into `folder`, each file whole or not at all.
 
     Raises:
@@ -118,6 +174,7 @@ def save_model(model: TranslationModel, folder: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".model-") as temporary:
             model.save_pretrained(temporary)
+            set_usual_permissions(Path(temporary))
             for path in sorted(Path(temporary).iterdir()):
                 path.replace(folder / path.name)
     except (OSError, SafetensorError) as error:

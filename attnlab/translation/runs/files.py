@@ -3,9 +3,12 @@
 import os
 import re
 import shutil
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from attnlab.errors import AttnlabError
+from attnlab.files import delete_leftovers, flush_to_disk, set_usual_permissions
 from attnlab.translation.runs.folder import SETTINGS
 
 CHECKPOINTS = "checkpoints"
@@ -18,6 +21,8 @@ RUN_FILES = (
 STATE = "trainer_state.json"
 # The Trainer begins with a new optimizer where either of the last two is missing.
 COMPLETE = ("model.safetensors", "optimizer.pt", "scheduler.pt")
+# A checkpoint that is being written; a killed process leaves it behind.
+UNFINISHED = ".unfinished"
 _CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
 
 
@@ -29,6 +34,19 @@ def run_paths(folder: Path) -> list[Path]:
     paths = [folder / name for name in RUN_FILES if os.path.lexists(folder / name)]
     patterns = (".model-*", *(f".{name}.*" for name in RUN_FILES))
     return paths + [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+
+
+def delete_unfinished(folder: Path) -> None:
+    """Deletes what a process that was killed while it wrote files of a run left of them.
+
+    Raises:
+        OSError: something cannot be deleted.
+    """
+    for path in folder.glob(".model-*"):
+        delete(path)
+    delete_leftovers(folder, RUN_FILES)
+    for tokenizer in ("source_tokenizer", "target_tokenizer"):
+        delete_leftovers(folder / tokenizer, ("tokenizer.json", "tokenizer_config.json"))
 
 
 def delete(path: Path) -> None:
@@ -78,23 +96,54 @@ def checkpoints_by_step(folder: Path) -> dict[int, Path]:
     return dict(sorted((step, path) for path, step in steps.items() if step is not None))
 
 
+def complete_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints that hold all their files, the newest first; whether these can be read is not asked."""
+    newest_first = reversed(checkpoints_by_step(folder).values())
+    return [
+        path for path in newest_first if all((path / name).exists() for name in (STATE, *COMPLETE))
+    ]
+
+
 def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end."""
-    for path in reversed(checkpoints_by_step(folder).values()):
-        if all((path / name).exists() for name in (STATE, *COMPLETE)):
-            return path
-    return None
+    """The newest checkpoint that holds all its files."""
+    return next(iter(complete_checkpoints(folder)), None)
 
 
-def delete_older_checkpoints(folder: Path, best_step: int | None) -> None:
-    """Deletes the oldest checkpoints until two are left, never the newest or that of `best_step`.
+@contextmanager
+def new_checkpoint(folder: Path, step: int) -> Iterator[Path]:
+    """Yields a folder in which to write `checkpoint-STEP`; it takes its place when the block ends well.
+
+    A checkpoint of that step that is there, a damaged one say, is deleted then. If the block raises,
+    all is as it was.
+
+    Raises:
+        OSError: the disk is full or cannot be written.
+    """
+    target = checkpoint_path(folder, step)
+    unfinished = target.parent / UNFINISHED
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        yield unfinished
+        written = unfinished / target.name
+        set_usual_permissions(written)
+        for path in (*written.iterdir(), written):
+            flush_to_disk(path)
+        if os.path.lexists(target):
+            delete(target)
+        written.rename(target)
+        flush_to_disk(target.parent)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def delete_older_checkpoints(folder: Path, keep: Container[int | None]) -> None:
+    """Deletes all checkpoints but the two newest and those of the steps in `keep`.
 
     The Trainer's own limit also deletes copies such as `checkpoint-34-backup`.
     """
-    found = checkpoints_by_step(folder)
-    spare = [step for step in list(found)[:-1] if step != best_step]
-    for step in spare[: max(0, len(found) - 2)]:
-        shutil.rmtree(found[step], ignore_errors=True)
+    for step, path in list(checkpoints_by_step(folder).items())[:-2]:
+        if step not in keep:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def is_trained(folder: Path) -> bool:

@@ -1,28 +1,56 @@
 """What stands in a run directory, told by its names and `settings.json`; nothing heavy is imported."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from attnlab.errors import InputError
+from annotated_types import Ge
+
+from attnlab.documents import fitting, parse_json, read_json
+from attnlab.errors import InputError, reason
+from attnlab.texts import read_text
+from attnlab.translation.model_settings import TRANSLATION
 from attnlab.translation.settings import RUN_FORMAT, settings_from
 
 SETTINGS = "settings.json"
-# What every reader of a run relies on, by kind.
-RECORD = {
-    "settings": dict,
-    "corpus": {
-        "name": str,
-        "checksum": str,
-        "pairs": {"train": int, "validation": int, "test": int},
-    },
-}
-_TYPE_NAMES = {dict: "a table", str: "a text", int: "a whole number"}
+WEIGHTS = "model.safetensors"
+_ADVICE = "restore it or train again into another folder"
 # What takes hours to make; it is never deleted along with the model that it is of.
 STUDIES = ("importance", "pruning", "substitution")
 # Where an older run stays while another takes its place; `replacing` says in which order.
 MOVING, REPLACED, DELETED = ".moving-run", ".replaced-run", ".deleted-run"
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """What a record of any format has."""
+
+    format: int
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    train: Annotated[int, Ge(0)]
+    validation: Annotated[int, Ge(0)]
+    test: Annotated[int, Ge(0)]
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    name: str
+    checksum: str
+    pairs: _Pairs
+    path: str | None = None
+    dropped_over_max_tokens: Mapping[str, Annotated[int, Ge(0)]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What readers of a run rely on."""
+
+    settings: Mapping[str, Any]
+    corpus: _Corpus
 
 
 def is_run(folder: str | Path) -> bool:
@@ -34,12 +62,17 @@ def is_run(folder: str | Path) -> bool:
     """
     path = Path(folder) / SETTINGS
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        return False
-    except ValueError:
-        return (path.parent / "config.json").is_file()
+        record = parse_json(read_text(path))
+    except InputError:
+        return path.is_file() and (path.parent / "config.json").is_file()
     return isinstance(record, dict) and {"format", "settings", "corpus"} <= set(record)
+
+
+def refuse_run(folder: str | Path, what: str) -> None:
+    """Raises InputError where `what` is to be written straight into a run, among its own files."""
+    if is_run(folder):
+        msg = f"{folder} is a run, which the {what} leaves as it is; name another folder, or one in it."
+        raise InputError(msg)
 
 
 def refuse_without_sentences(source: str | Path, options: str) -> None:
@@ -83,40 +116,43 @@ def read_record(folder: str | Path) -> dict[str, Any]:
     if not path.is_file():
         msg = f"{folder} is not a run directory (no {SETTINGS}); make one with: attnlab train {folder}"
         raise InputError(msg)
+    record = read_json(path, dict[str, Any], advice=_ADVICE)
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _refuse_other_kinds(record, {"format": int})
-        if record["format"] <= RUN_FORMAT:
-            _refuse_other_kinds(record, RECORD)
-            settings_from(record["settings"])
-    except (ValueError, InputError) as error:
-        reason = str(error).removesuffix(".")
-        msg = f"{path} is damaged ({reason}); restore it or train again into another folder."
+        written = fitting(_Numbered, record).format
+        if written <= RUN_FORMAT:
+            settings_from(dict(fitting(_Record, record).settings))
+    except InputError as error:
+        msg = f"{path} is damaged ({reason(error)}); {_ADVICE}."
         raise InputError(msg) from error
-    if record["format"] > RUN_FORMAT:
+    if written > RUN_FORMAT:
         msg = (
-            f"{folder} was written by a newer attnlab (format {record['format']}, this one reads up to "
+            f"{folder} was written by a newer attnlab (format {written}, this one reads up to "
             f"{RUN_FORMAT}); update attnlab to read it."
         )
         raise InputError(msg)
     return record
 
 
-def _refuse_other_kinds(found: Any, wanted: Any, path: str = "") -> None:
-    """Raises InputError where a value read from JSON is not of the wanted kind, or lacks a key.
+def task_of(record: dict[str, Any]) -> str:
+    """What the model of a run learned, by `read_record`."""
+    return settings_from(record["settings"]).model.task
 
-    `wanted` is a type, or a table of such by key.
-    """
-    kind = dict if isinstance(wanted, dict) else wanted
-    if not isinstance(found, kind) or isinstance(found, bool):
-        msg = f"{path or 'it'} must be {_TYPE_NAMES[kind]}, not {found!r}"
-        raise InputError(msg)
-    for key, inner in wanted.items() if isinstance(wanted, dict) else ():
-        where = f"{path}.{key}" if path else key
-        if key not in found:
-            msg = f"{where} is missing"
-            raise InputError(msg)
-        _refuse_other_kinds(found[key], inner, where)
+
+def refuse_other_task(folder: str | Path, task: str, wanted: str) -> None:
+    """Raises InputError where a run has learned another task than a command is for."""
+    if task == wanted:
+        return
+    if wanted == TRANSLATION:
+        msg = (
+            f"{folder} is a language model, which translates nothing; let it write with: attnlab "
+            f"generate {folder}."
+        )
+    else:
+        msg = (
+            f"{folder} is a translation model, which writes no text of its own; use: attnlab translate "
+            f"{folder}."
+        )
+    raise InputError(msg)
 
 
 def refuse_existing(folder: str | Path, *, overwrite: bool) -> None:

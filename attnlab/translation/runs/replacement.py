@@ -18,7 +18,14 @@ from errno import EEXIST
 from pathlib import Path
 
 from attnlab.errors import AttnlabError, reason
-from attnlab.translation.runs.files import delete, is_trained, remove_run, run_paths
+from attnlab.files import refuse_unwritable
+from attnlab.translation.runs.files import (
+    delete,
+    delete_unfinished,
+    is_trained,
+    remove_run,
+    run_paths,
+)
 from attnlab.translation.runs.folder import (
     DELETED,
     MOVING,
@@ -46,6 +53,7 @@ def recover(folder: Path, *, overwrite: bool = False) -> None:
     if not folder.is_dir():
         return
     with suppress(OSError):  # what stays of it does no harm
+        delete_unfinished(folder)
         if (folder / DELETED).is_dir():
             delete(folder / DELETED)
     try:
@@ -66,11 +74,12 @@ def make_way(folder: Path, *, overwrite: bool) -> None:
     """Brings `folder` into a state in which a new run can be trained in it, or refuses.
 
     Raises:
-        InputError: something is there that training would damage.
+        InputError: something is there that training would damage, or nothing can be written there.
         AttnlabError: see `recover`.
     """
     recover(folder, overwrite=overwrite)
     refuse_existing(folder, overwrite=overwrite)
+    refuse_unwritable(folder)
 
 
 @contextmanager

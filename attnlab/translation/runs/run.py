@@ -1,29 +1,36 @@
 """A run directory: what training leaves behind, and what everything else starts from."""
 
-import platform
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from transformers import GenerationConfig
 
 from attnlab import __version__
 from attnlab.corpora.corpus import ParallelCorpus, load_corpus, local_path
 from attnlab.corpora.files import looks_like_a_path
 from attnlab.corpora.splits import SPLITS
+from attnlab.documents import parse_json
 from attnlab.errors import AttnlabError, InputError, reason
+from attnlab.files import file_checksum
+from attnlab.pretrained import read_pretrained
+from attnlab.texts import briefly, read_text
+from attnlab.translation.base import OwnModel
 from attnlab.translation.callbacks import read_metrics
-from attnlab.translation.configuration import TranslationConfig
+from attnlab.translation.language_model import LanguageModel
 from attnlab.translation.loading import UNREADABLE, DamagedModelError, load_whole
 from attnlab.translation.model import TranslationModel
-from attnlab.translation.runs.folder import read_record
-from attnlab.translation.settings import RUN_FORMAT, ModelSettings, RunSettings, settings_from
+from attnlab.translation.model_settings import LANGUAGE_MODEL, TRANSLATION, ModelSettings
+from attnlab.translation.models import model_class
+from attnlab.translation.runs.folder import WEIGHTS, read_record, refuse_other_task
+from attnlab.translation.settings import RUN_FORMAT, RunSettings, settings_from
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers
+from attnlab.versions import versions
 
 ARCHITECTURE = (
-    "dim", "heads", "encoder_layers", "decoder_layers", "feed_forward", "norm", "positions",
-    "tie_word_embeddings", "global_projections",
+    "task", "kind", "cell", "score", "dim", "heads", "scaled", "encoder_layers", "decoder_layers",
+    "feed_forward", "norm", "positions", "tie_word_embeddings", "global_projections",
 )  # fmt: skip
-LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "sacrebleu", "numpy")
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,19 +38,45 @@ class Run:
     """A trained model with its tokenizers and everything that is needed to repeat it."""
 
     folder: Path
-    model: TranslationModel
+    model: OwnModel
     tokenizers: Tokenizers
     settings: RunSettings
     record: dict[str, Any]
+    weights: str
+    """Checksum of the file of weights, by which results tell of which state of the model they are."""
 
     def __repr__(self) -> str:
         shape = self.settings.model
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        text, stacks = self.settings.corpus.pair, f"{shape.encoder_layers} encoder and "
+        if shape.task == LANGUAGE_MODEL:
+            text, stacks = LANGUAGE_MODEL, ""
         return (
-            f"Run({str(self.folder)!r}, {self.settings.corpus.pair}, {shape.encoder_layers} encoder and "
-            f"{shape.decoder_layers} decoder layers, {shape.heads} heads, dim {shape.dim}, "
-            f"{parameters:,} parameters)"
+            f"Run({str(self.folder)!r}, {text}, {stacks}{shape.decoder_layers} decoder layers, "
+            f"{shape.heads} heads, dim {shape.dim}, {parameters:,} parameters)"
         )
+
+    @property
+    def translator(self) -> TranslationModel:
+        """The model of a translation run.
+
+        Raises:
+            InputError: the run is of another task.
+        """
+        refuse_other_task(self.folder, self.settings.model.task, TRANSLATION)
+        assert isinstance(self.model, TranslationModel)  # noqa: S101 - the task says so
+        return self.model
+
+    @property
+    def language_model(self) -> LanguageModel:
+        """The model of a language model's run.
+
+        Raises:
+            InputError: the run is of another task.
+        """
+        refuse_other_task(self.folder, self.settings.model.task, LANGUAGE_MODEL)
+        assert isinstance(self.model, LanguageModel)  # noqa: S101 - the task says so
+        return self.model
 
     def corpus(self) -> ParallelCorpus:
         """The corpus that the run was trained on, loaded again.
@@ -76,7 +109,7 @@ def load(folder: str | Path) -> Run:
     """
     folder = Path(folder)
     record = read_record(folder)
-    if not (folder / "model.safetensors").exists():
+    if not (folder / WEIGHTS).exists():
         msg = (
             f"{folder} holds no trained model yet; finish it with: attnlab train {folder} --resume"
         )
@@ -90,10 +123,10 @@ def load(folder: str | Path) -> Run:
             "run again."
         )
         raise InputError(msg) from error
-    return Run(folder, model, tokenizers, settings, record)
+    return Run(folder, model, tokenizers, settings, record, file_checksum(folder / WEIGHTS))
 
 
-def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) -> TranslationModel:
+def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) -> OwnModel:
     """The model whose files are in `folder`, in eval mode.
 
     Attention may differ from the settings: mechanisms can be put into a trained model and saved with it.
@@ -102,33 +135,42 @@ def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) ->
         DamagedModelError: it is not whole, or not of these settings and tokenizers.
         Exception: one of `UNREADABLE`, where transformers cannot read the files.
     """
+    kind = model_class(settings)
     try:
-        TranslationConfig.from_pretrained(folder)
+        # First, since transformers takes other types of values than a configuration can have.
+        parse_json(read_text(folder / "config.json"))
+        configuration = read_pretrained(kind.config_class, folder)
     except InputError as error:
         msg = f"config.json: {reason(error)}"
         raise DamagedModelError(msg) from error
-    model: TranslationModel = load_whole(TranslationModel, folder)
     wanted = {name: getattr(settings, name) for name in ARCHITECTURE} | {
         "vocab_size": len(tokenizers.target),
         "source_vocab_size": None if tokenizers.shared else len(tokenizers.source),
     }
-    _refuse_disagreement("config.json", model.config, wanted)
+    # Before a model of these sizes is made.
+    _refuse_disagreement("config.json", configuration, wanted)
+    model: OwnModel = load_whole(kind, folder)
     for tokenizer in (tokenizers.source, tokenizers.target):
         special = {
             "pad_token_id": tokenizer.pad_token_id,
             "bos_token_id": tokenizer.bos_token_id,
             "eos_token_id": tokenizer.eos_token_id,
-            "decoder_start_token_id": tokenizer.bos_token_id,
+            "decoder_start_token_id": (
+                tokenizer.bos_token_id if model.config.is_encoder_decoder else None
+            ),
         }
         _refuse_disagreement("config.json", model.config, special)
         _refuse_disagreement("generation_config.json", model.generation_config, special)
+    # Every option of decoding is given where it is called; the file has no say in it.
+    model.generation_config = GenerationConfig.from_model_config(model.config)
     return model
 
 
 def _refuse_disagreement(name: str, found: Any, wanted: dict[str, Any]) -> None:
     for field, value in wanted.items():
         if getattr(found, field) != value:
-            msg = f"{field} is {getattr(found, field)} in {name} and {value} in the rest of the run"
+            there = briefly(getattr(found, field))
+            msg = f"{field} is {there} in {name} and {value!r} in the rest of the run"
             raise DamagedModelError(msg)
 
 
@@ -143,6 +185,7 @@ def corpus_of(settings: RunSettings) -> ParallelCorpus:
         seed=settings.optimizer.seed,
         size=chosen.size,
         lowercase=chosen.lowercase,
+        plain=settings.model.task == LANGUAGE_MODEL,
     )
 
 
@@ -189,6 +232,5 @@ def new_record(
             "pairs": {name: len(corpus.part(name)) for name in SPLITS},
             "dropped_over_max_tokens": dropped,
         },
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in LIBRARIES},
+        "versions": versions(),
     }

@@ -104,7 +104,9 @@ def test_what_kills_its_worker_costs_no_other_cell(
     states = dict(zip(found.cells["number"], found.cells["state"], strict=True))
     assert states == {**dict.fromkeys(range(8), "done"), 2: "failed", 3: "failed"}
     times = begun(marks)
-    assert [times[number] for number in (1, 2, 3, 4)] == [2, ATTEMPTS, ATTEMPTS, 2]
+    assert [times[number] for number in (2, 3, 4)] == [ATTEMPTS, ATTEMPTS, 2]
+    # A worker may be lost, and its cell begun anew, while others die.
+    assert 2 <= times[1] <= ATTEMPTS
     failures = {
         told["cell"]["settings"]["number"]: told
         for told in map(json.loads, (path.read_text() for path in tmp_path.glob("failed/*")))
@@ -160,7 +162,7 @@ def test_an_interrupted_run_goes_on_without_computing_a_finished_cell_again(
     wait_until(lambda: len(files_of(tmp_path)) >= 3)
     # As a terminal does with Ctrl-C: the workers hear of it too.
     os.killpg(client.pid, how)
-    _, errors = client.communicate(timeout=30)
+    _, errors = client.communicate(timeout=120)
     assert client.returncode == (-how if how == signal.SIGKILL else 130), errors
     if how != signal.SIGKILL:
         assert "finished cells are kept" in errors
@@ -363,3 +365,10 @@ def test_the_search_never_beats_the_exact_fit() -> None:
         assert 0 < row["exact_l1"] < row["search_l1"]
         assert row["draws"] == 3 * 11**3
         assert row["zero_l1"] == pytest.approx(12)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(
+        InputError, match=r"Could not write to /proc/study: .*; choose another folder"
+    ):
+        run_study("random_search", folder="/proc/study")

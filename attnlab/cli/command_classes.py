@@ -1,0 +1,158 @@
+"""Shapes of commands: help without types of switches, and no work done twice by several processes."""
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from errno import EACCES, ENAMETOOLONG
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from attnlab.cli.output import print_error
+from attnlab.errors import INTERRUPTED, AttnlabError, InputError, ToldElsewhereError
+from attnlab.files import at_home
+from attnlab.launcher import one_of_several
+from attnlab.signals import noting_written, stopped_by_signals
+from attnlab.texts import briefly, check_characters
+
+# Commands whose work several processes share, as torchrun or accelerate launch start them.
+_SHARED_COMMANDS = {"analyze", "train"}
+# Parameters that are paths or names of something else.
+_NAMES_OR_PATHS = {"source", "corpus"}
+# As `--out=$FOLDER` is where the variable is not set.
+_ASSIGNED_NOTHING = re.compile(r"--[a-z-]+=")
+# Written files that the message of an interruption names.
+_MOST_NAMED = 3
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """For what all of several processes refuse alike: the first one says why.
+
+    Raises:
+        ToldElsewhereError: instead of an `AttnlabError`, in the others.
+    """
+    try:
+        yield
+    except AttnlabError as error:
+        if _is_first():
+            raise
+        raise ToldElsewhereError(str(error)) from error
+
+
+def _is_first() -> bool:
+    return not one_of_several() or os.environ.get("RANK", "0") == "0"
+
+
+class _PlainHelp:
+    """Shows switches in the help without a type, and defaults in one way for all options."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, `--help` among them; their classes are not public in every typer."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # a mixin
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+            elif getattr(parameter, "show_default", False) and parameter.default not in (None, ""):
+                parameter.help = (
+                    f"{parameter.help.removesuffix('.')} (default: {parameter.default})."
+                )
+                parameter.show_default = False
+        return parameters
+
+
+def _at_home(value: Any) -> Any:
+    """A path, or those of a list, from the home folder where it begins with `~`, as few shells see to."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_at_home, value))
+    return at_home(value) if isinstance(value, Path) else value
+
+
+def _paths_in(values: Mapping[str, Any]) -> Iterator[str | Path]:
+    for name, value in values.items():
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(one, Path) or (name in _NAMES_OR_PATHS and isinstance(one, str)):
+                yield one
+
+
+def _refuse_unusable_path(path: str | Path, *, is_empty: bool) -> None:
+    """Raises InputError for a path of which the system does not even say whether something is there."""
+    if is_empty:
+        msg = "A path is empty; write . for the folder that you are in."
+        raise InputError(msg)
+    try:
+        os.lstat(path)
+    except OSError as error:
+        if error.errno in {ENAMETOOLONG, EACCES}:
+            msg = f"The path {briefly(str(path))} cannot be used: {error.strerror}; name another."
+            raise InputError(msg) from error
+
+
+class Command(_PlainHelp, TyperCommand):
+    """A command that does its work in one process, unless it is one of those that share it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the words behind the command; the first of several processes shows what is wrong.
+
+        Raises:
+            InputError: a word is not UTF-8, or a path is empty, too long, out of reach or begins with the
+                name of no user.
+        """
+        with told_once():
+            for word in args:
+                check_characters(word, f"The argument {briefly(word)}")
+        # The parser takes them out.
+        has_empty = any(not word or _ASSIGNED_NOTHING.fullmatch(word) for word in args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except Exception as error:
+            # The class of wrong words is not public in every typer.
+            if _is_first():
+                raise
+            raise SystemExit(getattr(error, "exit_code", 2)) from error
+        with told_once():
+            ctx.params.update({name: _at_home(value) for name, value in ctx.params.items()})
+            if isinstance(ctx.params.get("source"), str):
+                ctx.params["source"] = str(at_home(ctx.params["source"]))
+            for path in _paths_in(ctx.params):
+                _refuse_unusable_path(path, is_empty=has_empty and str(path) in {"", "."})
+        return rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command, unless each of several processes would do the whole of it.
+
+        Ctrl-C, SIGTERM and SIGHUP end it with a sentence on what was written.
+        """
+        if self.name not in _SHARED_COMMANDS and one_of_several():
+            with told_once():
+                msg = f"'{self.name}' runs in one process; start it without torchrun or accelerate launch."
+                raise InputError(msg)
+        with noting_written() as written, stopped_by_signals():
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                with suppress(OSError):  # a terminal that is closed
+                    print_error(_told_interrupted(written))
+                raise typer.Exit(INTERRUPTED) from None
+
+
+def _told_interrupted(written: list[Path]) -> str:
+    there = [str(path) for path in dict.fromkeys(written) if path.exists()]
+    if not there:
+        return "Interrupted before anything was finished; nothing that existed changed."
+    more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
+    return f"Interrupted; finished before: {', '.join(there[:_MOST_NAMED])}{more}."
+
+
+class Group(_PlainHelp, TyperGroup):
+    """A group of commands."""
+
+
+def help_of(command: Callable[..., None]) -> str:
+    """The docstring without the line ends inside paragraphs, so that the terminal wraps it."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

@@ -1,0 +1,1 @@
+"""A file for each command: its arguments, the call, what it prints."""

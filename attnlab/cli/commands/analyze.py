@@ -1,0 +1,107 @@
+"""`attnlab analyze`: what the heads of a model do, as tables, figures and a page."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlab.cli.commands.summary_table import legend, summary_table
+from attnlab.cli.early import refuse_absent_source, refuse_absent_texts
+from attnlab.cli.notes import print_notes
+from attnlab.cli.options import OVERWRITE, chosen, with_options
+from attnlab.cli.output import output, print_json, print_table, results
+from attnlab.cli.progress import progress_bars
+from attnlab.launcher import one_of_several
+from attnlab.studies.analysis.settings import AnalysisSettings
+from attnlab.texts import published
+
+if TYPE_CHECKING:
+    from attnlab.studies.analysis.measuring import Analysis
+
+
+@with_options(AnalysisSettings)
+def analyze(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A run of `attnlab train`, a folder of a transformers model, its name on the hub, "
+            "or a file of matrices (.npz, .npy, .safetensors; --sites says what they are)."
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to write to (default: SOURCE/analysis; for a name or a file: analysis)."
+        ),
+    ] = None,
+    overwrite: OVERWRITE = False,
+    **options: Any,
+) -> None:
+    """Say what every attention head does, what it looks like and what is lost without it.
+
+    Prints one table and writes it as summary.csv; beside it heads.csv, head_distances.csv, fits.csv,
+    structure.csv, labels.csv, relations.csv, controls.csv, agreement.csv, matrices.safetensors,
+    figures/ and report.html. --quick leaves out the controls of labels and the loss without each head.
+    """
+    from attnlab.extraction.matrix_names import is_matrix_file
+    from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
+
+    settings = chosen(AnalysisSettings, options)
+    folder = out or (Path(source) / "analysis" if Path(source).is_dir() else Path("analysis"))
+    # Several processes must be told of a refusal together, which needs their libraries.
+    if not one_of_several():
+        refuse_taken(folder, ANALYSIS, overwrite=overwrite)
+        refuse_absent_source(source)
+        # A file of matrices takes no texts at all, which is said where it is read.
+        if not is_matrix_file(source):
+            settings.refuse_options_of_files()
+            refuse_absent_texts(settings)
+
+    from attnlab.processes import launched_processes
+    from attnlab.reporting.analysis_folder import write_analysis
+    from attnlab.reporting.older_results import notes_on_weights
+    from attnlab.studies.analysis.analysis import analyze_together
+    from attnlab.translation.quiet import quiet
+
+    processes = launched_processes()
+    with quiet(), progress_bars(shown=processes.first) as tell:
+        with processes.together():
+            refuse_taken(folder, ANALYSIS, overwrite=overwrite)
+            analysis = analyze_together(source, replace(settings, progress=tell), processes)
+        if not processes.first:
+            return
+        if is_matrix_file(source):
+            print_notes(notes_on_weights(Path(source).parent))
+        page = write_analysis(
+            analysis, folder, title=f"Attention heads of {published(source)}", progress=tell
+        )
+    print_analysis(analysis, page)
+
+
+def print_analysis(analysis: "Analysis", page: Path, **beside: Any) -> None:
+    """The table of heads, what its columns mean, how labels agree, notes, and the path of the page.
+
+    Args:
+        analysis: what was found.
+        page: its report.
+        beside: what else the JSON object holds.
+    """
+    from attnlab.reporting.notes import describe_notes
+
+    print_notes(analysis.notes)
+    if output().as_json:
+        notes = describe_notes(analysis.notes)
+        print_json(summary=analysis.summary, notes=notes, report=page, **beside)
+        return
+    console = results()
+    print_table(summary_table(analysis))
+    console.print(legend(analysis.summary), highlight=False, style="dim")
+    if analysis.labelling is not None:
+        from attnlab.reporting.page.label_section import describe_agreement, describe_labels
+
+        console.print(describe_labels(analysis.labelling))
+        if not analysis.labelling.agreement.empty:
+            console.print(describe_agreement(analysis.labelling.agreement))
+    console.print(f"Report: {page}", soft_wrap=True)

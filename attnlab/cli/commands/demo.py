@@ -1,0 +1,118 @@
+"""`attnlab demo`: the whole way on the embedded corpus, from text to report."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from attnlab.cli.options import chosen, with_options
+from attnlab.cli.output import messages
+from attnlab.errors import INTERRUPTED
+from attnlab.studies.analysis.settings import QUICK
+from attnlab.studies.settings import DeviceSettings
+from attnlab.texts import published
+from attnlab.translation.settings import SEED
+
+DEFAULT_FOLDER = Path("runs/demo")
+DEMO_SETTINGS: dict[str, dict[str, Any]] = {
+    "corpus": {"size": 12_000, "max_tokens": 64},
+    "tokenizer": {"vocabulary": 3000},
+    "optimizer": {
+        "epochs": 8,
+        "batch_tokens": 2048,
+        "learning_rate": 3e-3,
+        "warmup": 150,
+        "schedule": "cosine",
+        "validation_sentences": 200,
+    },
+}
+SENTENCE = "Maria gives the red book to her brother."
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings(DeviceSettings):
+    """What `attnlab demo` can be told."""
+
+    seed: Annotated[int, SEED] = 0
+    quick: Annotated[bool, QUICK] = False
+
+
+@with_options(DemoSettings)
+def demo(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder for the run and its report.")
+    ] = DEFAULT_FOLDER,
+    *,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier demo in the folder.")
+    ] = False,
+    **options: Any,
+) -> None:
+    """Train a small model on the embedded corpus, score it, say what its heads do, write the report."""
+    from attnlab.locking import locked
+    from attnlab.translation.runs.replacement import make_way, told_replaced
+
+    settings = chosen(DemoSettings, options)
+    with locked(folder):
+        make_way(folder, overwrite=overwrite)
+
+    from attnlab.cli.commands.analyze import print_analysis
+    from attnlab.cli.progress import progress_bars
+    from attnlab.devices import usable_device
+    from attnlab.reporting.analysis_folder import write_analysis
+    from attnlab.studies.analysis.analysis import analyze
+    from attnlab.translation.quiet import quiet
+    from attnlab.translation.runs.run import load
+    from attnlab.translation.settings import settings_from
+    from attnlab.translation.training import train
+    from attnlab.translation.translating import score_run, translate
+
+    optimizer = DEMO_SETTINGS["optimizer"] | {"seed": settings.seed}
+    console = messages()
+    started = time.perf_counter()
+
+    def say(text: str) -> None:
+        passed = Text(f"{time.perf_counter() - started:5.0f} s  ", style="dim")
+        console.print(passed, text, sep="", soft_wrap=True)
+
+    say("Training a translation model with 8 heads on English and Italian sentences")
+    with quiet():
+        trained = train(
+            folder,
+            settings_from({**DEMO_SETTINGS, "optimizer": optimizer}),
+            overwrite=overwrite,
+            command="attnlab demo",
+            device=settings.device,
+            console=console,
+        )
+        if trained.replaced is not None:
+            say(told_replaced(folder, trained.replaced, interrupted=trained.interrupted))
+        if trained.interrupted:
+            say(
+                f"Interrupted; train to the end with: attnlab train {folder} --resume, then look at its "
+                f"heads with: attnlab analyze {folder}"
+            )
+            raise typer.Exit(INTERRUPTED)
+        run = load(folder)
+        run.model.to(usable_device(settings.device))
+        say("Translating the held-out test sentences")
+        with progress_bars() as tell:
+            scores, _ = score_run(run, beams=1, progress=tell)
+        say(
+            f"Test BLEU {scores['bleu']:.1f}, chrF {scores['chrf']:.1f} ({scores['sentences']} pairs)"
+        )
+        translation = translate(run.model, run.tokenizers, [SENTENCE], beams=5)[0]
+        say(f"{SENTENCE}  ->  {translation}")
+        say("Looking at every attention head on held-out sentences")
+        with progress_bars() as tell:
+            analysis = analyze(folder, quick=settings.quick, device=settings.device, progress=tell)
+            page = write_analysis(
+                analysis,
+                folder / "analysis",
+                title=f"Attention heads of {published(folder)}",
+                progress=tell,
+            )
+    print_analysis(analysis, page, run=folder, scores=scores)

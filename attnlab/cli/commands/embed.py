@@ -1,0 +1,55 @@
+"""`attnlab embed`: skip-gram vectors of a corpus."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnlab.cli.early import refuse_unusable_corpus
+from attnlab.cli.options import OVERWRITE, typed, with_options
+from attnlab.cli.output import messages
+from attnlab.cli.progress import progress_bars
+from attnlab.embeddings.settings import SkipGramSettings
+from attnlab.studies.embeddings.settings import SideSettings
+from attnlab.translation.settings import CorpusSettings, TokenizerSettings
+
+# With their headings on the help page.
+PANELS = {
+    SkipGramSettings: "Skip-gram",
+    CorpusSettings: "Corpus",
+    SideSettings: "Corpus",
+    TokenizerSettings: "Tokens",
+}
+
+
+@with_options(*PANELS, headings=list(PANELS.values()))
+def embed(
+    folder: Annotated[Path, typer.Argument(help="The folder to write.")],
+    *,
+    overwrite: OVERWRITE = False,
+    **options: Any,
+) -> None:
+    """Train skip-gram embeddings on a corpus; written as safetensors and as word2vec text.
+
+    The corpus is cut into tokens as attnlab train does it with the same options, so that a model can start
+    from them: attnlab train RUN --embeddings FOLDER --dim N.
+    """
+    skip_gram = SkipGramSettings(**typed(SkipGramSettings, options))
+    corpus = CorpusSettings(**typed(CorpusSettings, options))
+    side = SideSettings(**typed(SideSettings, options))
+    tokenizer = TokenizerSettings(**typed(TokenizerSettings, options))
+    refuse_unusable_corpus(options.get("corpus"))
+
+    from attnlab.studies.embeddings.training import embed as train_embeddings
+    from attnlab.translation.quiet import quiet
+
+    with quiet(), progress_bars() as tell:
+        found = train_embeddings(
+            folder, skip_gram,
+            corpus=corpus, tokenizer=tokenizer, side=side, overwrite=overwrite, progress=tell,
+        )  # fmt: skip
+    messages().print(
+        f"{len(found.words):,} words, {found.dim} dimensions: {folder}. "
+        f"Next: attnlab neighbours {folder} WORD",
+        soft_wrap=True,
+    )

@@ -1,0 +1,40 @@
+"""`attnlab report`: the page of a results folder, made again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnlab.cli.notes import print_notes
+from attnlab.cli.output import output, print_json, results
+from attnlab.cli.progress import progress_bars
+
+
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Results of analyze, approximate, compare, importance, plan, prune, study or "
+            "substitute, such as RUN/analysis."
+        ),
+    ],
+) -> None:
+    """Make the page of a results folder again, from its tables and result.json.
+
+    Draws the figures and writes report.html as the command that made the results does at its end.
+    Nothing is measured again, and no model is loaded.
+    """
+    from attnlab.reporting.result_folder import refuse_without_record
+
+    refuse_without_record(folder)
+
+    from attnlab.reporting.older_results import notes_on_weights
+    from attnlab.reporting.report import write_report
+
+    with progress_bars() as tell:
+        page = write_report(folder, progress=tell)
+    print_notes(notes_on_weights(folder))
+    if output().as_json:
+        print_json(report=page)
+    else:
+        results().print(f"Report: {page}", soft_wrap=True)

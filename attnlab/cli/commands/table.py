@@ -1,0 +1,125 @@
+"""`attnlab table`: a table that a command wrote, for a terminal, a paper or a page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attnlab.cli.notes import print_notes
+from attnlab.cli.output import (
+    TEXT,
+    new_table,
+    output,
+    print_json,
+    print_table,
+    print_text,
+    refuse_unknown_form,
+    results,
+)
+from attnlab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from attnlab.columns import Column
+
+# Columns that say which row it is.
+KEYS = ("site", "layer", "head", "mechanism", "matrix")
+
+
+def table(
+    file: Annotated[Path, typer.Argument(help="CSV file that a command wrote.")],
+    *,
+    form: Annotated[
+        str,
+        typer.Option("--format", help="Form: text, csv, markdown or latex (with booktabs)."),
+    ] = "text",
+    columns: Annotated[
+        str | None, typer.Option(help="Names of the columns to show; commas between.")
+    ] = None,
+    caption: Annotated[str, typer.Option(help="Caption of a LaTeX table.")] = "",
+) -> None:
+    """Print a table with headings and decimals as declared, as text, CSV, Markdown or LaTeX."""
+    refuse_unknown_form(form)
+    if caption and form != "latex":
+        msg = f"--caption is of LaTeX tables; leave it out with --format {form}."
+        raise InputError(msg)
+    if not file.is_file():
+        msg = (
+            f"There is no file {file}; commands write their tables to folders such as RUN/analysis."
+        )
+        raise InputError(msg)
+
+    from attnlab.reporting.export import declared_columns, formatted
+    from attnlab.reporting.older_results import notes_on_weights
+    from attnlab.tables import read_any_table
+
+    print_notes(notes_on_weights(file.parent))
+    frame = read_any_table(file, advice="name a file that a command wrote")
+    frame = _with_whole_numbers(frame[_wanted(frame, columns)])
+    declared = declared_columns(frame, file.name)
+    if output().as_json:
+        print_json(table=frame)
+    elif form == TEXT:
+        _print(frame, declared)
+    else:
+        print_text(formatted(frame, form, declared, caption=caption).removesuffix("\n"))
+
+
+def _with_whole_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Whole numbers as such where a column has gaps too, which CSV readers take for fractions."""
+    gaps = [name for name in frame.select_dtypes("float") if frame[name].isna().any()]
+    whole = [name for name in gaps if (frame[name].dropna() % 1 == 0).all()]
+    return frame.astype(dict.fromkeys(whole, "Int64"))
+
+
+def _wanted(frame: "pd.DataFrame", columns: str | None) -> list[str]:
+    if columns is None:
+        return [str(name) for name in frame]
+    names = list(dict.fromkeys(name.strip() for name in columns.split(",") if name.strip()))
+    if not names:
+        msg = f"--columns names no column; choose from: {', '.join(map(str, frame))}."
+        raise InputError(msg)
+    unknown = [name for name in names if name not in frame]
+    if unknown:
+        msg = f"There is no column '{unknown[0]}'; choose from: {', '.join(map(str, frame))}."
+        raise InputError(msg)
+    return names
+
+
+def _print(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> None:
+    """The table on the terminal, whole cells; columns that do not fit stand in further tables below."""
+    from attnlab.reporting.export import cell, is_number
+
+    cells = {
+        column.narrow: [cell(value, column) for value in frame[column.name]] for column in columns
+    }
+    numbers = [column.narrow for column in columns if is_number(frame[column.name])]
+    for names in beside_each_other(cells, results().width):
+        drawn = new_table(*names, numbers=numbers)
+        for row in zip(*(cells[name] for name in names), strict=True):
+            drawn.add_row(*row)
+        print_table(drawn)
+
+
+def beside_each_other(cells: "Mapping[str, Sequence[str]]", width: int) -> list[list[str]]:
+    """Columns in groups that are as wide as a terminal at most, each beside those that name the row.
+
+    >>> beside_each_other({"head": ["0"], "a": ["x" * 4], "b": ["y" * 4]}, 14)
+    [['head', 'a'], ['head', 'b']]
+    """
+    # A space before each cell, and one between columns.
+    widths = {name: 2 + max(map(len, (name, *column))) for name, column in cells.items()}
+    keys = [name for name in KEYS if name in cells]
+    own = sum(widths[name] for name in keys)
+    groups: list[list[str]] = [[]]
+    used = own
+    for name in (name for name in cells if name not in keys):
+        if groups[-1] and used + widths[name] > width:
+            groups.append([])
+            used = own
+        groups[-1].append(name)
+        used += widths[name]
+    return [[*keys, *group] for group in groups]

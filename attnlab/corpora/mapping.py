@@ -1,0 +1,170 @@
+"""Rows of a dataset made into others: in memory, or by several processes into files, memory-mapped."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import pairwise
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attnlab.corpora.rows import Storage, telling_no_room
+from attnlab.errors import AttnlabError
+from attnlab.signals import SIGNALS
+
+if TYPE_CHECKING:
+    import datasets
+
+# From the columns of some rows and their indices to the columns of others.
+Make: TypeAlias = Callable[[Mapping[str, list[Any]], list[int]], dict[str, list[Any]]]
+
+
+def mapped(
+    rows: "datasets.Dataset",
+    make: Make,
+    features: "datasets.Features",
+    *,
+    storage: Storage,
+    description: str,
+) -> "datasets.Dataset":
+    """What `make` makes of the rows, in their order.
+
+    More rows than `storage.in_memory` are shared among as many processes as torch has threads, each of
+    which writes a file of the storage.
+
+    Raises:
+        AttnlabError: the disk of the storage is full, or a process was killed.
+    """
+    import datasets
+
+    if len(rows) <= storage.in_memory:
+        return _mapped(rows, make, features, None, description)
+    count = _most_processes()
+    bounds = [len(rows) * number // count for number in range(count + 1)]
+    files = [storage.new_file() for _ in range(count)]
+    jobs = [
+        partial(
+            _write, rows.select(range(start, end)), partial(_later, make, start), features, path,
+            description,
+        )
+        for (start, end), path in zip(pairwise(bounds), files, strict=True)
+    ]  # fmt: skip
+    if count == 1:
+        jobs[0]()
+    else:
+        _in_processes(jobs)
+    return datasets.concatenate_datasets([datasets.Dataset.from_file(str(path)) for path in files])
+
+
+def _most_processes() -> int:
+    import torch
+
+    # Elsewhere a process begins with nothing that this one holds; what a daemon starts would outlive it.
+    can_fork = sys.platform == "linux" and not multiprocessing.current_process().daemon
+    return torch.get_num_threads() if can_fork else 1
+
+
+def _mapped(
+    rows: "datasets.Dataset",
+    make: Make,
+    features: "datasets.Features",
+    path: Path | None,
+    description: str,
+) -> "datasets.Dataset":
+    from datasets.fingerprint import generate_random_fingerprint
+
+    # With a fingerprint datasets does not pickle what `make` holds to find one.
+    return rows.map(
+        make,
+        batched=True,
+        with_indices=True,
+        remove_columns=rows.column_names,
+        features=features,
+        keep_in_memory=path is None,
+        cache_file_name=None if path is None else str(path),
+        load_from_cache_file=False,
+        new_fingerprint=generate_random_fingerprint(),
+        desc=description,
+    )
+
+
+def _write(
+    rows: "datasets.Dataset",
+    make: Make,
+    features: "datasets.Features",
+    path: Path,
+    description: str,
+) -> None:
+    with telling_no_room(path.parent):
+        _mapped(rows, make, features, path, description)
+
+
+def _later(
+    make: Make, first: int, columns: Mapping[str, list[Any]], indices: list[int]
+) -> dict[str, list[Any]]:
+    """What `make` makes of rows that are counted from row `first`."""
+    return make(columns, [first + index for index in indices])
+
+
+def _in_processes(jobs: Sequence[Callable[[], None]]) -> None:
+    """Does each job in a process of its own.
+
+    Nothing is shared among them that one could hold when it is killed. None outlives this call.
+
+    Raises:
+        AttnlabError: a process was killed.
+        Exception: what a job raised.
+    """
+    context = multiprocessing.get_context("fork")
+    with _ended() as started:
+        answers = []
+        for job in jobs:
+            receiving, sending = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(job, sending), daemon=True)
+            process.start()
+            started.append(process)
+            sending.close()
+            answers.append(receiving)
+        for receiving in answers:
+            try:
+                error = receiving.recv()
+            except EOFError:
+                msg = (
+                    "A process that encodes the corpus was killed, perhaps for its memory; fewer take "
+                    "less: --threads 1 (in Python: torch.set_num_threads)."
+                )
+                raise AttnlabError(msg) from None
+            if error is not None:
+                raise error
+
+
+@contextmanager
+def _ended() -> Iterator[list[Any]]:
+    """Yields a list of processes, of which none goes on after the block."""
+    started: list[Any] = []
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+        for process in started:
+            process.join()
+
+
+def _work(job: Callable[[], None], sending: Connection) -> None:
+    # The process that began this one hears them, and ends it.
+    for one in SIGNALS:
+        signal.signal(one, signal.SIG_IGN)
+    # Threads of each would only be in each other's way, and are not safe after a fork.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    try:
+        job()
+    except Exception as error:  # noqa: BLE001 - raised where the process was begun
+        sending.send(error)
+    else:
+        with suppress(BrokenPipeError):  # it was killed
+            sending.send(None)

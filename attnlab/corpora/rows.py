@@ -1,0 +1,149 @@
+"""Sentence pairs as datasets: in memory, or memory-mapped from a temporary folder where they are many."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from attnlab.addresses import SIDES
+from attnlab.errors import AttnlabError
+
+if TYPE_CHECKING:
+    import datasets
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+Pair: TypeAlias = tuple[str, str]
+IN_MEMORY = 100_000
+"""Rows up to which a dataset is kept in memory."""
+ROWS_AT_ONCE = 10_000
+
+
+class Storage:
+    """A folder for rows that are too many for memory; it is deleted with the last reference to this object.
+
+    It is made where `tempfile` makes folders, so that TMPDIR says on which disk.
+    """
+
+    def __init__(self, in_memory: int = IN_MEMORY) -> None:
+        self.in_memory = in_memory
+        self._folder: Path | None = None
+        self._files = count()
+
+    def new_file(self) -> Path:
+        """The path of a file that is not there yet; the folder is made when first one is asked for.
+
+        Raises:
+            AttnlabError: the folder cannot be made.
+        """
+        if self._folder is None:
+            with telling_no_room(Path(tempfile.gettempdir())):
+                self._folder = Path(tempfile.mkdtemp(prefix="attnlab-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder / f"{next(self._files)}.arrow"
+
+    def discard(self, rows: "datasets.Dataset") -> None:
+        """Deletes those files of `rows` that are in this storage; what is mapped can still be read."""
+        for path in (Path(file["filename"]) for file in rows.cache_files):
+            # A system that cannot delete what is mapped does so with the folder.
+            with suppress(OSError):
+                if path.parent == self._folder:
+                    path.unlink()
+
+
+def dataset_of(pairs: Iterable[Pair], storage: Storage) -> "datasets.Dataset":
+    """The pairs as a dataset with the columns `source` and `target`.
+
+    More rows than `storage.in_memory` are written to a file of it, a few at a time, and memory-mapped.
+
+    Raises:
+        AttnlabError: the disk of the storage is full.
+    """
+    import datasets
+
+    rows = iter(pairs)
+    few = list(islice(rows, storage.in_memory + 1))
+    if len(few) <= storage.in_memory:
+        return datasets.Dataset.from_dict(_columns(few))
+    return _on_disk(_record_batches(chain(few, rows)), storage.new_file())
+
+
+def filtered(
+    rows: "datasets.Dataset", kept: "NDArray[np.bool_]", storage: Storage
+) -> "datasets.Dataset":
+    """The rows whose place in `kept` is true, in memory or on the disk as in `dataset_of`."""
+    import numpy as np
+    import pyarrow as pa
+
+    if int(kept.sum()) <= storage.in_memory:
+        return dataset_of(pairs_of(rows.select(np.flatnonzero(kept))), storage)
+    starts = range(0, len(rows), ROWS_AT_ONCE)
+    tables = rows.with_format("arrow").iter(ROWS_AT_ONCE)
+    chosen = (
+        table.filter(pa.array(kept[start : start + ROWS_AT_ONCE])).combine_chunks().to_batches()
+        for start, table in zip(starts, tables, strict=True)
+    )
+    return _on_disk(chain.from_iterable(chosen), storage.new_file())
+
+
+def pairs_of(rows: "datasets.Dataset") -> Iterator[Pair]:
+    """The rows as pairs, of which few are in memory at a time."""
+    for some in rows.select_columns(list(SIDES)).iter(ROWS_AT_ONCE):
+        yield from zip(some["source"], some["target"], strict=True)
+
+
+def _columns(pairs: Iterable[Pair]) -> dict[str, list[str]]:
+    pairs = list(pairs)
+    return {"source": [pair[0] for pair in pairs], "target": [pair[1] for pair in pairs]}
+
+
+def _record_batches(pairs: Iterator[Pair]) -> "Iterator[pa.RecordBatch]":
+    import pyarrow as pa
+
+    while some := list(islice(pairs, ROWS_AT_ONCE)):
+        yield pa.RecordBatch.from_pydict(_columns(some), schema=_schema())
+
+
+def _on_disk(batches: "Iterator[pa.RecordBatch]", path: Path) -> "datasets.Dataset":
+    import datasets
+    import pyarrow as pa
+
+    with ExitStack() as opened:
+        with telling_no_room(path.parent):
+            file = opened.enter_context(path.open("wb"))
+            writer = opened.enter_context(pa.ipc.new_stream(file, _schema()))
+        # What the rows are read from may raise too.
+        for batch in batches:
+            with telling_no_room(path.parent):
+                writer.write_batch(batch)
+        with telling_no_room(path.parent):
+            opened.close()
+    return datasets.Dataset.from_file(str(path))
+
+
+def _schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    return pa.schema([(side, pa.string()) for side in SIDES])
+
+
+@contextmanager
+def telling_no_room(folder: Path) -> Iterator[None]:
+    """What the system says inside the block becomes an error that tells of the folder of a storage.
+
+    Raises:
+        AttnlabError: the system cannot write there.
+    """
+    try:
+        yield
+    except OSError as error:
+        msg = (
+            f"The corpus is too large for memory and {folder}, where its rows are kept meanwhile, cannot be "
+            f"written ({error.strerror or error}); set TMPDIR to a folder on a disk with room."
+        )
+        raise AttnlabError(msg) from error

@@ -1,0 +1,38 @@
+"""Options of skip-gram training; nothing heavy is imported."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from attnlab.limits import LARGEST_SEED
+from attnlab.options import Option, Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipGramSettings(Settings):
+    """How skip-gram vectors are trained (Mikolov et al. 2013)."""
+
+    dim: Annotated[int, Option("Size of the vectors.", least=1, most=16_384)] = 128
+    window: Annotated[
+        int,
+        Option(
+            "Number of tokens to the left and to the right that are predicted.",
+            least=1,
+            most=10_000,
+        ),
+    ] = 5
+    epochs: Annotated[
+        int, Option("Number of passes over the sentences.", least=1, most=100_000)
+    ] = 10
+    negatives: Annotated[
+        int, Option("Number of noise words drawn for each predicted one.", least=1, most=10_000)
+    ] = 5
+    learning_rate: Annotated[float, Option("Learning rate, which falls to nearly 0.", above=0)] = (
+        0.025
+    )
+    subsample: Annotated[
+        float,
+        Option("Share of all tokens above which a type is met less often; 0: never.", least=0),
+    ] = 1e-3
+    seed: Annotated[
+        int, Option("Seed of the vectors and the noise.", least=0, most=LARGEST_SEED)
+    ] = 0

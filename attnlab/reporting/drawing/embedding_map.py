@@ -1,0 +1,55 @@
+"""Words at the first two principal components of their vectors."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from attnlab.errors import InputError
+from attnlab.reporting.canvas import INK, blank, colour, panel, style
+from attnlab.reporting.drawing.palette import PAGE
+from attnlab.texts import shown
+
+_WANTED = ("word", "group", "first_component", "second_component", "first_share", "second_share")
+# Names of more words than this would hide each other.
+MOST_NAMES = 150
+
+
+def draw_embedding_map(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
+    """The words of a map, each at its two components and in the colour of its group.
+
+    The word that a group is named after is in bold. Both axes have one scale, so that distances on the
+    figure are those of the components.
+
+    Args:
+        table: one row per word, such as `neighbours(...).map`.
+        width: of the figure in inches; both columns of a paper by default.
+
+    Raises:
+        InputError: a column is missing, or there are no words.
+    """
+    missing = [name for name in _WANTED if name not in table]
+    if missing:
+        msg = f"The table lacks {', '.join(missing)}; it has: {', '.join(map(str, table))}."
+        raise InputError(msg)
+    if table.empty:
+        msg = "There are too few words for a map; ask for more neighbours or words."
+        raise InputError(msg)
+    height = 0.7 * width
+    with style():
+        figure = blank(width, height)
+        axes = panel(figure, 0.5, 0.12, width - 0.65, height - 0.55)
+        for index, (group, rows) in enumerate(table.groupby("group", sort=False)):
+            across, up = rows["first_component"], rows["second_component"]
+            axes.plot(across, up, "o", color=colour(index), markersize=3)
+            if len(table) > MOST_NAMES:
+                continue
+            for word, x, y in zip(rows["word"], across, up, strict=True):
+                axes.annotate(
+                    shown(str(word)), (x, y), xytext=(3, 2), textcoords="offset points",
+                    fontsize=6.5, color=INK, weight="bold" if word == group else "normal",
+                )  # fmt: skip
+        axes.set_aspect("equal", adjustable="datalim")
+        first, second = (float(table[f"{name}_share"].iloc[0]) for name in ("first", "second"))
+        axes.set_xlabel(f"first component ({first:.0%} of the variance)")
+        axes.set_ylabel(f"second component ({second:.0%})")
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure

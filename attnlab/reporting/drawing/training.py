@@ -1,0 +1,64 @@
+"""How a training went: losses, the gap between unknown and known pairs, and scores, by epoch."""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attnlab.errors import InputError
+from attnlab.reporting.canvas import blank, colour, panel, style
+from attnlab.reporting.drawing.palette import PAGE
+
+# Column, what the line is called, and its dashes.
+_LOSSES = (
+    ("training_loss", "training (dropout, smoothed labels)", ":"),
+    ("training_sample_loss", "training sample", "--"),
+    ("validation_loss", "validation", "-"),
+)
+_GAP = "generalisation_gap_on_validation"
+_SCORES = (("validation_bleu", "BLEU (greedy)"), ("validation_perplexity", "perplexity"))
+
+
+def draw_training(metrics: pd.DataFrame, *, width: float = PAGE) -> Figure:
+    """Losses by epoch, validation minus training sample beneath them, and BLEU or perplexity.
+
+    Evaluations of runs that recorded no training sample are drawn without it.
+
+    Args:
+        metrics: one row per evaluation, such as `pandas.DataFrame(load(run).metrics())`.
+        width: of the figure in inches; both columns of a paper by default.
+
+    Raises:
+        InputError: it holds no epochs or no losses.
+    """
+    missing = [name for name in ("epoch", "validation_loss") if name not in metrics]
+    if missing:
+        msg = f"The table lacks {', '.join(missing)}; give the evaluations of a run."
+        raise InputError(msg)
+    across, top, height = (width - 1.25) / 2, 0.3, 1.9
+    score = next((one for one in _SCORES if one[0] in metrics), None)
+    with style():
+        figure = blank(width, top + height + 0.45)
+        axes = panel(figure, 0.5, top, across, height)
+        axes.set_title("Loss (nats per token)", loc="left")
+        for index, (name, label, dashes) in enumerate(_LOSSES):
+            _line(axes, metrics, name, label=label, linestyle=dashes, color=colour(index))
+        _line(axes, metrics, _GAP, label="validation - sample", linestyle="-", color=colour(3))
+        axes.legend(frameon=False)
+        if score is not None:
+            axes = panel(figure, 0.5 + across + 0.6, top, across, height)
+            axes.set_title(f"Validation {score[1]}", loc="left")
+            _line(axes, metrics, score[0], label=score[1], linestyle="-", color=colour(2))
+    return figure
+
+
+def _line(
+    axes: Axes, metrics: pd.DataFrame, name: str, *, label: str, linestyle: str, color: str
+) -> None:
+    """One column by epoch, where the table has it."""
+    axes.set_xlabel("epoch")
+    axes.spines[["top", "right"]].set_visible(False)
+    if name in metrics:
+        axes.plot(
+            metrics["epoch"], metrics[name].astype(float), label=label, linestyle=linestyle,
+            color=color, linewidth=1.2, marker="o", markersize=2,
+        )  # fmt: skip

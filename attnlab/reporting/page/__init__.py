@@ -1,0 +1,1 @@
+"""The report page: what stands on it, and the viewer in it."""

@@ -1,0 +1,136 @@
+"""The page of a result of tables and figures: what was found, then figures, then tables."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from attnlab.addresses import HEAD_COLUMNS
+from attnlab.files import write_text
+from attnlab.reporting.canvas import write_figure
+from attnlab.reporting.columns import columns_named
+from attnlab.reporting.export import declared_columns
+from attnlab.reporting.naming import head_names
+from attnlab.reporting.notes import describe_notes
+from attnlab.reporting.page.overview import Overview
+from attnlab.reporting.page.parts import PageFigure, PageTable, Section, page_table
+from attnlab.reporting.page.rendering import render_page
+from attnlab.reporting.record import ResultRecord, read_record, read_tables
+from attnlab.reporting.result_folder import PAGE
+
+# More rows make a page slow; the file has all of them.
+MOST_ROWS = 1000
+Tables = Mapping[str, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class DrawnFigure:
+    """A figure with the name of its files, without the suffix, and what it shows."""
+
+    name: str
+    figure: Figure
+    caption: str
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """A table of the page.
+
+    Attributes:
+        file: its name.
+        heading: what stands above it.
+        left_out: ends of the names of columns that only the file has.
+    """
+
+    file: str
+    heading: str
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a page shows, in this order.
+
+    Attributes:
+        answers: what was found, a sentence each.
+        facts: what was studied, in a few words each.
+        figures: all of them.
+        tables: those that are not empty are shown.
+    """
+
+    answers: Sequence[str]
+    facts: Mapping[str, str]
+    figures: Sequence[DrawnFigure]
+    tables: Sequence[ShownTable] = field(default_factory=tuple)
+
+
+ContentsOf = Callable[[ResultRecord, Tables], Contents]
+
+
+def write_result_page(folder: str | Path, contents_of: ContentsOf) -> Path:
+    """Draws the figures of the result in `folder`, writes its page, and returns the path of the page.
+
+    Raises:
+        InputError: the folder lacks `result.json` or a table.
+        AttnlabError: something could not be written.
+    """
+    folder = Path(folder)
+    record = read_record(folder)
+    tables = read_tables(folder, record)
+    found = contents_of(record, tables)
+    figures = tuple(
+        PageFigure(one.name, write_figure(one.figure, folder, one.name), one.caption)
+        for one in found.figures
+    )
+    sections = [Section("figures", "Figures", "", figures=figures)] if figures else []
+    sections += [
+        _section(shown, tables[shown.file])
+        for shown in found.tables
+        if not tables.get(shown.file, pd.DataFrame()).empty
+    ]
+    page = render_page(
+        record.title,
+        {name.replace("_", " "): _in_words(value) for name, value in record.about.items()},
+        describe_notes(record.notes),
+        sections,
+        overview=Overview(answers=tuple(found.answers), facts=found.facts),
+    )
+    write_text(folder / PAGE, page)
+    return folder / PAGE
+
+
+def _in_words(value: Any) -> str:
+    """A fact of a record as text: what it holds, without the signs of a program."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_in_words(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_in_words, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
+def _section(shown: ShownTable, frame: pd.DataFrame) -> Section:
+    rows = frame.head(MOST_ROWS)
+    text = f"All columns are in {shown.file}."
+    caption = ""
+    if len(rows) < len(frame):
+        caption = f"The first {len(rows):,} of {len(frame):,} rows; {shown.file} has all of them."
+    anchor = Path(shown.file).stem
+    return Section(anchor, shown.heading, text, (_page_table(shown, rows, caption),))
+
+
+def _page_table(shown: ShownTable, frame: pd.DataFrame, caption: str) -> PageTable:
+    columns = [
+        column
+        for column in declared_columns(frame, shown.file)
+        if not column.name.endswith(shown.left_out) and not frame[column.name].isna().all()
+    ]
+    if set(HEAD_COLUMNS) <= set(frame):
+        frame = frame.assign(head_name=head_names(frame))
+        others = [column for column in columns if column.name not in HEAD_COLUMNS]
+        columns = [*columns_named(["head_name"], []), *others]
+    return page_table(frame, columns, caption)

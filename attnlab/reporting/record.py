@@ -1,0 +1,198 @@
+"""What a results folder says of itself: facts in `result.json`, from which its page is made again."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pandas as pd
+from annotated_types import Ge
+
+from attnlab.documents import fitting, read_json
+from attnlab.errors import InputError, reason
+from attnlab.files import write_json
+from attnlab.notes import Note
+from attnlab.reporting.export import declared_table
+from attnlab.reporting.notes import WORDS
+from attnlab.reporting.older_results import notes_on_weights
+from attnlab.reporting.result_folder import RECORD, refuse_without_record
+from attnlab.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_table
+from attnlab.texts import briefly
+
+FORMAT: Literal["attnlab result 1"] = "attnlab result 1"
+_KINDS: Mapping[str, Kind] = {
+    "boolean": BOOLEAN,
+    "integer": INTEGER,
+    "floating": NUMBER,
+    "mixed-integer-float": NUMBER,
+    # Nothing was measured in any row.
+    "empty": NUMBER,
+}
+_NOTES = {kind.__name__: kind for kind in WORDS}
+
+
+@dataclass(frozen=True)
+class ResultRecord:
+    """The facts of a result beside its tables.
+
+    Attributes:
+        result: which result it is, such as `analysis`.
+        title: of its page.
+        about: what was studied and how, in the order to print it.
+        notes: what a reader must know before trusting a number.
+        details: what else its page needs.
+        tables: kind of every column, by file.
+        weights: checksum of the weights of the run that it is of; None where it is of no run.
+        rows: how many each table has, by file; nothing in results of the first versions.
+    """
+
+    result: str
+    title: str
+    about: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Kind]] = field(default_factory=dict)
+    weights: str | None = None
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+
+def write_record(
+    folder: str | Path, record: ResultRecord, tables: Mapping[str, pd.DataFrame]
+) -> None:
+    """Writes `result.json` atomically, with the kinds of the columns of `tables`, which are by file.
+
+    Raises:
+        AttnlabError: it could not be written.
+    """
+    kinds = {name: {str(c): _kind(frame[c]) for c in frame} for name, frame in tables.items()}
+    values = {
+        "format": FORMAT,
+        "result": record.result,
+        "title": record.title,
+        "about": dict(record.about),
+        "notes": [{"note": type(one).__name__, **_fields(one)} for one in record.notes],
+        "details": dict(record.details),
+        "tables": {name: _by_kind(columns) for name, columns in kinds.items()},
+        "rows": {name: len(frame) for name, frame in tables.items()},
+        "weights": record.weights,
+    }
+    write_json(Path(folder) / RECORD, values)
+
+
+def read_record(folder: str | Path) -> ResultRecord:
+    """What `write_record` wrote, and a note more where the run that it lies in has other weights now.
+
+    Raises:
+        InputError: there is none, or the file is not as this version of attnlab writes it.
+    """
+    refuse_without_record(folder)
+    path = Path(folder) / RECORD
+    fault, advice = "is not a result of this version of attnlab", "make the result again"
+    # A number that nobody could measure is NaN.
+    values = read_json(path, dict[str, Any], fault=fault, advice=advice, finite=False)
+    try:
+        record = _record(values)
+    except InputError as error:
+        msg = f"{path} {fault} ({reason(error)}); {advice}."
+        raise InputError(msg) from error
+    return dataclasses.replace(record, notes=(*notes_on_weights(folder), *record.notes))
+
+
+def read_tables(folder: str | Path, record: ResultRecord) -> dict[str, pd.DataFrame]:
+    """The tables that a record names, by file, with every digit and the types that they were made with.
+
+    Raises:
+        InputError: a file is absent, or has other columns, values or rows than were written.
+    """
+    return {
+        name: _read(Path(folder) / name, kinds, record.rows.get(name))
+        for name, kinds in record.tables.items()
+    }
+
+
+def _read(path: Path, kinds: Mapping[str, Kind], rows: int | None) -> pd.DataFrame:
+    if not kinds:
+        return pd.DataFrame()
+    declared = declared_table(kinds, path.name)
+    keys = () if declared is None or not set(declared.keys) <= set(kinds) else declared.keys
+    return read_table(path, kinds, keys=keys, rows=rows)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What `result.json` holds."""
+
+    format: Literal["attnlab result 1"]
+    result: str
+    title: str
+    about: dict[str, Any]
+    notes: tuple[dict[str, Any], ...]
+    details: dict[str, Any]
+    tables: dict[str, dict[Kind, tuple[str, ...]]]
+    rows: dict[str, Annotated[int, Ge(0)]]
+    weights: str | None
+
+
+def _record(values: Any) -> ResultRecord:
+    # Results of the first versions tell neither.
+    values = {"weights": None, "rows": {}, **values}
+    found = fitting(_Written, values)
+    _refuse_unknown(values, _Written, "it")
+    outside = [name for name in found.tables if Path(name).name != name]
+    if outside:
+        msg = f"tables names {briefly(outside[0])}, which is no file in its folder"
+        raise InputError(msg)
+    return ResultRecord(
+        found.result,
+        found.title,
+        found.about,
+        tuple(_note(one, f"notes.{number}") for number, one in enumerate(found.notes)),
+        found.details,
+        {name: _by_column(kinds) for name, kinds in found.tables.items()},
+        found.weights,
+        found.rows,
+    )
+
+
+def _fields(note: Any) -> dict[str, Any]:
+    # Every kind of note is a dataclass, see `Note`.
+    return dataclasses.asdict(note)
+
+
+def _note(values: Mapping[str, Any], where: str) -> Any:
+    name = values.get("note")
+    kind = _NOTES.get(name) if isinstance(name, str) else None
+    if kind is None:
+        msg = f"{where}.note must be one of {', '.join(_NOTES)}, not {briefly(name)}"
+        raise InputError(msg)
+    own = {field: value for field, value in values.items() if field != "note"}
+    _refuse_unknown(own, kind, where)
+    try:
+        return fitting(kind, own)
+    except InputError as error:
+        msg = f"{where}.{reason(error)}"
+        raise InputError(msg) from error
+
+
+def _refuse_unknown(values: Mapping[str, Any], kind: Any, where: str) -> None:
+    unknown = set(values) - {field.name for field in dataclasses.fields(kind)}
+    if unknown:
+        msg = f"{where} has the unknown key {briefly(min(unknown))}"
+        raise InputError(msg)
+
+
+def _kind(values: "pd.Series[Any]") -> Kind:
+    return _KINDS.get(pd.api.types.infer_dtype(values, skipna=True), TEXT)
+
+
+def _by_kind(columns: Mapping[str, Kind]) -> dict[str, list[str]]:
+    return {
+        kind: names
+        for kind in (TEXT, INTEGER, NUMBER, BOOLEAN)
+        if (names := [name for name, one in columns.items() if one == kind])
+    }
+
+
+def _by_column(kinds: Mapping[Kind, Sequence[str]]) -> dict[str, Kind]:
+    return {name: kind for kind, names in kinds.items() for name in names}

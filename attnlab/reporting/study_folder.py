@@ -1,0 +1,67 @@
+"""A study of many cells as a folder: its tables and its page."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from attnlab.folders import replacing_result
+from attnlab.reporting.drawing.palette import PAGE as PAGE_WIDTH
+from attnlab.reporting.drawing.pareto import draw_pareto
+from attnlab.reporting.drawing.scaling import draw_scaling
+from attnlab.reporting.page.result_page import (
+    Contents,
+    DrawnFigure,
+    ShownTable,
+    Tables,
+    write_result_page,
+)
+from attnlab.reporting.record import ResultRecord, write_record
+from attnlab.reporting.result_folder import PARETO_FIGURE, SCALING_FIGURE, STUDY
+from attnlab.studies.engine.collecting import CELLS, TABLE, Collected
+from attnlab.texts import published
+
+# Columns that a figure needs.
+_SCALING = {"mechanism", "tokens", "seconds_both", "peak_bytes"}
+_PARETO = {"mechanism", "budget", "output_error"}
+
+
+def write_study(found: Collected, folder: str | Path, *, question: str) -> Path:
+    """Writes `table.csv`, `cells.csv`, the figures that the columns allow and, last, the page.
+
+    Args:
+        found: the rows of the finished cells.
+        folder: that of the study.
+        question: that the study answers.
+
+    Raises:
+        AttnlabError: something could not be written.
+    """
+    with replacing_result(folder, STUDY.last, STUDY.older) as aside:
+        found.write(aside)
+        about = {name: published(str(value)) for name, value in found.plan.options.items()}
+        record = ResultRecord(STUDY.what, question, {"Study": found.plan.study, **about})
+        write_record(aside, record, {TABLE: found.table, CELLS: found.cells})
+        page = write_result_page(aside, study_contents)
+    return Path(folder) / page.name
+
+
+def study_contents(record: ResultRecord, tables: Tables) -> Contents:
+    """What the page of a study shows."""
+    table, cells = tables[TABLE], tables[CELLS]
+    counts = cells["state"].value_counts()
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    answer = f"{counts.get('done', 0)} of {len(cells)} cells are finished; they have {len(table):,} rows."
+    facts = {"Study": str(record.about["Study"]), "Cells": states}
+    shown = (ShownTable(TABLE, "Rows of all cells"), ShownTable(CELLS, "Cells and their times"))
+    return Contents([answer], facts, _figures(table), shown)
+
+
+def _figures(table: pd.DataFrame) -> list[DrawnFigure]:
+    found = []
+    if set(table) >= _SCALING:
+        caption = "Time and memory by number of tokens, a line per mechanism."
+        found.append(DrawnFigure(SCALING_FIGURE, draw_scaling(table), caption))
+    if set(table) >= _PARETO and table["budget"].nunique() > 1:
+        caption = "Output error by keys per row; the line joins what nothing beats."
+        found.append(DrawnFigure(PARETO_FIGURE, draw_pareto(table, width=PAGE_WIDTH), caption))
+    return found

@@ -1,0 +1,91 @@
+"""Signals that ask a process to end: Ctrl-C, what batch systems send, what a closed terminal sends."""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WRITTEN: ContextVar[list[Path] | None] = ContextVar("written", default=None)
+_STOPPED: ContextVar[bool] = ContextVar("stopped", default=False)
+
+
+@contextmanager
+def answering(answer: Callable[[int], None], signals: Sequence[int] = SIGNALS) -> Iterator[None]:
+    """Inside the block `answer` is called with the number of each signal that comes.
+
+    SIGHUP stays ignored where `nohup` has it ignored. Only the main thread can be told of signals;
+    in any other nothing changes.
+    """
+    heard = [one for one in signals if one != signal.SIGHUP or _is_heard(one)]
+    try:
+        before = {one: signal.signal(one, lambda number, _: answer(number)) for one in heard}
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Inside the block the first SIGTERM or SIGHUP raises KeyboardInterrupt, as Ctrl-C does.
+
+    A block inside another adds nothing, so that the second signal finds neither.
+    """
+    if _STOPPED.get():
+        yield
+        return
+    stopped = False
+
+    def stop(_: int) -> None:
+        nonlocal stopped
+        # A terminal that is closed and its shell both send SIGHUP; a second one would stop the tidying up.
+        if not stopped:
+            stopped = True
+            raise KeyboardInterrupt
+
+    before = _STOPPED.set(True)
+    try:
+        with answering(stop, (signal.SIGTERM, signal.SIGHUP)):
+            yield
+    finally:
+        _STOPPED.reset(before)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Signals that come inside the block take effect when it ends."""
+    waiting: list[int] = []
+    try:
+        with answering(waiting.append):
+            yield
+    finally:
+        for number in waiting:
+            signal.raise_signal(number)
+
+
+@contextmanager
+def noting_written() -> Iterator[list[Path]]:
+    """Yields a list to which every file and result folder that is put in place inside the block is added."""
+    written: list[Path] = []
+    before = _WRITTEN.set(written)
+    try:
+        yield written
+    finally:
+        _WRITTEN.reset(before)
+
+
+def note_written(path: str | Path) -> None:
+    """Adds a file or result folder to the list of `noting_written`, if there is one."""
+    written = _WRITTEN.get()
+    if written is not None:
+        written.append(Path(path))
+
+
+def _is_heard(number: int) -> bool:
+    return signal.getsignal(number) != signal.SIG_IGN

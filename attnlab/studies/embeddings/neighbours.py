@@ -1,0 +1,105 @@
+"""Nearest neighbours of words in the embeddings of a run, a file, or any transformers model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnlab.embeddings.files import holds_embeddings, load_embeddings
+from attnlab.embeddings.vectors import COMPONENTS, FEWEST_WORDS, Embeddings, map_of, nearest
+from attnlab.errors import InputError
+from attnlab.representations import OneLine
+from attnlab.studies.embeddings.columns import MAP
+from attnlab.studies.embeddings.settings import NeighbourSettings
+from attnlab.studies.sources import load_transformers
+from attnlab.translation.runs.folder import is_run
+from attnlab.translation.runs.run import load
+
+
+@dataclass(frozen=True, repr=False)
+class Neighbours(OneLine):
+    """Neighbours of some words, and where all of them lie on the first two components.
+
+    Attributes:
+        table: one row per word and neighbour.
+        map: one row per word shown, those asked for and their neighbours; empty where these are too few.
+    """
+
+    table: pd.DataFrame
+    map: pd.DataFrame
+
+
+def neighbours(
+    source: str | Path | tuple[Any, Any] | Embeddings,
+    words: Sequence[str],
+    *,
+    count: int = 10,
+    side: str = "source",
+) -> Neighbours:
+    """The words nearest by cosine to each of `words`, and a map of them.
+
+    Args:
+        source: a run, a folder of `attnlab embed`, a file of embeddings (.safetensors, or word2vec text
+            .txt or .vec), a transformers folder, the name of a model on the hub, a pair (model,
+            tokenizer), or embeddings.
+        words: written as in the vocabulary, or without the mark that begins a word there.
+        count: number of neighbours per word.
+        side: `source` or `target`, where a run has two vocabularies.
+
+    Raises:
+        InputError: no such source, a word is not in its vocabulary, or an argument cannot be used.
+    """
+    chosen = NeighbourSettings(count=count, side=side)
+    embeddings = embeddings_of(source, chosen.side)
+    table = nearest(embeddings, words, chosen.count)
+    shown = [*dict.fromkeys(table["word"]), *table["neighbour"]]
+    groups = [*dict.fromkeys(table["word"]), *table["word"]]
+    drawable = len(set(shown)) >= FEWEST_WORDS and embeddings.dim >= COMPONENTS
+    map_ = map_of(embeddings, shown, groups) if drawable else pd.DataFrame(columns=list(MAP))
+    return Neighbours(table, map_)
+
+
+def embeddings_of(
+    source: str | Path | tuple[Any, Any] | Embeddings, side: str = "source"
+) -> Embeddings:
+    """The token vectors of a run, file or model, those of special tokens left out.
+
+    Args:
+        source: as for `neighbours`.
+        side: `source` or `target`, where a run has two vocabularies.
+
+    Raises:
+        InputError: there is no such source, or `side` is `target` and it is no run.
+    """
+    if side == "target" and (not isinstance(source, str | Path) or not is_run(source)):
+        msg = "The side target is for runs, which may have two vocabularies; leave it out."
+        raise InputError(msg)
+    if isinstance(source, Embeddings):
+        return source
+    if isinstance(source, tuple):
+        return _of_model(*source)
+    if holds_embeddings(source):
+        return load_embeddings(source)
+    if not is_run(source):
+        return _of_model(*load_transformers(source, scores=False))
+    run = load(source)
+    if side == "target":
+        return _of_table(run.model.decoder.embedding.tokens.weight, run.tokenizers.target)
+    return _of_table(run.model.get_input_embeddings().weight, run.tokenizers.source)
+
+
+def _of_model(model: Any, tokenizer: Any) -> Embeddings:
+    return _of_table(model.get_input_embeddings().weight, tokenizer)
+
+
+def _of_table(table: Any, tokenizer: Any) -> Embeddings:
+    # A table may have more rows than there are tokens, to be a multiple of 64.
+    rows = min(len(tokenizer), len(table))
+    words = tokenizer.convert_ids_to_tokens(range(rows))
+    vectors = table[:rows].detach().float().cpu()
+    # A vocabulary may hold an id that no token has.
+    rows_by_word = {word: row for row, word in enumerate(words) if word is not None}
+    found = Embeddings(tuple(rows_by_word), vectors[list(rows_by_word.values())])
+    return found.without(tokenizer.all_special_tokens)

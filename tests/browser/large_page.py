@@ -1,0 +1,50 @@
+"""The page of 144 heads of one sentence, of any length: matrices as a softmax makes them."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+import pandas as pd
+import torch
+from browser.planted_page import planted_analysis
+
+from attnlab.extraction.keeping import KeptMatrices
+from attnlab.files import write_text
+from attnlab.reporting.page import viewer_data as viewer_module
+from attnlab.reporting.page.payload import EncodedWeights, encode_weights
+from attnlab.reporting.page.rendering import render_page
+
+LAYERS, HEADS = 12, 12
+_planted = cache(planted_analysis)
+
+
+def write_large_page(path: Path, tokens: int) -> Path:
+    """A page of 12 layers of 12 heads with the viewer alone; heads look near, as most trained ones do."""
+    generator = torch.Generator().manual_seed(tokens)
+    scores = torch.randn(HEADS, tokens, tokens, generator=generator)
+    distance = (torch.arange(tokens)[:, None] - torch.arange(tokens)).abs()
+    weights = (4 * scores - 0.4 * distance).softmax(-1)
+    matrices = {(0, "encoder", layer): weights for layer in range(LAYERS)}
+    words = [f"word{index}" for index in range(tokens)]
+    letters = "o" + "w" * (tokens - 2) + "c"
+    found = _planted()
+    head = found.heads.iloc[0].to_dict()
+    places = [(layer, index) for layer in range(LAYERS) for index in range(HEADS)]
+    heads = [{**head, "layer": layer, "head": index} for layer, index in places]
+    kept = KeptMatrices(
+        matrices, {(0, "encoder"): (words, words)}, frozenset(), {(0, "encoder"): (letters, letters)}
+    )  # fmt: skip
+    many = replace(
+        found, heads=pd.DataFrame(heads), structure=pd.DataFrame(), labelling=None, matrices=kept
+    )
+    once = encode_weights(weights)
+
+    def encode(layer: torch.Tensor) -> EncodedWeights:
+        return once if layer is weights else encode_weights(layer)
+
+    # All layers are one tensor, which takes seconds to deflate.
+    with patch.object(viewer_module, "encode_weights", encode):
+        data = viewer_module.viewer_data(many, "144 heads")
+    write_text(path, render_page("144 heads", {}, [], [], viewer=data))
+    return path

@@ -1,0 +1,21 @@
+"""Every promise of the documentation names tests that there are."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+
+
+def test_the_tests_that_hold_the_promises_exist() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
+    assert len(named) > 25
+    for file, test in named:
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert test in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, test
+
+
+def test_every_promise_names_a_test() -> None:
+    points = re.split(r"\n(?=[*#] )|\n\n", PAGE)
+    assert [point for point in points if point.startswith("* ") and "`tests/" not in point] == []

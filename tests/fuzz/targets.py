@@ -1,0 +1,259 @@
+"""What attnlab reads: for each kind a folder with whole files, and the function that opens it."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_run import write_pairs
+
+from attnlab.attention.plan import load_plan, plan_of, write_plan
+from attnlab.cli.commands.train import _from_file
+from attnlab.corpora.corpus import load_corpus
+from attnlab.embeddings.files import load_embeddings, write_embeddings
+from attnlab.embeddings.vectors import Embeddings
+from attnlab.extraction.keeping import KeptMatrices
+from attnlab.extraction.kept_source import load_kept_source
+from attnlab.extraction.matrix_files import load_arrays
+from attnlab.extraction.matrix_source import load_matrix_source
+from attnlab.files import write_tensors
+from attnlab.functions.treebank import load_treebank
+from attnlab.grammar.corpus import draw_pairs
+from attnlab.grammar.trees import conllu
+from attnlab.reporting import analysis_folder
+from attnlab.reporting import approximation as approximation_folder
+from attnlab.reporting.analysis_folder import write_analysis
+from attnlab.reporting.approximation import write_approximation
+from attnlab.reporting.record import read_record, read_tables
+from attnlab.reporting.report import write_report
+from attnlab.reporting.result_folder import PAGE, RECORD
+from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.approximation.approximation import approximate
+from attnlab.studies.engine.cells import Cell
+from attnlab.studies.engine.collecting import collect
+from attnlab.studies.engine.computing import Attempted, Outcome
+from attnlab.studies.engine.folder import Plan, StudyFolder
+from attnlab.studies.sources import load_subject, read_texts
+from attnlab.translation.runs.checkpoints import beginning, best_checkpoint, refuse_fewer_epochs
+from attnlab.translation.runs.folder import read_record as read_settings
+from attnlab.translation.settings import settings_from
+from attnlab.translation.tokenizer import load_tokenizers
+from attnlab.translation.translating import translate
+
+SENTENCE = "Maria sleeps."
+
+
+@dataclass(frozen=True)
+class Target:
+    """Files and what opens them.
+
+    Attributes:
+        folder: with whole files.
+        files: those that are damaged, one at a time.
+        open: reads the folder, which is a copy.
+        weight: how often it is taken, in proportion.
+    """
+
+    folder: Path
+    files: tuple[str, ...]
+    open: Callable[[Path], object]
+    weight: int = 1
+
+
+def targets(run: Path, scratch: Path, *, pages: bool) -> Mapping[str, Target]:
+    """All kinds of files by name.
+
+    Args:
+        run: a small run of a translation model.
+        scratch: folder for the files of all others.
+        pages: whether pages of results are drawn, which takes seconds, or their files read alone.
+    """
+    found = {"run": _run(run), "checkpoint": _checkpoint(run)}
+    with pytest.MonkeyPatch.context() as patch:
+        if not pages:
+            for module, drawn in _DRAWN.items():
+                patch.setattr(module, drawn, _no_page)
+        for name, make in MAKERS.items():
+            (scratch / name).mkdir(parents=True)
+            found[name] = make(scratch / name)
+    if not pages:
+        for name in ("analysis", "approximation"):
+            found[name] = replace(found[name], open=_read_result)
+    return found
+
+
+_DRAWN = {analysis_folder: "write_analysis_page", approximation_folder: "write_result_page"}
+
+
+def _no_page(folder: Path, *_: object, **__: object) -> Path:
+    (folder / PAGE).touch()
+    return folder / PAGE
+
+
+def _read_result(folder: Path) -> None:
+    read_tables(folder, read_record(folder))
+    if (folder / "matrices.safetensors").exists():
+        load_kept_source(folder / "matrices.safetensors")
+
+
+def _run(run: Path) -> Target:
+    def use(folder: Path) -> None:
+        subject = load_subject(folder, sentences=(SENTENCE,))
+        assert subject.run is not None
+        translate(
+            subject.run.translator, subject.run.tokenizers, [SENTENCE], beams=1, max_tokens=12
+        )
+
+    files = (
+        "settings.json", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+        "token_counts.json", "metrics.jsonl", "model.safetensors",
+    )  # fmt: skip
+    return Target(run, files, use, 6)
+
+
+def _checkpoint(run: Path) -> Target:
+    def use(folder: Path) -> None:
+        settings = settings_from(read_settings(folder)["settings"])
+        found = beginning(folder, settings.model, load_tokenizers(folder))
+        assert found.checkpoint is not None
+        best_checkpoint(found.checkpoint)
+        refuse_fewer_epochs(folder, found.checkpoint, 100)
+
+    newest = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name[11:]))
+    names = (
+        "trainer_state.json",
+        "model.safetensors",
+        "config.json",
+        "optimizer.pt",
+        "scheduler.pt",
+    )
+    return Target(run, tuple(f"checkpoints/{newest.name}/{name}" for name in names), use, 2)
+
+
+def _plan(folder: Path) -> Target:
+    plan = plan_of({"encoder": "band(window=3)", "decoder.0.1": "keys(tokens=[3], first=1)"})
+    write_plan(folder / "plan.json", plan.for_tokenizer("abc"))
+    return Target(folder, ("plan.json",), lambda at: load_plan(at / "plan.json"), 2)
+
+
+def _settings(folder: Path) -> Target:
+    text = (
+        '[corpus]\nname = "embedded"\nlimit = 3\nlowercase = true\n\n[model]\nheads = 4\ndropout = 0.1\n'
+        'attention = {encoder = "band(window=3)"}\n\n[optimizer]\nseed = 3\nlearning_rate = 1e-3\n'
+    )
+    (folder / "settings.toml").write_text(text)
+    return Target(
+        folder, ("settings.toml",), lambda at: settings_from(_from_file(at / "settings.toml")), 2
+    )
+
+
+def _weights(*shape: int) -> torch.Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(0)).softmax(-1)
+
+
+def _analysis(folder: Path) -> Target:
+    np.save(folder / "two.npy", _weights(2, 1, 2, 5, 5).numpy())
+    write_analysis(analyze(folder / "two.npy"), folder, title="two")
+
+    files = tuple(path.name for path in folder.glob("*.csv"))
+    return Target(folder, (*files, *(RECORD, "matrices.safetensors") * 2), write_report, 1)
+
+
+def _approximation(folder: Path) -> Target:
+    found = approximate(_weights(2, 4, 4))
+    write_approximation(found, folder, title="x", about={"Source": "x"})
+    return Target(folder, (RECORD, "approximation.csv"), write_report, 2)
+
+
+def _kept(folder: Path) -> Target:
+    path = folder / "matrices.safetensors"
+    tokens = (["<s>", "a", "</s>"], ["<s>", "a", "</s>"])
+    KeptMatrices(
+        {(0, "encoder", layer): _weights(2, 3, 3) for layer in range(2)},
+        {(0, "encoder"): tokens},
+        frozenset(),
+        {(0, "encoder"): ("owc", "owc")},
+    ).write(path)
+
+    def use(at: Path) -> None:
+        load_arrays(at / path.name)
+        load_kept_source(at / path.name)
+
+    return Target(folder, (path.name,), use, 2)
+
+
+def _matrices(folder: Path) -> Target:
+    weights = _weights(1, 2, 3, 3).numpy()
+    np.save(folder / "a.npy", weights)
+    np.savez(folder / "a.npz", a=weights)
+    np.savez_compressed(folder / "b.npz", a=weights)
+    write_tensors(folder / "a.safetensors", {"a": torch.tensor(weights)})
+    files = ("a.npy", "a.npz", "b.npz", "a.safetensors")
+    return Target(folder, files, lambda at: [load_matrix_source(at / name) for name in files], 2)
+
+
+def _embeddings(folder: Path) -> Target:
+    write_embeddings(folder, Embeddings(("a", "b", "é"), _weights(3, 4)))
+
+    def use(at: Path) -> None:
+        load_embeddings(at)
+        load_embeddings(at / "embeddings.txt")
+
+    return Target(folder, ("embeddings.safetensors", "embeddings.txt"), use, 2)
+
+
+def _treebank(folder: Path) -> Target:
+    trees = [conllu(pair.target_tree) for pair in draw_pairs(4, seed=0)]
+    (folder / "trees.conllu").write_text("\n".join(trees), encoding="utf-8")
+    return Target(folder, ("trees.conllu",), lambda at: load_treebank(at / "trees.conllu"), 2)
+
+
+def _study(folder: Path) -> Target:
+    cells = tuple(Cell("toy", 1, {"number": number, "name": "x"}) for number in range(2))
+    at = StudyFolder(folder)
+    at.write_plan(Plan("toy", {"count": 2}, cells))
+    at.write(Attempted(cells[0], Outcome("a,b\n1,2.5\n", None, 1.5, {"torch": "2"}), 1, 1))
+    one = at.cell_folder(cells[0]).relative_to(folder)
+    files = ("study.json", f"{one}/cell.json", f"{one}/rows.csv")
+    return Target(folder, files, lambda path: collect(path).table, 2)
+
+
+def _corpus(folder: Path) -> Target:
+    rows = [(f"a {number} b", f"c {number} d") for number in range(40)]
+    write_pairs(folder / "en-it.train.tsv", rows)
+    lines = [json.dumps({"translation": {"en": one, "it": other}}) for one, other in rows]
+    (folder / "all.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "lines").mkdir()
+    for number, language in enumerate(("en", "it")):
+        text = "".join(f"{row[number]}\n" for row in rows)
+        (folder / "lines" / f"train.{language}").write_text(text)
+    files = ("en-it.train.tsv", "all.jsonl", "lines/train.en", "lines/train.it")
+
+    def use(at: Path) -> None:
+        for name in ("en-it.train.tsv", "all.jsonl", "lines"):
+            load_corpus(str(at / name))
+
+    return Target(folder, files, use, 2)
+
+
+def _texts(folder: Path) -> Target:
+    (folder / "a.txt").write_text("A cat sleeps.\tUn gatto dorme.\nTwo.\tDue.\n")
+    return Target(folder, ("a.txt",), lambda at: read_texts(at / "a.txt"))
+
+
+MAKERS: Mapping[str, Callable[[Path], Target]] = {
+    "plan": _plan,
+    "settings": _settings,
+    "analysis": _analysis,
+    "approximation": _approximation,
+    "kept matrices": _kept,
+    "matrices": _matrices,
+    "embeddings": _embeddings,
+    "treebank": _treebank,
+    "study": _study,
+    "corpus": _corpus,
+    "texts": _texts,
+}

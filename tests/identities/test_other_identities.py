@@ -1,0 +1,119 @@
+"""Facts about training, vocabularies, kernels and spectra that the source documents state."""
+
+import itertools
+
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import get_scheduler
+
+from attnlab import plot
+from attnlab.attention.kernels.features import elu_features, taylor_features
+from attnlab.matrices.references import cumulative_spectrum
+from attnlab.translation.tokenizer import SPACE, SPECIAL_TOKENS, train_one
+
+CLOSE = {"rtol": 0, "atol": 1e-12}
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("dim", "warmup"), [(512, 8), (128, 20)])
+def test_warm_up_schedule(dim: int, warmup: int) -> None:
+    """d^-0.5 min(step^-0.5, step * warmup^-1.5): inverse_sqrt with its peak at (d * warmup)^-0.5."""
+    peak = (dim * warmup) ** -0.5
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=peak)
+    schedule = get_scheduler("inverse_sqrt", optimizer, num_warmup_steps=warmup)
+    rates = []
+    for step in range(1, 5 * warmup):
+        optimizer.step()
+        schedule.step()
+        rates.append(schedule.get_last_lr()[0])
+        assert rates[-1] == pytest.approx(dim**-0.5 * min(step**-0.5, step * warmup**-1.5))
+    assert rates.index(max(rates)) + 1 == warmup
+    assert max(rates) == pytest.approx(peak)
+
+
+def test_both_conventions_of_label_smoothing() -> None:
+    """eps / V on every type is eps (V - 1) / V spread over the others alone, and torch's convention."""
+    types, right, share = 7, 3, 0.1
+    logits = drawn(1, types)
+    logs = logits.log_softmax(1)[0]
+    on_all = torch.full((types,), share / types, dtype=torch.float64)
+    on_all[right] += 1 - share
+    others = share * (types - 1) / types
+    on_others = torch.full((types,), others / (types - 1), dtype=torch.float64)
+    on_others[right] = 1 - others
+    torch.testing.assert_close(on_all, on_others, **CLOSE)
+    loss = F.cross_entropy(logits, torch.tensor([right]), label_smoothing=share)
+    torch.testing.assert_close(loss, -(on_all * logs).sum(), **CLOSE)
+    same_share = torch.full((types,), share / (types - 1), dtype=torch.float64)
+    same_share[right] = 1 - share
+    assert not torch.allclose(-(same_share * logs).sum(), loss)
+
+
+def test_first_pair_merge_of_the_worked_example() -> None:
+    """The most frequent pair of `abacabbcc` is (a, b), and no character is lost when it is merged."""
+    text = "abacabbcc"
+    # The letters, and what stands for the space before a word, beside the special tokens.
+    letters = len(SPECIAL_TOKENS) + len({*text, SPACE})
+    assert set(train_one([text], "bpe", letters).get_vocab()) == {*SPECIAL_TOKENS, *text, SPACE}
+    tokenizer = train_one([text], "bpe", letters + 1)
+    assert set(tokenizer.get_vocab()) == {*SPECIAL_TOKENS, *text, SPACE, "ab"}
+    assert tokenizer.tokenize(text) == [SPACE, "ab", "a", "c", "ab", "b", "c", "c"]
+
+
+KERNELS = {
+    "exponential": lambda X: torch.exp(X @ X.T),
+    "elu": lambda X: elu_features(X) @ elu_features(X).T,
+    "taylor": lambda X: taylor_features(X) @ taylor_features(X).T,
+    "any feature map": lambda X: torch.sin(3 * X) @ torch.sin(3 * X).T,
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_have_positive_semi_definite_gram_matrices(name: str) -> None:
+    gram = KERNELS[name](0.5 * drawn(20, 6))
+    least, most = torch.linalg.eigvalsh(gram)[[0, -1]]
+    assert float(least) >= -1e-10 * max(1.0, float(most))
+
+
+def test_a_bilinear_score_is_no_kernel() -> None:
+    """q . k with queries and keys projected apart has negative eigenvalues: it is no inner product."""
+    X = drawn(20, 6)
+    scores = X @ drawn(6, 6, seed=1) @ X.T
+    assert float(torch.linalg.eigvalsh(scores + scores.T)[0]) < -1
+
+
+def test_random_projections_keep_distances() -> None:
+    """Johnson and Lindenstrauss: some projection to n > 8 ln(m) / eps^2 keeps squares within 1 +- eps."""
+    points, eps = 12, 0.5
+    n = int(8 * torch.tensor(float(points)).log() / eps**2) + 1
+    X = drawn(points, 400)
+    pairs = list(itertools.combinations(range(points), 2))
+    before = torch.stack([(X[i] - X[j]).square().sum() for i, j in pairs])
+    worst = []
+    for seed in range(20):
+        Y = X @ drawn(400, n, seed=seed + 1) / n**0.5
+        after = torch.stack([(Y[i] - Y[j]).square().sum() for i, j in pairs])
+        worst.append(float((after / before - 1).abs().max()))
+    assert sum(one <= eps for one in worst) >= 15
+    too_few = X @ drawn(400, 3, seed=1) / 3**0.5
+    after = torch.stack([(too_few[i] - too_few[j]).square().sum() for i, j in pairs])
+    assert float((after / before - 1).abs().max()) > eps
+
+
+def test_spectrum_of_attention_has_a_long_tail() -> None:
+    """A few singular values of a softmax hold most of their sum; of a shift all are alike."""
+    n, d = 64, 8
+    H = (drawn(10, n, d) @ drawn(10, n, d, seed=1).mT / d**0.5).softmax(-1)
+    share = cumulative_spectrum(H)
+    assert float(share[:, n // 4 - 1].min()) > 0.6
+    shift = torch.eye(n, dtype=torch.float64).roll(1, 0)
+    expected = torch.arange(1, n + 1, dtype=torch.float64) / n
+    torch.testing.assert_close(cumulative_spectrum(shift), expected, **CLOSE)
+    (axes,) = plot.spectrum({"head": H[0], "shift": shift}).axes
+    (head, _, diagonal) = axes.lines
+    assert list(head.get_ydata()) == pytest.approx(share[0].tolist())
+    assert list(diagonal.get_ydata()) == [0, 1]

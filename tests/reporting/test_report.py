@@ -1,0 +1,258 @@
+"""Pages made again: of facts that were stored, the same to the last byte, without a model."""
+
+import ast
+import dataclasses
+import io
+import json
+import math
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pytest
+from browser.planted_page import planted_analysis
+from rich.console import Console
+from typer.testing import CliRunner
+
+from attnlab.cli.app import app
+from attnlab.cli.commands.train import _tell_older_results
+from attnlab.errors import InputError
+from attnlab.extraction.notes import RowsNotNormalized, SentencesDropped
+from attnlab.files import file_checksum
+from attnlab.reporting import (
+    analysis_folder,
+    approximation,
+    comparison,
+    importance_folder,
+    planning,
+    pruning_folder,
+    study_folder,
+    substitution,
+)
+from attnlab.reporting.analysis_folder import write_analysis
+from attnlab.reporting.older_results import notes_on_weights, results_with
+from attnlab.reporting.record import (
+    RECORD,
+    ResultRecord,
+    read_record,
+    read_tables,
+    write_record,
+)
+from attnlab.reporting.report import write_report
+from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
+from attnlab.studies.analysis.notes import NoTrees, TooLittleCounted, UndecidedLabel
+from attnlab.studies.notes import OlderWeights, UnknownWeights
+
+WRITERS = (
+    analysis_folder, approximation, comparison, importance_folder, planning, pruning_folder, study_folder,
+    substitution,
+)  # fmt: skip
+NOTES = (
+    SentencesDropped(2, 9, 64, "test"),
+    RowsNotNormalized(0.5, 1.5),
+    NoTrees(),
+    TooLittleCounted((UndecidedLabel("sink", ("encoder", "cross"), 1000, "rows"),), 900, None, False, True),
+)  # fmt: skip
+TABLE = pd.DataFrame(
+    {
+        "name": ["a", "", 'say "b",\nc'],
+        "count": [1, 2, 3],
+        "some": pd.Series([5, None, 7], dtype=object),
+        "figure": [0.1 + 0.2, math.nan, math.inf],
+        "sure": [True, False, True],
+        "never": pd.Series([None, None, None], dtype=object),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page") / "analysis"
+    write_analysis(planted_analysis(), folder, title="Heads of <b>a model</b>")
+    return folder
+
+
+def test_the_page_made_again_is_the_same(folder: Path) -> None:
+    page = folder / "report.html"
+    before = page.read_bytes()
+    page.unlink()
+    told = CliRunner().invoke(app, ["report", str(folder)], catch_exceptions=False)
+    assert told.exit_code == 0
+    assert told.stdout == f"Report: {page}\n"
+    assert page.read_bytes() == before
+
+
+def test_only_what_the_tables_say_is_on_the_page(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in folder.iterdir():
+        if path.is_file():
+            (copy / path.name).write_bytes(path.read_bytes())
+    write_report(copy)
+    assert (copy / "report.html").read_bytes() == (folder / "report.html").read_bytes()
+    labels = (copy / "labels.csv").read_text(encoding="utf-8")
+    (copy / "labels.csv").write_text(labels.replace("argmax_rate,0.95", "argmax_rate,0.61"))
+    write_report(copy)
+    assert (copy / "report.html").read_bytes() != (folder / "report.html").read_bytes()
+
+
+def test_facts_are_read_as_they_were_written(tmp_path: Path) -> None:
+    record = ResultRecord("analysis", "T", {"Model": "m", "n": 3}, NOTES, {"views": ["all"]})
+    TABLE.to_csv(tmp_path / "t.csv", index=False)
+    write_record(tmp_path, record, {"t.csv": TABLE})
+    found = read_record(tmp_path)
+    assert dataclasses.replace(found, tables={}, rows={}) == record
+    assert found.rows == {"t.csv": len(TABLE)}
+    pd.testing.assert_frame_equal(
+        read_tables(tmp_path, found)["t.csv"],
+        TABLE.assign(never=math.nan, name=TABLE["name"].astype(object)),
+        check_exact=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "attnlab result 0"}, "is not a result of this version"),
+        ({"more": 1}, "is not a result of this version"),
+        ({"notes": [{"note": "Unheard"}]}, "is not a result of this version"),
+        ({"notes": [{"note": "NoTrees", "count": 1}]}, "is not a result of this version"),
+        (
+            {"tables": {"t.csv": {"integer": ["name"]}}},
+            "has the column 'count', which was not written",
+        ),
+        ({"tables": {"u.csv": {"integer": ["name"]}}}, "cannot be read"),
+        ({"result": "dream"}, "which this version of attnlab has no page for"),
+    ],
+)
+def test_a_record_that_does_not_fit_is_refused(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    TABLE.to_csv(tmp_path / "t.csv", index=False)
+    write_record(tmp_path, ResultRecord("comparison", "T"), {"t.csv": TABLE})
+    values = json.loads((tmp_path / RECORD).read_text(encoding="utf-8"))
+    (tmp_path / RECORD).write_text(json.dumps(values | change), encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        write_report(tmp_path)
+
+
+def test_a_folder_without_a_record_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("older")
+    with pytest.raises(InputError, match=r"older attnlab must be made again by its command\.$"):
+        write_report(tmp_path)
+    with pytest.raises(InputError, match="There is no folder"):
+        write_report(tmp_path / "absent")
+    (tmp_path / "analysis").mkdir()
+    write_record(tmp_path / "analysis", ResultRecord("analysis", "T"), {})
+    with pytest.raises(InputError, match="name one of the results in it: .*analysis"):
+        write_report(tmp_path)
+
+
+def test_a_finished_result_of_another_kind_is_not_called_by_this_name(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("done")
+    write_record(tmp_path, ResultRecord("analysis", "T"), {})
+    with pytest.raises(
+        InputError, match=r"already holds result\.json, report\.html, which the imp"
+    ):
+        refuse_taken(tmp_path, IMPORTANCE, overwrite=False)
+    write_record(tmp_path, ResultRecord(IMPORTANCE.what, "T"), {})
+    with pytest.raises(InputError, match="holds a finished importance study"):
+        refuse_taken(tmp_path, IMPORTANCE, overwrite=False)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_an_analysis_that_is_broken_off_leaves_the_older_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(folder)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attnlab.reporting.analysis_folder.write_analysis_page", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_analysis(planted_analysis(), folder, title="Another")
+    assert snapshot(folder) == before
+
+
+@pytest.mark.parametrize("module", WRITERS, ids=lambda module: module.__name__)
+def test_every_result_is_put_in_place_whole(module: ModuleType) -> None:
+    """Of each writer: what it writes goes to the folder that `replacing_result` gives."""
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+    writers = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any(
+            isinstance(call, ast.Call) and getattr(call.func, "id", "") == "write_record"
+            for call in ast.walk(node)
+        )
+    ]
+    assert writers
+    for writer in writers:
+        blocks = [node for node in writer.body if isinstance(node, ast.With)]
+        assert [ast.unparse(block.items[0].context_expr.func) for block in blocks] == [
+            "replacing_result"
+        ]
+        outside = [node for node in writer.body if not isinstance(node, ast.With)]
+        written = {
+            getattr(call.func, "id", "")
+            for node in outside
+            for call in ast.walk(node)
+            if isinstance(call, ast.Call)
+        }
+        assert not {name for name in written if name.startswith("write")}
+
+
+def test_results_tell_of_which_weights_they_are_and_when_these_changed(tmp_path: Path) -> None:
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"as analyzed")
+    for name, checksum in (("analysis", file_checksum(weights)), ("unknown", None)):
+        write_analysis(
+            dataclasses.replace(planted_analysis(), weights=checksum), tmp_path / name, title="T"
+        )
+    assert read_record(tmp_path / "analysis").weights == file_checksum(weights)
+    assert read_record(tmp_path / "analysis").notes == planted_analysis().notes
+    assert results_with(OlderWeights, tmp_path) == []
+    page = (tmp_path / "analysis" / "report.html").read_bytes()
+
+    weights.write_bytes(b"trained on")
+    assert results_with(OlderWeights, tmp_path) == [tmp_path / "analysis"]
+    said = CliRunner().invoke(app, ["report", str(tmp_path / "analysis")])
+    assert said.exit_code == 0
+    assert "of an older state of the model" in said.stderr
+    assert b"of an older state of the model" in (tmp_path / "analysis" / "report.html").read_bytes()
+    table = CliRunner().invoke(app, ["table", str(tmp_path / "analysis" / "heads.csv")])
+    assert "of an older state of the model" in table.stderr
+
+    weights.write_bytes(b"as analyzed")
+    write_report(tmp_path / "analysis")
+    assert (tmp_path / "analysis" / "report.html").read_bytes() == page
+
+
+def test_a_result_that_does_not_say_of_which_weights_it_is(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    (tmp_path / "settings.json").write_text('{"format": 1, "settings": {}, "corpus": {}}')
+    table = TABLE[["name"]]
+    for name in ("older", "newer"):
+        (tmp_path / name).mkdir()
+        table.to_csv(tmp_path / name / "t.csv", index=False)
+        write_record(tmp_path / name, ResultRecord("analysis", "T"), {"t.csv": table})
+    values = json.loads((tmp_path / "older" / RECORD).read_text(encoding="utf-8"))
+    del values["weights"]
+    (tmp_path / "older" / RECORD).write_text(json.dumps(values), encoding="utf-8")
+    assert notes_on_weights(tmp_path / "newer") == [], "it is of no run, and says so"
+    assert results_with(UnknownWeights, tmp_path) == [tmp_path / "older"]
+    assert results_with(OlderWeights, tmp_path) == []
+    assert read_record(tmp_path / "older").notes == (UnknownWeights(tmp_path.name),)
+    said = CliRunner().invoke(app, ["table", str(tmp_path / "older" / "t.csv")])
+    assert said.stderr.count("do not say of which weights") == 1
+    _tell_older_results(tmp_path, console := Console(file=io.StringIO(), width=500))
+    assert "these do not say of which weights they are: older; make" in console.file.getvalue()

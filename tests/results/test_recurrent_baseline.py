@@ -1,0 +1,131 @@
+"""The experiment of the recurrent baseline on tiny data: BLEU by length, trainings that go on, its README."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from attnlab.files import write_table
+from attnlab.translation.models import model_class
+from attnlab.translation.preparing import configuration
+from attnlab.translation.runs.run import load
+from experiments.recurrent_baseline import run as experiment
+from experiments.shared.readme import write_facts
+
+
+def test_the_models_have_as_many_parameters() -> None:
+    sizes = {}
+    for name, model in experiment.MODELS.items():
+        settings = experiment.settings_of(model, Path("corpus"))
+        made = configuration(settings.model, vocabulary=experiment.VOCABULARY)
+        weights = model_class(settings.model)(made).parameters()
+        sizes[name] = sum(weight.numel() for weight in weights)
+    assert max(sizes.values()) / min(sizes.values()) < 1.05
+
+
+@pytest.mark.parametrize(
+    ("begun", "epochs", "called"),
+    [(False, 0, "train"), (True, 0, "resume"), (True, 3, "resume"), (True, 20, None)],
+)
+def test_a_training_begins_goes_on_or_is_read(
+    begun: bool, epochs: int, called: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def calling(name: str, *, interrupted: bool) -> Any:
+        def call(*_: Any, **__: Any) -> Any:
+            calls.append(name)
+            return type("Trained", (), {"interrupted": interrupted})
+
+        return call
+
+    lines = [{"epoch": float(epochs)}] if epochs else []
+    monkeypatch.setattr(experiment, "is_run", lambda _: begun)
+    monkeypatch.setattr(experiment, "read_metrics", lambda _: lines)
+    monkeypatch.setattr(experiment, "load", lambda folder: folder)
+    settings = experiment.settings_of(experiment.MODELS["dot"], Path("corpus"))
+    for interrupted in (False, True):
+        for name in ("train", "resume"):
+            monkeypatch.setattr(experiment, name, calling(name, interrupted=interrupted))
+        if interrupted and called:
+            with pytest.raises(SystemExit):
+                experiment.trained(Path("run"), settings)
+        else:
+            assert experiment.trained(Path("run"), settings) == Path("run")
+    assert calls == [called] * 2 if called else not calls
+
+
+@pytest.fixture(scope="module")
+def table(small_run: Path) -> pd.DataFrame:
+    run = load(small_run)
+    rows, limit = run.corpus().test, run.settings.corpus.max_tokens
+    kept = [
+        row["target"]
+        for row in rows
+        if max(len(run.tokenizers.source(row[side])["input_ids"]) for side in ("source", "target"))
+        <= limit
+    ]
+    halves = [" ".join(text.split()[::2]) for text in kept]
+    return experiment.by_length(run, {"transformer": halves, "additive": kept, "dot": halves})
+
+
+def test_bleu_by_length(table: pd.DataFrame) -> None:
+    whole, binned = table[table["words"] == "all"], table[table["words"] != "all"]
+    assert binned.groupby("model")["sentences"].sum().nunique() == 1
+    assert int(binned[binned["model"] == "dot"]["sentences"].sum()) == int(whole["sentences"].iloc[0])
+    perfect, same = (table[table["model"] == name] for name in ("additive", "dot"))
+    for column in ("bleu", "bleu_low", "bleu_high"):
+        assert perfect[column].tolist() == pytest.approx([100.0] * len(perfect))
+    assert (same["change_against_transformer"] == 0).all()
+    assert (table["bleu_low"] <= table["bleu"] + 1e-9).all()
+    assert (table["bleu"] <= table["bleu_high"] + 1e-9).all()
+    assert (perfect["change_low"] > 0).all()
+    lines = experiment.draw(table).axes[0].get_legend().get_texts()
+    assert [line.get_text() for line in lines] == list(experiment.MODELS)
+
+
+@pytest.mark.slow
+def test_heads_of_every_model_are_described(
+    recurrent_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "ANALYZED", 4)
+    heads, notes = experiment.heads_of({"additive": load(recurrent_run)})
+    assert heads[["model", "site", "layer", "head"]].to_numpy().tolist() == [
+        ["additive", "cross", 0, 0]
+    ]
+    assert {"function", "structure"} <= set(heads)
+    assert notes
+
+
+def test_words_follow_the_intervals() -> None:
+    assert experiment.said(2.0, 0.5, 3.0) == "higher (+2.0 [+0.5, +3.0])"
+    assert experiment.said(-2.0, -3.0, -0.5).startswith("lower")
+    assert experiment.said(0.5, -0.5, 1.0).startswith("not told apart")
+    short, long = (pd.Series({"bleu_low": low, "bleu_high": low + 2}) for low in (20.0, 10.0))
+    assert experiment.falls(short, long) == "falls"
+    assert experiment.falls(long, short) == "rises"
+    assert experiment.falls(short, short) == "does not clearly change"
+
+
+def test_the_readme_is_made_from_tables_and_facts(tmp_path: Path) -> None:
+    names = [experiment.named(*limits) for limits in (experiment.EVERY, *experiment.BINS)]
+    rows = [
+        {"words": words, "model": model, "bleu": 30.0 - 5 * number, "bleu_low": 28.0 - 5 * number,
+         "bleu_high": 32.0 - 5 * number, "change_against_transformer": -1.0, "change_low": -2.0,
+         "change_high": -0.5, "sentences": 9}
+        for number, words in enumerate(names)
+        for model in experiment.MODELS
+    ]  # fmt: skip
+    write_table(tmp_path / "table.csv", pd.DataFrame(rows))
+    head = {"site": "cross", "layer": 0, "head": 0, "function": "positional", "structure": "band"}
+    write_table(tmp_path / "heads.csv", pd.DataFrame([{"model": "dot"} | head]))
+    write_facts(
+        tmp_path, experiment.__file__, "torch", parameters={"dot": 5}, pairs={"train": 7},
+        training_minutes={"dot": 1.5}, checksum="0" * 64, notes=["A note."], draws=10, analyzed=3,
+        seed=0, test_sentences=9,
+    )  # fmt: skip
+    text = experiment.readme(tmp_path)
+    assert "BLEU lower (-1.0 [-2.0, -0.5]) on all sentences" in text
+    assert "falls for additive (25.0 to 10.0)" in text
+    assert "| dot | cross | 0 | 0 | positional | band |" in text

