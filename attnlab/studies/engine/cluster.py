@@ -22,6 +22,8 @@ from attnlab.studies.engine.settings import Connection
 LOOPBACK = "127.0.0.1"
 # A cell that was never begun, because workers die before they begin, is not handed out for ever.
 MOST_SUBMISSIONS = 10
+# How many attempts at a cell did not end with rows, and the outcome of the last if its worker outlived it.
+NEVER_BEGUN = (0, None)
 # Ctrl-C and the end of a terminal reach workers too, whose client ends them in order. Dask runs this in each.
 IGNORE_INTERRUPTS = (
     "import signal; [signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGHUP)]"
@@ -67,7 +69,7 @@ def compute_on_cluster(
 
 
 def compute_on_worker(run: str, cell: str) -> str | None:
-    """`compute`, on a worker of Dask; None for a cell that was begun too often and never ended.
+    """`compute`, on a worker of Dask; None for a cell whose workers died each time it was begun.
 
     Args:
         run: what tells this run of a study from all others that the scheduler knows.
@@ -78,14 +80,15 @@ def compute_on_worker(run: str, cell: str) -> str | None:
     with _TURN:
         client = get_client()
         counted = _count_key(run, Cell(**json.loads(cell)))
-        before = client.get_metadata(counted, 0)
+        before, failed = client.get_metadata(counted, NEVER_BEGUN)
         if before >= ATTEMPTS:
-            return None
-        client.set_metadata(counted, before + 1)
+            # It is handed out again when its worker died after the last attempt, with what it had to tell.
+            return failed
+        client.set_metadata(counted, (before + 1, None))
         outcome = compute(cell)
-        if json.loads(outcome)["failure"] is None:
-            # Should its worker die before the rows are fetched, it is no attempt that failed.
-            client.set_metadata(counted, before)
+        has_failed = json.loads(outcome)["failure"] is not None
+        # Should its worker die before the rows are fetched, it is no attempt that failed.
+        client.set_metadata(counted, (before + 1, outcome) if has_failed else (before, None))
         return outcome
 
 
@@ -114,7 +117,7 @@ def _compute(client: Any, cells: Sequence[Cell]) -> Iterator[Attempted]:
         outcome = _outcome_of(future)
         # Rows of a future that is held are computed again when the worker that has them dies.
         future.release()
-        failures = client.get_metadata(_count_key(run, cell), 0)
+        failures, _ = client.get_metadata(_count_key(run, cell), NEVER_BEGUN)
         is_last = failures >= ATTEMPTS or submitted[cell.address] >= MOST_SUBMISSIONS
         if outcome.rows is None and not is_last:
             queue.add(submit(cell))

@@ -104,9 +104,9 @@ def test_what_kills_its_worker_costs_no_other_cell(
     states = dict(zip(found.cells["number"], found.cells["state"], strict=True))
     assert states == {**dict.fromkeys(range(8), "done"), 2: "failed", 3: "failed"}
     times = begun(marks)
-    assert [times[number] for number in (2, 3, 4)] == [ATTEMPTS, ATTEMPTS, 2]
-    # A worker may be lost, and its cell begun anew, while others die.
-    assert 2 <= times[1] <= ATTEMPTS
+    assert times[2] == times[3] == ATTEMPTS
+    # What a worker had computed is lost with it, and computed anew, while others die.
+    assert min(times[1], times[4]) >= 2
     failures = {
         told["cell"]["settings"]["number"]: told
         for told in map(json.loads, (path.read_text() for path in tmp_path.glob("failed/*")))
