@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from attnlab.cli.output import messages
 from attnlab.texts import duration, printable
+from attnlab.waiting import BETWEEN_LINES, FIRST_LINE, repeated
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Tell = Callable[[str, int, int], None]
-# Seconds: work that is over sooner prints no line, and no work prints lines more often.
-FIRST_LINE, BETWEEN_LINES = 2.0, 10.0
 # Seconds between two looks at whether a line is due though nothing was told.
 BEAT = 0.5
 # What is done until something is told: the model, a corpus, sentences.
@@ -40,7 +39,7 @@ def progress_bars(*, shown: bool = True) -> Iterator[Tell]:
             yield tell
     else:
         lines = Lines(console)
-        with _every(BEAT, lines.wait):
+        with repeated(lines.wait, first=BEAT, between=BEAT):
             yield lines
 
 
@@ -72,24 +71,6 @@ def _bars(console: "Console") -> Iterator[Tell]:
             bars.update(tasks[what], completed=done)
 
         yield tell
-
-
-@contextmanager
-def _every(seconds: float, act: Callable[[], None]) -> Iterator[None]:
-    """While the block runs, another thread acts again and again."""
-    ended = threading.Event()
-
-    def repeat() -> None:
-        while not ended.wait(seconds):
-            act()
-
-    acting = threading.Thread(target=repeat, daemon=True)
-    acting.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        acting.join()
 
 
 class Lines:

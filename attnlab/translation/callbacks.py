@@ -30,10 +30,9 @@ from attnlab.translation.log_history import (
 )
 from attnlab.translation.runs.files import checkpoint_path
 from attnlab.translation.trainer import CHOICE
+from attnlab.waiting import BETWEEN_LINES
 
 METRICS = "metrics.jsonl"
-# Seconds between two lines of progress where no bar can be drawn.
-BETWEEN_LINES = 10.0
 # What an evaluation gives, and what it is called in the file.
 MEASURES = {
     "eval_loss": "validation_loss",

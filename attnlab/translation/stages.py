@@ -1,6 +1,5 @@
 """What training does before its first step, told while it lasts."""
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from attnlab.texts import duration
-
-# Seconds: a stage that is over sooner prints nothing, and no stage prints lines more often.
-FIRST_LINE, BETWEEN_LINES = 2.0, 10.0
+from attnlab.waiting import BETWEEN_LINES, FIRST_LINE, repeated
 
 
 @contextmanager
@@ -32,24 +29,13 @@ def stage(
     if console is None:
         yield
         return
-    begun, ended = time.monotonic(), threading.Event()
+    begun = time.monotonic()
 
     def tell(end: str) -> None:
         lasted = duration(time.monotonic() - begun)
         console.print(f"{what}: {lasted}{end}", soft_wrap=True, highlight=False, markup=False)
 
-    def watch() -> None:
-        seconds = first
-        while not ended.wait(seconds):
-            tell(" so far")
-            seconds = between
-
-    watching = threading.Thread(target=watch, daemon=True)
-    watching.start()
-    try:
+    with repeated(lambda: tell(" so far"), first=first, between=between):
         yield
-    finally:
-        ended.set()
-        watching.join()
     if time.monotonic() - begun > first:
         tell("")

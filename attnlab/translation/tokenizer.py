@@ -196,34 +196,9 @@ def train_tokenizers(
     vocabulary: int = 8000,
     shared: bool = True,
     predicted: Side = "target",
+    counted: bool = True,
 ) -> Tokenizers:
     """Tokenizers trained on the training rows of the corpus, and the frequencies of their types.
-
-    See `learn_tokenizers`; where the corpus is to be encoded anyway, `attnlab.translation.encoding` takes
-    the same frequencies from the ids.
-
-    Raises:
-        InputError: an unknown kind, or a vocabulary with no room beside the special tokens.
-    """
-    learned = learn_tokenizers(
-        corpus, kind=kind, vocabulary=vocabulary, shared=shared, predicted=predicted
-    )
-    counts = (
-        count_types(learned.source, texts_of(corpus.train, "source")),
-        count_types(learned.target, texts_of(corpus.train, predicted)),
-    )
-    return Tokenizers(learned.source, learned.target, *counts)
-
-
-def learn_tokenizers(
-    corpus: ParallelCorpus,
-    *,
-    kind: str = "bpe",
-    vocabulary: int = 8000,
-    shared: bool = True,
-    predicted: Side = "target",
-) -> Tokenizers:
-    """Tokenizers trained on the training rows of the corpus, without frequencies of types.
 
     Every sentence becomes `<s> tokens </s>`; <pad>, <unk>, <s>, </s> have the ids 0 to 3.
 
@@ -232,6 +207,8 @@ def learn_tokenizers(
     vocabulary: the most types that a tokenizer has, special tokens among them.
     shared: one vocabulary for both languages, or one of that size for each.
     predicted: `source` for a model of that side alone, which has one tokenizer.
+    counted: False for no frequencies; where the corpus is encoded anyway,
+        `attnlab.translation.encoding.with_counts` takes them from the ids.
 
     Raises:
         InputError: an unknown kind, or a vocabulary with no room beside the special tokens.
@@ -245,7 +222,13 @@ def learn_tokenizers(
         source, target = (
             train_one(texts_of(corpus.train, side), kind, vocabulary) for side in SIDES
         )
-    return Tokenizers(source, target, {}, {})
+    if not counted:
+        return Tokenizers(source, target, {}, {})
+    counts = (
+        count_types(source, texts_of(corpus.train, "source")),
+        count_types(target, texts_of(corpus.train, predicted)),
+    )
+    return Tokenizers(source, target, *counts)
 
 
 def train_one(texts: Iterable[str], kind: str, vocabulary: int) -> "PreTrainedTokenizerFast":

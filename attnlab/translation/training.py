@@ -62,9 +62,9 @@ from attnlab.translation.token_tables import refuse_unlearned
 from attnlab.translation.tokenizer import (
     Tokenizers,
     checksum,
-    learn_tokenizers,
     load_tokenizers,
     refuse_impossible_tokenizer,
+    train_tokenizers,
 )
 from attnlab.translation.trainer import TranslationTrainer, training_device
 
@@ -258,12 +258,13 @@ def _learned_tokenizers(settings: RunSettings, corpus: ParallelCorpus) -> Tokeni
         InputError: the attention plan names token ids of another tokenizer.
     """
     chosen = settings.tokenizer
-    tokenizers = learn_tokenizers(
+    tokenizers = train_tokenizers(
         corpus,
         kind=chosen.kind,
         vocabulary=chosen.vocabulary,
         shared=chosen.shared,
         predicted=settings.model.predicted_side,
+        counted=False,
     )
     plan = AttentionPlan({}, chosen.checksum)
     plan.refuse_other_tokenizer(checksum(tokenizers.source), "The attention plan")

@@ -35,6 +35,7 @@ FOUNDATION = {
     "attnlab.sums",
     "attnlab.tables",
     "attnlab.versions",
+    "attnlab.waiting",
 }
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -19,7 +19,7 @@ from attnlab.errors import AttnlabError
 from attnlab.translation.batches import TokenPairs
 from attnlab.translation.encoding import encode_corpus, with_counts
 from attnlab.translation.frequencies import token_ids
-from attnlab.translation.tokenizer import learn_tokenizers, train_tokenizers
+from attnlab.translation.tokenizer import train_tokenizers
 
 PAIRS = [(f"s{n % 83} {'some ' * (n % 4)}{n % 7}", f"t{n} of è {n % 5}") for n in range(211)]
 
@@ -133,8 +133,8 @@ def test_frequencies_from_ids_are_those_of_the_texts(
 ) -> None:
     corpus = load_corpus(str(table))
     wanted, learned = (
-        trained(corpus, vocabulary=90, shared=shared, predicted=predicted)
-        for trained in (train_tokenizers, learn_tokenizers)
+        train_tokenizers(corpus, vocabulary=90, shared=shared, predicted=predicted, counted=counted)
+        for counted in (True, False)
     )
     every = encode_corpus(corpus, learned, max_tokens=40, predicted=predicted)
     longest = int(TokenPairs(every.train).source_lengths.max())

@@ -54,7 +54,7 @@ def prepared(corpus: ParallelCorpus) -> dict[str, Any]:
     return {
         "corpus_of": corpus,
         "recorded_corpus": corpus,
-        "learn_tokenizers": tokenizers,
+        "train_tokenizers": tokenizers,
         "encoded_corpus": encoded,
         "prepare": training.prepare(Path("unused"), settings, corpus, tokenizers, encoded),
     }
@@ -72,7 +72,7 @@ def quick(prepared: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
         if not (folder / "token_counts.json").exists():
             msg = f"{folder} holds no tokenizers"
             raise InputError(msg)
-        return prepared["learn_tokenizers"]
+        return prepared["train_tokenizers"]
 
     monkeypatch.setattr(training, "load_tokenizers", load_written)
 
@@ -110,7 +110,7 @@ def run(tmp_path: Path, corpus: ParallelCorpus, prepared: dict[str, Any]) -> Pat
         (tmp_path / "outside" / name / "precious").write_bytes(name.encode())
     folder = tmp_path / "run"
     write_json(folder / "settings.json", new_record(small_settings(), corpus, {}, "old"))
-    prepared["learn_tokenizers"].save(folder)
+    prepared["train_tokenizers"].save(folder)
     for name in ("config.json", "model.safetensors", ".config.json.killed"):
         (folder / name).write_bytes(b"old " + name.encode())
     for name in ("model.safetensors", "optimizer.pt", "scheduler.pt"):

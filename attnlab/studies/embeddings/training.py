@@ -69,7 +69,9 @@ def embed(
         optimizer=OptimizerSettings(seed=chosen.seed),
     )
     text = corpus_of(run)
-    tokenizers = train_tokenizers(text, kind=cut.kind, vocabulary=cut.vocabulary, shared=cut.shared)
+    tokenizers = train_tokenizers(
+        text, kind=cut.kind, vocabulary=cut.vocabulary, shared=cut.shared, counted=False
+    )
     found = skip_gram_of(text, tokenizers, chosen, sides.sides, progress)
     record = {
         "versions": versions(("gensim", "tokenizers")),
