@@ -17,7 +17,7 @@ from attnlab.limits import LARGEST_NUMBER
 from attnlab.texts import briefly, has_half_character, read_text
 
 Document = TypeVar("Document")
-MOST_BYTES = 200_000_000
+MOST_FILE_BYTES = 200_000_000
 MOST_DEPTH = 40
 _MOST_DIGITS = 40
 # What a value must be, by the name that pydantic gives to a fault.
@@ -161,8 +161,8 @@ def _text_of(path: str | Path) -> str:
         size = path.stat().st_size
     except OSError:
         size = 0  # the reader says why
-    if size > MOST_BYTES:
-        msg = f"{path} has {size:,} bytes, more than the {MOST_BYTES:,} that are read; check the path."
+    if size > MOST_FILE_BYTES:
+        msg = f"{path} has {size:,} bytes, more than the {MOST_FILE_BYTES:,} that are read; check the path."
         raise InputError(msg)
     return read_text(path)
 

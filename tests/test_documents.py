@@ -100,7 +100,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_files_that_are_too_large_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attnlab.documents.MOST_BYTES", 10)
+    monkeypatch.setattr("attnlab.documents.MOST_FILE_BYTES", 10)
     (tmp_path / "one.json").write_text('"0123456789"')
     with pytest.raises(InputError, match="has 12 bytes, more than the 10 that are read"):
         read_json(tmp_path / "one.json", str)

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -108,33 +109,21 @@ def test_signals_wait_while_a_result_is_put_in_place(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv", "page.html"]
 
 
-def test_a_second_end_of_the_terminal_does_not_stop_the_tidying_up() -> None:
+@pytest.mark.parametrize("inner", [nullcontext, stopped_by_signals])
+def test_a_second_end_of_the_terminal_does_not_stop_the_tidying_up(
+    inner: Callable[[], AbstractContextManager[None]],
+) -> None:
     tidied = []
 
     @stopped_by_signals()
     def work() -> None:
         try:
-            os.kill(os.getpid(), signal.SIGHUP)
-        finally:
-            os.kill(os.getpid(), signal.SIGHUP)
-            os.kill(os.getpid(), signal.SIGTERM)
-            tidied.append(True)
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert tidied
-
-
-def test_a_second_end_of_the_terminal_does_not_stop_the_tidying_up_of_a_study() -> None:
-    tidied = []
-
-    @stopped_by_signals()
-    def work() -> None:
-        try:
-            with stopped_by_signals():
+            # A study that is run by a command hears signals in both.
+            with inner():
                 os.kill(os.getpid(), signal.SIGHUP)
         finally:
             os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
             tidied.append(True)
 
     with pytest.raises(KeyboardInterrupt):

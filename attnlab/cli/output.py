@@ -54,7 +54,7 @@ THREADS = Annotated[
 # Characters: wider than any table.
 _ENDLESS = 100_000
 # The form of a table for the terminal; `FORMATS` are the others.
-TEXT = "text"
+AS_TEXT = "text"
 _THREADS = OptionField("threads", int | None, None, Option("", least=1, most=1024))
 
 
@@ -192,10 +192,10 @@ def _use_threads(count: int | None) -> None:
 
 def refuse_unknown_form(form: str) -> None:
     """Raises InputError for a form that no table has, and for one beside --json."""
-    if form not in (TEXT, *FORMATS):
-        msg = f"There is no format '{form}'; choose from: {', '.join((TEXT, *FORMATS))}."
+    if form not in (AS_TEXT, *FORMATS):
+        msg = f"There is no format '{form}'; choose from: {', '.join((AS_TEXT, *FORMATS))}."
         raise InputError(msg)
-    if form != TEXT and output().as_json:
+    if form != AS_TEXT and output().as_json:
         msg = f"--json and --format {form} are two forms of one table; choose one of them."
         raise InputError(msg)
 

@@ -21,7 +21,7 @@ from attnlab.extraction.forward import forward
 from attnlab.options import BATCH_SIZE
 
 # Of one layer at once, in float64: 32 MiB, of which a comparison holds a handful of copies.
-MOST_WEIGHTS = 2**22
+MOST_OBSERVED_WEIGHTS = 2**22
 
 
 class Seen(NamedTuple):
@@ -133,7 +133,7 @@ def observe(
             observers = [(at, part) for at, part in watched if isinstance(part, _Observer)]
             cells = max(at.heads for at, _ in observers)
             for batch in encoding.batches(
-                batch_size, cells, most_weights=MOST_WEIGHTS, progress=progress
+                batch_size, cells, most_weights=MOST_OBSERVED_WEIGHTS, progress=progress
             ):
                 axes = encoding.axes(batch, model.device)
                 if set(sites) == {"encoder"}:

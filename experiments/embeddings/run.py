@@ -7,16 +7,13 @@ trained again.
 """
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 
 from attnlab.embeddings.files import holds_embeddings, load_embeddings
 from attnlab.embeddings.settings import SkipGramSettings
-from attnlab.errors import INTERRUPTED
 from attnlab.files import write_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.drawing.embedding_map import draw_embedding_map
@@ -25,9 +22,7 @@ from attnlab.studies.embeddings.training import embed
 from attnlab.translation.callbacks import read_metrics
 from attnlab.translation.first_embeddings import SKIP_GRAM
 from attnlab.translation.quiet import quiet
-from attnlab.translation.runs.run import load
 from attnlab.translation.settings import CorpusSettings, TokenizerSettings, settings_from
-from attnlab.translation.training import train
 from experiments.shared.readme import (
     RESULTS,
     read_facts,
@@ -36,6 +31,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.runs import trained_run
 
 OUT = RESULTS / "embeddings"
 DIM, WINDOW = 64, 3
@@ -101,13 +97,7 @@ def started(
             },
         }
     )
-    lines = read_metrics(folder)
-    if not lines or lines[-1]["epoch"] < EPOCHS:
-        with quiet():
-            trained = train(folder, settings, overwrite=True, console=Console(stderr=True))
-        if trained.interrupted:
-            sys.exit(INTERRUPTED)
-    run = load(folder)
+    run = trained_run(folder, settings)
     kept = min(read_metrics(folder), key=lambda line: float(line["validation_loss"]))
     row = {
         "start": start,

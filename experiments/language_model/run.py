@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from rich.console import Console
 
 import attnlab
 from attnlab.attribution.significance import loss_difference
@@ -29,10 +28,8 @@ from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.translation.generating import generate
 from attnlab.translation.quiet import quiet
-from attnlab.translation.runs.folder import is_run
-from attnlab.translation.runs.run import Run, load
+from attnlab.translation.runs.run import Run
 from attnlab.translation.settings import GenerationSettings, settings_from
-from attnlab.translation.training import train
 from experiments.language_model.baselines import CountModel
 from experiments.shared.labels import labelling_of
 from experiments.shared.readme import (
@@ -43,6 +40,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.runs import trained_run
 
 OUT = RESULTS / "language_model"
 MODELS = {"one_layer": 1, "three_layers": 3}
@@ -102,9 +100,7 @@ def trained(folder: Path, layers: int, corpus: Path) -> Run:
             "optimizer": OPTIMIZER | {"seed": SEED},
         }
     )
-    if not (is_run(folder) and (folder / "model.safetensors").exists()):
-        train(folder, settings, console=Console(stderr=True))
-    return load(folder)
+    return trained_run(folder, settings)
 
 
 def parameters_of(run: Run) -> int:

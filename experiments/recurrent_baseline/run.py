@@ -7,7 +7,6 @@ read, and a training that was cut short goes on.
 """
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from attnlab.attribution.significance import DRAWS, bleu_difference
-from attnlab.errors import INTERRUPTED
 from attnlab.files import write_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.translation.callbacks import read_metrics
 from attnlab.translation.quiet import quiet
-from attnlab.translation.runs.folder import is_run
-from attnlab.translation.runs.run import Run, load
+from attnlab.translation.runs.run import Run
 from attnlab.translation.settings import RunSettings, settings_from
-from attnlab.translation.training import resume, train
 from attnlab.translation.translating import score_run
 from experiments.shared.readme import (
     RESULTS,
@@ -38,6 +32,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.runs import trained_run
 
 OUT = RESULTS / "recurrent_baseline"
 TRANSFORMER = "transformer"
@@ -69,7 +64,7 @@ def main() -> None:
     begin = time.process_time()
     with quiet():
         runs = {
-            name: trained(chosen.runs / name, settings_of(model, chosen.corpus))
+            name: trained_run(chosen.runs / name, settings_of(model, chosen.corpus))
             for name, model in MODELS.items()
         }
         written = {name: score_run(run, beams=1)[1] for name, run in runs.items()}
@@ -106,20 +101,6 @@ def settings_of(model: dict[str, Any], corpus: Path) -> RunSettings:
             "optimizer": OPTIMIZER | {"seed": SEED},
         }
     )
-
-
-def trained(folder: Path, settings: RunSettings) -> Run:
-    """The run in the folder, trained to the end where it is not."""
-    lines = read_metrics(folder) if is_run(folder) else []
-    if not lines or lines[-1]["epoch"] < settings.optimizer.epochs:
-        console = Console(stderr=True)
-        begun = is_run(folder)
-        found = (
-            resume(folder, console=console) if begun else train(folder, settings, console=console)
-        )
-        if found.interrupted:
-            sys.exit(INTERRUPTED)
-    return load(folder)
 
 
 def by_length(run: Run, written: dict[str, list[str]]) -> pd.DataFrame:

@@ -11,16 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 
 from attnlab.files import write_table
 from attnlab.translation.callbacks import read_metrics
 from attnlab.translation.quiet import quiet
-from attnlab.translation.runs.folder import is_run
-from attnlab.translation.runs.run import load
 from attnlab.translation.settings import RunSettings, settings_from
 from attnlab.translation.trainer import READABLE_BLEU, choice
-from attnlab.translation.training import train
 from attnlab.translation.translating import score_run
 from experiments.shared.readme import (
     RESULTS,
@@ -30,6 +26,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.runs import trained_run
 
 PAIRS = (1000, 3000, 10_000)
 FIXED = {"batch_tokens": 4096, "warmup": 400}
@@ -67,9 +64,7 @@ def main() -> None:
 def trained(folder: Path, settings: RunSettings) -> dict[str, Any]:
     """One row: how the run in `folder` was trained and how well it translates."""
     with quiet():
-        if not (is_run(folder) and (folder / "model.safetensors").exists()):
-            train(folder, settings, console=Console(stderr=True))
-        run = load(folder)
+        run = trained_run(folder, settings)
         scores, _ = score_run(run, split="test", beams=1)
     optimizer, lines = run.settings.optimizer, read_metrics(folder)
     kept = max(lines, key=lambda line: choice(line["validation_bleu"], line["validation_loss"]))

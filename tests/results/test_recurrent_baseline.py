@@ -10,6 +10,7 @@ from attnlab.files import write_table
 from attnlab.translation.models import model_class
 from attnlab.translation.preparing import configuration
 from attnlab.translation.runs.run import load
+from experiments.shared import runs
 from experiments.recurrent_baseline import run as experiment
 from experiments.shared.readme import write_facts
 
@@ -41,18 +42,18 @@ def test_a_training_begins_goes_on_or_is_read(
         return call
 
     lines = [{"epoch": float(epochs)}] if epochs else []
-    monkeypatch.setattr(experiment, "is_run", lambda _: begun)
-    monkeypatch.setattr(experiment, "read_metrics", lambda _: lines)
-    monkeypatch.setattr(experiment, "load", lambda folder: folder)
+    monkeypatch.setattr(runs, "is_run", lambda _: begun)
+    monkeypatch.setattr(runs, "read_metrics", lambda _: lines)
+    monkeypatch.setattr(runs, "load", lambda folder: folder)
     settings = experiment.settings_of(experiment.MODELS["dot"], Path("corpus"))
     for interrupted in (False, True):
         for name in ("train", "resume"):
-            monkeypatch.setattr(experiment, name, calling(name, interrupted=interrupted))
+            monkeypatch.setattr(runs, name, calling(name, interrupted=interrupted))
         if interrupted and called:
             with pytest.raises(SystemExit):
-                experiment.trained(Path("run"), settings)
+                runs.trained_run(Path("run"), settings)
         else:
-            assert experiment.trained(Path("run"), settings) == Path("run")
+            assert runs.trained_run(Path("run"), settings) == Path("run")
     assert calls == [called] * 2 if called else not calls
 
 

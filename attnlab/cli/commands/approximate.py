@@ -11,7 +11,7 @@ from attnlab.cli.early import refuse_absent_matrices
 from attnlab.cli.notes import print_notes
 from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
 from attnlab.cli.output import (
-    TEXT,
+    AS_TEXT,
     messages,
     output,
     print_json,
@@ -92,7 +92,7 @@ def approximate(
         write_approximation(found, out, title=title, about=about, notes=noted)
     if output().as_json:
         print_json(approximation=found.table, notes=notes)
-    elif form != TEXT:
+    elif form != AS_TEXT:
         columns = declared_columns(found.table, APPROXIMATIONS.file)
         print_text(formatted(found.table, form, columns).removesuffix("\n"))
     else:

@@ -7,7 +7,7 @@ import typer
 
 from attnlab.cli.notes import print_notes
 from attnlab.cli.output import (
-    TEXT,
+    AS_TEXT,
     new_table,
     output,
     print_json,
@@ -62,7 +62,7 @@ def table(
     declared = declared_columns(frame, file.name)
     if output().as_json:
         print_json(table=frame)
-    elif form == TEXT:
+    elif form == AS_TEXT:
         _print(frame, declared)
     else:
         print_text(formatted(frame, form, declared, caption=caption).removesuffix("\n"))

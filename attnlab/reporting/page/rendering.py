@@ -19,7 +19,7 @@ from attnlab.reporting.page.parts import PageTable, Section
 from attnlab.reporting.page.payload import ViewerData
 from attnlab.texts import shown
 
-MOST_BYTES = 4 * 2**20
+MOST_PAGE_BYTES = 4 * 2**20
 # Of a light page and of a dark one.
 BACKGROUNDS = ("#ffffff", "#14171b")
 # In the order in which they need each other.
@@ -56,7 +56,7 @@ def render_page(
     overview: Overview | None = None,
     viewer: ViewerData | None = None,
     start: str = "",
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MOST_PAGE_BYTES,
 ) -> str:
     """The page as HTML; figures that would take it over `most_bytes` are left out and named.
 
