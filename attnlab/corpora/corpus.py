@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import islice, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,27 +112,36 @@ def load_corpus(
     """
     refuse_bad_numbers(name, document, limit, size)
     languages = split_pair(pair)
-    key = source_of
     drawn: tuple[GrammarPair, ...] = ()
     if name == EMBEDDED:
         drawn = draw_embedded(languages, seed, EMBEDDED_PAIRS if size is None else size, progress)
         splits: Splits = {"train": [(pair.source, pair.target) for pair in drawn]}
-        key = source_of if languages[1] == "en" else target_of
     else:
         splits = read_corpus(name, languages, plain=plain)
     # Documents before splits, so that their sentences are neighbours; case before splits, so that
     # sentences which differ in case only do not straddle.
-    storage = Storage(in_memory)
-    stored = {
-        split: dataset_of(join_documents(_lower(rows) if lowercase else rows, document), storage)
+    documents: Splits = {
+        split: join_documents(_lower(rows) if lowercase else rows, document)
         for split, rows in splits.items()
     }
-    parts = complete_splits(stored, where=name, storage=storage, key=key)
+    storage = Storage(in_memory)
+    key = target_of if name == EMBEDDED and languages[1] != "en" else source_of
+    parts = _stored(documents, name, key, limit, storage)
+    return replace(_corpus(name, languages, parts), drawn=drawn, storage=storage)
+
+
+def _stored(
+    documents: Splits, name: str, key: Callable[[Pair], str], limit: int | None, storage: Storage
+) -> "dict[str, datasets.Dataset]":
+    """All three parts; see `load_corpus` for `limit` and `complete_splits` for `key`."""
+    if set(SPLITS) <= set(documents):
+        # What is held out depends on all rows; where nothing is, no more are read.
+        documents = documents | {"train": islice(documents["train"], limit)}
+    stored = {split: dataset_of(rows, storage) for split, rows in documents.items()}
+    parts = complete_splits(stored, where=name, storage=storage, key=key, limit=limit)
     if parts["train"] is not stored["train"]:
         storage.discard(stored["train"])
-    if limit is not None:
-        parts["train"] = parts["train"].select(range(min(limit, len(parts["train"]))))
-    return replace(_corpus(name, languages, parts), drawn=drawn, storage=storage)
+    return parts
 
 
 def build_corpus(name: str, languages: tuple[str, str], splits: Splits) -> ParallelCorpus:

@@ -1,5 +1,6 @@
 """Rows of a dataset made into others: in memory, or by several processes into files, memory-mapped."""
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -19,6 +20,8 @@ from attnlab.signals import SIGNALS
 if TYPE_CHECKING:
     import datasets
 
+# PR_SET_PDEATHSIG of prctl(2).
+_SET_SIGNAL_OF_PARENTS_DEATH = 1
 # From the columns of some rows and their indices to the columns of others.
 Make: TypeAlias = Callable[[Mapping[str, list[Any]], list[int]], dict[str, list[Any]]]
 
@@ -124,7 +127,7 @@ def _in_processes(jobs: Sequence[Callable[[], None]]) -> None:
         answers = []
         for job in jobs:
             receiving, sending = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(job, sending), daemon=True)
+            process = context.Process(target=_work, args=(job, sending, os.getpid()), daemon=True)
             process.start()
             started.append(process)
             sending.close()
@@ -155,7 +158,8 @@ def _ended() -> Iterator[list[Any]]:
             process.join()
 
 
-def _work(job: Callable[[], None], sending: Connection) -> None:
+def _work(job: Callable[[], None], sending: Connection, parent: int) -> None:
+    _end_with(parent)
     # The process that began this one hears them, and ends it.
     for one in SIGNALS:
         signal.signal(one, signal.SIG_IGN)
@@ -168,3 +172,10 @@ def _work(job: Callable[[], None], sending: Connection) -> None:
     else:
         with suppress(BrokenPipeError):  # it was killed
             sending.send(None)
+
+
+def _end_with(parent: int) -> None:
+    """Has the system kill this process when the one that began it is killed, which then cannot."""
+    ctypes.CDLL(None).prctl(_SET_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -47,12 +47,14 @@ def complete_splits(
     where: str,
     storage: Storage,
     key: Callable[[Pair], str] = source_of,
+    limit: int | None = None,
 ) -> "dict[str, datasets.Dataset]":
     """All three splits; a test or validation part that is missing is taken from the training rows.
 
     Of the different sentences `key(row)` those with the smallest SHA-256 are held out: 5 % of them
     for each missing part, at least one and at most 1000. The choice depends on the sentences alone,
-    not on their order, and rows with equal sentences never straddle two parts.
+    not on their order, and rows with equal sentences never straddle two parts. Of the rows that stay
+    for training where a part is taken from them, the first `limit` are kept; None: all.
 
     Raises:
         InputError: too few different sentences for a part of each kind.
@@ -62,11 +64,10 @@ def complete_splits(
         return dict(splits)
     train = splits["train"]
     part = _held_out(_digests(map(key, pairs_of(train))), missing, where)
-    names = (*missing, "train")
-    return {
-        **splits,
-        **{name: filtered(train, part == n, storage) for n, name in enumerate(names)},
-    }
+    kept = {name: part == number for number, name in enumerate((*missing, "train"))}
+    if limit is not None:
+        kept["train"] &= kept["train"].cumsum() <= limit
+    return {**splits, **{name: filtered(train, rows, storage) for name, rows in kept.items()}}
 
 
 def _digests(sentences: Iterable[str]) -> "NDArray[np.uint64]":

@@ -109,6 +109,19 @@ def test_documents_hold_neighbours_in_every_part(tmp_path: Path) -> None:
             assert first % 5 == 0
 
 
+def test_rows_beyond_the_limit_are_not_read_where_no_part_is_held_out(tmp_path: Path) -> None:
+    for split in PARTS:
+        text = "".join(f"{split} {n}\tt{n}\n" for n in range(9))
+        (tmp_path / f"en-it.{split}.tsv").write_text(
+            text + "no pair\n" * (split == "train"), "utf-8"
+        )
+    corpus = load_corpus(str(tmp_path), limit=3)
+    assert rows_of(corpus.train) == [(f"train {n}", f"t{n}") for n in range(3)]
+    assert (len(corpus.validation), len(corpus.test)) == (9, 9)
+    with pytest.raises(InputError, match="line 10"):
+        load_corpus(str(tmp_path))
+
+
 def test_sentences_that_differ_in_case_only_do_not_straddle(tmp_path: Path) -> None:
     table = tmp_path / "all.tsv"
     rows = [f"{word}{n}\tt{n}" for n in range(90) for word in ("Word", "word")]

@@ -7,9 +7,11 @@ import signal
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import datasets
+import psutil
 import pytest
 import torch
 
@@ -90,6 +92,35 @@ def test_a_process_that_is_killed_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
     with pytest.raises(AttnlabError, match=r"was killed.*--threads 1"):
         made(killed, 2, monkeypatch)
+
+
+def test_none_outlives_the_one_that_began_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    receiving, sending = multiprocessing.get_context("fork").Pipe(duplex=False)
+
+    def waiting(_: Columns, indices: list[int]) -> dict[str, list[int]]:
+        sending.send(os.getpid())
+        time.sleep(60)
+        raise AssertionError
+
+    def work() -> None:
+        made(waiting, 2, monkeypatch)
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    begun = [receiving.recv() for _ in range(2)]
+    process.kill()
+    process.join()
+    end = time.monotonic() + 30
+    while any(map(is_alive, begun)):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def is_alive(number: int) -> bool:
+    """False also for a process whose end nobody has asked for."""
+    with suppress(psutil.NoSuchProcess):
+        return bool(psutil.Process(number).status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def test_nothing_is_left_of_what_a_process_wrote(

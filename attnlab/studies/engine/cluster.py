@@ -24,6 +24,7 @@ LOOPBACK = "127.0.0.1"
 MOST_SUBMISSIONS = 10
 # How many attempts at a cell did not end with rows, and the outcome of the last if its worker outlived it.
 NEVER_BEGUN = (0, None)
+SECONDS_TO_ANSWER = 10
 # Ctrl-C and the end of a terminal reach workers too, whose client ends them in order. Dask runs this in each.
 IGNORE_INTERRUPTS = (
     "import signal; [signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGHUP)]"
@@ -173,7 +174,9 @@ def _client(jobs: int | None, cluster: str | None) -> Iterator[Any]:
         else:
             address = cluster
         try:
-            client = stack.enter_context(Client(address, set_as_default=False))
+            client = stack.enter_context(
+                Client(address, timeout=SECONDS_TO_ANSWER, set_as_default=False)
+            )
         except (OSError, ValueError, TypeError) as error:
             msg = (
                 f"No Dask scheduler answers at {cluster} ({error}); start one with: dask scheduler"

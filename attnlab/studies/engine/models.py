@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from attnlab import __version__
+from attnlab.errors import InputError
 from attnlab.limits import LARGEST_SEED
 from attnlab.options import Option
 from attnlab.studies.engine.cells import canonical
@@ -64,7 +65,14 @@ class ModelOptions(ModelSettings):
 
 
 def cells_of_models(kind: type[CellOf], options: ModelOptions) -> list[CellOf]:
-    """Every size with every seed; all other settings of the cells are those of the options."""
+    """Every size with every seed; all other settings of the cells are those of the options.
+
+    Raises:
+        InputError: the folder for models is a file.
+    """
+    if options.runs is not None and Path(options.runs).is_file():
+        msg = f"{options.runs} is a file; name a folder for the models with --runs."
+        raise InputError(msg)
     names = {one.name for one in fields(kind)} - {"layers", "seed"}
     shared = {name: getattr(options, name) for name in names}
     return [

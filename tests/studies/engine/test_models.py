@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from small_run import small_settings
 
+from attnlab.errors import InputError
 from attnlab.studies.engine.cells import cell_of
 from attnlab.studies.engine.models import ModelCell, model_checksum, trained_model
 from attnlab.studies.engine.registry import study_named
@@ -43,6 +44,14 @@ def test_a_cell_for_every_size_and_seed(name: str) -> None:
     cells: list[Any] = list(study.cells(options))
     assert [(cell.layers, cell.seed) for cell in cells] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     assert {(cell.epochs, cell.test_sentences, cell.budgets) for cell in cells} == {(1, 7, (6,))}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_file_is_no_folder_for_models(name: str, tmp_path: Path) -> None:
+    study, file = study_named(name), tmp_path / "models"
+    file.touch()
+    with pytest.raises(InputError, match=r"models is a file; name a folder .* --runs"):
+        study.cells(study.options(runs=str(file)))  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", STUDIES)
