@@ -3,7 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from attnlab.translation.settings import SECTIONS, RunSettings, settings_from
+import torch
+
+from attnlab.files import write_json
+from attnlab.translation.configuration import TranslationConfig
+from attnlab.translation.model import TranslationModel
+from attnlab.translation.model_settings import ModelSettings
+from attnlab.translation.runs.folder import SETTINGS as RECORD
+from attnlab.translation.runs.run import corpus_of, new_record
+from attnlab.translation.settings import SECTIONS, CorpusSettings, RunSettings, settings_from
+from attnlab.translation.tokenizer import train_tokenizers
 
 SETTINGS: dict[str, Any] = {
     "corpus": {"size": 200, "max_tokens": 40},
@@ -47,3 +56,20 @@ def bleu_of(*scores: float) -> object:
     left = iter(scores)
     rest = {"chrf": 0.0, "sentences": 4, "bleu_signature": "", "chrf_signature": ""}
     return lambda *_: lambda _: {"bleu": next(left), **rest}
+
+
+def untrained_run(folder: Path, *, pairs: int, heads: int, attention: str) -> Path:
+    """What training on the embedded corpus would leave, with random weights and separate vocabularies."""
+    sizes = {"dim": 15, "heads": heads, "feed_forward": 11}
+    settings = RunSettings(corpus=CorpusSettings(size=pairs), model=ModelSettings(**sizes))
+    corpus = corpus_of(settings)
+    tokenizers = train_tokenizers(corpus, kind="word", shared=False)
+    config = TranslationConfig(
+        len(tokenizers.target), len(tokenizers.source), **sizes, attention={"encoder": attention}
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        TranslationModel(config).save_pretrained(folder)
+    tokenizers.save(folder)
+    write_json(folder / RECORD, new_record(settings, corpus, {}, "attnlab train"))
+    return folder

@@ -11,29 +11,10 @@ from pathlib import Path
 import pytest
 from small_run import SETTINGS, write_pairs
 
-from attnlab.cli.app import main
 from attnlab.cli.commands import train as train_command
 from attnlab.cli.options import parameter_name
 from attnlab.options import option_fields
 from attnlab.translation.settings import SECTIONS, settings_from
-
-
-@pytest.fixture
-def attnlab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs the program with these words; returns exit status, standard output and standard error."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["attnlab", *map(str, words)])
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 0
-        else:
-            status = 0
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

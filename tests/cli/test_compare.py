@@ -6,19 +6,10 @@ import pandas as pd
 import pytest
 from strict_json import read_json
 from typer.testing import CliRunner
-from zoo import random_models
-from zoo.random_models import PAIRS, tokenizer
+from zoo.random_models import PAIRS
 
 from attnlab.cli import app as program
 from attnlab.cli.app import app
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    random_models.marian().save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

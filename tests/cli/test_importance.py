@@ -6,8 +6,6 @@ import pandas as pd
 import pytest
 from strict_json import read_json
 from typer.testing import CliRunner
-from zoo import random_models
-from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
@@ -15,21 +13,6 @@ from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
 
 WRITTEN = ["cumulative.csv", "importance.csv", "importance.md", "importance.png", "importance.svg"]
 WRITTEN += ["rank_agreement.csv", "report.html", "result.json"]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    random_models.marian().save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    file = tmp_path / "pairs.tsv"
-    file.write_text("\n".join("\t".join(pair) for pair in PAIRS), encoding="utf-8")
-    return file
 
 
 def run(*words: object):

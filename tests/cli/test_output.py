@@ -2,7 +2,6 @@
 
 import io
 import json
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.table import Table
 from small_run import write_pairs
 
 from attnlab.cli import progress
-from attnlab.cli.app import app, main
+from attnlab.cli.app import app
 from attnlab.cli.commands import doctor
 from attnlab.cli.output import Terminal, print_json
 from attnlab.cli.progress import Lines
@@ -27,22 +26,6 @@ ON_A_DEVICE = {
     "demo", "train", "translate", "score", "analyze", "importance", "compare", "substitute", "plan",
     "prune", "inspect", "generate",
 }  # fmt: skip
-
-
-@pytest.fixture
-def attnlab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs the program with these words; returns exit status, standard output and standard error."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["attnlab", *map(str, words)])
-        status = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 0
-        return (status, *capsys.readouterr())
-
-    return run
 
 
 def every_command() -> list[tuple[str, object]]:

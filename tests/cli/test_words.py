@@ -1,31 +1,9 @@
 """`attnlab embed`, `neighbours` and `inspect` as a user types them."""
 
 import json
-import sys
 from pathlib import Path
 
-import pytest
 from zoo import random_models
-
-from attnlab.cli.app import main
-
-
-@pytest.fixture
-def attnlab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs the program with these words; returns exit status, standard output and standard error."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["attnlab", *map(str, words)])
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 0
-        else:
-            status = 0
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 def test_embed_and_neighbours(attnlab, tmp_path: Path) -> None:

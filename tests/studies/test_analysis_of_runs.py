@@ -5,39 +5,21 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
+from small_run import untrained_run
 
 from attnlab.errors import InputError
 from attnlab.files import write_json
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.sources import load_subject
-from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.model import TranslationModel
-from attnlab.translation.model_settings import ModelSettings
 from attnlab.translation.runs.folder import SETTINGS
-from attnlab.translation.runs.run import corpus_of, new_record
-from attnlab.translation.settings import CorpusSettings, RunSettings
-from attnlab.translation.tokenizer import train_tokenizers
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What training would leave, with an untrained model and separate vocabularies."""
-    folder = tmp_path_factory.mktemp("run")
-    sizes = ModelSettings(dim=15, heads=5, feed_forward=11)
-    settings = RunSettings(corpus=CorpusSettings(size=300), model=sizes)
-    corpus = corpus_of(settings)
-    tokenizers = train_tokenizers(corpus, kind="word", shared=False)
-    config = TranslationConfig(
-        len(tokenizers.target), len(tokenizers.source), dim=15, heads=5, feed_forward=11,
-        attention={"encoder": "band(window=2)"},
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        TranslationModel(config).save_pretrained(folder)
-    tokenizers.save(folder)
-    write_json(folder / SETTINGS, new_record(settings, corpus, {}, "attnlab train"))
-    return folder
+    return untrained_run(
+        tmp_path_factory.mktemp("run"), pairs=300, heads=5, attention="band(window=2)"
+    )
 
 
 def test_a_run_brings_sentences_and_history(run: Path) -> None:

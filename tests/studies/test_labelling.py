@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-import torch
+from small_run import untrained_run
 from typer.testing import CliRunner
 from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
@@ -17,7 +17,6 @@ from attnlab.cli.app import app
 from attnlab.errors import InputError
 from attnlab.extraction.reading import prepare
 from attnlab.extraction.views import ALL, CONTENT, VIEWS
-from attnlab.files import write_json
 from attnlab.functions.gold import gold_of_embedded
 from attnlab.functions.structure import HeadStructure
 from attnlab.functions.verdict import least_status
@@ -35,13 +34,6 @@ from attnlab.studies.analysis.notes import (
     UndecidedLabel,
 )
 from attnlab.studies.analysis.passes import Passes
-from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.model import TranslationModel
-from attnlab.translation.model_settings import ModelSettings
-from attnlab.translation.runs.folder import SETTINGS
-from attnlab.translation.runs.run import corpus_of, new_record
-from attnlab.translation.settings import CorpusSettings, RunSettings
-from attnlab.translation.tokenizer import train_tokenizers
 
 TREES = """# sent_id = one
 # text = the cat runs.
@@ -56,21 +48,9 @@ TREES = """# sent_id = one
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained run on the embedded corpus whose encoder looks at no other token than itself."""
-    folder = tmp_path_factory.mktemp("run")
-    sizes = ModelSettings(dim=15, heads=3, feed_forward=11)
-    settings = RunSettings(corpus=CorpusSettings(size=400), model=sizes)
-    corpus = corpus_of(settings)
-    tokenizers = train_tokenizers(corpus, kind="word", shared=False)
-    config = TranslationConfig(
-        len(tokenizers.target), len(tokenizers.source), dim=15, heads=3, feed_forward=11,
-        attention={"encoder": "band(window=0)"},
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        TranslationModel(config).save_pretrained(folder)
-    tokenizers.save(folder)
-    write_json(folder / SETTINGS, new_record(settings, corpus, {}, "attnlab train"))
-    return folder
+    return untrained_run(
+        tmp_path_factory.mktemp("run"), pairs=400, heads=3, attention="band(window=0)"
+    )
 
 
 @pytest.fixture(scope="module")
