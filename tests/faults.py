@@ -5,12 +5,19 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from attnlab.errors import AttnlabError
 
 FAILED, BROKEN = 3, 4
+# A file system without a disk, where the system has one.
+MEMORY = Path("/dev/shm")
 CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir"}
+
+
+def is_device(path: str) -> bool:
+    return path.startswith("/dev/") and not path.startswith(str(MEMORY))
 
 
 def in_child(action: Callable[[], object], fault: str, at: int) -> tuple[int, bool]:
@@ -39,7 +46,7 @@ def started(
         nonlocal steps
         writing = event == "open" and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
         path = os.fspath(arguments[0]) if writing or event in CHANGES else None
-        if not isinstance(path, str) or "attnlab-" in path or path.startswith("/dev"):
+        if not isinstance(path, str) or "attnlab-" in path or is_device(path):
             return
         steps += 1
         if steps == at:

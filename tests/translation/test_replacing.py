@@ -9,12 +9,13 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import BROKEN, in_child
+from faults import BROKEN, MEMORY, in_child
 from small_run import small_settings
 
 from attnlab.corpora.corpus import ParallelCorpus
@@ -38,6 +39,16 @@ VERBS: dict[str, Callable[[Path], Trained]] = {
     "--resume": resume,
     "--overwrite": lambda folder: train(folder, small_settings(), overwrite=True, command="new"),
 }
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """In memory where that is possible: tens of thousands of files are written, synchronised and deleted."""
+    if not os.access(MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="replacing-", dir=MEMORY) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
