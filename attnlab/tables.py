@@ -57,7 +57,7 @@ def read_table(
     _refuse_other_heads(read, found)
     _refuse_alike(read, found, list(keys))
     if rows is not None and rows != len(found):
-        raise read.wrong(f"has {len(found):,} rows, and {rows:,} were written")
+        raise read.wrong(f"has {_counted(len(found), 'row')}, and {rows:,} were written")
     return found
 
 
@@ -120,11 +120,17 @@ def _cells_of(path: str | Path, advice: str) -> _Cells:
     read = _Cells(path, advice, names, [line for line, _ in others], [row for _, row in others])
     for line, row in others:
         if len(row) != len(names):
-            raise read.wrong(f"has {len(row)} cells in line {line}, and {len(names)} columns")
+            raise read.wrong(
+                f"has {_counted(len(row), 'cell')} in line {line}, and {_counted(len(names), 'column')}"
+            )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise read.wrong(f"has the column {briefly(twice)} twice")
     return read
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -90,7 +90,7 @@ def test_a_result_says_how_many_rows_its_tables_have(tmp_path: Path) -> None:
         read_tables(tmp_path, record)["heads.csv"], table.astype({"site": object})
     )
     table.head(1).to_csv(tmp_path / "heads.csv", index=False)
-    with pytest.raises(InputError, match="has 1 rows, and 2 were written; make the result again"):
+    with pytest.raises(InputError, match="has 1 row, and 2 were written; make the result again"):
         read_tables(tmp_path, record)
     table.assign(head=1).to_csv(tmp_path / "heads.csv", index=False)
     with pytest.raises(InputError, match="has two rows of site 'encoder', layer 0, head 1"):

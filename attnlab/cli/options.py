@@ -82,7 +82,7 @@ def typed(settings: type[Settings], options: Mapping[str, Any]) -> dict[str, Any
     """The values by field of those options that were typed.
 
     Raises:
-        InputError: a text that cannot be read.
+        InputError: a text that cannot be read, or a value that cannot be used.
     """
     found = {}
     for field in option_fields(settings):
@@ -90,6 +90,9 @@ def typed(settings: type[Settings], options: Mapping[str, Any]) -> dict[str, Any
         if value not in (None, []):
             read = field.option.read
             found[field.name] = value if read is None else read(value)
+            if not _is_table(field.kind):
+                # Told under the name that was typed.
+                field.refuse(found[field.name], _flags(field)[0].split("/")[0])
     return found
 
 

@@ -65,7 +65,9 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> Agreement:
     if len(set(first)) == 1 or len(set(second)) == 1:
         nothing = float("nan")
         return Agreement(nothing, nothing, nothing, observed, expected, len(first))
-    found = cohens_kappa(table)
+    # Of the test of a kappa of 0, which nothing here reads, and which few heads can leave without a number.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = cohens_kappa(table)
     return Agreement(
         float(found.kappa),
         float(found.kappa_low),

@@ -247,6 +247,18 @@ def test_translate_refuses_bad_input(
     assert message in err
 
 
+def test_a_sentence_that_is_the_name_of_a_file_is_told(
+    attnlab, small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.txt").write_text("Maria sleeps.", encoding="utf-8")
+    assert (
+        "Note: pairs.txt is taken as the sentence"
+        in attnlab("translate", small_run, "pairs.txt")[2]
+    )
+    assert "as the sentence" not in attnlab("translate", small_run, "Maria sleeps.")[2]
+
+
 def test_blank_lines_stay_blank_and_unknown_tokens_are_counted(
     attnlab, small_run: Path, tmp_path: Path
 ) -> None:

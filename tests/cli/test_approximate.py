@@ -141,8 +141,8 @@ def test_options_change_the_fit(heads: Path) -> None:
         (["--format", "xml"], "choose from: text, csv, markdown, latex"),
         (["--normalize", "all"], "choose from: rows, none"),
         (["--array", "tails"], "no array 'tails'; it has: heads"),
-        (["--num-pos", "-1"], "num pos must be at least 0, not -1"),
-        (["--budget", "0"], "budget must be at least 1, not 0"),
+        (["--num-pos", "-1"], "--num-pos must be at least 0, not -1"),
+        (["--budget", "0"], "--budget must be at least 1, not 0"),
         (["--values", "binary", "--families", "additive"], "additive has free values only"),
     ],
 )

@@ -83,11 +83,11 @@ def test_files_that_are_there_are_replaced_only_when_asked(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--budget", "4"], "budgets must be at least 5, not 4."),
+        (["--budget", "4"], "--budget must be at least 5, not 4."),
         (["--budget", "5", "--sites", "middle"], "There is no site 'middle'; choose from: encoder"),
         (
             ["--budget", "5", "--batch-size", "0"],
-            "batch size must be at least 1 and at most 100000, not 0.",
+            "--batch-size must be at least 1 and at most 100000, not 0.",
         ),
         (["--budget", "5", "--calibration", "0"], "calibration must be at least 1, not 0."),
         (["--budget", "5", "-n", "0"], "sentences must be at least 1, not 0."),

@@ -49,6 +49,11 @@ def test_a_study_from_its_plan_to_its_table(tmp_path: Path) -> None:
     assert (tmp_path / "table.csv").read_text().startswith("structure,tokens,attempts,noise,seed,")
 
 
+def test_a_long_plan_says_how_many_cells_it_shows(tmp_path: Path) -> None:
+    text = attnlab("plan", "random_search", "--out", str(tmp_path / "new"))
+    assert "12 of 30 cells; --json shows all." in text
+
+
 def test_studies_are_listed_with_their_questions_and_options() -> None:
     assert "How near does the thesis's random search come" in attnlab("list")
     shown = attnlab("run", "random_search", "--help")

@@ -135,9 +135,9 @@ def _plan(wanted: "Study", options: dict[str, Any]) -> None:
     table = new_table(*varied, title="Cells")
     for cell in plan.cells[:SHOWN_CELLS]:
         table.add_row(*(str(cell.key_columns[name]) for name in varied))
-    if len(plan.cells) > SHOWN_CELLS:
-        table.add_row(*("…" for _ in varied))
     print_table(table)
+    if len(plan.cells) > SHOWN_CELLS:
+        results().print(f"{SHOWN_CELLS} of {len(plan.cells)} cells; --json shows all.")
     _print_status(plan, folder)
 
 

@@ -46,6 +46,9 @@ def table(
     if caption and form != "latex":
         msg = f"--caption is of LaTeX tables; leave it out with --format {form}."
         raise InputError(msg)
+    if file.is_dir():
+        msg = f"{file} is a folder; name a table in it, such as {file / 'summary.csv'}."
+        raise InputError(msg)
     if not file.is_file():
         msg = (
             f"There is no file {file}; commands write their tables to folders such as RUN/analysis."

@@ -14,11 +14,12 @@ from attnlab.corpora.splits import SPLITS
 from attnlab.errors import InputError
 from attnlab.options import Option
 from attnlab.studies.settings import DeviceSettings
-from attnlab.texts import check_characters, lines_in, read_lines
+from attnlab.texts import check_characters, lines_in, printable, read_lines
 from attnlab.translation.model_settings import LANGUAGE_MODEL, TRANSLATION
 from attnlab.translation.settings import GenerationSettings
 
 _UNKNOWN_SHOWN = 10
+_LONGEST_NAME = 255
 Run = Annotated[Path, typer.Argument(help="A run directory of attnlab train.")]
 
 
@@ -57,6 +58,7 @@ def translate(
     settings = chosen(TranslateSettings, options)
     refuse_other_task(run, task_of(read_record(run)), TRANSLATION)
     sentences = _sentences(text, file)
+    _note_file(text)
 
     from attnlab.devices import usable_device
     from attnlab.translation.quiet import quiet
@@ -83,6 +85,17 @@ def translate(
     for line in written:
         print_text(line)
     _note_unknown(unknown)
+
+
+def _note_file(text: str | None) -> None:
+    """Tells that a file of the name of the sentence is not read."""
+    # Longer names are refused by the system.
+    if text is not None and len(text) < _LONGEST_NAME and Path(text).is_file():
+        messages().print(
+            f"Note: {printable(text)} is taken as the sentence, not as a file; for its lines: --input "
+            f"{printable(text)}",
+            soft_wrap=True, highlight=False, markup=False,
+        )  # fmt: skip
 
 
 def _note_unknown(unknown: list[str]) -> None:

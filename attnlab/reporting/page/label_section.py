@@ -164,7 +164,7 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
     heads = f"{found['labelled_heads']} of {found['heads']} heads carry a label"
     if pd.isna(found["kappa"]):
         why = (
-            "all heads have one function or one structure"
+            "all heads that are neither undecided nor a tie have one function or one structure"
             if found["labelled_heads"]
             else "no head carries a label"
         )

@@ -113,6 +113,9 @@ def read_record(folder: str | Path) -> dict[str, Any]:
             f"Replacing the run in {folder} was cut short; put it back with: attnlab train {folder}"
         )
         raise InputError(msg)
+    if folder.is_file():
+        msg = f"{folder} is a file; name a run directory that attnlab train has made."
+        raise InputError(msg)
     if not path.is_file():
         msg = f"{folder} is not a run directory (no {SETTINGS}); make one with: attnlab train {folder}"
         raise InputError(msg)
