@@ -17,12 +17,7 @@ OLDER_TABLES = pytest.mark.xfail(
     reason="its tables are older than the statuses of labels: run again",
 )
 
-OLDER_CELLS = pytest.mark.xfail(
-    raises=FileNotFoundError,
-    strict=True,
-    reason="its cells are older than the choice of settings on validation sentences: run again",
-)
-MARKS = {"heads_of_small_models": OLDER_TABLES, "substitution_tatoeba": OLDER_CELLS}
+MARKS = {"heads_of_small_models": OLDER_TABLES}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
