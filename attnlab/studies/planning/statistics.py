@@ -15,7 +15,8 @@ ENDS = ((1, 0), (0, 1), (1, 1), (2, 0))
 REACHES = (2, 4)
 # Weight of the mean of all tokens, in pairs of a row and a key.
 PAIR_SMOOTHING = 50.0
-STEPS = 50
+# The steps towards static weights end when none of them changes by more than this share.
+CHANGE, MOST_STEPS = 1e-6, 1000
 TINY = 1e-12
 
 
@@ -32,8 +33,8 @@ class LayerSums:
         self.causal = causal
         self.ends = ((0, 0), *(end for end in ENDS if not (causal and end[1])))
         self.by_offset: dict[tuple[int, int], Float[Tensor, "head offset"]] = {}
-        # Rows by how many keys of their sentence stand before and behind their own position.
-        self._room = torch.zeros(LARGEST_OFFSET + 1, LARGEST_OFFSET + 1, dtype=torch.float64)
+        # Rows by how many keys stand before their own position, and by the offset of the last key.
+        self._room = torch.zeros(LARGEST_OFFSET + 1, 2 * LARGEST_OFFSET + 1, dtype=torch.float64)
         self._tokens: dict[int | None, _TokenSums] = (
             {reach: _TokenSums() for reach in (None, *REACHES)} if tokens else {}
         )
@@ -59,13 +60,13 @@ class LayerSums:
 
     def _count_room(self, layer: Observed) -> None:
         row = layer.real_queries.cumsum(-1) - 1
-        behind = layer.visible.sum(-1, keepdim=True) - 1 - row
-        # Queries behind the last key of another sentence reach none by small offsets.
-        counted = layer.real_queries & (behind >= 0)
+        # Below 0 where the keys are of another sentence, which is shorter.
+        last = layer.visible.sum(-1, keepdim=True) - 1 - row
+        counted = layer.real_queries & (last >= -LARGEST_OFFSET)
         before = row[counted].clamp(max=LARGEST_OFFSET).cpu()
-        ahead = behind[counted].clamp(max=0 if self.causal else LARGEST_OFFSET).cpu()
+        ahead = last[counted].clamp(max=0 if self.causal else LARGEST_OFFSET).cpu()
         one = torch.ones((), dtype=torch.float64).expand(len(before))
-        self._room.index_put_((before, ahead), one, accumulate=True)
+        self._room.index_put_((before, ahead + LARGEST_OFFSET), one, accumulate=True)
 
     def offsets_by_mass(self, end: tuple[int, int], head: int) -> list[int]:
         """Offsets with any attention outside the keys at these ends, most first."""
@@ -78,26 +79,31 @@ class LayerSums:
         ]
 
     def static_weights(self, head: int, offsets: list[int]) -> list[float]:
-        """Weights by offset whose rows, normalised within the sentence, are nearest to a head's.
+        """Weights by offset that give each offset its share of a head's attention on these offsets.
 
         ::
 
-            minimise  sum over rows of KL(h on the offsets || w / sum of w over the offsets in the sentence)
+            sum over rows of  w_d / sum of w over the offsets in the sentence   proportional to
+            sum over rows of  h at offset d
 
-        At the minimum each offset has the same total weight as in the head: with every offset in every
-        sentence that is the mean weight. The steps are those of Hunter 2004 (MM algorithms for generalized
-        Bradley-Terry models), none of which increases it.
+        With every offset in every sentence that is the mean weight. Where each row holds as much of its
+        attention on the offsets, no weights are nearer to the head's rows by Kullback-Leibler divergence.
+        The steps are those of Hunter 2004 (MM algorithms for generalized Bradley-Terry models), at most
+        `MOST_STEPS`.
         """
         column = torch.tensor(offsets)
         mass = self.by_offset[0, 0][head][column + LARGEST_OFFSET]
         left, right = self._room.nonzero(as_tuple=True)
         rows = self._room[left, right]
-        reached = (column >= -left[:, None]) & (column <= right[:, None])
+        reached = (column >= -left[:, None]) & (column <= right[:, None] - LARGEST_OFFSET)
         weights = mass / mass.sum()
-        for _ in range(STEPS):
+        for _ in range(MOST_STEPS):
+            before = weights
             share = rows / (reached * weights).sum(1).clamp(min=TINY)
             weights = mass / (reached * share[:, None]).sum(0).clamp(min=TINY)
             weights = (weights / weights.sum()).clamp(min=TINY)
+            if bool(((weights - before).abs() <= CHANGE * before).all()):
+                break
         return [float(weight) for weight in weights]
 
     def best_window(self, head: int, keys: int) -> tuple[int, int]:
