@@ -199,7 +199,7 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     assert (budget.batch_tokens, budget.warmup) == (row["batch_tokens"], row["warmup"])
 
 
-@recomputes("plan_search_embedded", "plan_search_tatoeba")
+@recomputes(*(name for name in FOLDERS if name.startswith("plan_search_")))
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
     from attnlab.studies.engine.collecting import collect
 
@@ -210,7 +210,7 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     again = pd.read_csv(io.StringIO(again.to_csv(index=False)))
     pd.testing.assert_frame_equal(again, pd.read_csv(folder / "over_models.csv"))
     whole = found.table[found.table["plan"] == "full"].iloc[0]
-    name = folder.name.removeprefix("plan_search_")
+    name = json.loads((folder / "facts.json").read_text("utf-8"))["corpus"]
     shared = request.getfixturevalue("shared_data")
     corpus = {
         "name": EMBEDDED if name == EMBEDDED else str(shared / name),
