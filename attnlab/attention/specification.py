@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from attnlab.errors import InputError
 from attnlab.limits import LARGEST_SEED, LONGEST_TEXT
-from attnlab.texts import briefly
+from attnlab.texts import briefly, shown
 
 # Characters of a text that a message repeats.
 _MOST_SHOWN = 200
@@ -125,8 +125,8 @@ def name_and_options(text: str) -> tuple[str, dict[str, Any]]:
     >>> name_and_options("fixed(pattern=next)")
     ('fixed', {'pattern': 'next'})
     """
-    shown = text if len(text) <= _MOST_SHOWN else briefly(text).strip("'\"")
-    bad = f"'{shown}' does not read as a mechanism; write it like: band(window=3)."
+    told = shown(text) if len(text) <= _MOST_SHOWN else briefly(text).strip("'\"")
+    bad = f"'{told}' does not read as a mechanism; write it like: band(window=3)."
     try:
         with warnings.catch_warnings():
             # Of what a program would mean by it, which nobody runs.

@@ -8,7 +8,7 @@ import pkgutil
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
@@ -123,6 +123,8 @@ def written(value: Any) -> str:
 
 
 @QUIET
+@example("\n")
+@example("band(\x1b[31m\n")
 @given(
     st.one_of(
         st.text(),
