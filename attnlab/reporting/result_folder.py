@@ -19,8 +19,8 @@ from attnlab.studies.importance import columns as importance
 from attnlab.studies.planning import columns as planning
 from attnlab.studies.pruning import columns as pruning
 from attnlab.studies.substitution import columns as substitution
-from attnlab.translation.runs.files import RUN_FILES
-from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse_results, refuse_run
+from attnlab.translation.runs.files import refuse_run, refuse_run_files
+from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse_results
 
 # What a page is made of, and the page, which is written last.
 RECORD = "result.json"
@@ -204,9 +204,7 @@ def refuse_taken_file(path: str | Path, *, overwrite: bool) -> None:
         InputError: see above, or nothing can be written there.
     """
     path = Path(path)
-    if path.name in RUN_FILES and is_run(path.parent):
-        msg = f"{path} is a file of the run in {path.parent}; name another file to write to."
-        raise InputError(msg)
+    refuse_run_files(path)
     if path.is_dir():
         msg = f"{path} is a folder; name a file to write to."
         raise InputError(msg)

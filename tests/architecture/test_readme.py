@@ -33,7 +33,7 @@ def test_every_link_leads_somewhere() -> None:
 
 def test_every_result_is_listed() -> None:
     folders = {path.parent.name for path in (ROOT / "results").glob("*/README.md")}
-    assert folders == set(re.findall(r"\]\(results/(\w+)/README\.md\) \|", README))
+    assert folders == set(re.findall(r"\]\(results/([\w-]+)/README\.md\) \|", README))
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,22 @@ OTHERS = {
         )
     },
     "plan run --budget 9 --tables run": "run is a run, which the plan search leaves",
-    "plan run --budget 9 --out run/config.json --overwrite": "is a file of the run in run; name",
-    "score run --out run/settings.json --overwrite": "is a file of the run in run; name another",
+    "plan run --budget 9 --out run/config.json --overwrite": "is among the files of the run in ",
+    "plan run --budget 9 --out run/checkpoints/plan.json": "is among the files of the run in ",
+    "score run --out run/settings.json --overwrite": "is among the files of the run in ",
+    **{
+        f"{command} --out run/checkpoints/{inner}": "is among the files of the run in "
+        for command in (
+            "prune run",
+            "analyze run",
+            "compare run --budget 5",
+            "importance run",
+            "substitute run",
+            "approximate heads.npy",
+        )
+        for inner in (".", "checkpoint-1", "checkpoint-1/new")
+    },
+    "train run/checkpoints/new": "is among the files of the run in ",
     "prune run --save --overwrite": "penalty_0.3 is no pruned run",
     "train run --overwrite": "run holds results of its model",
     "demo run --overwrite": "run holds results of its model",
@@ -223,13 +237,20 @@ def test_words_that_nothing_can_use_are_refused(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", ["embed run", "study run random_search --out run"])
+@pytest.mark.parametrize("command", ["embed", "study run random_search --out"])
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("run", "run is a run, which the"),
+        ("run/checkpoints/new", "is among the files of the run in "),
+    ],
+)
 def test_nothing_else_is_written_among_the_files_of_a_run(
-    words: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, out: str, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    found = CliRunner().invoke(app, words.split())
-    assert "run is a run, which the" in str(found.exception)
+    found = CliRunner().invoke(app, [*command.split(), out])
+    assert message in str(found.exception)
     assert [path.name for path in (folder / "run").iterdir()] == ["settings.json"]
 
 

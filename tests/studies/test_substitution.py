@@ -31,6 +31,7 @@ from attnlab.studies.pruning.fine_tuning import (
     training_loss,
     training_pairs,
 )
+from attnlab.studies.substitution import substitution
 from attnlab.studies.substitution.prediction import prediction, spearman
 from attnlab.studies.substitution.selected import SelectedHeads
 from attnlab.studies.substitution.substitution import Substitution, substitute
@@ -313,6 +314,29 @@ def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
         substitute(
             small_run, sentences=4, calibration=4, validation=4, plans=(tmp_path / "blocks.json",)
         )
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            {"encoder.0.2": "band(window=1)"},
+            "names 'encoder.0.2', but the model's encoder has 1 layers",
+        ),
+        ({"cross": "bigbird(block=1)"}, "bigbird"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused_before_anything_is_measured(
+    entries: dict[str, str],
+    message: str,
+    small_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_plan(tmp_path / "unfit.json", plan_of(entries))
+    monkeypatch.setattr(substitution, "parts_of", None)
+    with pytest.raises(InputError, match=message):
+        substitute(small_run, sentences=4, plans=(tmp_path / "unfit.json",))
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from attnlab.files import refuse_unwritable, write_json
 from attnlab.folders import replacing_result
 from attnlab.studies.embeddings.settings import SideSettings
 from attnlab.texts import published
-from attnlab.translation.runs.folder import refuse_run
+from attnlab.translation.runs.files import refuse_run
 from attnlab.translation.runs.run import corpus_of
 from attnlab.translation.settings import (
     CorpusSettings,

@@ -18,7 +18,7 @@ from attnlab.studies.engine.computing import Attempted, compute_in_turn
 from attnlab.studies.engine.folder import Plan, StudyFolder
 from attnlab.studies.engine.registry import study_named
 from attnlab.studies.engine.settings import RunningSettings
-from attnlab.translation.runs.folder import refuse_run
+from attnlab.translation.runs.files import refuse_run
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from attnlab.addresses import Head
+from attnlab.attention.bridge.installing import use
 from attnlab.attention.plan import load_plan
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import (
@@ -105,6 +106,9 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
     assert run is not None  # noqa: S101 - a run directory holds one
     for name, plan in plans.items():
         plan.refuse_other_tokenizer(checksum(run.tokenizers.source), f"The plan {name}")
+        # Raises where the plan does not fit the model, before hours of work rather than after them.
+        with use(evaluator.model, plan):
+            pass
     parts = parts_of(evaluator, settings.calibration, settings.validation)
     choosing = _chosen(parts, run, settings)
     candidates = choosing.candidates()

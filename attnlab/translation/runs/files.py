@@ -1,5 +1,6 @@
 """The files of a run directory by name: which are there, how they are deleted; nothing heavy is imported."""
 
+import itertools
 import os
 import re
 import shutil
@@ -7,16 +8,18 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attnlab.errors import AttnlabError
+from attnlab.errors import AttnlabError, InputError
 from attnlab.files import delete_leftovers, flush_to_disk, set_usual_permissions
-from attnlab.translation.runs.folder import SETTINGS
+from attnlab.translation.runs.folder import SETTINGS, is_run
 
 CHECKPOINTS = "checkpoints"
+# A result in the folder of a run, which training deletes with the run alone.
+ANALYSIS = "analysis"
 # The settings come first: a folder without them is no run, so that half a run is never one.
 RUN_FILES = (
     SETTINGS, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
     "tokenizer.json", "tokenizer_config.json", "token_counts.json", CHECKPOINTS,
-    "source_tokenizer", "target_tokenizer", "analysis",
+    "source_tokenizer", "target_tokenizer", ANALYSIS,
 )  # fmt: skip
 STATE = "trainer_state.json"
 # The Trainer begins with a new optimizer where either of the last two is missing.
@@ -34,6 +37,34 @@ def run_paths(folder: Path) -> list[Path]:
     paths = [folder / name for name in RUN_FILES if os.path.lexists(folder / name)]
     patterns = (".model-*", *(f".{name}.*" for name in RUN_FILES))
     return paths + [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+
+
+def refuse_run(folder: str | Path, what: str) -> None:
+    """Raises where `what` is to be written straight into a run, or into a folder that training keeps.
+
+    Raises:
+        InputError: see above.
+    """
+    if is_run(folder):
+        msg = f"{folder} is a run, which the {what} leaves as it is; name another folder, or one in it."
+        raise InputError(msg)
+    refuse_run_files(folder)
+
+
+def refuse_run_files(path: str | Path) -> None:
+    """Raises where something is to be written to or among the files that training writes and deletes.
+
+    Raises:
+        InputError: see above.
+    """
+    whole = Path(path).absolute()
+    for inner, folder in itertools.pairwise((whole, *whole.parents)):
+        if inner.name in RUN_FILES and inner.name != ANALYSIS and is_run(folder):
+            msg = (
+                f"{path} is among the files of the run in {folder}, which training replaces and "
+                "deletes; name another place."
+            )
+            raise InputError(msg)
 
 
 def delete_unfinished(folder: Path) -> None:

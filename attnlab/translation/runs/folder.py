@@ -68,13 +68,6 @@ def is_run(folder: str | Path) -> bool:
     return isinstance(record, dict) and {"format", "settings", "corpus"} <= set(record)
 
 
-def refuse_run(folder: str | Path, what: str) -> None:
-    """Raises InputError where `what` is to be written straight into a run, among its own files."""
-    if is_run(folder):
-        msg = f"{folder} is a run, which the {what} leaves as it is; name another folder, or one in it."
-        raise InputError(msg)
-
-
 def refuse_without_sentences(source: str | Path, options: str) -> None:
     """Raises where `source` is no run, the one kind of model that brings sentences of its own.
 

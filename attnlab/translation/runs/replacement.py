@@ -23,6 +23,7 @@ from attnlab.translation.runs.files import (
     delete,
     delete_unfinished,
     is_trained,
+    refuse_run_files,
     remove_run,
     run_paths,
 )
@@ -77,6 +78,7 @@ def make_way(folder: Path, *, overwrite: bool) -> None:
         InputError: something is there that training would damage, or nothing can be written there.
         AttnlabError: see `recover`.
     """
+    refuse_run_files(folder)
     recover(folder, overwrite=overwrite)
     refuse_existing(folder, overwrite=overwrite)
     refuse_unwritable(folder)
