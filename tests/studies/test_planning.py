@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,25 @@ def test_planted_heads_get_what_was_planted(search: Search) -> None:
     assert specifications[3] == "keys(offsets=(-4, 0, 3))"
 
 
+def broad(seed: int) -> Observed:
+    """The planted layer with heads that look at all keys alike."""
+    layer = planted(seed)
+    real = layer.real_queries[:, None, :, None] & layer.visible[:, None, None, :]
+    even = real / layer.visible.sum(-1)[:, None, None, None]
+    return replace(layer, weights=even.double().expand_as(layer.weights).clone())
+
+
+def test_no_head_is_left_out_because_few_keys_hold_less_than_half_of_it() -> None:
+    search = Search((3,), DEFAULT_FAMILIES)
+    search.learn(broad(0))
+    search.measure(broad(1))
+    found = search.searched(3)
+    assert "none" not in {one.family for one in found.entries.values()}
+    assert found.allocation.cost > 0.9 * 3 * search.rows
+    nothing = next(one for one in search._candidates[search.heads[0]] if one.family == "none")
+    assert search.measured(search.heads[0], nothing) == (pytest.approx(2), 0)
+
+
 @pytest.mark.parametrize("budget", [1, 2, 3])
 def test_budgets_are_counted_non_zeros_at_the_ends_of_sentences_too(
     search: Search, budget: int
@@ -239,6 +259,9 @@ def test_nothing_beats_its_bounds_and_distances_are_those_of_the_matrices(
     matrix = matrix * layer.real_queries[:, None, :, None]
     torch.testing.assert_close(found.l1, (matrix - layer.weights).abs().sum((-2, -1)))
     assert torch.equal(found.nonzeros, (matrix != 0).sum((-2, -1)).double())
+    keyless = (matrix == 0).all(-1) & layer.real_queries[:, None]
+    assert torch.equal(found.keyless, keyless.sum(-1).double())
+    assert torch.equal(found.error, found.l1 + found.keyless)
     assert bool((found.bound <= found.oracle + 1e-12).all())
     assert bool((found.oracle <= found.l1 + 1e-12).all())
     for b, h in itertools.product(range(2), range(3)):

@@ -29,12 +29,24 @@ class Measured(NamedTuple):
             mixing take as many multiply-adds on a sentence of this length.
         oracle: distance of the best rows of probabilities that see as many keys each.
         bound: distance of the best matrix with as many entries in all; no matrix is nearer.
+        keyless: number of rows that see no key.
     """
 
     l1: Float[Tensor, "batch head"]
     nonzeros: Float[Tensor, "batch head"]
     oracle: Float[Tensor, "batch head"]
     bound: Float[Tensor, "batch head"]
+    keyless: Float[Tensor, "batch head"]
+
+    @property
+    def error(self) -> Float[Tensor, "..."]:
+        """The distance, where a row without keys counts 2.
+
+        A softmax over keys that hold the mass m is 2 (1 - m) away, so 2 is what keys that hold nothing
+        cost. By its distance alone, which is 1, leaving a head out would beat every support that holds
+        less than half of its attention.
+        """
+        return self.l1 + self.keyless
 
 
 def measure(
@@ -65,10 +77,12 @@ def measure(
         allowed.sum((-2, -1)).double() if mechanism.traits.support else _work(mechanism, layer)
     )
     nonzeros = nonzeros.expand(l1.shape)
+    keyless = (~allowed.any(-1) & rows[..., 0]).sum(-1).double().expand(l1.shape)
     if not bounds:
         unknown = torch.full_like(l1, torch.nan)
-        return Measured(l1, nonzeros, unknown, unknown)
-    return Measured(l1, nonzeros, _best_rows(weights, allowed), _best_entries(weights, allowed))
+        return Measured(l1, nonzeros, unknown, unknown, keyless)
+    best = _best_rows(weights, allowed), _best_entries(weights, allowed)
+    return Measured(l1, nonzeros, *best, keyless)
 
 
 def _work(mechanism: Mechanism, layer: Observed) -> Float[Tensor, "batch 1"]:
@@ -161,7 +175,7 @@ class Measurements:
                 total.add_(part.sum(0).cpu())
             if self._detailed:
                 rows = layer.real_queries.sum(-1, keepdim=True).expand(found.l1.shape)
-                by_sentence = torch.stack([found.l1, found.nonzeros, rows], -1).cpu()
+                by_sentence = torch.stack([found.error, found.nonzeros, rows], -1).cpu()
                 sums.by_sentence.update(zip(layer.sentences, by_sentence, strict=True))
 
     def at(self, layer: Layer, specification: Specification, head: int) -> Measured:
@@ -173,12 +187,12 @@ class Measurements:
     def by_sentence(
         self, layer: Layer, specification: Specification, head: int
     ) -> Mapping[int, Float[Tensor, " 3"]]:
-        """Distance, number of keys and number of rows of one head, by sentence."""
+        """Error, number of keys and number of rows of one head, by sentence."""
         sums = self._sums[layer][specification]
         index = sums.heads.index(head)
         return {number: parts[index] for number, parts in sums.by_sentence.items()}
 
 
 def _empty(heads: Sequence[int]) -> Sums:
-    zeros = Measured(*(torch.zeros(len(heads), dtype=torch.float64) for _ in range(4)))
+    zeros = Measured(*(torch.zeros(len(heads), dtype=torch.float64) for _ in Measured._fields))
     return Sums(tuple(heads), zeros, {})

@@ -71,11 +71,11 @@ def plan(source: str | Path, settings: PlanSettings) -> Planning:
     """For each head the mechanism that serves all heads best under one budget of keys, and its price.
 
     Candidates of every family are learned on training sentences and measured on validation sentences:
-    how far the matrix that they apply is from full attention (l1), and how many keys its rows see,
-    counted. One candidate for each head is taken such that all rows of all heads see `budget` keys on
-    average, by error saved per key. On test sentences the plan stands beside one band, Longformer and
-    BigBird for all heads, each in the setting nearest on validation within the budget. Nothing is
-    trained.
+    how far the matrix that they apply is from full attention (l1; a row without keys counts 2), and how
+    many keys its rows see, counted. One candidate for each head is taken such that all rows of all
+    heads see `budget` keys on average, by error saved per key. On test sentences the plan stands beside
+    one band, Longformer and BigBird for all heads, each in the setting nearest on validation within the
+    budget. Nothing is trained.
 
     Cost: every candidate on every validation sentence; a round of loss and translation for each plan.
 
@@ -175,7 +175,7 @@ def _head_rows(search: Search, plans: Plans, measured: Measurements) -> pd.DataF
                     "level": candidate.level,
                     "validation_error": error,
                     "validation_keys": keys,
-                    "error": float(sums.l1) / count,
+                    "error": float(sums.error) / count,
                     "keys_per_row": float(sums.nonzeros) / count,
                     "oracle_error": float(sums.oracle) / count,
                     "lower_bound": float(sums.bound) / count,

@@ -190,7 +190,7 @@ class Search:
     def _choice(self, head: Head, candidate: Candidate) -> Choice:
         at = head.site, head.layer
         found = self._measured.at(at, candidate.specification, head.head)
-        return Choice(float(found.nonzeros), float(found.l1))
+        return Choice(float(found.nonzeros), float(found.error))
 
     def _uniform_choice(self, site: str, specification: Specification) -> Choice:
         """Cost and error of one specification at all heads of a site."""

@@ -77,4 +77,5 @@ PLAN_SEARCH = study_of_models(
     cell=PlanSearchCell,
     options=PlanSearchOptions,
     rows=plan_search_rows,
+    schema=2,
 )
