@@ -25,6 +25,8 @@ from attnlab.representations import OneLine
 
 OWN_PLAN = "attention_plan"
 INSTALLED_PLAN = "attnlab_plan"
+# At an attention module of attnlab's own models, which always holds a mechanism.
+EXCHANGED = "attnlab_exchanged"
 PLAN_FILE = "attention_plan.json"
 TENSOR_FILE = "attention.safetensors"
 # In a transformers model's config.json, so that a saved model says what stood in it.
@@ -63,6 +65,7 @@ class Installed(OneLine):
         for at, mechanism in zip(self.modules, self.before, strict=True):
             if isinstance(at.module, OwnAttention) and mechanism is not None:
                 at.module.mechanism = mechanism
+                vars(at.module).pop(EXCHANGED, None)
             else:
                 delattr(at.module, NAME)
                 forget_calls(at.module)
@@ -98,7 +101,8 @@ def use(model: PreTrainedModel, planned: Planned) -> Iterator[Installed]:
             every attention of the model.
 
     Raises:
-        InputError: the model hard-codes its attention, or a mechanism cannot stand where it should.
+        InputError: the model hard-codes its attention, a mechanism cannot stand where it should, or
+            mechanisms that were installed before were not taken out.
     """
     installed = install(model, planned)
     try:
@@ -113,9 +117,12 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     Each attention module gets its mechanism as a submodule named `attnlab`, so that what it learns
     is trained, moved and saved with the model. The configuration names the plan meanwhile, so that
     `save_pretrained` writes both; `load_with_plan` brings them back.
+
+    Raises:
+        InputError: as of `use`.
     """
     modules = attention_modules(model)
-    if any(hasattr(at.module, NAME) for at in modules):
+    if holds_installed(modules):
         msg = f"{type(model).__name__} has attnlab's mechanisms already; take those out first."
         raise InputError(msg)
     plan = _plan(planned, modules)
@@ -128,6 +135,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
         if isinstance(at.module, OwnAttention):
             before.append(at.module.mechanism)
             at.module.mechanism = mechanism
+            vars(at.module)[EXCHANGED] = True
         else:
             before.append(None)
             at.module.add_module(NAME, mechanism)
@@ -156,6 +164,11 @@ def note_in_configuration(model: PreTrainedModel, entry: Any) -> None:
 def _switch(model: PreTrainedModel, modules: list[AttentionAt], implementation: str) -> None:
     if not all(isinstance(at.module, OwnAttention) for at in modules):
         model.set_attn_implementation(implementation)
+
+
+def holds_installed(modules: list[AttentionAt]) -> bool:
+    """Whether mechanisms were installed in some of these modules, and not taken out again."""
+    return any(hasattr(at.module, NAME) or EXCHANGED in vars(at.module) for at in modules)
 
 
 def installed_plan(model: nn.Module) -> AttentionPlan | None:
