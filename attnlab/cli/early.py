@@ -22,8 +22,8 @@ def refuse_absent_source(source: str) -> None:
     path = Path(source)
     if is_matrix_file(source):
         refuse_absent_matrices(path)
-    elif not path.is_dir():
-        from attnlab.corpora.hub import model_source
+    elif not source or not path.is_dir():
+        from attnlab.hub import model_source
 
         model_source(source)
     elif not _holds_model(path):
