@@ -1,7 +1,11 @@
-"""A model holds one set of installed mechanisms at a time, whoever made the model."""
+"""What install refuses in every kind of model: a second set of mechanisms, and a file for a plan."""
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import jaxtyping
 import pytest
 import torch
 from transformers import PreTrainedModel
@@ -9,6 +13,7 @@ from zoo import random_models
 
 from attnlab.attention.bridge.installing import install, installed_plan, use
 from attnlab.attention.bridge.sites import attention_modules, mechanism_of
+from attnlab.attention.plan import load_plan, plan_of, write_plan
 from attnlab.errors import InputError
 from attnlab.translation.configuration import LanguageConfig, RecurrentConfig, TranslationConfig
 from attnlab.translation.language_model import LanguageModel
@@ -49,6 +54,41 @@ def test_a_second_set_is_refused_until_the_first_is_taken_out(
         first.remove()
         assert standing(model) == before
         assert installed_plan(model) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_is_read_from_its_file_first(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, untouched_randomness: None
+) -> None:
+    with torch.random.fork_rng():
+        model = KINDS[kind]()
+    before = standing(model)
+    monkeypatch.chdir(tmp_path)
+    site = attention_modules(model)[0].site
+    write_plan("plan.json", plan_of({site: "band(window=1)"}))
+    shutil.copy("plan.json", "mine")
+    shutil.copy("plan.json", "full")
+    with as_users_call_it():
+        for given in ("plan.json", "absent.json", "mine", Path("mine"), Path("absent")):
+            with pytest.raises(InputError, match="names a file and no mechanism; .*load_plan"):
+                install(model, given)
+    for text in ("x" * 5000, "x\0y", "plan"):
+        with pytest.raises(InputError, match="does not read as a mechanism|unknown|no mechanism"):
+            install(model, text)
+    assert standing(model) == before
+    install(model, load_plan("plan.json")).remove()
+    install(model, "full").remove()
+    assert standing(model) == before
+
+
+@contextmanager
+def as_users_call_it() -> Iterator[None]:
+    """Without the checks of types, which run in tests alone and would refuse a path first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def standing(model: PreTrainedModel) -> list[object]:

@@ -18,10 +18,12 @@ from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.linformer import share_projections
 from attnlab.attention.multihead import OwnAttention
 from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
+from attnlab.attention.registry import MECHANISMS
 from attnlab.attention.specification import Specification
 from attnlab.errors import InputError
 from attnlab.files import write_tensors
 from attnlab.representations import OneLine
+from attnlab.texts import briefly
 
 OWN_PLAN = "attention_plan"
 INSTALLED_PLAN = "attnlab_plan"
@@ -98,7 +100,7 @@ def use(model: PreTrainedModel, planned: Planned) -> Iterator[Installed]:
     Args:
         model: any transformers model that attends through AttentionInterface.
         planned: a plan, a mapping such as `{"encoder": "band(window=3)"}`, or one mechanism for
-            every attention of the model.
+            every attention of the model. The plan in a file is read by `load_plan`.
 
     Raises:
         InputError: the model hard-codes its attention, a mechanism cannot stand where it should, or
@@ -185,6 +187,7 @@ def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]
 
 
 def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
+    _refuse_plan_file(planned)
     heads = {at.site: at.heads for at in modules}
     layers: dict[str, int] = {
         site: sum(len(at.layers) for at in modules if at.site == site)
@@ -198,6 +201,26 @@ def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
     for at in modules:
         plan.refuse_unequal(at.site, at.layers, at.heads)
     return plan
+
+
+def _refuse_plan_file(planned: Any) -> None:
+    """Raises InputError where the file of a plan is given in the stead of the plan in it."""
+    if isinstance(planned, Path) or (isinstance(planned, str) and _names_file(planned)):
+        msg = (
+            f"{briefly(str(planned))} names a file and no mechanism; give the plan that "
+            "attnlab.attention.load_plan reads from it."
+        )
+        raise InputError(msg)
+
+
+def _names_file(text: str) -> bool:
+    # A mechanism stays one where a file happens to have its name.
+    if text in MECHANISMS:
+        return False
+    try:
+        return text.endswith(".json") or Path(text).is_file()
+    except (OSError, ValueError):  # longer than a path, or with a character that none has
+        return False
 
 
 def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mechanism:
