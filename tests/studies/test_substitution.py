@@ -316,5 +316,5 @@ def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no run directory"):
+    with pytest.raises(InputError, match="is not a run directory"):
         substitute(tmp_path, sentences=4)
