@@ -13,7 +13,8 @@ from attnlab.signals import note_written, noting_written, undisturbed
 # What is being written; a killed process leaves it behind, and the next one deletes it.
 UNFINISHED = ".unfinished"
 # By these readers tell that a folder holds a result, or a run; they are never there beside half of one.
-MARKS = ("result.json", "settings.json")
+RESULT_MARK = "result.json"
+MARKS = (RESULT_MARK, "settings.json")
 
 
 def _nothing(_: Path) -> Iterable[Path]:

@@ -64,6 +64,7 @@ class Option:
         above: all allowed numbers are larger.
         below: all allowed numbers are smaller.
         choices: the texts that are allowed.
+        none: the word that `read` takes for a sequence without any of the choices, if one does.
         shown: the default in words, where the value does not say it.
         read: reads the value from one word of the command line.
     """
@@ -75,6 +76,7 @@ class Option:
     above: int | float | None = None
     below: int | float | None = None
     choices: tuple[str, ...] = ()
+    none: str | None = None
     shown: str | None = None
     read: Callable[[str], Any] | None = None
 
@@ -87,7 +89,8 @@ class Option:
                 raise InputError(msg)
             if self.choices and isinstance(one, str) and one not in self.choices:
                 chosen = "among" if several else "one of"
-                msg = f"{name} must be {chosen} {', '.join(self.choices)}, not '{one}'."
+                choices = ", ".join(self.choices) + (f", or {self.none}" if self.none else "")
+                msg = f"{name} must be {chosen} {choices}, not '{one}'."
                 raise InputError(msg)
 
     def _bounds(self) -> list[tuple[str, int | float]]:

@@ -15,15 +15,24 @@ _MODEL_FILES = ("config.json", "settings.json", "adapter_config.json")
 _TEXTS = {"text": SENTENCES, "calibration_text": SENTENCES, "treebank": TREEBANK}
 
 
-def refuse_absent_source(source: str) -> None:
-    """Raises InputError for a source that is no folder, no file of matrices and no model on the hub."""
+def refuse_absent_source(source: str, *, matrices: bool = False) -> None:
+    """Raises InputError for a source that is no folder with a model, and no model on the hub.
+
+    With `matrices`, a file of them is a source too.
+    """
     from attnlab.extraction.matrix_names import is_matrix_file
 
     path = Path(source)
-    if is_matrix_file(source):
+    if is_matrix_file(source) and not path.is_dir():
+        if not matrices:
+            msg = (
+                f"{source} names a file of matrices, and a model is wanted; give a run or what "
+                "save_pretrained wrote, or the matrices to attnlab analyze or approximate."
+            )
+            raise InputError(msg)
         refuse_absent_matrices(path)
-    elif not path.is_dir():
-        from attnlab.corpora.hub import model_source
+    elif not source or not path.is_dir():
+        from attnlab.hub import model_source
 
         model_source(source)
     elif not _holds_model(path):

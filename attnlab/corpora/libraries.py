@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.corpora.files import SPLIT_NAMES
-from attnlab.corpora.hub import HUB_NAME, hub_answers
 from attnlab.corpora.readers import checked_pair, refuse_missing
 from attnlab.corpora.rows import ROWS_AT_ONCE, Pair
 from attnlab.corpora.splits import Splits
 from attnlab.errors import AttnlabError, InputError, reason
+from attnlab.hub import HUB_NAME, hub_answers
 
 if TYPE_CHECKING:
     import datasets

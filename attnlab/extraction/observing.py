@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.addresses import SITES, Side, sides_of
-from attnlab.attention.bridge.installing import use
-from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
+from attnlab.attention.bridge.installing import holds_installed, use
+from attnlab.attention.bridge.sites import AttentionAt, attention_modules, mechanism_of
 from attnlab.attention.mechanism import Context, Mechanism, Told
 from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.traits import Setup
@@ -122,7 +122,7 @@ def observe(
     """
     plan = getattr(model, "attention_plan", None)
     otherwise = plan is not None and any(entry != Full() for entry in plan.entries.values())
-    if otherwise or any(hasattr(at.module, NAME) for at in attention_modules(model)):
+    if otherwise or holds_installed(attention_modules(model)):
         msg = "Mechanisms are compared with full attention: give a run or a model that has it."
         raise InputError(msg)
     training = model.training

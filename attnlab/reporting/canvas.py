@@ -92,14 +92,24 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     The same figure gives the same bytes, whenever it is written.
 
     Raises:
-        InputError: the suffix is another.
+        InputError: the suffix is another, or it is no figure.
         AttnlabError: the file could not be written.
     """
     path = Path(path)
     refuse_other_suffix(path)
+    _refuse_other_than_figure(figure)
     with replacing(path) as temporary, temporary.open("wb") as file:
         WRITERS[path.suffix](figure, file, path.stem)
     return path
+
+
+def _refuse_other_than_figure(figure: Any) -> None:
+    if not isinstance(figure, Figure):
+        msg = (
+            f"A figure is written and not an object of the class {type(figure).__name__}; give what a "
+            "function of attnlab.plot returns."
+        )
+        raise InputError(msg)
 
 
 def refuse_other_suffix(path: str | Path) -> None:

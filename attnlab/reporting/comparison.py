@@ -8,9 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from attnlab.errors import InputError
 from attnlab.files import write_table, write_text
 from attnlab.folders import replacing_result
 from attnlab.reporting.canvas import INK, blank, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import PAGE as PAGE_WIDTH
 from attnlab.reporting.drawing.pareto import draw_pareto
 from attnlab.reporting.naming import SITE_NAMES
@@ -31,6 +33,7 @@ from attnlab.reporting.result_folder import (
 )
 from attnlab.studies.comparison.columns import MECHANISMS_BY_HEAD, SUMMARY, TABLES
 from attnlab.studies.comparison.comparison import Comparison
+from attnlab.texts import briefly
 
 LEVEL_COLOURS = {"oracle": "#c2570c", "calibrated": "#2178d9", "static": "#6b7280"}
 # Level is told by shape too, for readers who cannot tell the colours apart.
@@ -141,7 +144,17 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
     Args:
         summary: one row per mechanism, budget and site, see `Comparison.summary` and `summary.csv`.
         site: encoder, decoder or cross.
+
+    Raises:
+        InputError: it is no such table, or has no row of the site.
     """
+    bounds = [f"{name}_{end}" for name in _AXES for end in ("low", "high")]
+    wanted = ["site", "budget", "mechanism", "level", *_AXES, *bounds]
+    refuse_other_table(summary, wanted, "Comparison.summary or summary.csv")
+    sites = list(dict.fromkeys(summary["site"]))
+    if site not in sites:
+        msg = f"The table has no site {briefly(site)}; choose from: {', '.join(sites)}."
+        raise InputError(msg)
     summary = summary[summary["site"] == site]
     budgets = list(dict.fromkeys(summary["budget"]))
     names = summary.groupby("mechanism")["output_error"].mean().sort_values(ascending=False).index

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 from jaxtyping import Float
@@ -10,6 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from attnlab.errors import InputError
 from attnlab.reporting.canvas import INK, WEIGHTS, blank, panel, style
 from attnlab.texts import shown
 
@@ -42,7 +44,11 @@ def draw_heads(
         keys: tokens of the columns.
         title: stands above all.
         names: one a head.
+
+    Raises:
+        InputError: there are no such weights, or not a token for each row and column.
     """
+    _refuse_other_weights(weights, (len(names), len(queries), len(keys)))
     cell = 0.19 if max(len(queries), len(keys)) <= 24 else 0.15
     width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
     left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))
@@ -65,6 +71,21 @@ def draw_heads(
             axes.set_title(name, loc="left", pad=4)
         _draw_scale(figure, left, top + rows * step_y + 0.12)
     return figure
+
+
+def _refuse_other_weights(weights: Any, wanted: tuple[int, int, int]) -> None:
+    if not isinstance(weights, Tensor):
+        msg = (
+            "Heat maps are drawn from attention weights [head, query, key] and not from an object of "
+            f"the class {type(weights).__name__}; give a tensor of torch."
+        )
+        raise InputError(msg)
+    if tuple(weights.shape) != wanted:
+        msg = (
+            f"The weights have the shape {list(weights.shape)} beside names, queries and keys for "
+            f"{list(wanted)}; give a name for each head and a token for each row and column."
+        )
+        raise InputError(msg)
 
 
 def _columns(panels: int, step: float) -> int:

@@ -6,7 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
+from attnlab.columns import HEAD_KEYS
 from attnlab.reporting.canvas import INK, blank, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
 
 REPLACEMENT_COLOURS = {"zero": "#2178d9", "mean": "#c2571a", "uniform": "#6b7280"}
 ORDER_COLOURS = {"gradient": "#2178d9", "loss": "#c2571a", "random": "#6b7280"}
@@ -15,6 +17,7 @@ ORDER_NAMES = {
     "loss": "least loss alone first",
     "random": "random order",
 }
+_CURVES = ("order", "heads_removed", "replacement", "loss_nats", "bleu")
 _LEFT, _WIDTH, _GAP, _TOP = 0.6, 2.15, 0.5, 0.72
 _CURVE_HEIGHT, _BETWEEN = 2.1, 1.05
 
@@ -27,7 +30,14 @@ def draw_importance(heads: pd.DataFrame, cumulative: pd.DataFrame) -> Figure:
     Args:
         heads: one row per head, see `Importance.heads` and `importance.csv`.
         cumulative: one row per order and number of heads, see `Importance.cumulative`.
+
+    Raises:
+        InputError: one of them is no table, or lacks a column.
     """
+    wanted = "Importance.heads or importance.csv"
+    refuse_other_table(heads, HEAD_KEYS, wanted)
+    refuse_other_table(heads, _changes(heads), wanted)
+    refuse_other_table(cumulative, _CURVES, "Importance.cumulative or cumulative.csv")
     sites = [table for _, table in heads.groupby("site", sort=False)]
     row = 0.24 if max(map(len, sites)) <= 24 else 0.15
     height = row * max(map(len, sites)) + 0.1
@@ -53,6 +63,14 @@ def draw_importance(heads: pd.DataFrame, cumulative: pd.DataFrame) -> Figure:
             va="center", fontsize=11,
         )  # fmt: skip
     return figure
+
+
+def _changes(heads: pd.DataFrame) -> list[str]:
+    """The columns with intervals: of each replacement in the table, or of one where it has none."""
+    changes = {name: f"{name}_loss_change_nats" for name in REPLACEMENT_COLOURS}
+    there = [name for name, column in changes.items() if column in heads] or [*changes][:1]
+    bounds = [f"{name}_loss_{end}" for name in there for end in ("low", "high")]
+    return [*(changes[name] for name in there), *bounds]
 
 
 def _draw_heads(axes: Axes, table: pd.DataFrame, row: float) -> None:

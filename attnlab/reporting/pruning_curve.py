@@ -8,9 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlab.reporting.canvas import INK, blank, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import PAGE
 from attnlab.studies.pruning.curve import has_bleu
 
+_WANTED = ("split", "kind", "penalty", "heads", "heads_left", "loss_nats", "bleu")
 PRUNED, RANDOM = "#2178d9", "#9aa1ab"
 SITE_COLOURS = {"encoder": "#2178d9", "decoder": "#c2571a", "cross": "#3a8f4d"}
 
@@ -41,7 +43,14 @@ def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
     Args:
         curve: one row per model and split, such as `Pruning.curve` or `curve.csv`.
         width: of the figure in inches; both columns of a paper by default.
+
+    Raises:
+        InputError: it is no table, a column is missing, or there are no rows.
     """
+    wanted = "Pruning.curve or curve.csv"
+    refuse_other_table(curve, _WANTED, wanted)
+    changes = [f"{MEASURES[has_bleu(curve)].change}_{end}" for end in ("low", "high")]
+    refuse_other_table(curve, changes, wanted)
     test = curve[curve["split"] == "test"]
     across, height, top = (width - 2.0) / 2, 2.0, 0.3
     with style():

@@ -12,6 +12,7 @@ from attnlab.addresses import SITES
 from attnlab.documents import read_json
 from attnlab.errors import InputError
 from attnlab.files import refuse_unwritable
+from attnlab.folders import RESULT_MARK
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.comparison import columns as comparison
@@ -23,7 +24,7 @@ from attnlab.translation.runs.files import refuse_run, refuse_run_files
 from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse_results
 
 # What a page is made of, and the page, which is written last.
-RECORD = "result.json"
+RECORD = RESULT_MARK
 PAGE = "report.html"
 IMPORTANCE_FIGURE = "importance"
 PRUNING_FIGURE = "curve"
@@ -181,6 +182,10 @@ def refuse_without_record(folder: str | Path) -> None:
             f"{folder} holds no {RECORD}, from which a page is made; a result of an older attnlab must "
             "be made again by its command."
         )
+    elif folder.is_file():
+        of = folder.parent
+        advice = f"give {of}" if (of / RECORD).is_file() else "give the folder of a result"
+        msg = f"{folder} is a file; {advice}."
     else:
         msg = f"There is no folder {folder}; name one that a command wrote its results to."
     raise InputError(msg)

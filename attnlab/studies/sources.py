@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
-from attnlab.corpora.hub import model_source
 from attnlab.errors import InputError, reason
 from attnlab.extraction.tokens import Text
 from attnlab.functions.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
 from attnlab.functions.treebank import sentences_in
+from attnlab.hub import model_source
 from attnlab.limits import refuse_long_words
 from attnlab.notes import Note
 from attnlab.pretrained import read_pretrained

@@ -22,6 +22,7 @@ FOUNDATION = {
     "attnlab.errors",
     "attnlab.files",
     "attnlab.folders",
+    "attnlab.hub",
     "attnlab.launcher",
     "attnlab.limits",
     "attnlab.locking",

@@ -190,5 +190,8 @@ def test_missing_and_stale_tensors_are_refused(tmp_path: Path) -> None:
     (tmp_path / TENSOR_FILE).write_bytes(b"\x02\x00\x00\x00\x00\x00\x00\x00{]")
     with pytest.raises(InputError, match="cannot be read"):
         load_with_plan(tmp_path)
-    with pytest.raises(InputError, match="There is no transformers model in"):
+    with pytest.raises(InputError, match="does not exist and is no name of a model"):
         load_with_plan(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="There is no transformers model in"):
+        load_with_plan(tmp_path / "empty")

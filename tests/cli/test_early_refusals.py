@@ -66,6 +66,50 @@ OTHERS = {
     "compare some/where/nothere --budget 7": "is no name of a model on the hub",
     "analyze nothere.npz --out new": "There is no file nothere.npz; give matrices",
     "approximate nothere.npy": "There is no file nothere.npy; give matrices",
+    **{
+        f"{command} heads.npy{more}": "heads.npy names a file of matrices, and a model is wanted; give a run"
+        for command, more in (
+            ("inspect", " a"),
+            ("inspect", " a b"),
+            ("importance", ""),
+            ("compare", " --budget 7"),
+        )
+    },
+    **{
+        f"{command} {place}{more}": told
+        for command, more in (
+            ("plan", " --budget 9"),
+            ("prune", ""),
+            ("substitute", ""),
+            ("score", ""),
+            ("generate", " The"),
+            ("translate", " Hello."),
+        )
+        for place, told in (
+            (
+                "outer/model",
+                "outer/model is not a run directory but holds a transformers model, which ",
+            ),
+            (
+                "outer",
+                "outer is not a run directory but holds other files; name a run directory that ",
+            ),
+            (
+                "result",
+                "result is not a run directory but holds results; name a run directory that ",
+            ),
+            (
+                "trained/analysis",
+                (
+                    "trained/analysis is not a run directory but holds results; name a run directory that "
+                    "attnlab train has made, such as trained."
+                ),
+            ),
+        )
+    },
+    "report result/report.html": "result/report.html is a file; give result.",
+    "report file": "file is a file; give the folder of a result.",
+    "importance run --bleu yes": "bleu must be among zero, mean, uniform, or none, not 'yes'",
     "plan nothere --budget 9": "not a run directory",
     "prune nothere": "not a run directory",
     "substitute nothere": "not a run directory",
@@ -194,6 +238,10 @@ def test_what_overwrite_does_not_allow_is_refused_as_early(folder: Path) -> None
         (folder / name).write_text(text)
     (folder / "outer" / "model").mkdir(parents=True)
     (folder / "outer" / "model" / "config.json").write_text("{}")
+    for name in ("result/result.json", "result/report.html", "trained/analysis/result.json"):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text("{}")
+    (folder / "trained" / "settings.json").write_text(RECORD)
     mine = folder / "run" / "pruning" / "models" / "penalty_0.3" / "mine.txt"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")

@@ -74,7 +74,7 @@ def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("--sites", "crss"), "There is no site 'crss'"),
-        (("--bleu", "one"), "bleu must be among zero, mean, uniform, not 'one'"),
+        (("--bleu", "one"), "bleu must be among zero, mean, uniform, or none, not 'one'"),
         (("--replacements", ","), "No replacement is named"),
         (("--points", 0), "points must be at least 2, not 0"),
         ((), "brings no sentences"),

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from attnlab.corpora import libraries as corpus_datasets
 from attnlab.corpora.corpus import ParallelCorpus, load_corpus
-from attnlab.corpora.hub import hub_answers
 from attnlab.corpora.rows import Storage, dataset_of, pairs_of
 from attnlab.corpora.splits import complete_splits, join_documents
 from attnlab.errors import AttnlabError, InputError
+from attnlab.hub import hub_answers
 
 Parts = dict[str, list[tuple[str, str]]]
 PARTS = ("train", "validation", "test")

@@ -247,7 +247,7 @@ def test_what_cannot_be_used_is_refused(
 
 
 def test_only_a_run_can_be_pruned(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no run directory of attnlab, and only a run brings"):
+    with pytest.raises(InputError, match="is not a run directory"):
         prune(tmp_path)
 
 

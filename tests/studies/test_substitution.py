@@ -340,5 +340,5 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_is_measured(
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no run directory"):
+    with pytest.raises(InputError, match="is not a run directory"):
         substitute(tmp_path, sentences=4)

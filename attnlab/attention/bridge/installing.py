@@ -18,13 +18,17 @@ from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.linformer import share_projections
 from attnlab.attention.multihead import OwnAttention
 from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
+from attnlab.attention.registry import MECHANISMS
 from attnlab.attention.specification import Specification
 from attnlab.errors import InputError
 from attnlab.files import write_tensors
 from attnlab.representations import OneLine
+from attnlab.texts import briefly
 
 OWN_PLAN = "attention_plan"
 INSTALLED_PLAN = "attnlab_plan"
+# At an attention module of attnlab's own models, which always holds a mechanism.
+EXCHANGED = "attnlab_exchanged"
 PLAN_FILE = "attention_plan.json"
 TENSOR_FILE = "attention.safetensors"
 # In a transformers model's config.json, so that a saved model says what stood in it.
@@ -63,6 +67,7 @@ class Installed(OneLine):
         for at, mechanism in zip(self.modules, self.before, strict=True):
             if isinstance(at.module, OwnAttention) and mechanism is not None:
                 at.module.mechanism = mechanism
+                vars(at.module).pop(EXCHANGED, None)
             else:
                 delattr(at.module, NAME)
                 forget_calls(at.module)
@@ -95,10 +100,11 @@ def use(model: PreTrainedModel, planned: Planned) -> Iterator[Installed]:
     Args:
         model: any transformers model that attends through AttentionInterface.
         planned: a plan, a mapping such as `{"encoder": "band(window=3)"}`, or one mechanism for
-            every attention of the model.
+            every attention of the model. The plan in a file is read by `load_plan`.
 
     Raises:
-        InputError: the model hard-codes its attention, or a mechanism cannot stand where it should.
+        InputError: the model hard-codes its attention, a mechanism cannot stand where it should, or
+            mechanisms that were installed before were not taken out.
     """
     installed = install(model, planned)
     try:
@@ -113,9 +119,12 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     Each attention module gets its mechanism as a submodule named `attnlab`, so that what it learns
     is trained, moved and saved with the model. The configuration names the plan meanwhile, so that
     `save_pretrained` writes both; `load_with_plan` brings them back.
+
+    Raises:
+        InputError: as of `use`.
     """
     modules = attention_modules(model)
-    if any(hasattr(at.module, NAME) for at in modules):
+    if holds_installed(modules):
         msg = f"{type(model).__name__} has attnlab's mechanisms already; take those out first."
         raise InputError(msg)
     plan = _plan(planned, modules)
@@ -128,6 +137,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
         if isinstance(at.module, OwnAttention):
             before.append(at.module.mechanism)
             at.module.mechanism = mechanism
+            vars(at.module)[EXCHANGED] = True
         else:
             before.append(None)
             at.module.add_module(NAME, mechanism)
@@ -158,6 +168,11 @@ def _switch(model: PreTrainedModel, modules: list[AttentionAt], implementation: 
         model.set_attn_implementation(implementation)
 
 
+def holds_installed(modules: list[AttentionAt]) -> bool:
+    """Whether mechanisms were installed in some of these modules, and not taken out again."""
+    return any(hasattr(at.module, NAME) or EXCHANGED in vars(at.module) for at in modules)
+
+
 def installed_plan(model: nn.Module) -> AttentionPlan | None:
     """The plan of the mechanisms that were installed in `model`; None where it is as it was made."""
     plans = (vars(part).get(INSTALLED_PLAN) for part in model.modules())
@@ -172,6 +187,7 @@ def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]
 
 
 def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
+    _refuse_plan_file(planned)
     heads = {at.site: at.heads for at in modules}
     layers: dict[str, int] = {
         site: sum(len(at.layers) for at in modules if at.site == site)
@@ -185,6 +201,26 @@ def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
     for at in modules:
         plan.refuse_unequal(at.site, at.layers, at.heads)
     return plan
+
+
+def _refuse_plan_file(planned: Any) -> None:
+    """Raises InputError where the file of a plan is given in the stead of the plan in it."""
+    if isinstance(planned, Path) or (isinstance(planned, str) and _names_file(planned)):
+        msg = (
+            f"{briefly(str(planned))} names a file and no mechanism; give the plan that "
+            "attnlab.attention.load_plan reads from it."
+        )
+        raise InputError(msg)
+
+
+def _names_file(text: str) -> bool:
+    # A mechanism stays one where a file happens to have its name.
+    if text in MECHANISMS:
+        return False
+    try:
+        return text.endswith(".json") or Path(text).is_file()
+    except (OSError, ValueError):  # longer than a path, or with a character that none has
+        return False
 
 
 def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mechanism:

@@ -21,6 +21,7 @@ from attnlab.attention.bridge.installing import (
 from attnlab.attention.bridge.sites import NAME, mechanism_of
 from attnlab.attention.plan import AttentionPlan, load_plan, read_plan
 from attnlab.errors import InputError
+from attnlab.hub import model_source
 from attnlab.pretrained import read_pretrained
 
 Tensors = dict[str, Tensor]
@@ -39,9 +40,10 @@ def load_with_plan(folder: str | Path, kind: Any = None, **options: Any) -> Inst
         options: handed on to `from_pretrained`.
 
     Raises:
-        InputError: there is no plan, or plan, tensors and model do not agree.
+        InputError: there is no model or no plan, or plan, tensors and model do not agree.
     """
-    folder = Path(folder)
+    # A name would be looked for on the hub, for a minute where there is no network.
+    folder = Path(model_source(folder))
     if saved_plan(folder) is None:
         msg = (
             f"{folder} holds no attention plan beside a model; load it with transformers, and put "

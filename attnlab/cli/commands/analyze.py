@@ -53,7 +53,7 @@ def analyze(
     # Several processes must be told of a refusal together, which needs their libraries.
     if not one_of_several():
         refuse_taken(folder, ANALYSIS, overwrite=overwrite)
-        refuse_absent_source(source)
+        refuse_absent_source(source, matrices=True)
         # A file of matrices takes no texts at all, which is said where it is read.
         if not is_matrix_file(source):
             settings.refuse_options_of_files()

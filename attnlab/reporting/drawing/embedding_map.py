@@ -3,12 +3,13 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.errors import InputError
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import PAGE
 from attnlab.texts import shown
 
 _WANTED = ("word", "group", "first_component", "second_component", "first_share", "second_share")
+_TOO_FEW = "There are too few words for a map; ask for more neighbours or words."
 # Names of more words than this would hide each other.
 MOST_NAMES = 150
 
@@ -24,15 +25,9 @@ def draw_embedding_map(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
         width: of the figure in inches; both columns of a paper by default.
 
     Raises:
-        InputError: a column is missing, or there are no words.
+        InputError: it is no table, a column is missing, or there are no words.
     """
-    missing = [name for name in _WANTED if name not in table]
-    if missing:
-        msg = f"The table lacks {', '.join(missing)}; it has: {', '.join(map(str, table))}."
-        raise InputError(msg)
-    if table.empty:
-        msg = "There are too few words for a map; ask for more neighbours or words."
-        raise InputError(msg)
+    refuse_other_table(table, _WANTED, "the map of attnlab.neighbours", empty=_TOO_FEW)
     height = 0.7 * width
     with style():
         figure = blank(width, height)

@@ -7,8 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from attnlab.columns import HEAD_KEYS
 from attnlab.errors import InputError
 from attnlab.reporting.canvas import blank, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark
 from attnlab.reporting.export import declared_columns
 
@@ -33,8 +35,9 @@ def draw_heads(table: pd.DataFrame, value: str = "function", *, width: float = C
         width: of the figure in inches.
 
     Raises:
-        InputError: the table has no such column.
+        InputError: it is no table of heads, or has no such column.
     """
+    refuse_other_table(table, HEAD_KEYS, "Analysis.summary or summary.csv")
     if value not in table:
         msg = f"The table has no column '{value}'; choose from: {', '.join(map(str, table))}."
         raise InputError(msg)

@@ -3,11 +3,15 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX
+from attnlab.columns import HEAD_KEYS
+from attnlab.errors import InputError
+from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS
 from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.reporting.canvas import WEIGHTS
+from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.grid import Grid, draw_grids
 from attnlab.reporting.drawing.palette import COLUMN
+from attnlab.texts import briefly
 
 _PREFIXES = {ALL: OFFSET_PREFIX, CONTENT: CONTENT_OFFSET_PREFIX}
 _TITLES = {ALL: "Mean weight by offset", CONTENT: "Mean share of the content tokens by offset"}
@@ -20,8 +24,16 @@ def draw_offsets(heads: pd.DataFrame, keys: View = ALL, *, width: float = COLUMN
         heads: one row per head, such as `Analysis.heads` or `heads.csv`.
         keys: `all`, or `content`: shares of the weight on content tokens.
         width: of the figure in inches; sites stand side by side where there is room.
+
+    Raises:
+        InputError: it is no table of heads, a column is missing, or there is no such view.
     """
+    if keys not in _PREFIXES:
+        msg = f"keys must be one of {', '.join(_PREFIXES)}, not {briefly(keys)}."
+        raise InputError(msg)
     prefix = _PREFIXES[keys]
+    wanted = [*HEAD_KEYS, *(f"{prefix}{offset}" for offset in OFFSETS)]
+    refuse_other_table(heads, wanted, "Analysis.heads or heads.csv")
     sites = heads.groupby("site", sort=False)
     grid = Grid(
         title=_TITLES[keys],

@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 
 from attnlab.errors import InputError
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import COLUMN
 from attnlab.reporting.export import declared_columns
 
@@ -55,13 +56,12 @@ def draw_pareto(
         width: of the figure in inches.
 
     Raises:
-        InputError: a column is missing.
+        InputError: it is no table, a column is missing, or there are no rows.
     """
+    refuse_other_table(table, (price, value), "Comparison.summary or Planning.scores, or its file")
     name = next((one for one in _NAMES if one in table), None)
-    missing = [one for one in (price, value) if one not in table]
-    if name is None or missing:
-        wanted = ", ".join(missing) or f"one of {', '.join(_NAMES)}"
-        msg = f"The table lacks {wanted}; it has: {', '.join(map(str, table))}."
+    if name is None:
+        msg = f"The table lacks one of {', '.join(_NAMES)}; it has: {', '.join(map(str, table))}."
         raise InputError(msg)
     if "level" in table:
         table = table[table["level"] != "oracle"]

@@ -8,9 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import PAGE
 
 FULL = "full"
+_WANTED = ("mechanism", "tokens", "seconds_both", "peak_bytes")
 _STYLES = ("-", "--", ":")
 _HEIGHT, _LEGEND_ROW, _LEGEND_COLUMNS = 2.5, 0.125, 2
 
@@ -35,7 +37,11 @@ def draw_scaling(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
     Args:
         table: one row per mechanism and length, with `mechanism, tokens, seconds_both, peak_bytes`.
         width: of the figure in inches; both columns of a paper by default.
+
+    Raises:
+        InputError: it is no table, a column is missing, or there are no rows.
     """
+    refuse_other_table(table, _WANTED, "the measurements of a study, table.csv")
     names = list(dict.fromkeys(table["mechanism"]))
     rows = -(-len(names) // _LEGEND_COLUMNS)
     below = rows * _LEGEND_ROW + 0.1

@@ -32,7 +32,7 @@ def draw_spectrum(
     Raises:
         InputError: there is no matrix, or one that holds no attention weights.
     """
-    if not matrices:
+    if not isinstance(matrices, Mapping) or not matrices:
         msg = "There is no matrix to draw; give attention weights by the name of the head."
         raise InputError(msg)
     with style():

@@ -4,8 +4,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.errors import InputError
 from attnlab.reporting.canvas import blank, colour, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import PAGE
 
 # Column, what the line is called, and its dashes.
@@ -28,12 +28,10 @@ def draw_training(metrics: pd.DataFrame, *, width: float = PAGE) -> Figure:
         width: of the figure in inches; both columns of a paper by default.
 
     Raises:
-        InputError: it holds no epochs or no losses.
+        InputError: it is no table, or holds no epochs or no losses.
     """
-    missing = [name for name in ("epoch", "validation_loss") if name not in metrics]
-    if missing:
-        msg = f"The table lacks {', '.join(missing)}; give the evaluations of a run."
-        raise InputError(msg)
+    wanted = "the evaluations of a run, pandas.DataFrame(attnlab.load(run).metrics())"
+    refuse_other_table(metrics, ("epoch", "validation_loss"), wanted)
     across, top, height = (width - 1.25) / 2, 0.3, 1.9
     score = next((one for one in _SCORES if one[0] in metrics), None)
     with style():

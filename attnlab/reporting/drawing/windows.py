@@ -3,11 +3,14 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
+from attnlab.columns import HEAD_KEYS
 from attnlab.errors import InputError
+from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.grid import Grid, draw_grids
 from attnlab.reporting.drawing.palette import COLUMN
 
 UNIFORM = "uniform"
+_WANTED = (*HEAD_KEYS, "approximation", "window", "relative", "queries", "keys")
 
 
 def distance_by_window(fits: pd.DataFrame) -> pd.DataFrame:
@@ -61,8 +64,9 @@ def draw_windows(fits: pd.DataFrame, *, width: float = COLUMN) -> Figure:
         width: of the figure in inches; sites stand side by side where there is room.
 
     Raises:
-        InputError: there is no band in it.
+        InputError: it is no table of fits, or there is no band in it.
     """
+    refuse_other_table(fits, _WANTED, "Analysis.fits or fits.csv")
     table = distance_by_window(fits).rename(columns=int)
     sites = {str(site): own.droplevel("site") for site, own in table.groupby("site", sort=False)}
     return draw_grids(sites, _GRID, width=width)

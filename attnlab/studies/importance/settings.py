@@ -51,6 +51,7 @@ class ImportanceSettings(CorpusTextSettings):
         Option(
             "Replacements for which all sentences are translated without each head, or none.",
             choices=REPLACEMENTS,
+            none="none",
             shown="the first replacement, where the model translates",
             read=names_in,
         ),

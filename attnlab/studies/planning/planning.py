@@ -16,7 +16,6 @@ from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
 from attnlab.attribution.significance import DRAWS, INTERVAL, draws_for, holm_adjusted
 from attnlab.devices import usable_device
-from attnlab.errors import InputError
 from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
@@ -33,7 +32,7 @@ from attnlab.studies.planning.uniform import uniform
 from attnlab.studies.sources import Subject, load_subject
 from attnlab.studies.steps import Steps
 from attnlab.texts import published
-from attnlab.translation.runs.folder import is_run
+from attnlab.translation.runs.folder import is_run, no_run
 from attnlab.translation.tokenizer import checksum
 
 SEARCHED, FULL = "searched", "full"
@@ -90,8 +89,7 @@ def plan(source: str | Path, settings: PlanSettings) -> Planning:
     """
     device = usable_device(settings.device)
     if not is_run(source):
-        msg = f"{source} is no run of attnlab train; plans are searched for runs."
-        raise InputError(msg)
+        raise no_run(source)
     subject = load_subject(source, sentences=settings.sentences)
     subject.model.to(device)
     evaluator = evaluator_of(subject, settings.batch_size)

@@ -25,7 +25,7 @@ from attnlab.studies.pruning.fine_tuning import (
 )
 from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.settings import Progress
-from attnlab.translation.runs.folder import is_run, read_record
+from attnlab.translation.runs.folder import is_run, no_run, read_record
 from attnlab.translation.runs.run import Run
 
 GATE_LEARNING_RATE = 0.1
@@ -155,12 +155,12 @@ def load_pruner(source: str | Path, settings: PruningSettings) -> Pruner:
         AttnlabError: the corpus is no longer the one of the training.
     """
     if not is_run(source):
-        raise _no_run(source)
+        raise no_run(source)
     _refuse_pruned(Path(source))
     test = load_evaluator(source, sentences=settings.sentences, device=settings.device)
     run, corpus = test.subject.run, test.subject.corpus
     if run is None or corpus is None:
-        raise _no_run(source)
+        raise no_run(source)
     return Pruner(
         run=run,
         evaluators={"validation": test.on_split("validation", settings.sentences), "test": test},
@@ -183,11 +183,3 @@ def _refuse_pruned(folder: Path) -> None:
             f"came from: {record['pruned']['run']}."
         )
         raise InputError(msg)
-
-
-def _no_run(source: str | Path) -> InputError:
-    msg = (
-        f"{source} is no run directory of attnlab, and only a run brings the training pairs that "
-        "gates are learned on; make one with: attnlab train DIR."
-    )
-    return InputError(msg)

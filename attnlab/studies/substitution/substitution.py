@@ -44,7 +44,7 @@ from attnlab.studies.substitution.notes import NoSettingAtSite
 from attnlab.studies.substitution.prediction import prediction
 from attnlab.studies.substitution.settings import SubstitutionSettings
 from attnlab.studies.substitution.targets import Replacement, Target, replacements, targets
-from attnlab.translation.runs.folder import is_run
+from attnlab.translation.runs.folder import is_run, no_run
 from attnlab.translation.runs.run import Run
 from attnlab.translation.tokenizer import checksum
 
@@ -99,8 +99,7 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
     """
     plans = {path.stem: load_plan(path) for path in map(Path, settings.plans)}
     if not is_run(source):
-        msg = f"{source} is no run directory of attnlab; make one with: attnlab train DIR."
-        raise InputError(msg)
+        raise no_run(source)
     evaluator = load_evaluator(source, sentences=settings.sentences, device=settings.device)
     run = evaluator.subject.run
     assert run is not None  # noqa: S101 - a run directory holds one

@@ -9,12 +9,15 @@ from annotated_types import Ge
 
 from attnlab.documents import fitting, parse_json, read_json
 from attnlab.errors import InputError, reason
+from attnlab.folders import RESULT_MARK
 from attnlab.texts import read_text
 from attnlab.translation.model_settings import TRANSLATION
 from attnlab.translation.settings import RUN_FORMAT, settings_from
 
 SETTINGS = "settings.json"
 WEIGHTS = "model.safetensors"
+# One of them is in every folder that save_pretrained wrote.
+_PRETRAINED = ("config.json", "adapter_config.json")
 _ADVICE = "restore it or train again into another folder"
 # What takes hours to make; it is never deleted along with the model that it is of.
 STUDIES = ("importance", "pruning", "substitution")
@@ -106,12 +109,8 @@ def read_record(folder: str | Path) -> dict[str, Any]:
             f"Replacing the run in {folder} was cut short; put it back with: attnlab train {folder}"
         )
         raise InputError(msg)
-    if folder.is_file():
-        msg = f"{folder} is a file; name a run directory that attnlab train has made."
-        raise InputError(msg)
     if not path.is_file():
-        msg = f"{folder} is not a run directory (no {SETTINGS}); make one with: attnlab train {folder}"
-        raise InputError(msg)
+        raise no_run(folder)
     record = read_json(path, dict[str, Any], advice=_ADVICE)
     try:
         written = fitting(_Numbered, record).format
@@ -127,6 +126,27 @@ def read_record(folder: str | Path) -> dict[str, Any]:
         )
         raise InputError(msg)
     return record
+
+
+def no_run(source: str | Path) -> InputError:
+    """The error that says what there is in the stead of a run, and where a run may be had."""
+    path = Path(source)
+    if path.is_file():
+        return InputError(f"{path} is a file; name a run directory that attnlab train has made.")
+    if not path.is_dir() or not any(path.iterdir()):
+        msg = f"{path} is not a run directory (no {SETTINGS}); make one with: attnlab train {path}"
+        return InputError(msg)
+    wanted = "name a run directory that attnlab train has made"
+    near = [one for one in (path.parent, *sorted(path.iterdir())) if is_run(one)]
+    if near:
+        wanted += f", such as {near[0]}"
+    if any((path / name).is_file() for name in _PRETRAINED):
+        holds = "holds a transformers model, which analyze, compare, importance and inspect take"
+    elif (path / RESULT_MARK).is_file():
+        holds = "holds results"
+    else:
+        holds = "holds other files"
+    return InputError(f"{path} is not a run directory but {holds}; {wanted}.")
 
 
 def task_of(record: dict[str, Any]) -> str:

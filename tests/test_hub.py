@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import huggingface_hub
@@ -10,9 +11,18 @@ import pytest
 from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from attnlab.corpora import hub
+from attnlab import hub
+from attnlab.attention.bridge.saved import load_with_plan
+from attnlab.cli.early import refuse_absent_source
 from attnlab.errors import InputError
 from attnlab.studies.sources import load_subject
+
+# Every way to give the name of a model.
+READERS: dict[str, Callable[[str], object]] = {
+    "study": lambda name: load_subject(name, sentences=["the cat runs ."]),
+    "command line": refuse_absent_source,
+    "plan": load_with_plan,
+}
 
 
 @pytest.fixture
@@ -45,9 +55,12 @@ def test_a_folder_is_itself(tmp_path: Path, asked: list[str]) -> None:
     ["./absent", "/absent/folder", "../absent", "a/b/c", "~/absent", "absent/", "two words", "",
      ".hidden", "-x/y", r"C:\models"],
 )  # fmt: skip
-def test_a_path_that_does_not_exist_is_not_asked_for(name: str, asked: list[str]) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_a_path_that_does_not_exist_is_not_asked_for(
+    reader: str, name: str, asked: list[str]
+) -> None:
     with pytest.raises(InputError, match="is no name of a model on the hub; give a folder"):
-        load_subject(name, sentences=["the cat runs ."])
+        READERS[reader](name)
     assert asked == []
 
 
@@ -63,9 +76,12 @@ def test_a_file_is_no_model(
 
 
 @pytest.mark.parametrize("name", ["gpt2", "google-t5/t5-small", "owner/model_v1.5", "x"])
-def test_a_name_is_refused_at_once_without_a_network(name: str, asked: list[str]) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_a_name_is_refused_at_once_without_a_network(
+    reader: str, name: str, asked: list[str]
+) -> None:
     with pytest.raises(InputError, match="cannot be reached .*; check the path, or the network"):
-        load_subject(name, sentences=["the cat runs ."])
+        READERS[reader](name)
     assert asked == ["hub", name]
 
 

@@ -1,0 +1,112 @@
+"""Every function of attnlab.plot refuses what it cannot draw, before it draws, and says what it wants."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jaxtyping
+import pandas as pd
+import pytest
+
+from attnlab import plot
+from attnlab.errors import InputError
+
+# Each function with what is asked of it first, and a place that the error names.
+TABLES: dict[str, tuple[Callable[[Any], object], str]] = {
+    "comparison": (lambda table: plot.comparison(table, "encoder"), "Comparison.summary"),
+    "embedding_map": (plot.embedding_map, "attnlab.neighbours"),
+    "heads": (plot.heads, "Analysis.summary"),
+    "importance": (lambda table: plot.importance(table, CUMULATIVE), "Importance.heads"),
+    "importance, removed": (lambda table: plot.importance(HEADS, table), "Importance.cumulative"),
+    "offsets": (plot.offsets, "Analysis.heads"),
+    "offsets of content": (lambda table: plot.offsets(table, "content"), "Analysis.heads"),
+    "pareto": (plot.pareto, "Comparison.summary"),
+    "pruning": (plot.pruning, "Pruning.curve"),
+    "scaling": (plot.scaling, "table.csv"),
+    "training": (plot.training, "the evaluations of a run"),
+    "windows": (plot.windows, "Analysis.fits"),
+}
+OTHERS: dict[str, Callable[[Any], object]] = {
+    "matrices": lambda given: plot.matrices(given, ["a"], ["a"], title="t", names=["0.0"]),
+    "save": lambda given: plot.save(given, "x.png"),
+    "spectrum": plot.spectrum,
+}
+CONSTANTS = {"COLUMN", "PAGE"}
+HEADS = pd.DataFrame(
+    {"site": ["encoder"], "layer": [0], "head": [0], "zero_loss_change_nats": [0.1],
+     "zero_loss_low": [0.0], "zero_loss_high": [0.2]}
+)  # fmt: skip
+CUMULATIVE = pd.DataFrame(
+    {"order": ["random"], "heads_removed": [1], "replacement": ["zero"], "loss_nats": [2.0],
+     "bleu": [None]}
+)  # fmt: skip
+# A table of heads without what any figure shows of them.
+BARE = pd.DataFrame({"site": ["encoder"], "layer": [0], "head": [0], "nearest": ["band"]})
+
+
+@pytest.fixture(autouse=True)
+def as_users_call_it() -> Iterator[None]:
+    """Without the checks of types, which run in tests alone and would refuse first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_every_function_is_here() -> None:
+    assert {name.split(",")[0].split(" ")[0] for name in TABLES} | set(OTHERS) | CONSTANTS == set(
+        plot.__all__
+    )
+    plot.importance(HEADS, CUMULATIVE)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_another_table_is_refused_with_what_it_lacks_and_what_is_wanted(name: str) -> None:
+    draw, wanted = TABLES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        message = r"(lacks .*; it has: site, |no column 'function'; choose from: site, )layer, head"
+        with pytest.raises(InputError, match=message) as refused:
+            draw(BARE)
+        assert wanted in str(refused.value) or name == "heads"
+        with pytest.raises(InputError, match="lacks .*it has: no columns") as refused:
+            draw(pd.DataFrame())
+        assert wanted in str(refused.value)
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("path", ["summary.csv", Path("runs/demo/summary.csv")])
+def test_a_path_is_no_table(name: str, path: str | Path) -> None:
+    draw, wanted = TABLES[name]
+    with pytest.raises(InputError, match=r"from a table and not from a path.*read_csv") as refused:
+        draw(path)
+    assert wanted in str(refused.value)
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("given", [None, [{"epoch": 1}], {"site": [1]}, 5])
+def test_what_is_no_table_at_all_is_named_by_its_class(name: str, given: object) -> None:
+    draw, wanted = TABLES[name]
+    with pytest.raises(InputError, match=f"of the class {type(given).__name__}; give") as refused:
+        draw(given)
+    assert wanted in str(refused.value)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("given", ["x.csv", Path("x.csv"), BARE, None, 5])
+def test_what_is_drawn_from_no_table_says_what_it_wants(
+    name: str, given: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="; give "):
+        OTHERS[name](given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_without_rows_is_refused() -> None:
+    for draw in (lambda: plot.importance(HEADS[:0], CUMULATIVE), lambda: plot.pareto(PRICED[:0])):
+        with pytest.raises(InputError, match="has no rows to draw; give"):
+            draw()
+
+
+PRICED = pd.DataFrame({"mechanism": ["a"], "budget": [5], "output_error": [0.5]})
