@@ -119,6 +119,11 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     analysis.NoTrees: "These sentences have no gold trees, so no head can be called syntactic; give "
     "some with --treebank FILE.conllu.",
     analysis.TooLittleCounted: _too_little,
+    analysis.VocabularyTooSmall: lambda note: (
+        f"No head of {', '.join(note.sites)} can be called 'rare tokens', whatever the sentences: the "
+        f"vocabulary has {note.types:,} types, and rare are those outside the {note.frequent:,} most "
+        "frequent."
+    ),
     analysis.NoControls: "Labels were compared neither with an untrained model nor with shuffled words, "
     "and the loss without each head was not measured; leave out --quick to have both.",
     analysis.TooManyToAblate: "The loss without each head was not measured, since there are {heads} "

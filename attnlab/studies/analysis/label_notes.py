@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from attnlab.functions.labels.rare import FREQUENT_TYPES
 from attnlab.functions.verdict import UNDECIDED
 from attnlab.notes import Note
 from attnlab.studies.analysis.notes import (
@@ -13,6 +14,7 @@ from attnlab.studies.analysis.notes import (
     TrainingCorpusUnknown,
     Unaligned,
     UndecidedLabel,
+    VocabularyTooSmall,
 )
 
 # Sentences differ in length, so a little more than the rule of three says.
@@ -29,6 +31,7 @@ def label_notes(
     unaligned: Mapping[str, str],
     corpus_known: bool,
     trees: bool,
+    without_rare: Mapping[str, int],
 ) -> list[Note]:
     """What lies behind labels that a reader could not guess.
 
@@ -39,6 +42,7 @@ def label_notes(
         unaligned: why a sentence is not aligned with its words, by its identifier.
         corpus_known: whether frequencies of the training corpus are known.
         trees: whether the sentences have gold trees.
+        without_rare: how many types there are at each site that has too few for a rare token.
     """
     found: list[Note] = []
     if unaligned:
@@ -47,6 +51,9 @@ def label_notes(
         found.append(TrainingCorpusUnknown())
     if not trees:
         found.append(NoTrees())
+    if without_rare:
+        most = max(without_rare.values())
+        found.append(VocabularyTooSmall(tuple(without_rare), most, FREQUENT_TYPES))
     return [*found, *_too_little(verdicts, sentences, there, trees=trees)]
 
 

@@ -158,6 +158,7 @@ class Labeller:
                     unaligned=self.unaligned,
                     corpus_known=self.corpus_known,
                     trees=self.gold.trees,
+                    without_rare=self.functions.sites_without_rare_tokens(),
                 ),
             ),
             views=self.views,

@@ -82,6 +82,21 @@ class TooLittleCounted(Note):
 
 
 @dataclass(frozen=True)
+class VocabularyTooSmall(Note):
+    """Sites whose keys have no types beyond the `frequent` most frequent, so none is rare there.
+
+    Attributes:
+        sites: which.
+        types: how many types there are, at the site of most.
+        frequent: how many are called frequent.
+    """
+
+    sites: tuple[str, ...]
+    types: int
+    frequent: int
+
+
+@dataclass(frozen=True)
 class NoControls(Note):
     """Labels were not compared with an untrained model and shuffled words."""
 
