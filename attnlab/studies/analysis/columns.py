@@ -39,7 +39,7 @@ SUMMARY = Table(
             "function",
             "what it does",
             "The labels that stand beside the controls, or without controls those that hold; unknown "
-            "where there are none, undecided where too little was counted.",
+            "where there are none, undecided where there are none and too little was counted for some.",
         ),
         Column(
             "function_detail",
