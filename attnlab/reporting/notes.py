@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attnlab.extraction.notes import RowsNotNormalized, SentencesDropped
+from attnlab.functions.thresholds import LINKS
 from attnlab.notes import Note
 from attnlab.studies.analysis import notes as analysis
 from attnlab.studies.comparison import notes as comparison
@@ -81,14 +82,23 @@ def _too_little(note: analysis.TooLittleCounted) -> str:
     if note.there is None:
         advice += " if there are that many"
     elif note.there < note.wanted:
-        others = "--treebank" if note.treebank else "--text or --corpus"
-        advice += f", more than the {note.there:,} there are here: name others ({others})"
+        advice += f", more than the {note.there:,} there are here: name others ({_others(note)})"
     else:
         advice += f", of the {note.there:,} there are"
-    if note.never_met:
-        advice += "; what was never met needs other sentences (--text, --corpus or --treebank)"
+    if note.never_met and (note.there is None or note.there >= note.wanted):
+        advice += f"; what was never met needs other sentences ({_others(note)})"
     told = f"Too little was counted for some labels, in one half of the sentences: {what}."
     return f"{told} To decide them, {advice}."
+
+
+def _others(note: analysis.TooLittleCounted) -> str:
+    """Where other sentences come from: with gold trees or alignments for the labels that rest on them."""
+    gold = ", ".join(f"'{one.label}'" for one in note.labels if one.unit == LINKS.unit)
+    if not gold:
+        return "--text or --corpus"
+    source = "--treebank" if note.treebank else "a --corpus with gold trees and alignments"
+    plain = any(one.unit != LINKS.unit for one in note.labels)
+    return f"--text or --corpus; for {gold} {source}" if plain else source
 
 
 # Templates are filled with the values of the note.

@@ -63,3 +63,28 @@ def test_the_number_of_sentences_to_look_at_knows_how_many_there_are(
     text = describe(note)
     assert told in text
     assert "'rare' in encoder, cross (fewer than 1,234 rows)" in text
+
+
+SYNTACTIC = UndecidedLabel("syntactic", ("decoder",), 100, "links")
+
+
+@pytest.mark.parametrize(
+    ("labels", "treebank", "told"),
+    [
+        ((LABEL, SYNTACTIC), True, "(--text or --corpus; for 'syntactic' --treebank)"),
+        ((SYNTACTIC,), True, "(--treebank)"),
+        ((LABEL,), True, "(--text or --corpus)"),
+        ((SYNTACTIC,), False, "(a --corpus with gold trees and alignments)"),
+    ],
+)
+@pytest.mark.parametrize(("there", "never_met"), [(50, False), (50, True), (None, True)])
+def test_a_treebank_is_asked_for_only_by_labels_that_rest_on_links(
+    labels: tuple[UndecidedLabel, ...],
+    treebank: bool,
+    told: str,
+    there: int | None,
+    never_met: bool,
+) -> None:
+    text = describe(TooLittleCounted(labels, 90, there, treebank, never_met))
+    assert text.count(told) == 1
+    assert text.count("--treebank") == told.count("--treebank")

@@ -159,6 +159,7 @@ class Labeller:
                     unaligned=self.unaligned,
                     corpus_known=self.corpus_known,
                     trees=self.gold.trees,
+                    paired=self.reading.encoding.paired,
                     without_rare=self.functions.sites_without_rare_tokens(),
                 ),
             ),

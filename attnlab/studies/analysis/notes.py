@@ -70,7 +70,7 @@ class TooLittleCounted(Note):
         labels: which.
         wanted: about how many sentences decide them.
         there: how many there are where these come from; None where that is not known.
-        treebank: whether a treebank can have what is lacking.
+        treebank: whether a treebank, which has no translations, can have the links that are lacking.
         never_met: whether some label met nothing at all that it could count.
     """
 
