@@ -21,6 +21,9 @@ from attnlab.studies.planning import notes as planning
 from attnlab.studies.pruning import notes as pruning
 from attnlab.studies.substitution import notes as substitution
 
+# A longer list is in summary.csv.
+_MOST_NAMED = 16
+
 
 def describe_notes(notes: Iterable[Note]) -> list[str]:
     """Sentences of the notes of a result, such as `analyze(...).notes`, in their order.
@@ -63,6 +66,13 @@ def _only(sentences: int) -> str:
 def _without_keys(note: analysis.RowsWithoutKeys) -> str:
     rows = "1 row of attention saw" if note.rows == 1 else f"{note.rows} rows of attention saw"
     return f"{rows} no key at all; entropy 0 is counted there."
+
+
+def _heads(names: tuple[str, ...]) -> str:
+    """Such as `The heads encoder.0.1 and 3 more are`."""
+    first = ", ".join(names[:_MOST_NAMED])
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"Head {first} is" if len(names) == 1 else f"Heads {first}{more} are"
 
 
 def _unaligned(note: analysis.Unaligned) -> str:
@@ -119,6 +129,14 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     analysis.LayersHeldAtOnce: "This model's layers could not be read one at a time, so all layers of "
     "a batch were held in memory at once.",
     analysis.RowsWithoutKeys: _without_keys,
+    analysis.HeadsWithoutWeight: lambda note: (
+        f"{_heads(note.heads)} without any weight, as where a plan says none: no output, and nothing to "
+        "say of what they look at."
+    ),
+    analysis.ClosedHeads: lambda note: (
+        f"{_heads(note.heads)} closed, as pruning leaves them: what they look at changes nothing the "
+        "model gives, whatever their labels say."
+    ),
     analysis.LearnedSink: "A learned sink beside the keys takes {mass_fraction:.0%} of a row on "
     "average, so rows sum to less than 1; distances between heads are lower bounds.",
     analysis.TooLargeToKeep: "{count} of the {wanted} sentences to keep were too large for "

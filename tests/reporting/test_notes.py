@@ -13,7 +13,14 @@ from attnlab.reporting.notes import describe, describe_notes
 from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
 
 LABEL = UndecidedLabel("rare", ("encoder", "cross"), 1234, "rows")
-VALUES = {"int": 7, "float": 0.25, "str": "word", "bool": True, "int | None": 7}
+VALUES = {
+    "int": 7,
+    "float": 0.25,
+    "str": "word",
+    "bool": True,
+    "int | None": 7,
+    "tuple": ("encoder.0.1",),
+}
 
 
 def kinds() -> list[type[Note]]:
@@ -30,7 +37,7 @@ def kinds() -> list[type[Note]]:
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
 def test_every_note_has_words(kind: type[Note]) -> None:
-    special = {"labels": (LABEL,), "layers": ("encoder.0",), "sites": ("encoder",)}
+    special = {"labels": (LABEL,)}
     types = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(kind)}
     values = {name: special.get(name, VALUES.get(kind)) for name, kind in types.items()}
     assert None not in values.values(), "a type that this test must learn"

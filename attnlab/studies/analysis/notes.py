@@ -12,9 +12,23 @@ class LayersHeldAtOnce(Note):
 
 @dataclass(frozen=True)
 class RowsWithoutKeys(Note):
-    """Rows of attention without a single visible key, over all heads."""
+    """Rows of attention without a single visible key, over all heads that have others."""
 
     rows: int
+
+
+@dataclass(frozen=True)
+class HeadsWithoutWeight(Note):
+    """Heads whose matrices hold no weight at all, as where a plan leaves them out."""
+
+    heads: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClosedHeads(Note):
+    """Heads closed for good: the output projection reads nothing of them."""
+
+    heads: tuple[str, ...]
 
 
 @dataclass(frozen=True)
