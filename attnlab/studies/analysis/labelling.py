@@ -231,12 +231,13 @@ def _type_counts(texts: Sequence[Tokens], types: int) -> Int[Tensor, " type"]:
 
 def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:
     table = label_table(verdicts)
-    standing = controls[controls["stands"]].groupby(HEAD_COLUMNS)["label"].agg(SEPARATOR.join)
-    table = table.merge(standing.rename("standing").reset_index(), on=HEAD_COLUMNS, how="left")
+    named = controls[controls["stands"]].groupby(HEAD_COLUMNS)["label"].agg(SEPARATOR.join)
+    table = table.merge(named.rename("standing").reset_index(), on=HEAD_COLUMNS, how="left")
     compared = (controls["stands_status"] != NOT_COMPARED).any()
     nothing = controls.groupby(HEAD_COLUMNS)["stands_status"].agg(without_label)
-    nothing = nothing.rename("nothing").reset_index()
-    table = table.merge(nothing, on=HEAD_COLUMNS, validate="one_to_one")
+    table = table.merge(
+        nothing.rename("nothing").reset_index(), on=HEAD_COLUMNS, validate="one_to_one"
+    )
     standing = table["standing"].fillna(table["nothing"] if compared else NOT_COMPARED)
     table = table.drop(columns="nothing").assign(standing=standing)
     table = table.merge(strongest_functions(controls), on=HEAD_COLUMNS, validate="one_to_one")
