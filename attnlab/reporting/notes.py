@@ -9,6 +9,7 @@ from attnlab.notes import Note
 from attnlab.studies.analysis import notes as analysis
 from attnlab.studies.comparison import notes as comparison
 from attnlab.studies.importance import notes as importance
+from attnlab.studies.inspection import notes as inspection
 from attnlab.studies.notes import (
     FewerThanAsked,
     FewForIntervals,
@@ -111,6 +112,12 @@ def _others(note: analysis.TooLittleCounted) -> str:
     return f"--text or --corpus; for {gold} {source}" if plain else source
 
 
+def _unknown_words(note: inspection.UnknownWords) -> str:
+    said = f"Not in the model's vocabulary, read as unknown: {', '.join(note.words)}"
+    alike = "; to the model all such words are one token, so their cosines say nothing of them"
+    return f"{said}{alike if note.moved else ''}."
+
+
 # Templates are filled with the values of the note.
 WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     SentencesDropped: _dropped,
@@ -158,6 +165,7 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     "heads and more than {most} take long; --ablation measures it.",
     analysis.NoLoss: "No head was taken away to see what the loss loses, since there is none here: "
     "{reason}",
+    inspection.UnknownWords: _unknown_words,
     importance.NoMeans: "Heads are not replaced by their mean: {reason}",
     importance.NotUniform: lambda note: (
         f"Heads of {', '.join(note.layers)} cannot be made uniform, since their scores do not come "
