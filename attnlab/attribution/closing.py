@@ -34,3 +34,16 @@ def close_heads(projections: Projections, heads: Iterable[Head]) -> None:
             raise AttnlabError(msg)
         with torch.no_grad():
             module.weight.unflatten(1, (projection.heads, -1))[:, head.head] = 0.0
+
+
+def closed_heads(projections: Projections) -> list[Head]:
+    """The heads that `close_heads` has closed: no column that reads them holds anything but 0."""
+    found = []
+    for (site, layer), projection in projections.items():
+        module = projection.module
+        # Other classes, of quantized weights say, may not store a column for every input.
+        if type(module) is nn.Linear:
+            parts = module.weight.detach().unflatten(1, (projection.heads, -1))
+            closed = (parts == 0).all(-1).all(0).nonzero().flatten().tolist()
+            found += [Head(site, layer, head) for head in closed]
+    return found

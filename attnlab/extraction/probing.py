@@ -9,6 +9,7 @@ from torch import Tensor
 from attnlab.addresses import SITES, Site
 from attnlab.attention.bridge.installing import mechanisms_in
 from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanisms.none import NoAttention
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Encoding, Sentence, most_positions
 from attnlab.extraction.forward import forward
@@ -34,12 +35,15 @@ def probe(
 
 
 def _plumbing(model: Any, encoding: Encoding) -> Plumbing:
-    """Taps found on a few tokens; source and target differ in length to tell the sites apart."""
+    axes = encoding.axes([few_tokens(encoding)], model.device)
+    return find(model, lambda: forward(model, axes, with_weights=True))
+
+
+def few_tokens(encoding: Encoding) -> Sentence:
+    """A sentence to try a model on; source and target differ in length to tell the sites apart."""
     first = encoding.sentences[0]
     target = None if first.target is None else (first.target * 5)[:5]
-    probe = Sentence(0, (first.source * 3)[:3], target)
-    axes = encoding.axes([probe], model.device)
-    return find(model, lambda: forward(model, axes, with_weights=True))
+    return Sentence(0, (first.source * 3)[:3], target)
 
 
 def _wanted(
@@ -67,7 +71,7 @@ def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None
         at.site: part.name
         for at, mechanism in mechanisms_in(model)
         for part in mechanism.modules()
-        if isinstance(part, Mechanism) and not part.traits.stochastic and at.site in wanted
+        if isinstance(part, Mechanism) and _applies_others(part) and at.site in wanted
     }
     if others:
         site, name = next(iter(others.items()))
@@ -78,6 +82,14 @@ def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None
             f"{f'choose other sites: {rest}' if rest else 'analyze a model with another mechanism'}."
         )
         raise InputError(msg)
+
+
+def _applies_others(mechanism: Mechanism) -> bool:
+    """Whether it applies weights, and these are no probabilities.
+
+    A head that is left out applies none: it is a head whose rows see no key, as there are in files.
+    """
+    return not mechanism.traits.stochastic and not isinstance(mechanism, NoAttention)
 
 
 def _refuse_weights_that_read_padding(model: Any, encoding: Encoding, plumbing: Plumbing) -> None:

@@ -130,7 +130,12 @@ LABELS = Table(
     (
         *HEAD,
         KEYS,
-        Column("labels", "labels", "Everything the head does by the rules, or unknown."),
+        Column(
+            "labels",
+            "labels",
+            "Everything the head does by the rules; where that is nothing, unknown, or undecided while "
+            "too little was counted for some label.",
+        ),
         Column("label", "label", "The first of them."),
         Column("borderline", "borderline", "Labels whose interval holds their threshold."),
         Column("undecided", "undecided", "Labels for which too little was counted."),
@@ -138,7 +143,7 @@ LABELS = Table(
             "standing",
             "stands",
             "Those of its labels that the same head of an untrained model does not carry (and, of "
-            "relations, that shuffled words do not explain), or unknown.",
+            "relations, that shuffled words do not explain), or unknown or undecided as there.",
         ),
         Column("function", "function", "The label that most speaks for."),
         DETAIL,

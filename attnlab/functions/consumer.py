@@ -20,7 +20,7 @@ from attnlab.functions.counting import (
 )
 from attnlab.functions.counts import Scope, groups_of
 from attnlab.functions.label import BatchFacts, GoldWords
-from attnlab.functions.labels.rare import frequency_ranks
+from attnlab.functions.labels.rare import FREQUENT_TYPES, frequency_ranks
 from attnlab.functions.labels.syntactic import alignment_links
 from attnlab.functions.links import possible_links, tree_kinds, tree_links
 from attnlab.functions.treebank import GoldSentence
@@ -99,6 +99,15 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         """
         return self._tables(lambda counts: relations_of_layer(counts, seed))
 
+    def sites_without_rare_tokens(self) -> dict[str, int]:
+        """How many types the keys have at each site whose vocabulary can hold no rare token."""
+        types = {site: len(self._ranks_at(site)) for site, _ in self.sums}
+        return {site: number for site, number in types.items() if number <= FREQUENT_TYPES}
+
+    def _ranks_at(self, site: str) -> Int[Tensor, " type"]:
+        """The ranks of the types that are keys there."""
+        return self._ranks[-1 if site == "decoder" else 0]
+
     def _tables(self, decide: Callable[[LabelCounts], pd.DataFrame]) -> pd.DataFrame:
         tables = [
             table.assign(site=site, layer=layer)
@@ -109,11 +118,11 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
 
     def _facts_of(self, layer: LayerWeights) -> dict[View, BatchFacts]:
         scope = scope_of_layer(layer)
-        ranks = self._ranks[-1 if layer.site == "decoder" else 0].to(layer.keys.ids.device)
-        ranks, words = ranks[layer.keys.ids], self._gold(layer, scope)
+        known = self._ranks_at(layer.site).to(layer.keys.ids.device)
+        ranks, words, types = known[layer.keys.ids], self._gold(layer, scope), len(known)
         return {
-            ALL: BatchFacts(scope, ranks, words),
-            CONTENT: BatchFacts(scope.of_content(), ranks, words),
+            ALL: BatchFacts(scope, ranks, words, types),
+            CONTENT: BatchFacts(scope.of_content(), ranks, words, types),
         }
 
     def _gold(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:

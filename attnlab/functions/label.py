@@ -35,11 +35,13 @@ class BatchFacts:
         scope: which rows and columns count.
         ranks: each key's frequency rank in the corpus, 0 for the most frequent type.
         words: gold arcs (self-attention) or alignments (cross-attention), if there are any.
+        types: how many types the vocabulary of the keys has; None where that is not known.
     """
 
     scope: Scope
     ranks: Int[Tensor, "batch key"]
     words: GoldWords | None = None
+    types: int | None = None
     _known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, compute: Callable[["BatchFacts"], Value]) -> Value:

@@ -1,6 +1,6 @@
-"""From verdicts to labels: what each head is, and `unknown` for heads that are none of it."""
+"""From verdicts to labels: what each head is, or `unknown` or `undecided` where nothing holds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -31,9 +31,9 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
     """One row per head: `site, layer, head, labels, label, borderline, undecided`.
 
     `labels` names all that hold, joined by `; `; `label` is the first of them in the order of
-    precedence, for counting and for comparing with one structural label a head. Where none holds both
-    are `unknown`: expect that for most heads. `borderline` and `undecided` name the labels of that
-    status; where every one of them is undecided, `labels` and `label` are `undecided` too.
+    precedence, for counting and for comparing with one structural label a head. `borderline` and
+    `undecided` name the labels of that status. Where none holds, `labels` and `label` are what
+    `without_label` says.
 
     Args:
         verdicts: one row per head and label, with `site` and `layer` beside the columns of `Verdict`.
@@ -43,11 +43,25 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
         names = {
             status: in_precedence(mine[mine["status"] == status]["label"]) for status in STATUSES
         }
-        nothing = UNDECIDED if len(names[UNDECIDED]) == len(mine) else UNKNOWN
-        holding = names[HOLDS] or [nothing]
+        holding = names[HOLDS] or [without_label(mine["status"])]
         others = (SEPARATOR.join(names[status]) for status in (BORDERLINE, UNDECIDED))
         rows.append((*_key(head), SEPARATOR.join(holding), holding[0], *others))
     return pd.DataFrame(rows, columns=[*HEAD_COLUMNS, "labels", "label", BORDERLINE, UNDECIDED])
+
+
+def without_label(statuses: Iterable[str]) -> str:
+    """What a head is called of which no label holds: `unknown` or `undecided`.
+
+    It is `unknown` only where enough was counted for every label that applies at its site: one that
+    is undecided may yet hold. A borderline label is no such label, since enough was counted for it.
+
+    Args:
+        statuses: of its labels.
+
+    >>> without_label(["below", "borderline"]), without_label(["below", "undecided"])
+    ('unknown', 'undecided')
+    """
+    return UNDECIDED if UNDECIDED in set(statuses) else UNKNOWN
 
 
 def _key(head: object) -> tuple[object, ...]:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attnlab.extraction.notes import RowsNotNormalized, SentencesDropped
+from attnlab.functions.thresholds import LINKS
 from attnlab.notes import Note
 from attnlab.studies.analysis import notes as analysis
 from attnlab.studies.comparison import notes as comparison
 from attnlab.studies.importance import notes as importance
+from attnlab.studies.inspection import notes as inspection
 from attnlab.studies.notes import (
     FewerThanAsked,
     FewForIntervals,
@@ -19,6 +21,9 @@ from attnlab.studies.notes import (
 from attnlab.studies.planning import notes as planning
 from attnlab.studies.pruning import notes as pruning
 from attnlab.studies.substitution import notes as substitution
+
+# A longer list is in summary.csv.
+_MOST_NAMED = 16
 
 
 def describe_notes(notes: Iterable[Note]) -> list[str]:
@@ -64,6 +69,13 @@ def _without_keys(note: analysis.RowsWithoutKeys) -> str:
     return f"{rows} no key at all; entropy 0 is counted there."
 
 
+def _heads(names: tuple[str, ...]) -> str:
+    """Such as `The heads encoder.0.1 and 3 more are`."""
+    first = ", ".join(names[:_MOST_NAMED])
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"Head {first} is" if len(names) == 1 else f"Heads {first}{more} are"
+
+
 def _unaligned(note: analysis.Unaligned) -> str:
     what = "1 sentence is" if note.count == 1 else f"{note.count} sentences are"
     return (
@@ -81,14 +93,29 @@ def _too_little(note: analysis.TooLittleCounted) -> str:
     if note.there is None:
         advice += " if there are that many"
     elif note.there < note.wanted:
-        others = "--treebank" if note.treebank else "--text or --corpus"
-        advice += f", more than the {note.there:,} there are here: name others ({others})"
+        advice += f", more than the {note.there:,} there are here: name others ({_others(note)})"
     else:
         advice += f", of the {note.there:,} there are"
-    if note.never_met:
-        advice += "; what was never met needs other sentences (--text, --corpus or --treebank)"
+    if note.never_met and (note.there is None or note.there >= note.wanted):
+        advice += f"; what was never met needs other sentences ({_others(note)})"
     told = f"Too little was counted for some labels, in one half of the sentences: {what}."
     return f"{told} To decide them, {advice}."
+
+
+def _others(note: analysis.TooLittleCounted) -> str:
+    """Where other sentences come from: with gold trees or alignments for the labels that rest on them."""
+    gold = ", ".join(f"'{one.label}'" for one in note.labels if one.unit == LINKS.unit)
+    if not gold:
+        return "--text or --corpus"
+    source = "--treebank" if note.treebank else "a --corpus with gold trees and alignments"
+    plain = any(one.unit != LINKS.unit for one in note.labels)
+    return f"--text or --corpus; for {gold} {source}" if plain else source
+
+
+def _unknown_words(note: inspection.UnknownWords) -> str:
+    said = f"Not in the model's vocabulary, read as unknown: {', '.join(note.words)}"
+    alike = "; to the model all such words are one token, so their cosines say nothing of them"
+    return f"{said}{alike if note.moved else ''}."
 
 
 # Templates are filled with the values of the note.
@@ -109,6 +136,14 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     analysis.LayersHeldAtOnce: "This model's layers could not be read one at a time, so all layers of "
     "a batch were held in memory at once.",
     analysis.RowsWithoutKeys: _without_keys,
+    analysis.HeadsWithoutWeight: lambda note: (
+        f"{_heads(note.heads)} without any weight, as where a plan says none: no output, and nothing to "
+        "say of what they look at."
+    ),
+    analysis.ClosedHeads: lambda note: (
+        f"{_heads(note.heads)} closed, as pruning leaves them: what they look at changes nothing the "
+        "model gives, whatever their labels say."
+    ),
     analysis.LearnedSink: "A learned sink beside the keys takes {mass_fraction:.0%} of a row on "
     "average, so rows sum to less than 1; distances between heads are lower bounds.",
     analysis.TooLargeToKeep: "{count} of the {wanted} sentences to keep were too large for "
@@ -119,12 +154,18 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     analysis.NoTrees: "These sentences have no gold trees, so no head can be called syntactic; give "
     "some with --treebank FILE.conllu.",
     analysis.TooLittleCounted: _too_little,
+    analysis.VocabularyTooSmall: lambda note: (
+        f"No head of {', '.join(note.sites)} can be called 'rare tokens', whatever the sentences: the "
+        f"vocabulary has {note.types:,} types, and rare are those outside the {note.frequent:,} most "
+        "frequent."
+    ),
     analysis.NoControls: "Labels were compared neither with an untrained model nor with shuffled words, "
     "and the loss without each head was not measured; leave out --quick to have both.",
     analysis.TooManyToAblate: "The loss without each head was not measured, since there are {heads} "
     "heads and more than {most} take long; --ablation measures it.",
     analysis.NoLoss: "No head was taken away to see what the loss loses, since there is none here: "
     "{reason}",
+    inspection.UnknownWords: _unknown_words,
     importance.NoMeans: "Heads are not replaced by their mean: {reason}",
     importance.NotUniform: lambda note: (
         f"Heads of {', '.join(note.layers)} cannot be made uniform, since their scores do not come "

@@ -6,7 +6,7 @@ from zoo.architectures import CASES
 
 from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablated
-from attnlab.attribution.closing import close_heads
+from attnlab.attribution.closing import close_heads, closed_heads
 from attnlab.errors import AttnlabError
 
 HEADS = [Head("encoder", 0, 2), Head("decoder", 1, 0), Head("cross", 0, 1), Head("cross", 0, 2)]
@@ -18,7 +18,9 @@ def test_a_closed_head_is_an_ablated_one() -> None:
     whole = case.result()
     with ablated(projections, HEADS, "zero"):
         expected = case.result()
+    assert closed_heads(projections) == []
     close_heads(projections, HEADS)
+    assert set(closed_heads(projections)) == set(HEADS)
     found = case.result()
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     assert (found - whole).abs().max() > 1e-3

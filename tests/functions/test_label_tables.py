@@ -76,12 +76,15 @@ def test_first_label_is_the_first_of_the_list() -> None:
     assert table.borderline.tolist() == ["", "positional", "positional"]
 
 
-def test_labels_are_undecided_one_by_one_and_a_head_where_all_of_them_are() -> None:
+def test_a_head_without_a_label_is_undecided_as_long_as_one_of_them_may_yet_hold() -> None:
     table = label_table(
-        verdicts_of(sink=[UNDECIDED, UNDECIDED, HOLDS], positional=[UNDECIDED, BELOW, UNDECIDED])
+        verdicts_of(
+            sink=[UNDECIDED, UNDECIDED, HOLDS, BELOW, UNDECIDED],
+            positional=[UNDECIDED, BELOW, UNDECIDED, BELOW, BORDERLINE],
+        )
     )
-    assert table.labels.tolist() == ["undecided", "unknown", "sink"]
-    assert table.undecided.tolist() == ["positional; sink", "sink", "positional"]
+    assert table.labels.tolist() == ["undecided", "undecided", "sink", "unknown", "undecided"]
+    assert table.undecided.tolist() == ["positional; sink", "sink", "positional", "", "sink"]
     undecided = pd.DataFrame(
         {
             "site": ["encoder"] * 2,

@@ -1,13 +1,23 @@
 """Rare-token heads: two rarest tokens, sentences that qualify, and the frequency control."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from functions.planting import Batch, attend, make_batch, random_attention
+from functions.planting import Batch, attend, facts_of, layer_of, make_batch, random_attention
 from oracles.functions import rare_by_loops
 from torch import Tensor
 
+from attnlab.extraction.views import ALL
 from attnlab.functions.counts import REPORTED, largest
-from attnlab.functions.labels.rare import count_rare, decide_rare, frequency_ranks, rare_tokens
+from attnlab.functions.label import LayerView
+from attnlab.functions.labels.rare import (
+    RARE_LABEL,
+    count_rare,
+    decide_rare,
+    frequency_ranks,
+    rare_tokens,
+)
 from attnlab.functions.verdict import BORDERLINE, HOLDS, UNDECIDED
 
 
@@ -53,6 +63,17 @@ def test_sentences_of_frequent_words_do_not_count() -> None:
     assert counts.rows.sum() == rows[qualifies].sum()
     assert not qualifies[::4].any()
     assert counts.rows[0] < counts.rows[1]
+
+
+@pytest.mark.parametrize(("types", "applies"), [(500, False), (501, True), (None, True)])
+def test_the_label_applies_where_the_vocabulary_can_hold_a_rare_token(
+    types: int | None, applies: bool
+) -> None:
+    batch = make_batch(sentences=2)
+    layer = layer_of(random_attention(batch, heads=1), batch)
+    facts = replace(facts_of(batch, draw_ranks(batch))[ALL], types=types)
+    counts = RARE_LABEL.count(LayerView(layer, ALL, facts))
+    assert (counts is not None) == applies
 
 
 def test_the_five_hundredth_type_is_frequent_and_the_next_is_not() -> None:

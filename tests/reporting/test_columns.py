@@ -31,8 +31,9 @@ from attnlab.studies.pruning import columns as pruning
 from attnlab.studies.pruning.pruning import prune
 
 REPLACEMENTS = ("zero", "mean", "uniform")
-# Only models with a learned logit beside the keys have it (tests/extraction/test_statistics.py).
-OF_SOME_MODELS = {"mass_on_sink_logit"}
+# A learned logit beside the keys (tests/extraction/test_statistics.py), heads without output
+# (tests/studies/test_heads_without_output.py).
+OF_SOME_MODELS = {"mass_on_sink_logit", "output"}
 
 
 def write_analysis_tables(run: Path, folder: Path) -> None:

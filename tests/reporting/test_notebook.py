@@ -46,7 +46,13 @@ def analysis() -> Analysis:
     none = pd.DataFrame()
     labelling = Labelling(labels, none, none, none, none, ())
     return Analysis(
-        heads, none, none, none, KeptMatrices(), notes=(FewForMeans(3),), labelling=labelling
+        heads.assign(rows=9, empty_rows=0),
+        none,
+        none,
+        none,
+        KeptMatrices(),
+        notes=(FewForMeans(3),),
+        labelling=labelling,
     )
 
 

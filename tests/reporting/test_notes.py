@@ -13,7 +13,14 @@ from attnlab.reporting.notes import describe, describe_notes
 from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
 
 LABEL = UndecidedLabel("rare", ("encoder", "cross"), 1234, "rows")
-VALUES = {"int": 7, "float": 0.25, "str": "word", "bool": True, "int | None": 7}
+VALUES = {
+    "int": 7,
+    "float": 0.25,
+    "str": "word",
+    "bool": True,
+    "int | None": 7,
+    "tuple": ("encoder.0.1",),
+}
 
 
 def kinds() -> list[type[Note]]:
@@ -30,7 +37,7 @@ def kinds() -> list[type[Note]]:
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
 def test_every_note_has_words(kind: type[Note]) -> None:
-    special = {"labels": (LABEL,), "layers": ("encoder.0",)}
+    special = {"labels": (LABEL,)}
     types = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(kind)}
     values = {name: special.get(name, VALUES.get(kind)) for name, kind in types.items()}
     assert None not in values.values(), "a type that this test must learn"
@@ -63,3 +70,28 @@ def test_the_number_of_sentences_to_look_at_knows_how_many_there_are(
     text = describe(note)
     assert told in text
     assert "'rare' in encoder, cross (fewer than 1,234 rows)" in text
+
+
+SYNTACTIC = UndecidedLabel("syntactic", ("decoder",), 100, "links")
+
+
+@pytest.mark.parametrize(
+    ("labels", "treebank", "told"),
+    [
+        ((LABEL, SYNTACTIC), True, "(--text or --corpus; for 'syntactic' --treebank)"),
+        ((SYNTACTIC,), True, "(--treebank)"),
+        ((LABEL,), True, "(--text or --corpus)"),
+        ((SYNTACTIC,), False, "(a --corpus with gold trees and alignments)"),
+    ],
+)
+@pytest.mark.parametrize(("there", "never_met"), [(50, False), (50, True), (None, True)])
+def test_a_treebank_is_asked_for_only_by_labels_that_rest_on_links(
+    labels: tuple[UndecidedLabel, ...],
+    treebank: bool,
+    told: str,
+    there: int | None,
+    never_met: bool,
+) -> None:
+    text = describe(TooLittleCounted(labels, 90, there, treebank, never_met))
+    assert text.count(told) == 1
+    assert text.count("--treebank") == told.count("--treebank")

@@ -12,6 +12,7 @@ from zoo import random_models
 import attnlab
 from attnlab.errors import InputError
 from attnlab.studies.inspection import columns
+from attnlab.studies.inspection.notes import UnknownWords
 from attnlab.studies.inspection.words import words_of
 
 TEXTS = ("the old cat sees the red bird .", "a cat runs , the dog runs .")
@@ -149,3 +150,17 @@ def test_a_word_of_two_senses_in_a_pretrained_encoder() -> None:
         assert set(found.tokens["token_type"]) == {0}
         assert found.tokens.query("text == 0")["token"].iloc[[0, -1]].tolist()[0] == "[CLS]"
     assert cosines.pop(money) < min(cosines.values()) - 0.1
+
+
+def test_an_unknown_word_is_content_everywhere_and_named() -> None:
+    model, tokenizer = random_models.bert().eval(), random_models.tokenizer()
+    found = attnlab.inspect((model, tokenizer), "the zzz runs", "a zzz sees the qqq")
+    unknown = found.tokens[found.tokens["id"] == tokenizer.unk_token_id]
+    assert (len(unknown), unknown["special"].any()) == (3, False)
+    whole = found.tokens["mask"] == 1
+    content = whole & ~found.tokens["special"]
+    assert set(found.heads["rows"]) == {content.sum()}, "as statistics of heads count them"
+    assert found.notes == (UnknownWords(("zzz", "qqq"), moved=True),)
+    alone = attnlab.inspect((model, tokenizer), "the zzz runs")
+    assert alone.notes == (UnknownWords(("zzz",), moved=False),)
+    assert attnlab.inspect((model, tokenizer), *TEXTS).notes == ()

@@ -32,6 +32,7 @@ from attnlab.studies.analysis.notes import (
     TooLittleCounted,
     TrainingCorpusUnknown,
     UndecidedLabel,
+    VocabularyTooSmall,
 )
 from attnlab.studies.analysis.passes import Passes
 
@@ -157,6 +158,17 @@ def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) 
     } <= set(short[0].labels)
     assert short[0].there is None, "sentences were handed in"
     assert {"untrained_value", "shuffled_value"} <= set(found.labelling.controls)
+
+
+def test_a_vocabulary_too_small_for_rare_tokens_is_named_and_nothing_is_undecided_by_it() -> None:
+    model = random_models.bert(), tokenizer()
+    found = analyze(model, sentences=SENTENCES, labels=True, quick=True, fit_sentences=0)
+    types = len(tokenizer())
+    assert types <= 500
+    assert VocabularyTooSmall(("encoder",), types, 500) in found.notes
+    assert "rare tokens" not in set(found.labelling.controls["label"])
+    short = next(note for note in found.notes if isinstance(note, TooLittleCounted))
+    assert "rare tokens" not in {one.label for one in short.labels}
 
 
 def test_a_treebank_for_any_model(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 import pandas as pd
 import pytest
 
+from attnlab.addresses import Head
 from attnlab.studies.analysis.summary import summarise_heads
 
 HEADS = pd.DataFrame({"site": ["encoder"] * 3, "layer": [0] * 3, "head": [0, 1, 2]})
+COUNTED = HEADS.assign(rows=9, empty_rows=[0, 3, 0])
 LABELS = HEADS.assign(
     labels=["positional; sink", "positional", "undecided"],
     standing=["sink", "unknown", "undecided"],
@@ -27,7 +29,7 @@ def fits() -> pd.DataFrame:
 
 def summary(labels: pd.DataFrame | None = None, **tables: pd.DataFrame) -> pd.DataFrame:
     none = {"structure": pd.DataFrame(), "fits": pd.DataFrame()}
-    return summarise_heads(HEADS, labels=labels, **(none | tables))
+    return summarise_heads(COUNTED, labels=labels, **(none | tables))
 
 
 def test_what_stands_is_what_a_head_does() -> None:
@@ -54,3 +56,17 @@ def test_the_nearest_of_the_three_families_stands_with_its_distance() -> None:
 
 def test_what_was_not_measured_has_no_columns() -> None:
     assert list(summary()) == ["site", "layer", "head"]
+
+
+def test_heads_without_output_are_marked_and_look_like_nothing_without_weight() -> None:
+    counted = COUNTED.assign(empty_rows=[9, 3, 0])
+    found = summarise_heads(
+        counted,
+        structure=pd.DataFrame(),
+        fits=fits(),
+        labels=LABELS,
+        closed=[Head("encoder", 0, 2)],
+    )
+    assert list(found["output"]) == ["none", "", "closed"]
+    assert list(found["nearest_family"]) == ["", "diagonal", "rare_columns"]
+    assert "output" not in summary(LABELS), "all heads are whole"

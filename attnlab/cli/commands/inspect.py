@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.early import refuse_absent_source
+from attnlab.cli.notes import print_notes
 from attnlab.cli.options import chosen, with_options
 from attnlab.cli.output import new_table, output, print_json, print_table, results
 from attnlab.studies.settings import DeviceSettings
@@ -52,6 +53,7 @@ def inspect(
 
     with quiet():
         found = look(source, text, *(() if other is None else (other,)), device=device)
+    print_notes(found.notes)
     if output().as_json:
         print_json(tokens=found.tokens, shapes=found.shapes, moves=found.moves, heads=found.heads)
         return

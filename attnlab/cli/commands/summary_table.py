@@ -17,6 +17,8 @@ _LINE = 22
 # Columns that hold no numbers.
 _WORDS_IN = ("function", "structure", "nearest_family")
 _WORDS = {"kept_band": "band", "rare_columns": "columns"}
+# Beside the name of a head whose output is nothing.
+_WITHOUT_OUTPUT = "x"
 # What marks beside a cell mean; the columns say what they are themselves.
 _MARKS = {
     "structure": "~: the next family is as good; columns: rare columns.",
@@ -40,8 +42,9 @@ def summary_table(analysis: "Analysis") -> "Table":
         title=f"{len(summary)} heads, {VIEW_NAMES[analysis.views[0]]}",
         caption=f"and {more} more heads in {SUMMARY.file}" if more > 0 else None,
     )
-    for head, (_, row) in zip(head_names(heads), heads.iterrows(), strict=True):
-        table.add_row(head, *(_WRITTEN[name](name, row) for name in names))
+    for name, (_, row) in zip(head_names(heads), heads.iterrows(), strict=True):
+        head = f"{name} {_WITHOUT_OUTPUT}" if row.get("output") else name
+        table.add_row(head, *(_WRITTEN[column](column, row) for column in names))
     return table
 
 
@@ -51,7 +54,8 @@ def legend(summary: "pd.DataFrame") -> str:
 
     columns = [SUMMARY[name] for name in _WRITTEN if name in summary]
     said = ((f"{one.narrow}: {one.meaning}", _MARKS.get(one.name, "")) for one in columns)
-    return " ".join(text for texts in said for text in texts if text)
+    without = f"{_WITHOUT_OUTPUT}: without output, see the notes." if "output" in summary else ""
+    return " ".join(text for texts in (*said, (without,)) for text in texts if text)
 
 
 def _function(_: str, row: "pd.Series") -> str:

@@ -152,7 +152,11 @@ def _rare_tokens(facts: BatchFacts) -> RareTokens:
     return rare_tokens(facts.scope, facts.ranks)
 
 
-def _count(view: LayerView) -> RareCounts:
+def _count(view: LayerView) -> RareCounts | None:
+    # Not undecided there: no sentence of such a vocabulary can hold a token that is rare.
+    types = view.facts.types
+    if types is not None and types <= FREQUENT_TYPES:
+        return None
     return count_rare(view.best, view.facts.once(_rare_tokens))
 
 

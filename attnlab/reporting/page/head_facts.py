@@ -11,7 +11,7 @@ from attnlab.columns import rounded
 from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, HEADS, OFFSET_PREFIX, OFFSETS
 from attnlab.extraction.views import CONTENT, rows_of_view
 from attnlab.functions.columns import CONTROLS, LABELS
-from attnlab.functions.verdict import BORDERLINE, UNKNOWN
+from attnlab.functions.verdict import BORDERLINE, UNDECIDED, UNKNOWN
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.naming import VIEW_NAMES
 from attnlab.reporting.page.label_section import with_phrases
@@ -70,7 +70,7 @@ def _shorts(analysis: Analysis) -> dict[Head, str]:
     rows = analysis.labelling.view(analysis.labelling.views[0]).labels.to_dict("records")
     return {
         _head(row): f"{BORDERLINE}: {row[BORDERLINE]}"
-        if row["label"] == UNKNOWN and row[BORDERLINE]
+        if row["label"] in {UNKNOWN, UNDECIDED} and row[BORDERLINE]
         else str(row["labels"])
         for row in rows
     }

@@ -17,11 +17,12 @@ from attnlab.functions.structure import HeadStructure
 from attnlab.options import options_of
 from attnlab.processes import Processes
 from attnlab.studies.about import model_in_words, versions_in_words
+from attnlab.studies.analysis.closed import closed_among
 from attnlab.studies.analysis.file_analysis import analyze_file
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
 from attnlab.studies.analysis.labelling import Labeller, Labelling
 from attnlab.studies.analysis.measuring import Analysis, measure
-from attnlab.studies.analysis.notes import NoLoss, TooManyToAblate
+from attnlab.studies.analysis.notes import ClosedHeads, NoLoss, TooManyToAblate
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.analysis.settings import MOST_HEADS_ABLATED, AnalysisSettings
 from attnlab.studies.evaluation import Evaluator
@@ -104,11 +105,17 @@ def _analyze_model(
         views=views,
         also=[] if labeller is None else [labeller.functions],
     )
+    closed = closed_among(reading)
     found = replace(
         found,
         about=_about(source, subject, coverage, found.sentences_kept),
         weights=subject.weights,
-        notes=(*found.notes, *notes_on_texts(subject, settings.sentences, settings.sites)),
+        notes=(
+            *found.notes,
+            *([ClosedHeads(tuple(map(str, closed)))] if closed else []),
+            *notes_on_texts(subject, settings.sentences, settings.sites),
+        ),
+        closed=closed,
     )
     if labeller is None:
         return found

@@ -39,7 +39,7 @@ SUMMARY = Table(
             "function",
             "what it does",
             "The labels that stand beside the controls, or without controls those that hold; unknown "
-            "where there are none, undecided where too little was counted.",
+            "where there are none, undecided where there are none and too little was counted for some.",
         ),
         Column(
             "function_detail",
@@ -95,6 +95,12 @@ SUMMARY = Table(
         ),
         Column("ablation_low", "from", "Lower end of its 95 % interval.", 3),
         Column("ablation_high", "to", "Upper end of that interval.", 3),
+        Column(
+            "output",
+            "output",
+            "What is left of the head's output: closed where it was pruned away, none where its matrices "
+            "hold no weight; empty where it is whole.",
+        ),
     ),
     keys=HEAD_KEYS,
 )

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from attnlab.functions.labels.rare import FREQUENT_TYPES
 from attnlab.functions.verdict import UNDECIDED
 from attnlab.notes import Note
 from attnlab.studies.analysis.notes import (
@@ -13,6 +14,7 @@ from attnlab.studies.analysis.notes import (
     TrainingCorpusUnknown,
     Unaligned,
     UndecidedLabel,
+    VocabularyTooSmall,
 )
 
 # Sentences differ in length, so a little more than the rule of three says.
@@ -29,6 +31,8 @@ def label_notes(
     unaligned: Mapping[str, str],
     corpus_known: bool,
     trees: bool,
+    paired: bool,
+    without_rare: Mapping[str, int],
 ) -> list[Note]:
     """What lies behind labels that a reader could not guess.
 
@@ -39,6 +43,8 @@ def label_notes(
         unaligned: why a sentence is not aligned with its words, by its identifier.
         corpus_known: whether frequencies of the training corpus are known.
         trees: whether the sentences have gold trees.
+        paired: whether they have translations, which the model reads.
+        without_rare: how many types there are at each site that has too few for a rare token.
     """
     found: list[Note] = []
     if unaligned:
@@ -47,11 +53,14 @@ def label_notes(
         found.append(TrainingCorpusUnknown())
     if not trees:
         found.append(NoTrees())
-    return [*found, *_too_little(verdicts, sentences, there, trees=trees)]
+    if without_rare:
+        most = max(without_rare.values())
+        found.append(VocabularyTooSmall(tuple(without_rare), most, FREQUENT_TYPES))
+    return [*found, *_too_little(verdicts, sentences, there, treebank=not paired)]
 
 
 def _too_little(
-    verdicts: pd.DataFrame, sentences: int, there: int | None, *, trees: bool
+    verdicts: pd.DataFrame, sentences: int, there: int | None, *, treebank: bool
 ) -> list[Note]:
     """One note on all labels for which too little was counted."""
     short: dict[tuple[str, int, str], list[str]] = {}
@@ -72,8 +81,6 @@ def _too_little(
         for (label, needed, unit), sites in short.items()
     )
     wanted = _rounded_up(math.ceil(sentences * factor))
-    # A treebank has no translations, so it reaches neither decoder nor cross-attention of a pair.
-    treebank = trees and "cross" not in set(verdicts["site"])
     return [TooLittleCounted(labels, wanted, there, treebank=treebank, never_met=never_met)]
 
 

@@ -27,9 +27,10 @@ from attnlab.functions.label_tables import (
     label_table,
     strongest_functions,
     without_controls,
+    without_label,
 )
 from attnlab.functions.structure import HeadStructure
-from attnlab.functions.verdict import NOT_COMPARED, UNDECIDED, UNKNOWN
+from attnlab.functions.verdict import NOT_COMPARED
 from attnlab.notes import Note
 from attnlab.representations import OneLine
 from attnlab.studies.analysis.label_notes import label_notes
@@ -158,6 +159,8 @@ class Labeller:
                     unaligned=self.unaligned,
                     corpus_known=self.corpus_known,
                     trees=self.gold.trees,
+                    paired=self.reading.encoding.paired,
+                    without_rare=self.functions.sites_without_rare_tokens(),
                 ),
             ),
             views=self.views,
@@ -228,12 +231,15 @@ def _type_counts(texts: Sequence[Tokens], types: int) -> Int[Tensor, " type"]:
 
 def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:
     table = label_table(verdicts)
-    standing = controls[controls["stands"]].groupby(HEAD_COLUMNS)["label"].agg(SEPARATOR.join)
-    table = table.merge(standing.rename("standing").reset_index(), on=HEAD_COLUMNS, how="left")
-    nothing = table["label"].where(table["label"] == UNDECIDED, UNKNOWN)
+    named = controls[controls["stands"]].groupby(HEAD_COLUMNS)["label"].agg(SEPARATOR.join)
+    table = table.merge(named.rename("standing").reset_index(), on=HEAD_COLUMNS, how="left")
     compared = (controls["stands_status"] != NOT_COMPARED).any()
-    standing = table["standing"].fillna(nothing if compared else NOT_COMPARED)
-    table = table.assign(standing=standing)
+    nothing = controls.groupby(HEAD_COLUMNS)["stands_status"].agg(without_label)
+    table = table.merge(
+        nothing.rename("nothing").reset_index(), on=HEAD_COLUMNS, validate="one_to_one"
+    )
+    standing = table["standing"].fillna(table["nothing"] if compared else NOT_COMPARED)
+    table = table.drop(columns="nothing").assign(standing=standing)
     table = table.merge(strongest_functions(controls), on=HEAD_COLUMNS, validate="one_to_one")
     return (
         table if shapes.empty else table.merge(shapes, on=HEAD_COLUMNS, how="left", validate="1:1")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from attnlab.addresses import HEAD_COLUMNS, Head
 from attnlab.extraction.keeping import KeptMatrices, MatrixKeeper
 from attnlab.extraction.reading import Coverage
 from attnlab.extraction.statistics import HeadStatistics
@@ -17,12 +18,13 @@ from attnlab.representations import OneLine
 from attnlab.studies.analysis.fits import HeadFits, OffsetProfiles
 from attnlab.studies.analysis.labelling import Labelling
 from attnlab.studies.analysis.notes import (
+    HeadsWithoutWeight,
     LayersHeldAtOnce,
     LearnedSink,
     RowsWithoutKeys,
     TooLargeToKeep,
 )
-from attnlab.studies.analysis.summary import summarise_heads
+from attnlab.studies.analysis.summary import summarise_heads, weightless_heads
 from attnlab.studies.notes import ENOUGH_FOR_MEANS, FewForMeans
 
 KEPT_BYTES = 64 * 2**20
@@ -47,6 +49,7 @@ class Analysis(OneLine):
         about: what was analyzed, in words, in the order to print it.
         weights: checksum of the weights of the run that was studied; None for other models.
         labelling: what each head does, where that was asked for.
+        closed: heads that are closed for good, so that what they look at changes nothing.
     """
 
     heads: pd.DataFrame
@@ -59,6 +62,7 @@ class Analysis(OneLine):
     about: Mapping[str, str] = field(default_factory=dict)
     weights: str | None = None
     labelling: Labelling | None = None
+    closed: tuple[Head, ...] = ()
 
     @property
     def summary(self) -> pd.DataFrame:
@@ -69,7 +73,9 @@ class Analysis(OneLine):
         keys = self.views[0]
         labels = None if self.labelling is None else self.labelling.view(keys).labels
         structure = self.structure if self.structure.empty else rows_of_view(self.structure, keys)
-        return summarise_heads(self.heads, structure=structure, fits=self.fits, labels=labels)
+        return summarise_heads(
+            self.heads, structure=structure, fits=self.fits, labels=labels, closed=self.closed
+        )
 
     @property
     def sentences_kept(self) -> int:
@@ -116,7 +122,10 @@ def _notes(heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: 
     found: list[Note] = [*coverage.dropped]
     if not coverage.streamed:
         found.append(LayersHeldAtOnce())
-    empty = int(heads["empty_rows"].sum())
+    weightless = weightless_heads(heads)
+    if weightless.any():
+        found.append(HeadsWithoutWeight(_names(heads[weightless])))
+    empty = int(heads.loc[~weightless, "empty_rows"].sum())
     if empty:
         found.append(RowsWithoutKeys(empty))
     if "mass_on_sink_logit" in heads:
@@ -126,3 +135,7 @@ def _notes(heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: 
     if coverage.sentences < ENOUGH_FOR_MEANS:
         found.append(FewForMeans(coverage.sentences))
     return found
+
+
+def _names(heads: pd.DataFrame) -> tuple[str, ...]:
+    return tuple(str(Head(*row)) for row in heads[HEAD_COLUMNS].itertuples(index=False))

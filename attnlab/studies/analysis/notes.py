@@ -12,9 +12,23 @@ class LayersHeldAtOnce(Note):
 
 @dataclass(frozen=True)
 class RowsWithoutKeys(Note):
-    """Rows of attention without a single visible key, over all heads."""
+    """Rows of attention without a single visible key, over all heads that have others."""
 
     rows: int
+
+
+@dataclass(frozen=True)
+class HeadsWithoutWeight(Note):
+    """Heads whose matrices hold no weight at all, as where a plan leaves them out."""
+
+    heads: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClosedHeads(Note):
+    """Heads closed for good: the output projection reads nothing of them."""
+
+    heads: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ class TooLittleCounted(Note):
         labels: which.
         wanted: about how many sentences decide them.
         there: how many there are where these come from; None where that is not known.
-        treebank: whether a treebank can have what is lacking.
+        treebank: whether a treebank, which has no translations, can have the links that are lacking.
         never_met: whether some label met nothing at all that it could count.
     """
 
@@ -79,6 +93,21 @@ class TooLittleCounted(Note):
     there: int | None
     treebank: bool
     never_met: bool
+
+
+@dataclass(frozen=True)
+class VocabularyTooSmall(Note):
+    """Sites whose keys have no types beyond the `frequent` most frequent, so none is rare there.
+
+    Attributes:
+        sites: which.
+        types: how many types there are, at the site of most.
+        frequent: how many are called frequent.
+    """
+
+    sites: tuple[str, ...]
+    types: int
+    frequent: int
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """The heads of an analysis in one table: what each does, looks like, is near to, and is needed for."""
 
+from collections.abc import Collection
+
 import pandas as pd
 
-from attnlab.addresses import HEAD_COLUMNS
+from attnlab.addresses import HEAD_COLUMNS, Head
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
 from attnlab.functions.verdict import NOT_COMPARED, UNDECIDED, UNKNOWN
 from attnlab.studies.analysis.columns import SIGMA
@@ -19,6 +21,7 @@ def summarise_heads(
     structure: pd.DataFrame,
     fits: pd.DataFrame,
     labels: pd.DataFrame | None,
+    closed: Collection[Head] = (),
 ) -> pd.DataFrame:
     """One row per head with the columns of `SUMMARY` that were measured, in the order of `heads`.
 
@@ -27,7 +30,9 @@ def summarise_heads(
         structure: of one view, see `Analysis.structure`; empty where that was not measured.
         fits: see `Analysis.fits`; empty likewise.
         labels: of one view, see `Labelling.labels`; None where heads were not labelled.
+        closed: heads that are closed for good.
     """
+    heads = heads.reset_index(drop=True)
     table = heads[HEAD_COLUMNS]
     parts = [
         None if labels is None else _functions(labels),
@@ -38,9 +43,22 @@ def summarise_heads(
     for part in parts:
         if part is not None:
             table = table.merge(part, on=HEAD_COLUMNS, how="left", validate="one_to_one")
-    # A head whose matrices hold no weight is near to nothing.
+    # A head whose matrices hold no weight looks like nothing and is near to nothing.
+    weightless = weightless_heads(heads)
     words = [name for name in _WORDS if name in table]
-    return table.assign(**{name: table[name].fillna("") for name in words})
+    table = table.assign(**{name: table[name].mask(weightless).fillna("") for name in words})
+    among = pd.Series(_among(heads, closed), heads.index, dtype=bool)
+    output = pd.Series("", heads.index).mask(weightless, "none").mask(among, "closed")
+    return table.assign(output=output) if (output != "").any() else table
+
+
+def weightless_heads(heads: pd.DataFrame) -> "pd.Series[bool]":
+    """Whether no row of a head sees any key, as where a plan leaves it out."""
+    return (heads["rows"] > 0) & (heads["empty_rows"] == heads["rows"])
+
+
+def _among(heads: pd.DataFrame, some: Collection[Head]) -> list[bool]:
+    return [Head(*row) in some for row in heads[HEAD_COLUMNS].itertuples(index=False)]
 
 
 def _functions(labels: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,11 @@ TOKENS = Table(
         Column("position", "position", "Position of the token, counted from 0."),
         Column("token", "token", "The token, as the vocabulary writes it."),
         Column("id", "id", "Its number in the vocabulary."),
-        Column("special", "special", "Whether the tokenizer added it, or it is padding."),
+        Column(
+            "special",
+            "special",
+            "Whether it is special, such as [CLS], or padding; an unknown word is neither.",
+        ),
         Column("mask", "mask", "1 for a real token, 0 for padding, which no query sees."),
         Column(
             "token_type",

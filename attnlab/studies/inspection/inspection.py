@@ -1,6 +1,6 @@
 """What an encoder makes of one or two texts: tokens, shapes, contextual vectors, heads."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from attnlab.devices import usable_device
 from attnlab.errors import InputError
 from attnlab.extraction.reading import prepare
 from attnlab.extraction.statistics import HeadStatistics
+from attnlab.notes import Note
 from attnlab.representations import OneLine
+from attnlab.studies.inspection.notes import UnknownWords
 from attnlab.studies.inspection.words import (
     Word,
     anisotropies,
@@ -40,6 +42,7 @@ class Inspection(OneLine):
         heads: one row per head, columns as in `attnlab.extraction.columns`; means over both texts.
         vectors: by text the contextual vectors of its tokens, of every layer; 0 is the embedding.
         words: by text, its words.
+        notes: what a reader must know, see `attnlab.reporting.notes`.
     """
 
     tokens: pd.DataFrame
@@ -48,6 +51,7 @@ class Inspection(OneLine):
     heads: pd.DataFrame
     vectors: tuple[Float[Tensor, "layer token dim"], ...] = field(repr=False)
     words: tuple[tuple[Word, ...], ...] = field(repr=False)
+    notes: tuple[Note, ...] = ()
 
 
 def inspect(
@@ -92,14 +96,21 @@ def inspect(
         for text, mask in enumerate(masks)
     )
     by_word = [word_vectors(own, found) for own, found in zip(vectors, words, strict=True)]
+    moved = moves(words, by_word, anisotropies(words, by_word))
     return Inspection(
-        tokens=_tokens(tokenizer, encoded, words),
+        tokens=_tokens(tokenizer, encoded, words, reading.encoding.source.special),
         shapes=_shapes(encoded, states, statistics.heads()),
-        moves=moves(words, by_word, anisotropies(words, by_word)),
+        moves=moved,
         heads=statistics.heads(),
         vectors=vectors,
         words=words,
+        notes=_notes(words, set(moved["word"])),
     )
+
+
+def _notes(words: Sequence[Sequence[Word]], moved: Collection[str]) -> tuple[Note, ...]:
+    unknown = tuple(dict.fromkeys(one.form for own in words for one in own if one.unknown))
+    return (UnknownWords(unknown, not set(moved).isdisjoint(unknown)),) if unknown else ()
 
 
 def _refuse_unusable(texts: Sequence[str]) -> None:
@@ -147,13 +158,16 @@ def _states(
 
 
 def _tokens(
-    tokenizer: Any, encoded: dict[str, Tensor], words: Sequence[Sequence[Word]]
+    tokenizer: Any,
+    encoded: dict[str, Tensor],
+    words: Sequence[Sequence[Word]],
+    special: Collection[int],
 ) -> pd.DataFrame:
+    """One row per token; `special` are the ids that count as such in statistics of heads too."""
     rows = []
     types = encoded.get("token_type_ids")
     for text, ids in enumerate(encoded["input_ids"].tolist()):
         word_at = {at: number for number, word in enumerate(words[text]) for at in word.tokens}
-        special = tokenizer.get_special_tokens_mask(ids, already_has_special_tokens=True)
         for position, token in enumerate(tokenizer.convert_ids_to_tokens(ids)):
             mask = int(encoded["attention_mask"][text, position])
             rows.append(
@@ -162,7 +176,7 @@ def _tokens(
                     "position": position,
                     "token": token,
                     "id": ids[position],
-                    "special": bool(special[position]) or not mask,
+                    "special": ids[position] in special or not mask,
                     "mask": mask,
                     "token_type": None if types is None else int(types[text, position]),
                     "word": word_at.get(position),

@@ -28,10 +28,12 @@ class Word:
     Attributes:
         form: in lower case.
         tokens: the positions of its tokens.
+        unknown: whether one of them stands for what the vocabulary lacks.
     """
 
     form: str
     tokens: tuple[int, ...]
+    unknown: bool = False
 
 
 def words_of(tokenizer: Any, text: str) -> tuple[Word, ...]:
@@ -41,6 +43,7 @@ def words_of(tokenizer: Any, text: str) -> tuple[Word, ...]:
     """
     tokens = tokens_of(tokenizer, [text])[0]
     forms = tokenizer.convert_ids_to_tokens(list(tokens.ids))
+    lacking = [number == tokenizer.unk_token_id for number in tokens.ids]
     words: list[Word] = []
     end = -1
     # Marks of a space that are tokens of their own belong to the word behind them.
@@ -49,7 +52,7 @@ def words_of(tokenizer: Any, text: str) -> tuple[Word, ...]:
         if special:
             continue
         if tokens.spans is None:
-            words.append(Word(forms[position].lower(), (position,)))
+            words.append(Word(forms[position].lower(), (position,), lacking[position]))
             continue
         start, stop = tokens.spans[position]
         piece = text[start:stop]
@@ -60,9 +63,10 @@ def words_of(tokenizer: Any, text: str) -> tuple[Word, ...]:
         goes_on = start == end and piece == bare and bare.isalnum() and words[-1].form[-1].isalnum()
         if goes_on:
             last = words.pop()
-            words.append(Word(last.form + bare.lower(), (*last.tokens, position)))
+            unknown = last.unknown or lacking[position]
+            words.append(Word(last.form + bare.lower(), (*last.tokens, position), unknown))
         else:
-            words.append(Word(bare.lower(), (*marks, position)))
+            words.append(Word(bare.lower(), (*marks, position), lacking[position]))
         end, marks = stop, ()
     return tuple(words)
 
