@@ -1,4 +1,4 @@
-"""A plan search as files: the plans, its tables, and a figure of error and BLEU by keys per row."""
+"""A plan search as files: the plans, its tables, and a figure of error and change of BLEU by keys."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +33,11 @@ PLANS = {
     "bigbird": ("#c2571a", "D"),
 }
 
+CHANGE_LABELS = {
+    "bleu_change": "change of BLEU (greedy)",
+    "loss_change": "change of loss (nats per token)",
+}
+
 
 def write_plans(plans: Mapping[int, AttentionPlan], path: str | Path) -> list[Path]:
     """Writes the plan of each budget as JSON; returns the paths (`plan_path`)."""
@@ -65,8 +70,8 @@ def planning_contents(record: ResultRecord, tables: Tables) -> Contents:
     figure = DrawnFigure(
         PLAN_FIGURE,
         draw_planning(scores),
-        "Error, and BLEU where sentences were translated, by the keys that rows saw on the test "
-        "sentences, with 95 % intervals.",
+        f"Error, and {_quality(scores)} against the run as it is, by the keys that rows saw on the test "
+        "sentences, with 95 % intervals; those of the change are paired.",
     )
     shown = (
         ShownTable(SCORES.file, "Plans and their scores", ("_p_value", "seed")),
@@ -108,35 +113,52 @@ def _answers(scores: pd.DataFrame) -> list[str]:
     return found
 
 
+def has_bleu(scores: pd.DataFrame) -> bool:
+    """Whether the plans were translated with, so that there is BLEU."""
+    return "bleu" in scores
+
+
+def _quality(scores: pd.DataFrame) -> str:
+    """What the change of is drawn beside the error."""
+    return "change of BLEU" if has_bleu(scores) else "change of loss"
+
+
 def draw_planning(scores: pd.DataFrame) -> Figure:
-    """Error, and BLEU where there is any, of each plan by the keys that its rows see, with intervals."""
-    figures = {"error": "relative l1 error", "bleu": "BLEU (greedy)"}
-    shown = [name for name in figures if name in scores]
+    """Error, and change of BLEU or else of loss, of each plan by the keys that its rows see, with intervals.
+
+    Changes are against the run as it is, the intervals theirs: paired, and none of BLEU itself.
+    """
+    change = "bleu_change" if has_bleu(scores) else "loss_change"
+    figures = {"error": "relative l1 error", change: CHANGE_LABELS[change]}
     width, height, left, top = 3.2, 2.5, 0.65, 0.4
     with style():
-        figure = blank(left + len(shown) * (width + 0.7) + 0.9, top + height + 0.55)
-        for index, name in enumerate(shown):
+        figure = blank(left + len(figures) * (width + 0.7) + 1.3, top + height + 0.55)
+        for index, (name, label) in enumerate(figures.items()):
             axes = panel(figure, left + index * (width + 0.7), top, width, height)
             _draw(axes, scores, name)
             axes.set_xlabel("keys per row, counted on test")
-            axes.set_ylabel(figures[name])
-            if index == len(shown) - 1:
-                axes.legend(
-                    frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(1.0, 1.0)
-                )
+            axes.set_ylabel(label)
+        axes.legend(frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
+def _named_full(scores: pd.DataFrame) -> str:
+    """Full attention with the measure that changes are against."""
+    measure = SCORES["bleu" if has_bleu(scores) else "loss_nats"]
+    value = scores.loc[scores["plan"] == FULL, measure.name].iloc[0]
+    return f"full attention ({measure.narrow} {measure.shown(value)})"
+
+
 def _draw(axes: Axes, scores: pd.DataFrame, name: str) -> None:
-    whole = scores[scores["plan"] == FULL].iloc[0]
-    if name == "bleu":
-        axes.axhline(whole[name], color=INK, linewidth=1, linestyle=":", label="full attention")
+    if name != "error":
+        axes.axhline(0, color=INK, linewidth=1, linestyle=":", label=_named_full(scores))
     for plan, (colour, marker) in PLANS.items():
         own = scores[scores["plan"] == plan].sort_values("keys_per_row")
         if own.empty:
             continue
-        low, high = (_ends(own, whole, name, end) for end in ("low", "high"))
-        axes.vlines(own["keys_per_row"], low, high, color=colour, linewidth=1)
+        axes.vlines(
+            own["keys_per_row"], own[f"{name}_low"], own[f"{name}_high"], color=colour, linewidth=1
+        )
         axes.plot(
             own["keys_per_row"],
             own[name],
@@ -146,12 +168,8 @@ def _draw(axes: Axes, scores: pd.DataFrame, name: str) -> None:
             linewidth=1.2,
             label=plan,
         )
-    axes.set_ylim(bottom=0)
-
-
-def _ends(own: pd.DataFrame, whole: pd.Series, name: str, end: str) -> pd.Series:
-    """Ends of the intervals; that of BLEU is the one of its change, put at the run's own."""
-    return own[f"error_{end}"] if name == "error" else whole["bleu"] + own[f"bleu_change_{end}"]
+    if name == "error":
+        axes.set_ylim(bottom=0)
 
 
 def _explanation(found: Planning) -> str:
@@ -159,7 +177,7 @@ def _explanation(found: Planning) -> str:
         [
             "# A plan of attention under a budget",
             "",
-            f"![Error and BLEU by keys per row]({PLAN_FIGURE}.svg)",
+            f"![Error and {_quality(found.scores)} by keys per row]({PLAN_FIGURE}.svg)",
             "",
             _origin(found.about),
             "",

@@ -67,8 +67,9 @@ def pruning_contents(record: ResultRecord, tables: Tables) -> Contents:
     figure = DrawnFigure(
         PRUNING_FIGURE,
         draw_pruning(curve),
-        f"Left: {measure} on the test part by heads left, beside as many heads closed at random. Right: the "
-        "share of each site's heads that a penalty leaves.",
+        f"Left: change of {measure} on the test part against the unpruned run by heads left, with paired "
+        "95 % intervals, beside as many heads closed at random. Right: the share of each site's heads that "
+        "a penalty leaves.",
     )
     shown = (
         ShownTable(CURVE.file, "Heads left and scores", ("_p_value",)),
