@@ -26,8 +26,9 @@ from attnlab.reporting.result_folder import (
     SUBSTITUTION_EXPLANATION,
     SUBSTITUTION_FIGURE,
 )
-from attnlab.studies.substitution.columns import PREDICTION, SUBSTITUTIONS, TABLES
+from attnlab.studies.substitution.columns import ORACLE, PREDICTION, SUBSTITUTIONS, TABLES
 from attnlab.studies.substitution.substitution import Substitution
+from attnlab.texts import counted
 
 _LEFT, _WIDTH, _GAP, _TOP, _HEIGHT = 0.75, 2.2, 0.55, 0.75, 2.2
 _PREDICTORS = {"missing_mass": "attention not captured", "output_error": "relative output error"}
@@ -80,42 +81,59 @@ def answers(rows: pd.DataFrame, prediction: pd.DataFrame) -> list[str]:
         rows: see `Substitution.substitutions`.
         prediction: see `Substitution.prediction`.
     """
+    return [*_cheapest(rows), *_correlations(prediction)]
+
+
+def _cheapest(rows: pd.DataFrame) -> list[str]:
+    """The cheapest mechanism in place of all heads that can be used, a sentence for each number of steps."""
     sentences = []
-    together = rows[(rows["scope"] != "head") & (rows["level"] == "calibrated")]
+    together = rows[rows["scope"] != "head"]
+    usable = together[together["level"] == "calibrated"]
     # All heads, which in a model of one site are those of the site.
-    together = together[together["replaced_heads"] == together["replaced_heads"].max()]
+    usable = usable[usable["replaced_heads"] == usable["replaced_heads"].max()]
     for steps in sorted(set(rows["steps"])):
-        whole = together[together["steps"] == steps]
-        if whole["replaced"].nunique() == 1:
-            best = whole.loc[whole["loss_change_nats"].idxmin()]
-            change = rounded(best["loss_change_nats"], 3, signed=True)
-            low, high = (rounded(best[f"loss_{end}"], 3, signed=True) for end in ("low", "high"))
-            when = f"After {steps} batches of fine-tuning" if steps else "Without retraining"
-            counts = {name: whole[name].nunique() for name in ("mechanism", "budget")}
-            among = " and ".join(f"{count} {name}s" for name, count in counts.items() if count > 1)
-            text = (
-                f"{when}, {best['mechanism']} at {best['budget']} keys per row in place of "
-                f"{best['replaced_heads']} heads costs "
-                f"{f'least of {among} on these test sentences: ' if among else ''}"
-                f"{change} [{low}, {high}] nats per token."
-            )
-            if among:
-                text += (
-                    " Being the least of several, it is likely to look a little better than it is."
-                )
-            sentences.append(text)
-    pairs = prediction[prediction["across"] == "pairs"]
-    if len(pairs):
-        parts = []
-        for site, own in pairs.groupby("site", sort=False):
-            by_name = own.set_index("predictor")["spearman"]
-            mass, error = (rounded(by_name[name], 2) for name in _PREDICTORS)
-            parts.append(f"{site} {mass} and {error}")
-        sentences.append(
-            "Rank correlation of the loss of a replaced head with the attention not captured and with "
-            f"the output error, over pairs of head and mechanism: {'; '.join(parts)}."
+        whole = usable[usable["steps"] == steps]
+        if whole["replaced"].nunique() != 1:
+            continue
+        best = whole.loc[whole["loss_change_nats"].idxmin()]
+        change = rounded(best["loss_change_nats"], 3, signed=True)
+        low, high = (rounded(best[f"loss_{end}"], 3, signed=True) for end in ("low", "high"))
+        when = f"After {counted(steps, 'batch')} of fine-tuning" if steps else "Without retraining"
+        counts = {name: whole[name].nunique() for name in ("mechanism", "budget")}
+        among = " and ".join(counted(count, name) for name, count in counts.items() if count > 1)
+        text = (
+            f"{when}, {best['mechanism']} at {counted(best['budget'], 'key')} per row in place of "
+            f"{counted(best['replaced_heads'], 'head')} costs "
+            f"{f'least of {among} on these test sentences: ' if among else ''}"
+            f"{change} [{low}, {high}] nats per token."
         )
+        if among:
+            text += " Being the least of several, it is likely to look a little better than it is."
+        oracles = dict.fromkeys(together.loc[together["level"] == ORACLE, "mechanism"])
+        if oracles:
+            text += (
+                f" Oracles ({', '.join(oracles)}) are left out here, since they look at the full matrix "
+                "that they replace."
+            )
+        sentences.append(text)
     return sentences
+
+
+def _correlations(prediction: pd.DataFrame) -> list[str]:
+    """How well the predictors rank the cost of a head, as a sentence."""
+    pairs = prediction[prediction["across"] == "pairs"]
+    if pairs.empty:
+        return []
+    parts = []
+    for site, own in pairs.groupby("site", sort=False):
+        by_name = own.set_index("predictor")["spearman"]
+        mass, error = (rounded(by_name[name], 2) for name in _PREDICTORS)
+        parts.append(f"{site} {mass} and {error}")
+    text = (
+        "Rank correlation of the loss of a replaced head with the attention not captured and with "
+        f"the output error, over pairs of head and mechanism: {'; '.join(parts)}."
+    )
+    return [text]
 
 
 def draw_substitution(rows: pd.DataFrame) -> Figure:

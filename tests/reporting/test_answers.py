@@ -54,3 +54,14 @@ def test_the_cheapest_mechanism_for_all_heads_is_named(sites: tuple[str, ...]) -
     cheapest = ("m0.3", 4) if len(sites) == 1 else ("m1.3", 8)
     text = "retraining, {} at 5 keys per row in place of {} heads costs least of 2 mechanisms on"
     assert text.format(*cheapest) in sentence
+    oracles = "m0.1" if len(sites) == 1 else "m0.1, m1.1"
+    assert f"Oracles ({oracles}) are left out here, since they look at the full matrix" in sentence
+
+
+def test_no_oracle_is_left_out_where_there_is_none() -> None:
+    rows = pd.DataFrame([replaced("model", "all", 1, 0.3, "calibrated")]).assign(budget=1, steps=1)
+    (sentence,) = answers(rows, pd.DataFrame(columns=["across"]))
+    assert sentence.startswith(
+        "After 1 batch of fine-tuning, m0.3 at 1 key per row in place of 1 head costs"
+    )
+    assert "racle" not in sentence

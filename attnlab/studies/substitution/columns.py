@@ -6,6 +6,8 @@ from attnlab.studies.comparison.columns import ERROR, MASS, VISIBLE_KEYS
 
 # What the names of the changes of each measure end with.
 UNITS = {"loss": "_nats", "bleu": ""}
+# The level of what cannot be used, since it looks at what it replaces.
+ORACLE = "oracle"
 SCOPE = Column(
     "scope",
     "scope",
