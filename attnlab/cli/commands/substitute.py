@@ -11,7 +11,6 @@ from attnlab.cli.early import refuse_damaged_plans
 from attnlab.cli.options import OVERWRITE, chosen, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table, results
 from attnlab.columns import rounded
-from attnlab.studies.substitution.columns import ORACLE
 from attnlab.studies.substitution.settings import SubstitutionSettings
 from attnlab.texts import counted, published
 
@@ -88,6 +87,8 @@ def _tables(found: "Substitution") -> list["Table"]:
 
 def _shown(steps: int, budget: Any, rows: "pd.DataFrame") -> "Table":
     from pandas import isna
+
+    from attnlab.studies.substitution.columns import ORACLE
 
     columns = list(dict.fromkeys(rows["replaced"]))
     trained = f"after {counted(steps, 'batch')} of fine-tuning" if steps else "without retraining"
