@@ -20,6 +20,7 @@ from attnlab.reporting.page.result_page import (
     Tables,
     write_result_page,
 )
+from attnlab.reporting.planning_answers import BY_BLEU, BY_LOSS, goodness_of, planning_answers
 from attnlab.reporting.record import ResultRecord, write_record
 from attnlab.reporting.result_folder import PLAN_EXPLANATION, PLAN_FIGURE, PLANNING, plan_path
 from attnlab.studies.planning.columns import HEADS, SCORES, TABLES
@@ -33,9 +34,10 @@ PLANS = {
     "bigbird": ("#c2571a", "D"),
 }
 
-CHANGE_LABELS = {
-    "bleu_change": "change of BLEU (greedy)",
-    "loss_change": "change of loss (nats per token)",
+# The change that is drawn, with its label, by what plans are ranked by.
+CHANGES = {
+    BY_BLEU: {"bleu_change": "change of BLEU (greedy)"},
+    BY_LOSS: {"loss_change": "change of loss (nats per token)"},
 }
 
 
@@ -83,44 +85,12 @@ def planning_contents(record: ResultRecord, tables: Tables) -> Contents:
         "Families": ", ".join(record.about["families"]),
         "Seed": str(record.about["seed"]),
     }
-    return Contents(_answers(scores), facts, [figure], shown)
-
-
-def _answers(scores: pd.DataFrame) -> list[str]:
-    """The searched plan of each budget beside the baseline of least test error, a sentence each."""
-    found = []
-    error = SCORES["error"]
-    for budget, rows in scores[scores["plan"] != FULL].groupby("budget", sort=False):
-        searched = rows[rows["plan"] == SEARCHED].iloc[0]
-        text = (
-            f"At {budget} keys per row the searched plan ({searched['written']}) has error "
-            f"{error.shown(searched['error'])}"
-        )
-        others = rows[rows["plan"] != SEARCHED]
-        if len(others):
-            best = others.sort_values("error", kind="stable").iloc[0]
-            text += (
-                f", the baseline of least error on these sentences ({best['plan']}) "
-                f"{error.shown(best['error'])}"
-            )
-            if pd.notna(best.get("bleu_gain")):
-                low, gain, high = (
-                    SCORES["bleu_gain"].shown(best[name], signed=True)
-                    for name in ("bleu_gain_low", "bleu_gain", "bleu_gain_high")
-                )
-                text += f"; it gains {gain} [{low}, {high}] BLEU over that one"
-        found.append(f"{text}.")
-    return found
-
-
-def has_bleu(scores: pd.DataFrame) -> bool:
-    """Whether the plans were translated with, so that there is BLEU."""
-    return "bleu" in scores
+    return Contents(planning_answers(scores, tables[HEADS.file]), facts, [figure], shown)
 
 
 def _quality(scores: pd.DataFrame) -> str:
     """What the change of is drawn beside the error."""
-    return "change of BLEU" if has_bleu(scores) else "change of loss"
+    return f"change of {goodness_of(scores).name}"
 
 
 def draw_planning(scores: pd.DataFrame) -> Figure:
@@ -128,8 +98,7 @@ def draw_planning(scores: pd.DataFrame) -> Figure:
 
     Changes are against the run as it is, the intervals theirs: paired, and none of BLEU itself.
     """
-    change = "bleu_change" if has_bleu(scores) else "loss_change"
-    figures = {"error": "relative l1 error", change: CHANGE_LABELS[change]}
+    figures = {"error": "relative l1 error", **CHANGES[goodness_of(scores)]}
     width, height, left, top = 3.2, 2.5, 0.65, 0.4
     with style():
         figure = blank(left + len(figures) * (width + 0.7) + 1.3, top + height + 0.55)
@@ -144,7 +113,7 @@ def draw_planning(scores: pd.DataFrame) -> Figure:
 
 def _named_full(scores: pd.DataFrame) -> str:
     """Full attention with the measure that changes are against."""
-    measure = SCORES["bleu" if has_bleu(scores) else "loss_nats"]
+    measure = goodness_of(scores).column
     value = scores.loc[scores["plan"] == FULL, measure.name].iloc[0]
     return f"full attention ({measure.narrow} {measure.shown(value)})"
 

@@ -65,6 +65,7 @@ def plan(
 
     from attnlab.reporting.notes import describe_notes
     from attnlab.reporting.planning import write_planning, write_plans
+    from attnlab.reporting.planning_answers import planning_answers
     from attnlab.studies.planning.planning import plan as study
     from attnlab.translation.quiet import quiet
 
@@ -84,6 +85,8 @@ def plan(
     for number, own in found.heads.groupby("budget", sort=False):
         console.print(f"\n{number} keys per row: {_families(own)}", soft_wrap=True)
     print_table(_shown(found.scores))
+    for answer in planning_answers(found.scores, found.heads):
+        console.print(answer, highlight=False)
 
 
 def _families(heads: "pd.DataFrame") -> str:
