@@ -12,6 +12,7 @@ from attnlab.files import write_table, write_text
 from attnlab.folders import replacing_result
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.comparison import LEVEL_COLOURS, LEVEL_MARKERS, example_of
+from attnlab.reporting.drawing.stretching import stretch
 from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.page.result_page import (
     Contents,
@@ -30,7 +31,7 @@ from attnlab.studies.substitution.columns import ORACLE, PREDICTION, SUBSTITUTIO
 from attnlab.studies.substitution.substitution import Substitution
 from attnlab.texts import counted
 
-_LEFT, _WIDTH, _GAP, _TOP, _HEIGHT = 0.75, 2.2, 0.55, 0.75, 2.2
+_LEFT, _WIDTH, _GAP, _TOP, _HEIGHT = 0.9, 2.2, 0.55, 0.75, 2.2
 _PREDICTORS = {"missing_mass": "attention not captured", "output_error": "relative output error"}
 _SITE_MARKERS = {"encoder": "o", "decoder": "s", "cross": "^"}
 
@@ -144,9 +145,9 @@ def draw_substitution(rows: pd.DataFrame) -> Figure:
     height = 0.17 * max(len(names), 3) + 0.2
     columns = list(dict.fromkeys(together["replaced"]))
     wide = 1.5 + _LEFT + max(len(columns), 2) * (_WIDTH + _GAP)
-    lower = _HEIGHT + 1.2 if len(alone) else 0.0
+    lower = _HEIGHT + 1.3 if len(alone) else 0.0
     with style():
-        figure = blank(wide, _TOP + height + 0.6 + lower)
+        figure = blank(wide, _TOP + height + 0.75 + lower)
         for position, column in enumerate(columns):
             left = _LEFT + 1.5 + position * (_WIDTH + _GAP)
             axes = panel(figure, left, _TOP, _WIDTH, height)
@@ -162,9 +163,9 @@ def draw_substitution(rows: pd.DataFrame) -> Figure:
             frameon=False, fontsize=8, ncols=3,
         )  # fmt: skip
         if len(alone):
-            top = _TOP + height + 1.3
+            top = _TOP + height + 1.45
             for position, (name, label) in enumerate(_PREDICTORS.items()):
-                left = _LEFT + position * (_WIDTH * 1.5 + _GAP)
+                left = _LEFT + position * (_WIDTH * 1.5 + _GAP + 0.35)
                 axes = panel(figure, left, top, _WIDTH * 1.5, _HEIGHT)
                 _draw_prediction(axes, alone, name)
                 axes.set_xlabel(label, fontsize=8.5)
@@ -201,9 +202,10 @@ def _draw_changes(axes: Axes, rows: pd.DataFrame, names: list[str]) -> None:
         axes.plot([row["loss_low"], row["loss_high"]], [height, height], color=colour, linewidth=1)
         marker = LEVEL_MARKERS.get(row["level"], "*")
         axes.plot(row["loss_change_nats"], height, marker, color=colour, markersize=4)
-    axes.set_xscale("symlog", linthresh=0.1)
-    axes.xaxis.set_major_formatter("{x:g}")
     axes.margins(x=0.08)
+    largest = float(rows[["loss_low", "loss_high"]].abs().max(axis=None))
+    scale = stretch(axes, "x", threshold=0.1, largest=largest)
+    axes.set_xlabel(f"nats per token{scale}", fontsize=8.5)
     axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
     axes.grid(axis="y", color="#e5e7eb", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -222,8 +224,8 @@ def _draw_prediction(axes: Axes, rows: pd.DataFrame, predictor: str) -> None:
                 values[own], rows.loc[own, "loss_change_nats"], marker, markersize=3, alpha=0.6,
                 label=site, markeredgewidth=0,
             )  # fmt: skip
-    axes.set_yscale("symlog", linthresh=0.01)
-    axes.yaxis.set_major_formatter("{x:g}")
+    scale = stretch(axes, "y", threshold=0.01, largest=float(rows["loss_change_nats"].abs().max()))
+    axes.set_ylabel(f"nats per token{scale}", fontsize=8.5)
     axes.axhline(0, color=INK, linewidth=0.8, linestyle=":")
     sns.despine(ax=axes)
 

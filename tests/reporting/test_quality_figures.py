@@ -7,6 +7,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from attnlab.reporting.canvas import blank, panel
+from attnlab.reporting.drawing.stretching import stretch
 from attnlab.reporting.planning import draw_planning
 from attnlab.reporting.pruning_curve import draw_pruning
 
@@ -85,3 +87,20 @@ def test_intervals_of_plans_are_those_of_the_change(bleu: bool) -> None:
         assert bars(axes) == set(zip(own[f"{drawn}_low"], own[f"{drawn}_high"], strict=True))
     assert figure.axes[1].get_ylabel().startswith("change of BLEU" if bleu else "change of loss")
     refuse_cut_text(figure)
+
+
+@pytest.mark.parametrize(
+    ("largest", "ticks"), [(1.5, {0, 0.1, 0.2, 0.5, 1}), (20.0, {0, 0.1, 1, 10})]
+)
+def test_a_stretched_axis_says_so_and_has_ticks(largest: float, ticks: set[float]) -> None:
+    axes = panel(blank(3.0, 3.0), 0.5, 0.5, 2.0, 2.0)
+    said = stretch(axes, "x", threshold=0.1, largest=largest)
+    assert "linear to 0.1, logarithmic beyond" in said
+    axes.set_xlim(-0.01, largest)
+    assert {round(tick, 9) for tick in axes.get_xticks() if 0 <= tick <= largest} == ticks
+
+
+def test_an_axis_without_anything_beyond_stays_linear() -> None:
+    axes = panel(blank(3.0, 3.0), 0.5, 0.5, 2.0, 2.0)
+    assert stretch(axes, "y", threshold=0.1, largest=0.09) == ""
+    assert axes.get_yscale() == "linear"
