@@ -30,6 +30,7 @@ def test_heads_go_up_to_the_first_that_is_missed(lows: dict[str, list[float]], s
     cumulative = pd.concat([curve(order, own) for order, own in lows.items()])
     (sentence,) = removable(cumulative)
     assert re.search(said, sentence)
+    assert sentence.endswith(", on the half of the sentences that did not choose the order.")
 
 
 def replaced(scope: str, target: str, heads: int, change: float, level: str) -> dict[str, Any]:

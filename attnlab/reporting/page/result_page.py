@@ -93,7 +93,11 @@ def write_result_page(folder: str | Path, contents_of: ContentsOf) -> Path:
     ]
     page = render_page(
         record.title,
-        {name.replace("_", " "): _in_words(value) for name, value in record.about.items()},
+        {
+            name.replace("_", " "): _in_words(value)
+            for name, value in record.about.items()
+            if value != ""
+        },
         describe_notes(record.notes),
         sections,
         overview=Overview(answers=tuple(found.answers), facts=found.facts),
