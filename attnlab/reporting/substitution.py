@@ -127,9 +127,13 @@ def _correlations(prediction: pd.DataFrame) -> list[str]:
         return []
     parts = []
     for site, own in pairs.groupby("site", sort=False):
-        by_name = own.set_index("predictor")["spearman"]
+        by_name = own.set_index("predictor")["spearman"].reindex(list(_PREDICTORS))
+        if by_name.isna().any():
+            continue
         mass, error = (rounded(by_name[name], 2) for name in _PREDICTORS)
         parts.append(f"{site} {mass} and {error}")
+    if not parts:
+        return []
     text = (
         "Rank correlation of the loss of a replaced head with the attention not captured and with "
         f"the output error, over pairs of head and mechanism: {'; '.join(parts)}."

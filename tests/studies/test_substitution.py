@@ -21,6 +21,7 @@ from attnlab.attribution.significance import (
     loss_difference,
 )
 from attnlab.errors import InputError
+from attnlab.reporting.substitution import answers
 from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.notes import FewForIntervals
@@ -272,6 +273,35 @@ def test_what_decides_the_loss_predicts_it() -> None:
             assert noise["low"] < noise["spearman"] < noise["high"]
             assert abs(noise["spearman"]) < 0.7
     assert (found["mechanisms"] == 6).all()
+
+
+def few(heads: int, mechanisms: int) -> pd.DataFrame:
+    """Rank correlations of planted heads whose loss is in the order of both predictors."""
+    values = [(head, name) for head in range(heads) for name in range(mechanisms)]
+    table = pd.DataFrame(values, columns=["head", "name"])
+    figure = table["head"] + 10.0 * table["name"]
+    table = table.assign(
+        replaced="cross.0." + table["head"].astype(str), site="cross", budget=5,
+        mechanism="m" + table["name"].astype(str), mass_fraction=-figure, output_error=figure,
+        loss_change_nats=figure**2,
+    )  # fmt: skip
+    return prediction(table, seed=0).set_index(["predictor", "across"]).loc["output_error"]
+
+
+def test_too_few_are_not_ranked() -> None:
+    found = few(1, 2)
+    assert found[["spearman", "low", "high"]].isna().all(axis=None), (
+        "two points are always in a line"
+    )
+    nothing = pd.DataFrame(columns=["scope", "level", "replaced_heads", "steps"])
+    said = found.reset_index().assign(site="cross", predictor="output_error")
+    assert answers(nothing, said) == []
+    found = few(4, 3)
+    assert found["spearman"].isna().to_dict() == {"pairs": False, "mechanisms": True, "heads": True}
+    assert found[["low", "high"]].isna().all(axis=None), "four heads give too few different draws"
+    found = few(6, 5)
+    assert (found["spearman"] == 1).all()
+    assert found[["low", "high"]].isna().all(axis=None), "all draws agree"
 
 
 @pytest.mark.filterwarnings("error")
