@@ -72,6 +72,11 @@ def _unaligned(note: analysis.Unaligned) -> str:
     )
 
 
+def _all_closed(note: pruning.AllHeadsClosed) -> str:
+    heads = "the only head is" if note.heads == 1 else f"all {note.heads} heads are"
+    return f"At penalty {note.penalty:g} {heads} closed; try a smaller one."
+
+
 def _too_little(note: analysis.TooLittleCounted) -> str:
     what = "; ".join(
         f"'{one.label}' in {', '.join(one.sites)} (fewer than {one.needed:,} {one.unit})"
@@ -132,7 +137,7 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     ),
     pruning.GatesNotSettled: "At penalty {penalty:g}, {count} of {heads} gates have not settled "
     "(neither 0 nor 1 with probability {probability}); train longer with --steps.",
-    pruning.AllHeadsClosed: "At penalty {penalty:g} all {heads} heads are closed; try a smaller one.",
+    pruning.AllHeadsClosed: _all_closed,
     pruning.NoHeadClosed: "At penalty {penalty:g} no head is closed; try a larger one.",
     pruning.NoRandomHeads: "At penalty {penalty:g} no random heads stand beside the gates: as many of each "
     "site, drawn at random, are the same heads, as where a site loses all of its heads or none.",

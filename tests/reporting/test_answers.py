@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from attnlab.reporting.importance_folder import removable
+from attnlab.reporting.page.label_section import count_labels, describe_agreement
 from attnlab.reporting.planning_answers import planning_answers
 from attnlab.reporting.substitution import answers
 
@@ -114,3 +115,12 @@ def test_a_searched_plan_that_is_best_is_beside_the_next() -> None:
         in said
     )
     assert "(band) 3.5; it gains 1.5 BLEU over it (95 % interval of its gain [+0.5, +2.5])" in said
+
+
+def test_nothing_to_count_is_not_counted_and_one_head_is_no_heads() -> None:
+    figures = {"kappa": float("nan"), "low": float("nan"), "high": float("nan")}
+    said = describe_agreement(pd.DataFrame([figures | {"labelled_heads": 0, "heads": 0}]))
+    assert said.endswith("since every head is a tie of two families or undecided.")
+    said = describe_agreement(pd.DataFrame([figures | {"labelled_heads": 1, "heads": 1}]))
+    assert said.endswith("(1 of 1 head carries a label).")
+    assert count_labels(pd.DataFrame({"labels": ["sink"]})) == "1 sink (1 head)"

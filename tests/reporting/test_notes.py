@@ -11,6 +11,7 @@ import attnlab
 from attnlab.notes import Note
 from attnlab.reporting.notes import describe, describe_notes
 from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
+from attnlab.studies.pruning.notes import AllHeadsClosed
 
 LABEL = UndecidedLabel("rare", ("encoder", "cross"), 1234, "rows")
 VALUES = {"int": 7, "float": 0.25, "str": "word", "bool": True, "int | None": 7}
@@ -63,3 +64,8 @@ def test_the_number_of_sentences_to_look_at_knows_how_many_there_are(
     text = describe(note)
     assert told in text
     assert "'rare' in encoder, cross (fewer than 1,234 rows)" in text
+
+
+def test_one_head_is_said_in_the_singular() -> None:
+    told = describe(AllHeadsClosed(0.1, 1))
+    assert told == "At penalty 0.1 the only head is closed; try a smaller one."

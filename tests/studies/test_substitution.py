@@ -87,15 +87,15 @@ def test_every_target_has_every_mechanism_that_can_stand_there(study: Substituti
         assert by_target[name] == everywhere
     for name in ("encoder.0.0", "encoder"):
         assert by_target[name] == everywhere | {"bigbird"}
-    assert by_target["all"] == everywhere | {"plan whole", "plan narrow"}
+    assert by_target["all"] == everywhere | {"whole.json", "narrow.json"}
     assert set(rows["replaced_heads"]) == {0, 1, 2, 6}
 
 
 def test_full_attention_in_place_of_itself_changes_nothing(
     study: Substitution, tuned_study: Substitution
 ) -> None:
-    at_once = row(study, mechanism="plan whole")
-    tuned = row(tuned_study, mechanism="plan whole", steps=STEPS)
+    at_once = row(study, mechanism="whole.json")
+    tuned = row(tuned_study, mechanism="whole.json", steps=STEPS)
     for same in (at_once, tuned):
         assert same["loss_change_nats"] == 0
         assert not same["loss_significant"]
@@ -139,9 +139,9 @@ def test_losses_are_those_of_the_plan_installed_by_hand(
     evaluator = load_evaluator(small_run, sentences=SENTENCES)
     before = evaluator.losses()
     by_hand = ("encoder.0.1", "band"), ("decoder.0.0", "top-k"), ("cross", "band")
-    for replaced, mechanism in (*by_hand, ("all", "plan narrow")):
+    for replaced, mechanism in (*by_hand, ("all", "narrow.json")):
         found = row(study, replaced=replaced, mechanism=mechanism)
-        narrow = mechanism == "plan narrow"
+        narrow = mechanism == "narrow.json"
         plan = {"cross.0.1": "band(window=0)"} if narrow else {replaced: found["written"]}
         with use(evaluator.model, plan):
             after = evaluator.losses()
@@ -322,7 +322,7 @@ def test_what_does_not_vary_predicts_nothing() -> None:
         ({"scopes": ()}, "nothing to replace"),
         ({"plans": (Path("none.json"),)}, "none.json"),
         ({"sites": ("middle",)}, "no site 'middle'"),
-        ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan"),
+        ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan.json"),
         (
             {"scopes": ("model",), "mechanisms": ("bigbird",)},
             "'bigbird' has no form within the budget for all heads",
@@ -339,7 +339,9 @@ def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
 ) -> None:
     plan = plan_of({"encoder": "keys(tokens=(5,))"}).for_tokenizer("abc")
     write_plan(tmp_path / "blocks.json", plan)
-    with pytest.raises(InputError, match="The plan blocks names token ids of another tokenizer"):
+    with pytest.raises(
+        InputError, match="The plan blocks.json names token ids of another tokenizer"
+    ):
         substitute(
             small_run, sentences=4, calibration=4, validation=4, plans=(tmp_path / "blocks.json",)
         )

@@ -93,12 +93,13 @@ def _shown(steps: int, budget: Any, rows: "pd.DataFrame") -> "Table":
     columns = list(dict.fromkeys(rows["replaced"]))
     trained = f"after {counted(steps, 'batch')} of fine-tuning" if steps else "without retraining"
     what = "plans" if isna(budget) else f"{counted(budget, 'key')} per row"
+    bleu = ", of BLEU" if rows["bleu_change"].notna().any() else ""
     oracles = (rows["level"] == ORACLE).any()
     table = new_table(
         "mechanism",
         *columns,
         numbers=columns,
-        title=f"\n{what}, {trained}: change of loss (nats per token), of BLEU",
+        title=f"\n{what}, {trained}: change of loss (nats per token){bleu}",
         caption=f"* beyond chance (5 %, Holm's correction){_ORACLES if oracles else ''}",
     )
     for (mechanism, level), own in rows.groupby(["mechanism", "level"], sort=False):

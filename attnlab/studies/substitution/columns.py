@@ -40,7 +40,11 @@ SUBSTITUTIONS = Table(
             "Keys that a row may see on average over the heads of a site, counted on validation "
             "sentences; of a mechanism without a support, the multiply-adds of scoring and mixing as many.",
         ),
-        Column("mechanism", "mechanism", "Name of the mechanism, `full` for none, or the plan."),
+        Column(
+            "mechanism",
+            "mechanism",
+            "Name of the mechanism, `full` for none, or the file of the plan.",
+        ),
         Column(
             "level",
             "level",
