@@ -90,7 +90,9 @@ def plan(
         return
     console = results()
     for number, own in found.heads.groupby("budget", sort=False):
-        console.print(f"\n{counted(number, 'key')} per row: {_families(own)}", soft_wrap=True)
+        console.print(
+            f"\n{counted(int(str(number)), 'key')} per row: {_families(own)}", soft_wrap=True
+        )
     print_table(_shown(found.scores))
     for answer in planning_answers(found.scores, found.heads):
         console.print(answer, highlight=False)
