@@ -4,7 +4,7 @@ Headings, explanations and decimals wherever a table is shown come from these de
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,9 +80,13 @@ class Table:
             raise KeyError(name)
         return found
 
-    def explained(self) -> str:
-        """A heading and a line per column, in Markdown."""
-        lines = [f"- `{column.name}`: {column.meaning}" for column in self.columns]
+    def explained(self, there: Collection[str] | None = None) -> str:
+        """A heading and a line per column, in Markdown; of the columns that are there, or of all."""
+        lines = [
+            f"- `{column.name}`: {column.meaning}"
+            for column in self.columns
+            if there is None or column.name in there
+        ]
         return "\n".join([f"## {self.file}, a row per {self.row}", "", *lines, ""])
 
 

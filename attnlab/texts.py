@@ -7,8 +7,9 @@ import reprlib
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from attnlab.errors import InputError
 from attnlab.limits import FILE, LINE
@@ -260,6 +261,17 @@ def published(path: str | Path) -> str:
     ('runs/demo', 'demo')
     """
     return Path(path).name if Path(path).is_absolute() else str(path)
+
+
+def counted(count: SupportsIndex, noun: str) -> str:
+    """A whole number, of numpy too, with its noun, in the plural where it is not one.
+
+    >>> counted(1, "head"), counted(1200, "row"), counted(0, "batch")
+    ('1 head', '1,200 rows', '0 batches')
+    """
+    ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    number = index(count)
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
 def duration(seconds: float) -> str:

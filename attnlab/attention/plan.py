@@ -18,7 +18,7 @@ from attnlab.attention.traits import Form
 from attnlab.documents import read_json
 from attnlab.errors import InputError
 from attnlab.files import write_json
-from attnlab.texts import briefly
+from attnlab.texts import briefly, counted
 
 PLAN_FORMAT = "attnlab attention plan 1"
 
@@ -137,10 +137,8 @@ class AttentionPlan:
                 msg = f"The plan names '{address}', but the model has no {site} attention; it has: {there}."
                 raise InputError(msg)
             if (layer or 0) >= layers[site] or (head or 0) >= heads[site]:
-                msg = (
-                    f"The plan names '{address}', but the model's {site} has {layers[site]} layers of "
-                    f"{heads[site]} heads, counted from 0."
-                )
+                there = f"{counted(layers[site], 'layer')} of {counted(heads[site], 'head')}"
+                msg = f"The plan names '{address}', but the model's {site} has {there}, counted from 0."
                 raise InputError(msg)
 
     def refuse_unequal(self, site: str, layers: Sequence[int], heads: int) -> None:

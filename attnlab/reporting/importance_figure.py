@@ -4,7 +4,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from attnlab.columns import HEAD_KEYS
 from attnlab.reporting.canvas import INK, blank, panel, style
@@ -98,7 +98,7 @@ def _draw_heads(axes: Axes, table: pd.DataFrame, row: float) -> None:
 
 
 def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float) -> None:
-    measures = {"loss_nats": "loss (nats per token)"}
+    measures = {"loss_nats": "loss (nats per token, logarithmic)"}
     if curves["bleu"].notna().any():
         measures["bleu"] = "BLEU"
     width = (wide - _LEFT - 1.75) / 2 - _GAP
@@ -115,6 +115,7 @@ def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float) 
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
             axes.yaxis.set_minor_locator(NullLocator())
             axes.yaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel(f"heads removed ({curves['replacement'].iloc[0]})", fontsize=8.5)
         axes.set_title(label, loc="left")
         sns.despine(ax=axes)

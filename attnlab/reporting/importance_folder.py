@@ -30,6 +30,7 @@ from attnlab.studies.importance.columns import (
     TABLES,
 )
 from attnlab.studies.importance.importance import Importance
+from attnlab.texts import counted
 
 
 def write_importance(found: Importance, folder: str | Path, *, title: str) -> Path:
@@ -90,9 +91,10 @@ def _needed(heads: pd.DataFrame) -> list[str]:
         needed = heads[(heads[change.name] > 0) & (heads[proof.name] == True)]  # noqa: E712 - may be missing
         replacement = change.name.partition("_")[0]
         ranked = heads.sort_values(change.name, ascending=False)
+        raises = "raises" if len(needed) == 1 else "raise"
         found.append(
-            f"Replaced alone ({replacement}), {len(needed)} of {len(heads)} heads raise the loss beyond "
-            f"chance, most {head_names(ranked)[0]} "
+            f"Replaced alone ({replacement}), {len(needed)} of {counted(len(heads), 'head')} "
+            f"{raises} the loss beyond chance, most {head_names(ranked)[0]} "
             f"({change.shown(float(ranked[change.name].iloc[0]), signed=True)} nats per token)."
         )
     return found
@@ -110,19 +112,23 @@ def removable(cumulative: pd.DataFrame) -> list[str]:
     if not found:
         return []
     best = max(found, key=found.__getitem__)
+    where = ", on the half of the sentences that did not choose the order"
     if found[best] < 1:
-        return ["Already the first head that is removed raises the loss beyond chance."]
+        return [f"Already the first head that is removed raises the loss beyond chance{where}."]
     total = cumulative["heads_removed"].max()
     told = (
-        f"{found[best]} of {total} heads can go, one after another (order: {best}), before the interval of "
-        "the loss lies above that of the whole model."
+        f"{found[best]} of {counted(total, 'head')} can go, one after another (order: {best}), before the "
+        f"interval of the loss lies above that of the whole model{where}."
     )
     return [told]
 
 
 def _explanation(found: Importance, title: str) -> str:
-    facts = "\n".join(f"- {name}: {value}" for name, value in found.about.items())
+    facts = "\n".join(f"- {name}: {value}" for name, value in found.about.items() if value)
     notes = "".join(f"\nNote: {note}\n" for note in describe_notes(found.notes))
-    columns = "\n".join(table.explained() for table in TABLES)
+    written = (found.heads, found.cumulative, found.agreement)
+    columns = "\n".join(
+        table.explained(rows.columns) for table, rows in zip(TABLES, written, strict=True)
+    )
     drawn = f"![Importance of each head]({IMPORTANCE_FIGURE}.svg)"
     return f"# {title}\n\n{facts}\n{notes}\n{drawn}\n\n{columns}"

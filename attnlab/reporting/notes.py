@@ -84,6 +84,11 @@ def _unaligned(note: analysis.Unaligned) -> str:
     )
 
 
+def _all_closed(note: pruning.AllHeadsClosed) -> str:
+    heads = "the only head is" if note.heads == 1 else f"all {note.heads} heads are"
+    return f"At penalty {note.penalty:g} {heads} closed; try a smaller one."
+
+
 def _too_little(note: analysis.TooLittleCounted) -> str:
     what = "; ".join(
         f"'{one.label}' in {', '.join(one.sites)} (fewer than {one.needed:,} {one.unit})"
@@ -173,8 +178,10 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     ),
     pruning.GatesNotSettled: "At penalty {penalty:g}, {count} of {heads} gates have not settled "
     "(neither 0 nor 1 with probability {probability}); train longer with --steps.",
-    pruning.AllHeadsClosed: "At penalty {penalty:g} all {heads} heads are closed; try a smaller one.",
+    pruning.AllHeadsClosed: _all_closed,
     pruning.NoHeadClosed: "At penalty {penalty:g} no head is closed; try a larger one.",
+    pruning.NoRandomHeads: "At penalty {penalty:g} no random heads stand beside the gates: as many of each "
+    "site, drawn at random, are the same heads, as where a site loses all of its heads or none.",
     comparison.WhatBoundsAre: "An oracle is the best of its own kind (top-k: of single keys, sigma "
     "oracle: of a window and two columns), not of all; rows of global tokens see every key, so on "
     "short sentences Longformer and BigBird see more than the budget (visible_keys in summary.csv).",

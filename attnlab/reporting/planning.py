@@ -1,4 +1,4 @@
-"""A plan search as files: the plans, its tables, and a figure of error and BLEU by keys per row."""
+"""A plan search as files: the plans, its tables, and a figure of error and change of BLEU by keys."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +20,7 @@ from attnlab.reporting.page.result_page import (
     Tables,
     write_result_page,
 )
+from attnlab.reporting.planning_answers import BY_BLEU, BY_LOSS, goodness_of, planning_answers
 from attnlab.reporting.record import ResultRecord, write_record
 from attnlab.reporting.result_folder import PLAN_EXPLANATION, PLAN_FIGURE, PLANNING, plan_path
 from attnlab.studies.planning.columns import HEADS, SCORES, TABLES
@@ -31,6 +32,12 @@ PLANS = {
     "band": ("#6b7280", "s"),
     "longformer": ("#3a8f4d", "^"),
     "bigbird": ("#c2571a", "D"),
+}
+
+# The change that is drawn, with its label, by what plans are ranked by.
+CHANGES = {
+    BY_BLEU: {"bleu_change": "change of BLEU (greedy)"},
+    BY_LOSS: {"loss_change": "change of loss (nats per token)"},
 }
 
 
@@ -65,8 +72,8 @@ def planning_contents(record: ResultRecord, tables: Tables) -> Contents:
     figure = DrawnFigure(
         PLAN_FIGURE,
         draw_planning(scores),
-        "Error, and BLEU where sentences were translated, by the keys that rows saw on the test "
-        "sentences, with 95 % intervals.",
+        f"Error, and {_quality(scores)} against the run as it is, by the keys that rows saw on the test "
+        "sentences, with 95 % intervals; those of the change are paired.",
     )
     shown = (
         ShownTable(SCORES.file, "Plans and their scores", ("_p_value", "seed")),
@@ -78,65 +85,49 @@ def planning_contents(record: ResultRecord, tables: Tables) -> Contents:
         "Families": ", ".join(record.about["families"]),
         "Seed": str(record.about["seed"]),
     }
-    return Contents(_answers(scores), facts, [figure], shown)
+    return Contents(planning_answers(scores, tables[HEADS.file]), facts, [figure], shown)
 
 
-def _answers(scores: pd.DataFrame) -> list[str]:
-    """The searched plan of each budget beside the baseline of least test error, a sentence each."""
-    found = []
-    error = SCORES["error"]
-    for budget, rows in scores[scores["plan"] != FULL].groupby("budget", sort=False):
-        searched = rows[rows["plan"] == SEARCHED].iloc[0]
-        text = (
-            f"At {budget} keys per row the searched plan ({searched['written']}) has error "
-            f"{error.shown(searched['error'])}"
-        )
-        others = rows[rows["plan"] != SEARCHED]
-        if len(others):
-            best = others.sort_values("error", kind="stable").iloc[0]
-            text += (
-                f", the baseline of least error on these sentences ({best['plan']}) "
-                f"{error.shown(best['error'])}"
-            )
-            if pd.notna(best.get("bleu_gain")):
-                low, gain, high = (
-                    SCORES["bleu_gain"].shown(best[name], signed=True)
-                    for name in ("bleu_gain_low", "bleu_gain", "bleu_gain_high")
-                )
-                text += f"; it gains {gain} [{low}, {high}] BLEU over that one"
-        found.append(f"{text}.")
-    return found
+def _quality(scores: pd.DataFrame) -> str:
+    """What the change of is drawn beside the error."""
+    return f"change of {goodness_of(scores).name}"
 
 
 def draw_planning(scores: pd.DataFrame) -> Figure:
-    """Error, and BLEU where there is any, of each plan by the keys that its rows see, with intervals."""
-    figures = {"error": "relative l1 error", "bleu": "BLEU (greedy)"}
-    shown = [name for name in figures if name in scores]
+    """Error, and change of BLEU or else of loss, of each plan by the keys that its rows see, with intervals.
+
+    Changes are against the run as it is, the intervals theirs: paired, and none of BLEU itself.
+    """
+    figures = {"error": "relative l1 error", **CHANGES[goodness_of(scores)]}
     width, height, left, top = 3.2, 2.5, 0.65, 0.4
     with style():
-        figure = blank(left + len(shown) * (width + 0.7) + 0.9, top + height + 0.55)
-        for index, name in enumerate(shown):
+        figure = blank(left + len(figures) * (width + 0.7) + 1.3, top + height + 0.55)
+        for index, (name, label) in enumerate(figures.items()):
             axes = panel(figure, left + index * (width + 0.7), top, width, height)
             _draw(axes, scores, name)
             axes.set_xlabel("keys per row, counted on test")
-            axes.set_ylabel(figures[name])
-            if index == len(shown) - 1:
-                axes.legend(
-                    frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(1.0, 1.0)
-                )
+            axes.set_ylabel(label)
+        axes.legend(frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
+def _named_full(scores: pd.DataFrame) -> str:
+    """Full attention with the measure that changes are against."""
+    measure = goodness_of(scores).column
+    value = scores.loc[scores["plan"] == FULL, measure.name].iloc[0]
+    return f"full attention ({measure.narrow} {measure.shown(value)})"
+
+
 def _draw(axes: Axes, scores: pd.DataFrame, name: str) -> None:
-    whole = scores[scores["plan"] == FULL].iloc[0]
-    if name == "bleu":
-        axes.axhline(whole[name], color=INK, linewidth=1, linestyle=":", label="full attention")
+    if name != "error":
+        axes.axhline(0, color=INK, linewidth=1, linestyle=":", label=_named_full(scores))
     for plan, (colour, marker) in PLANS.items():
         own = scores[scores["plan"] == plan].sort_values("keys_per_row")
         if own.empty:
             continue
-        low, high = (_ends(own, whole, name, end) for end in ("low", "high"))
-        axes.vlines(own["keys_per_row"], low, high, color=colour, linewidth=1)
+        axes.vlines(
+            own["keys_per_row"], own[f"{name}_low"], own[f"{name}_high"], color=colour, linewidth=1
+        )
         axes.plot(
             own["keys_per_row"],
             own[name],
@@ -146,12 +137,8 @@ def _draw(axes: Axes, scores: pd.DataFrame, name: str) -> None:
             linewidth=1.2,
             label=plan,
         )
-    axes.set_ylim(bottom=0)
-
-
-def _ends(own: pd.DataFrame, whole: pd.Series, name: str, end: str) -> pd.Series:
-    """Ends of the intervals; that of BLEU is the one of its change, put at the run's own."""
-    return own[f"error_{end}"] if name == "error" else whole["bleu"] + own[f"bleu_change_{end}"]
+    if name == "error":
+        axes.set_ylim(bottom=0)
 
 
 def _explanation(found: Planning) -> str:
@@ -159,7 +146,7 @@ def _explanation(found: Planning) -> str:
         [
             "# A plan of attention under a budget",
             "",
-            f"![Error and BLEU by keys per row]({PLAN_FIGURE}.svg)",
+            f"![Error and {_quality(found.scores)} by keys per row]({PLAN_FIGURE}.svg)",
             "",
             _origin(found.about),
             "",

@@ -1,4 +1,4 @@
-"""The figure of a pruning: BLEU or loss by heads left beside its baselines, and heads left of each site."""
+"""The figure of a pruning: change of BLEU or loss by heads left, and heads left of each site."""
 
 from typing import Literal, NamedTuple
 
@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from attnlab.columns import rounded
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import PAGE
@@ -18,27 +19,30 @@ SITE_COLOURS = {"encoder": "#2178d9", "decoder": "#c2571a", "cross": "#3a8f4d"}
 
 
 class Measure(NamedTuple):
-    """How good a model is: columns of the curve, and how they are shown."""
+    """How much a model changed: columns of the curve, and how they are shown."""
 
     name: str
     change: str
     title: str
     label: str
+    digits: int
     legend: Literal["lower right", "upper right"]
 
 
 # By whether the models translate.
 MEASURES = {
-    True: Measure("bleu", "bleu_change", "BLEU", "BLEU (greedy)", "lower right"),
-    False: Measure("loss_nats", "loss_change", "loss", "loss (nats per token)", "upper right"),
+    True: Measure("bleu", "bleu_change", "BLEU", "change of BLEU (greedy)", 1, "lower right"),
+    False: Measure(
+        "loss_nats", "loss_change", "loss", "change of loss (nats per token)", 2, "upper right"
+    ),
 }
 
 
 def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
-    """BLEU on the test part by heads left, and by penalty the share of each site's heads that is left.
+    """Change of test BLEU by heads left, and by penalty the share of each site's heads that is left.
 
-    Of a language model it is the loss. The bars are 95 % intervals of the change against the unpruned
-    run, put at its BLEU.
+    Of a language model it is the loss. Changes are against the unpruned run, the bars their paired
+    95 % intervals, which are none of BLEU itself.
 
     Args:
         curve: one row per model and split, such as `Pruning.curve` or `curve.csv`.
@@ -52,15 +56,16 @@ def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
     changes = [f"{MEASURES[has_bleu(curve)].change}_{end}" for end in ("low", "high")]
     refuse_other_table(curve, changes, wanted)
     test = curve[curve["split"] == "test"]
-    across, height, top = (width - 2.0) / 2, 2.0, 0.3
+    left, height, top = 0.6, 2.0, 0.3
+    across = (width - left - 1.55) / 2
     with style():
         figure = blank(width, top + height + 0.45)
-        axes = panel(figure, 0.45, top, across, height)
+        axes = panel(figure, left, top, across, height)
         measure = MEASURES[has_bleu(test)]
         _draw_quality(axes, test, measure)
         axes.legend(frameon=False, fontsize=7, loc=measure.legend)
-        axes.set_title(f"Test {measure.title} by heads left", loc="left")
-        axes = panel(figure, 0.45 + across + 0.6, top, across, height)
+        axes.set_title(f"Change of test {measure.title} by heads left", loc="left")
+        axes = panel(figure, left + across + 0.6, top, across, height)
         _draw_sites(axes, test)
         axes.legend(
             frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.02, 1.0),
@@ -71,34 +76,31 @@ def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
 
 
 def _draw_quality(axes: Axes, test: pd.DataFrame, measure: Measure) -> None:
-    unpruned = float(test.loc[test["kind"] == "unpruned", measure.name].iloc[0])
-    axes.axhline(unpruned, color=INK, linewidth=1, linestyle=":", label="unpruned run")
-    for row in test[test["kind"] == "fine-tuned"].to_dict("records"):
-        axes.axhline(
-            row[measure.name],
-            color=INK,
-            linewidth=1,
-            linestyle="--",
-            label="every head, fine-tuned",
-        )
+    unpruned = rounded(
+        float(test.loc[test["kind"] == "unpruned", measure.name].iloc[0]), measure.digits
+    )
+    axes.axhline(
+        0, color=INK, linewidth=1, linestyle=":", label=f"unpruned run ({measure.title} {unpruned})"
+    )
+    for change in test.loc[test["kind"] == "fine-tuned", measure.change]:
+        axes.axhline(change, color=INK, linewidth=1, linestyle="--", label="every head, fine-tuned")
     random = test[test["kind"] == "random"].sort_values("heads_left")
     if len(random):
         axes.plot(
-            random["heads_left"], random[measure.name], "s--", color=RANDOM, markersize=4, linewidth=1,
+            random["heads_left"], random[measure.change], "s--", color=RANDOM, markersize=4, linewidth=1,
             label="random heads closed",
         )  # fmt: skip
     pruned = test[test["kind"] == "pruned"].sort_values("heads_left")
     axes.vlines(
-        pruned["heads_left"], unpruned + pruned[f"{measure.change}_low"],
-        unpruned + pruned[f"{measure.change}_high"], color=PRUNED, linewidth=1,
+        pruned["heads_left"], pruned[f"{measure.change}_low"], pruned[f"{measure.change}_high"],
+        color=PRUNED, linewidth=1,
     )  # fmt: skip
     axes.plot(
-        pruned["heads_left"], pruned[measure.name], "o-", color=PRUNED, markersize=4.5, linewidth=1.2,
+        pruned["heads_left"], pruned[measure.change], "o-", color=PRUNED, markersize=4.5, linewidth=1.2,
         label="gates learned",
     )  # fmt: skip
     heads = int(test["heads"].iloc[0])
     axes.set_xlim(-0.03 * heads, 1.03 * heads)
-    axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(f"heads left of {heads}")
     axes.set_ylabel(measure.label)

@@ -64,11 +64,13 @@ def pruning_contents(record: ResultRecord, tables: Tables) -> Contents:
     """What the page of a pruning shows."""
     curve = tables[CURVE.file]
     measure = "BLEU" if has_bleu(curve) else "loss"
+    there = (curve["kind"] == "random").any()
+    beside = ", beside as many heads closed at random" if there else ""
     figure = DrawnFigure(
         PRUNING_FIGURE,
         draw_pruning(curve),
-        f"Left: {measure} on the test part by heads left, beside as many heads closed at random. Right: the "
-        "share of each site's heads that a penalty leaves.",
+        f"Left: change of {measure} on the test part against the unpruned run by heads left, with paired "
+        f"95 % intervals{beside}. Right: the share of each site's heads that a penalty leaves.",
     )
     shown = (
         ShownTable(CURVE.file, "Heads left and scores", ("_p_value",)),

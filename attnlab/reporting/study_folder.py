@@ -1,9 +1,11 @@
 """A study of many cells as a folder: its tables and its page."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from attnlab.columns import Column
 from attnlab.folders import replacing_result
 from attnlab.reporting.drawing.palette import PAGE as PAGE_WIDTH
 from attnlab.reporting.drawing.pareto import draw_pareto
@@ -18,8 +20,18 @@ from attnlab.reporting.page.result_page import (
 from attnlab.reporting.record import ResultRecord, write_record
 from attnlab.reporting.result_folder import PARETO_FIGURE, SCALING_FIGURE, STUDY
 from attnlab.studies.engine.collecting import CELLS, TABLE, Collected
-from attnlab.texts import published
+from attnlab.texts import counted, published
 
+# What is known of a cell beside its settings.
+STATE = (
+    Column("state", "state", "`done`, `failed` or `missing`."),
+    Column("seconds", "seconds", "Time that the cell took.", 2),
+    Column(
+        "beside_others",
+        "beside others",
+        "Whether others could run beside it, so that its seconds say little.",
+    ),
+)
 # Columns that a figure needs.
 _SCALING = {"mechanism", "tokens", "seconds_both", "peak_bytes"}
 _PARETO = {"mechanism", "budget", "output_error"}
@@ -38,7 +50,7 @@ def write_study(found: Collected, folder: str | Path, *, question: str) -> Path:
     """
     with replacing_result(folder, STUDY.last, STUDY.older) as aside:
         found.write(aside)
-        about = {name: published(str(value)) for name, value in found.plan.options.items()}
+        about = {name: published(_in_words(value)) for name, value in found.plan.options.items()}
         record = ResultRecord(STUDY.what, question, {"Study": found.plan.study, **about})
         write_record(aside, record, {TABLE: found.table, CELLS: found.cells})
         page = write_result_page(aside, study_contents)
@@ -50,10 +62,33 @@ def study_contents(record: ResultRecord, tables: Tables) -> Contents:
     table, cells = tables[TABLE], tables[CELLS]
     counts = cells["state"].value_counts()
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    answer = f"{counts.get('done', 0)} of {len(cells)} cells are finished; they have {len(table):,} rows."
     facts = {"Study": str(record.about["Study"]), "Cells": states}
-    shown = (ShownTable(TABLE, "Rows of all cells"), ShownTable(CELLS, "Cells and their times"))
-    return Contents([answer], facts, _figures(table), shown)
+    own = (*_settings(cells), *STATE)
+    shown = (
+        ShownTable(TABLE, "Rows of all cells", own=own),
+        ShownTable(CELLS, "Cells and their times", own=own),
+    )
+    return Contents([_finished(cells, table)], facts, _figures(table), shown)
+
+
+def _finished(cells: pd.DataFrame, table: pd.DataFrame) -> str:
+    done = int((cells["state"] == "done").sum())
+    finished = f"{done} of {counted(len(cells), 'cell')} {'is' if done == 1 else 'are'} finished"
+    return f"{finished}, with {counted(len(table), 'row')}."
+
+
+def _settings(cells: pd.DataFrame) -> list[Column]:
+    """What cells were asked for; other tables have columns of the same names for what was found."""
+    others = {column.name for column in STATE}
+    return [
+        Column(name, name.replace("_", " "), "A setting of the cell.")
+        for name in map(str, cells)
+        if name not in others
+    ]
+
+
+def _in_words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _figures(table: pd.DataFrame) -> list[DrawnFigure]:

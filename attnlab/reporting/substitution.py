@@ -12,6 +12,7 @@ from attnlab.files import write_table, write_text
 from attnlab.folders import replacing_result
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.comparison import LEVEL_COLOURS, LEVEL_MARKERS, example_of
+from attnlab.reporting.drawing.stretching import stretch
 from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.page.result_page import (
     Contents,
@@ -26,10 +27,11 @@ from attnlab.reporting.result_folder import (
     SUBSTITUTION_EXPLANATION,
     SUBSTITUTION_FIGURE,
 )
-from attnlab.studies.substitution.columns import PREDICTION, SUBSTITUTIONS, TABLES
+from attnlab.studies.substitution.columns import ORACLE, PREDICTION, SUBSTITUTIONS, TABLES
 from attnlab.studies.substitution.substitution import Substitution
+from attnlab.texts import counted
 
-_LEFT, _WIDTH, _GAP, _TOP, _HEIGHT = 0.75, 2.2, 0.55, 0.75, 2.2
+_LEFT, _WIDTH, _GAP, _TOP, _HEIGHT = 0.9, 2.2, 0.55, 0.75, 2.2
 _PREDICTORS = {"missing_mass": "attention not captured", "output_error": "relative output error"}
 _SITE_MARKERS = {"encoder": "o", "decoder": "s", "cross": "^"}
 
@@ -80,42 +82,63 @@ def answers(rows: pd.DataFrame, prediction: pd.DataFrame) -> list[str]:
         rows: see `Substitution.substitutions`.
         prediction: see `Substitution.prediction`.
     """
+    return [*_cheapest(rows), *_correlations(prediction)]
+
+
+def _cheapest(rows: pd.DataFrame) -> list[str]:
+    """The cheapest mechanism in place of all heads that can be used, a sentence for each number of steps."""
     sentences = []
-    together = rows[(rows["scope"] != "head") & (rows["level"] == "calibrated")]
+    together = rows[rows["scope"] != "head"]
+    usable = together[together["level"] == "calibrated"]
     # All heads, which in a model of one site are those of the site.
-    together = together[together["replaced_heads"] == together["replaced_heads"].max()]
+    usable = usable[usable["replaced_heads"] == usable["replaced_heads"].max()]
     for steps in sorted(set(rows["steps"])):
-        whole = together[together["steps"] == steps]
-        if whole["replaced"].nunique() == 1:
-            best = whole.loc[whole["loss_change_nats"].idxmin()]
-            change = rounded(best["loss_change_nats"], 3, signed=True)
-            low, high = (rounded(best[f"loss_{end}"], 3, signed=True) for end in ("low", "high"))
-            when = f"After {steps} batches of fine-tuning" if steps else "Without retraining"
-            counts = {name: whole[name].nunique() for name in ("mechanism", "budget")}
-            among = " and ".join(f"{count} {name}s" for name, count in counts.items() if count > 1)
-            text = (
-                f"{when}, {best['mechanism']} at {best['budget']} keys per row in place of "
-                f"{best['replaced_heads']} heads costs "
-                f"{f'least of {among} on these test sentences: ' if among else ''}"
-                f"{change} [{low}, {high}] nats per token."
-            )
-            if among:
-                text += (
-                    " Being the least of several, it is likely to look a little better than it is."
-                )
-            sentences.append(text)
-    pairs = prediction[prediction["across"] == "pairs"]
-    if len(pairs):
-        parts = []
-        for site, own in pairs.groupby("site", sort=False):
-            by_name = own.set_index("predictor")["spearman"]
-            mass, error = (rounded(by_name[name], 2) for name in _PREDICTORS)
-            parts.append(f"{site} {mass} and {error}")
-        sentences.append(
-            "Rank correlation of the loss of a replaced head with the attention not captured and with "
-            f"the output error, over pairs of head and mechanism: {'; '.join(parts)}."
+        whole = usable[usable["steps"] == steps]
+        if whole["replaced"].nunique() != 1:
+            continue
+        best = whole.loc[whole["loss_change_nats"].idxmin()]
+        change = rounded(best["loss_change_nats"], 3, signed=True)
+        low, high = (rounded(best[f"loss_{end}"], 3, signed=True) for end in ("low", "high"))
+        when = f"After {counted(steps, 'batch')} of fine-tuning" if steps else "Without retraining"
+        counts = {name: whole[name].nunique() for name in ("mechanism", "budget")}
+        among = " and ".join(counted(count, name) for name, count in counts.items() if count > 1)
+        text = (
+            f"{when}, {best['mechanism']} at {counted(best['budget'], 'key')} per row in place of "
+            f"{counted(best['replaced_heads'], 'head')} costs "
+            f"{f'least of {among} on these test sentences: ' if among else ''}"
+            f"{change} [{low}, {high}] nats per token."
         )
+        if among:
+            text += " Being the least of several, it is likely to look a little better than it is."
+        oracles = dict.fromkeys(together.loc[together["level"] == ORACLE, "mechanism"])
+        if oracles:
+            text += (
+                f" Oracles ({', '.join(oracles)}) are left out here, since they look at the full matrix "
+                "that they replace."
+            )
+        sentences.append(text)
     return sentences
+
+
+def _correlations(prediction: pd.DataFrame) -> list[str]:
+    """How well the predictors rank the cost of a head, as a sentence."""
+    pairs = prediction[prediction["across"] == "pairs"]
+    if pairs.empty:
+        return []
+    parts = []
+    for site, own in pairs.groupby("site", sort=False):
+        by_name = own.set_index("predictor")["spearman"].reindex(list(_PREDICTORS))
+        if by_name.isna().any():
+            continue
+        mass, error = (rounded(by_name[name], 2) for name in _PREDICTORS)
+        parts.append(f"{site} {mass} and {error}")
+    if not parts:
+        return []
+    text = (
+        "Rank correlation of the loss of a replaced head with the attention not captured and with "
+        f"the output error, over pairs of head and mechanism: {'; '.join(parts)}."
+    )
+    return [text]
 
 
 def draw_substitution(rows: pd.DataFrame) -> Figure:
@@ -126,9 +149,9 @@ def draw_substitution(rows: pd.DataFrame) -> Figure:
     height = 0.17 * max(len(names), 3) + 0.2
     columns = list(dict.fromkeys(together["replaced"]))
     wide = 1.5 + _LEFT + max(len(columns), 2) * (_WIDTH + _GAP)
-    lower = _HEIGHT + 1.2 if len(alone) else 0.0
+    lower = _HEIGHT + 1.3 if len(alone) else 0.0
     with style():
-        figure = blank(wide, _TOP + height + 0.6 + lower)
+        figure = blank(wide, _TOP + height + 0.75 + lower)
         for position, column in enumerate(columns):
             left = _LEFT + 1.5 + position * (_WIDTH + _GAP)
             axes = panel(figure, left, _TOP, _WIDTH, height)
@@ -144,9 +167,9 @@ def draw_substitution(rows: pd.DataFrame) -> Figure:
             frameon=False, fontsize=8, ncols=3,
         )  # fmt: skip
         if len(alone):
-            top = _TOP + height + 1.3
+            top = _TOP + height + 1.45
             for position, (name, label) in enumerate(_PREDICTORS.items()):
-                left = _LEFT + position * (_WIDTH * 1.5 + _GAP)
+                left = _LEFT + position * (_WIDTH * 1.5 + _GAP + 0.35)
                 axes = panel(figure, left, top, _WIDTH * 1.5, _HEIGHT)
                 _draw_prediction(axes, alone, name)
                 axes.set_xlabel(label, fontsize=8.5)
@@ -183,9 +206,10 @@ def _draw_changes(axes: Axes, rows: pd.DataFrame, names: list[str]) -> None:
         axes.plot([row["loss_low"], row["loss_high"]], [height, height], color=colour, linewidth=1)
         marker = LEVEL_MARKERS.get(row["level"], "*")
         axes.plot(row["loss_change_nats"], height, marker, color=colour, markersize=4)
-    axes.set_xscale("symlog", linthresh=0.1)
-    axes.xaxis.set_major_formatter("{x:g}")
     axes.margins(x=0.08)
+    largest = float(rows[["loss_low", "loss_high"]].abs().to_numpy().max())
+    scale = stretch(axes, "x", threshold=0.1, largest=largest)
+    axes.set_xlabel(f"nats per token{scale}", fontsize=8.5)
     axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
     axes.grid(axis="y", color="#e5e7eb", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -204,8 +228,8 @@ def _draw_prediction(axes: Axes, rows: pd.DataFrame, predictor: str) -> None:
                 values[own], rows.loc[own, "loss_change_nats"], marker, markersize=3, alpha=0.6,
                 label=site, markeredgewidth=0,
             )  # fmt: skip
-    axes.set_yscale("symlog", linthresh=0.01)
-    axes.yaxis.set_major_formatter("{x:g}")
+    scale = stretch(axes, "y", threshold=0.01, largest=float(rows["loss_change_nats"].abs().max()))
+    axes.set_ylabel(f"nats per token{scale}", fontsize=8.5)
     axes.axhline(0, color=INK, linewidth=0.8, linestyle=":")
     sns.despine(ax=axes)
 

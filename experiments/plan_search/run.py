@@ -169,7 +169,7 @@ def ends(found: dict[str, float], form: str) -> str:
 
 
 def shown_gains(models: pd.DataFrame) -> pd.DataFrame:
-    """BLEU gained and loss spared by the searched plan, a column a baseline."""
+    """Gains of BLEU and of loss by the searched plan, a column a baseline."""
     return _by_plan(models, BASELINES, lambda row: (
         f"{row['bleu_gain']:+.1f}{_ends(row, 'bleu_gain', '+.1f')}; "
         f"{row['loss_gain']:+.3f}{_ends(row, 'loss_gain', '+.3f')}"

@@ -36,6 +36,12 @@ def test_writes_its_folder_and_says_what_it_found(
     explained = (out / "importance.md").read_text(encoding="utf-8")
     assert "from the test part of embedded" in explained
     assert "Holm" in explained
+    told = {line.split("`")[1] for line in explained.splitlines() if line.startswith("- `")}
+    tables = [pd.read_csv(path) for path in out.glob("*.csv")]
+    assert told == {column for table in tables for column in table}
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Best validation perplexity" not in explained + page, "a translation model has none"
+    assert "the half of the sentences that did not choose the order" in page
     assert "sentences: intervals are wide" in explained
     assert "cross.0.1" in done.output
     assert max(map(len, done.stdout.splitlines())) <= 80

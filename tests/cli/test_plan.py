@@ -50,12 +50,25 @@ def test_writes_a_plan_tables_and_a_figure(
     assert max(map(len, shown)) <= 80
     assert "…" not in done.stdout
     scores = pd.read_csv(tables / "plan_scores.csv").set_index("plan")
-    line = next(line for line in shown if " searched" in line)
+    line = next(line for line in shown if line.split()[:2] == ["3", "searched"])
     assert line.split()[:4] == [
         "3", "searched",
         f"{scores.at['searched', 'keys_per_row']:.2f}", f"{scores.at['searched', 'error']:.3f}",
     ]  # fmt: skip
+    assert {"BLEU gain of", "searched over this"} <= {line[-18:].strip() for line in shown}
+    assert any(line.startswith("error: l1 distance from full attention, 0 exact") for line in shown)
+    assert "best by BLEU on these sentences" in " ".join(done.stdout.split())
     found = read_json(run(small_run, "--budget", 3, "--json", *QUICK).stdout)
     assert [row["plan"] for row in found["scores"]] == scores.index.tolist()
     assert load_plan(out).tokenizer is None, "no family with token ids"
     assert "corpus checksum" in (tables / "plan.md").read_text(encoding="utf-8")
+
+
+def test_without_bleu_the_gain_is_that_of_the_loss(small_run: Path) -> None:
+    done = run(small_run, "--budget", 3, "--no-bleu", *QUICK)
+    assert done.exit_code == 0, done.output
+    assert "BLEU" not in done.stdout
+    line = next(line for line in done.stdout.splitlines() if " band " in line and "[" in line)
+    gain, low, high = line.replace("[", "").replace("]", "").replace(",", "").split()[-3:]
+    assert float(low) <= float(gain) <= float(high)
+    assert "best by loss on these sentences" in " ".join(done.stdout.split())

@@ -50,6 +50,8 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     assert max(len(line.rstrip()) for line in done.stdout.splitlines()[:8]) <= 80
     told = " ".join(done.output.split())
     assert "all 6 heads are closed" in told
+    assert "At penalty 30 no random heads stand beside the gates" in told
+    assert "closed at random" not in (out / "report.html").read_text(encoding="utf-8")
     assert "sentences: intervals are wide" in told
     curve = pd.read_csv(out / "curve.csv")
     assert curve["heads_left"].tolist() == [6] * 6 + [0] * 2

@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import typer.main
 from strict_json import read_json
@@ -47,6 +48,19 @@ def test_a_study_from_its_plan_to_its_table(tmp_path: Path) -> None:
     (tmp_path / "table.csv").unlink()
     assert "wrote 2 rows" in attnlab("collect", "random_search", *out)
     assert (tmp_path / "table.csv").read_text().startswith("structure,tokens,attempts,noise,seed,")
+
+
+def test_the_page_of_one_cell_calls_its_settings_settings(tmp_path: Path) -> None:
+    few = ["--structure", "band", "--attempts", "1", "--tokens", "8", "--seeds", "1"]
+    told = attnlab("run", "random_search", "--out", str(tmp_path), *few)
+    assert "1 of 1 cell finished, 0 failed; wrote 1 row to" in told
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "1 of 1 cell is finished, with 1 row." in page
+    assert "what it looks like" not in page, "the structure of a cell is planted"
+    assert "A setting of the cell." in page
+    assert "[&#39;band&#39;]" not in page
+    seconds = pd.read_csv(tmp_path / "cells.csv")["seconds"][0]
+    assert f">{seconds:.2f}<" in page.replace("\n", "").replace(" ", "")
 
 
 def test_a_long_plan_says_how_many_cells_it_shows(tmp_path: Path) -> None:

@@ -30,6 +30,12 @@ def test_writes_what_it_names_and_explains_every_column(
             assert f"- `{column}`:" in explained
     answer = "Without retraining, band at 5 keys per row in place of 6 heads costs +"
     assert answer in " ".join(done.output.split())
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("top-k (oracle)") for line in lines)
+    assert any(line.startswith("oracle: looks at the full matrix") for line in lines)
+    assert "Oracles (top-k) are left out here" in " ".join(done.stdout.split())
+    assert "change of loss (nats per token)" in done.stdout
+    assert "BLEU" not in done.stdout, "none was asked for"
     assert "bigbird" not in done.output, "notes name mechanisms that were asked for"
     assert "mathdefault" not in (out / "substitution.svg").read_text(encoding="utf-8")
     again = CliRunner().invoke(app, words)

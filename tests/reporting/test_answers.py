@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from attnlab.reporting.importance_folder import removable
+from attnlab.reporting.page.label_section import count_labels, describe_agreement
+from attnlab.reporting.planning_answers import planning_answers
 from attnlab.reporting.substitution import answers
 
 
@@ -29,6 +31,7 @@ def test_heads_go_up_to_the_first_that_is_missed(lows: dict[str, list[float]], s
     cumulative = pd.concat([curve(order, own) for order, own in lows.items()])
     (sentence,) = removable(cumulative)
     assert re.search(said, sentence)
+    assert sentence.endswith(", on the half of the sentences that did not choose the order.")
 
 
 def replaced(scope: str, target: str, heads: int, change: float, level: str) -> dict[str, Any]:
@@ -54,3 +57,70 @@ def test_the_cheapest_mechanism_for_all_heads_is_named(sites: tuple[str, ...]) -
     cheapest = ("m0.3", 4) if len(sites) == 1 else ("m1.3", 8)
     text = "retraining, {} at 5 keys per row in place of {} heads costs least of 2 mechanisms on"
     assert text.format(*cheapest) in sentence
+    oracles = "m0.1" if len(sites) == 1 else "m0.1, m1.1"
+    assert f"Oracles ({oracles}) are left out here, since they look at the full matrix" in sentence
+
+
+def test_no_oracle_is_left_out_where_there_is_none() -> None:
+    rows = pd.DataFrame([replaced("model", "all", 1, 0.3, "calibrated")]).assign(budget=1, steps=1)
+    (sentence,) = answers(rows, pd.DataFrame(columns=["across"]))
+    assert sentence.startswith(
+        "After 1 batch of fine-tuning, m0.3 at 1 key per row in place of 1 head costs"
+    )
+    assert "racle" not in sentence
+
+
+def planned(searched: tuple[float, float], band: tuple[float, float], *, bleu: bool) -> list[str]:
+    """What is said of a searched plan and a band, each with its BLEU and its loss."""
+    rows = [{"plan": "full", "bleu": 30.0, "loss_nats": 1.0, "error": 0.0}]
+    for name, (own, loss), error in (("searched", searched, 0.7), ("band", band, 1.2)):
+        rows.append({"plan": name, "budget": 3, "bleu": own, "loss_nats": loss, "error": error,
+                     "written": "none 8, ends 4"})  # fmt: skip
+    for name, gain in (("bleu", searched[0] - band[0]), ("loss", band[1] - searched[1])):
+        ends = {"": gain, "_low": gain - 1, "_high": gain + 1}
+        rows[-1] |= {f"{name}_gain{end}": value for end, value in ends.items()}
+    scores = pd.DataFrame(rows).astype({"budget": "Int64"})
+    if not bleu:
+        scores = scores.drop(columns=[name for name in scores if name.startswith("bleu")])
+    heads = pd.DataFrame({"budget": 3, "family": ["none"] * 8 + ["ends"] * 4})
+    return planning_answers(scores, heads)
+
+
+def test_a_searched_plan_that_loses_is_said_to_lose() -> None:
+    (said,) = planned((0.2, 3.0), (3.5, 2.9), bleu=True)
+    assert said == (
+        "At 3 keys per row band is best by BLEU on these sentences: 3.5. The searched plan (none 8, ends 4) "
+        "has 0.2; it loses 3.3 BLEU to it (95 % interval of its gain [-4.3, -2.3]). Its error is 0.700; the "
+        "least of a baseline is 1.200 (band). Of its 12 heads, 8 are `none`."
+    )
+
+
+def test_plans_without_bleu_are_ranked_by_loss() -> None:
+    (said,) = planned((9.0, 3.0), (3.5, 2.9), bleu=False)
+    assert "band is best by loss on these sentences: 2.900." in said
+    assert (
+        "it loses 0.100 nats per token to it (95 % interval of its gain [-1.100, +0.900], which"
+        in said
+    )
+    (said,) = planned((1.0, 2.0), (3.5, 2.9), bleu=False)
+    assert (
+        "is best by loss on these sentences: 2.000, the next (band) 2.900; it gains 0.900" in said
+    )
+
+
+def test_a_searched_plan_that_is_best_is_beside_the_next() -> None:
+    (said,) = planned((5.0, 3.0), (3.5, 2.9), bleu=True)
+    assert (
+        "the searched plan (none 8, ends 4) is best by BLEU on these sentences: 5.0, the next"
+        in said
+    )
+    assert "(band) 3.5; it gains 1.5 BLEU over it (95 % interval of its gain [+0.5, +2.5])" in said
+
+
+def test_nothing_to_count_is_not_counted_and_one_head_is_no_heads() -> None:
+    figures = {"kappa": float("nan"), "low": float("nan"), "high": float("nan")}
+    said = describe_agreement(pd.DataFrame([figures | {"labelled_heads": 0, "heads": 0}]))
+    assert said.endswith("since every head is a tie of two families or undecided.")
+    said = describe_agreement(pd.DataFrame([figures | {"labelled_heads": 1, "heads": 1}]))
+    assert said.endswith("(1 of 1 head carries a label).")
+    assert count_labels(pd.DataFrame({"labels": ["sink"]})) == "1 sink (1 head)"

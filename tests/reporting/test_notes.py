@@ -11,6 +11,7 @@ import attnlab
 from attnlab.notes import Note
 from attnlab.reporting.notes import describe, describe_notes
 from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
+from attnlab.studies.pruning.notes import AllHeadsClosed
 
 LABEL = UndecidedLabel("rare", ("encoder", "cross"), 1234, "rows")
 VALUES = {
@@ -95,3 +96,8 @@ def test_a_treebank_is_asked_for_only_by_labels_that_rest_on_links(
     text = describe(TooLittleCounted(labels, 90, there, treebank, never_met))
     assert text.count(told) == 1
     assert text.count("--treebank") == told.count("--treebank")
+
+
+def test_one_head_is_said_in_the_singular() -> None:
+    told = describe(AllHeadsClosed(0.1, 1))
+    assert told == "At penalty 0.1 the only head is closed; try a smaller one."

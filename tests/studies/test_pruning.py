@@ -24,7 +24,7 @@ from attnlab.studies.pruning.fine_tuning import (
     training_loss,
     training_pairs,
 )
-from attnlab.studies.pruning.notes import AllHeadsClosed
+from attnlab.studies.pruning.notes import AllHeadsClosed, NoRandomHeads
 from attnlab.studies.pruning.pruning import Pruning, draw_heads, prune
 from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.pruning.training import load_pruner
@@ -96,13 +96,15 @@ def test_random_heads_are_as_many_of_each_site(frozen: Pruning) -> None:
     assert random[left].to_numpy().tolist() == pruned[left].to_numpy().tolist()
     assert pruned[left].iloc[0].tolist() == [4, 1, 2, 1]
     assert (random["loss_change"] != 0).all()
+    assert NoRandomHeads(0.001) not in frozen.notes
 
 
 def test_penalty_zero_closes_none_and_a_huge_one_all(found: Pruning) -> None:
     left = found.curve.groupby(["kind", "penalty"], dropna=False)["heads_left"].unique()
     assert left["pruned", 0.0].tolist() == [6]
     assert left["pruned", HUGE].tolist() == [0]
-    assert {AllHeadsClosed(HUGE, 6), FewForIntervals(3)} <= set(found.notes)
+    assert {AllHeadsClosed(HUGE, 6), FewForIntervals(3), NoRandomHeads(HUGE)} <= set(found.notes)
+    assert NoRandomHeads(0.0) not in found.notes, "nothing was closed"
     every = found.curve[found.curve["heads_left"] == 0]
     assert every["bleu"].between(0, 5).all()
     assert every["loss_nats"].map(math.isfinite).all()

@@ -69,7 +69,7 @@ def test_pruning_goes_by_loss(language_run: Path, tmp_path: Path) -> None:
     assert "decoder_left" in found.curve
     assert "encoder_left" not in found.curve
     titles = {axes.get_title(loc="left") for axes in draw_pruning(found.curve).axes}
-    assert "Test loss by heads left" in titles
+    assert "Change of test loss by heads left" in titles
     folder = tmp_path / "pruning"
     result = CliRunner().invoke(
         app,

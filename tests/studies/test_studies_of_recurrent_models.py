@@ -131,7 +131,7 @@ def test_substitution_and_a_written_plan(recurrent_run: Path, tmp_path: Path) ->
     rows = found.substitutions
     assert np.isfinite(rows[["loss_nats"]]).all(axis=None)
     assert np.isfinite(rows.loc[rows["scope"] == "site", "bleu"]).all()
-    assert {"full", "band", "top-k", "plan mine"} == set(rows["mechanism"])
+    assert {"full", "band", "top-k", "mine.json"} == set(rows["mechanism"])
     band = rows[(rows["mechanism"] == "band") & (rows["scope"] == "head")].iloc[0]
     evaluator = load_evaluator(recurrent_run, sentences=4)
     with use(evaluator.model, {"cross": band["written"]}):

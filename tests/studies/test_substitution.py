@@ -21,6 +21,7 @@ from attnlab.attribution.significance import (
     loss_difference,
 )
 from attnlab.errors import InputError
+from attnlab.reporting.substitution import answers
 from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.notes import FewForIntervals
@@ -87,15 +88,15 @@ def test_every_target_has_every_mechanism_that_can_stand_there(study: Substituti
         assert by_target[name] == everywhere
     for name in ("encoder.0.0", "encoder"):
         assert by_target[name] == everywhere | {"bigbird"}
-    assert by_target["all"] == everywhere | {"plan whole", "plan narrow"}
+    assert by_target["all"] == everywhere | {"whole.json", "narrow.json"}
     assert set(rows["replaced_heads"]) == {0, 1, 2, 6}
 
 
 def test_full_attention_in_place_of_itself_changes_nothing(
     study: Substitution, tuned_study: Substitution
 ) -> None:
-    at_once = row(study, mechanism="plan whole")
-    tuned = row(tuned_study, mechanism="plan whole", steps=STEPS)
+    at_once = row(study, mechanism="whole.json")
+    tuned = row(tuned_study, mechanism="whole.json", steps=STEPS)
     for same in (at_once, tuned):
         assert same["loss_change_nats"] == 0
         assert not same["loss_significant"]
@@ -139,9 +140,9 @@ def test_losses_are_those_of_the_plan_installed_by_hand(
     evaluator = load_evaluator(small_run, sentences=SENTENCES)
     before = evaluator.losses()
     by_hand = ("encoder.0.1", "band"), ("decoder.0.0", "top-k"), ("cross", "band")
-    for replaced, mechanism in (*by_hand, ("all", "plan narrow")):
+    for replaced, mechanism in (*by_hand, ("all", "narrow.json")):
         found = row(study, replaced=replaced, mechanism=mechanism)
-        narrow = mechanism == "plan narrow"
+        narrow = mechanism == "narrow.json"
         plan = {"cross.0.1": "band(window=0)"} if narrow else {replaced: found["written"]}
         with use(evaluator.model, plan):
             after = evaluator.losses()
@@ -275,6 +276,35 @@ def test_what_decides_the_loss_predicts_it() -> None:
     assert (found["mechanisms"] == 6).all()
 
 
+def few(heads: int, mechanisms: int) -> pd.DataFrame:
+    """Rank correlations of planted heads whose loss is in the order of both predictors."""
+    values = [(head, name) for head in range(heads) for name in range(mechanisms)]
+    table = pd.DataFrame(values, columns=["head", "name"])
+    figure = table["head"] + 10.0 * table["name"]
+    table = table.assign(
+        replaced="cross.0." + table["head"].astype(str), site="cross", budget=5,
+        mechanism="m" + table["name"].astype(str), mass_fraction=-figure, output_error=figure,
+        loss_change_nats=figure**2,
+    )  # fmt: skip
+    return prediction(table, seed=0).set_index(["predictor", "across"]).loc["output_error"]
+
+
+def test_too_few_are_not_ranked() -> None:
+    found = few(1, 2)
+    assert found[["spearman", "low", "high"]].isna().all(axis=None), (
+        "two points are always in a line"
+    )
+    nothing = pd.DataFrame(columns=["scope", "level", "replaced_heads", "steps"])
+    said = found.reset_index().assign(site="cross", predictor="output_error")
+    assert answers(nothing, said) == []
+    found = few(4, 3)
+    assert found["spearman"].isna().to_dict() == {"pairs": False, "mechanisms": True, "heads": True}
+    assert found[["low", "high"]].isna().all(axis=None), "four heads give too few different draws"
+    found = few(6, 5)
+    assert (found["spearman"] == 1).all()
+    assert found[["low", "high"]].isna().all(axis=None), "all draws agree"
+
+
 @pytest.mark.filterwarnings("error")
 def test_what_does_not_vary_predicts_nothing() -> None:
     table = pd.DataFrame(
@@ -293,7 +323,7 @@ def test_what_does_not_vary_predicts_nothing() -> None:
         ({"scopes": ()}, "nothing to replace"),
         ({"plans": (Path("none.json"),)}, "none.json"),
         ({"sites": ("middle",)}, "no site 'middle'"),
-        ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan"),
+        ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan.json"),
         (
             {"scopes": ("model",), "mechanisms": ("bigbird",)},
             "'bigbird' has no form within the budget for all heads",
@@ -310,7 +340,9 @@ def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
 ) -> None:
     plan = plan_of({"encoder": "keys(tokens=(5,))"}).for_tokenizer("abc")
     write_plan(tmp_path / "blocks.json", plan)
-    with pytest.raises(InputError, match="The plan blocks names token ids of another tokenizer"):
+    with pytest.raises(
+        InputError, match="The plan blocks.json names token ids of another tokenizer"
+    ):
         substitute(
             small_run, sentences=4, calibration=4, validation=4, plans=(tmp_path / "blocks.json",)
         )

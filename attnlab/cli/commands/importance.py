@@ -12,7 +12,7 @@ from attnlab.cli.notes import print_notes
 from attnlab.cli.options import OVERWRITE, chosen, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table
 from attnlab.studies.importance.settings import ImportanceSettings
-from attnlab.texts import published
+from attnlab.texts import counted, published
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,7 +81,7 @@ def _heads(found: "Importance") -> "Table":
 
     heads = found.heads
     more = len(heads) - MOST_HEADS
-    left_out = f"\nand {more} more heads in importance.csv" if more > 0 else ""
+    left_out = f"\nand {counted(more, 'more head')} in importance.csv" if more > 0 else ""
     gradient = IMPORTANCE_OF_HEADS["gradient_importance"]
     changes = [(change, proof) for change, proof in CHANGES if change.name in heads]
     numbers = [column.narrow for column in (gradient, *(change for change, _ in changes))]
@@ -91,7 +91,7 @@ def _heads(found: "Importance") -> "Table":
         numbers=numbers,
         title="Each head replaced alone",
         caption="Loss in nats per token: above 0 the head is needed. * beyond chance (5%, corrected "
-        f"for {len(heads)} heads).{left_out}",
+        f"for {counted(len(heads), 'head')}).{left_out}",
     )
     first = heads.head(MOST_HEADS)
     for name, row in zip(head_names(first), first.to_dict("records"), strict=True):

@@ -11,10 +11,16 @@ from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_o
 from attnlab.cli.output import messages, new_table, output, print_json, print_table, results
 from attnlab.cli.progress import progress_bars
 from attnlab.studies.planning.settings import PlanSettings
+from attnlab.texts import counted
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
+
+_LEGEND = (
+    "error: l1 distance from full attention, 0 exact, 2 the most; a row that sees no key counts 2.\n"
+    "gain: of the searched plan over the row's, above 0 where it is better, with its 95 % interval."
+)
 
 
 @with_options(PlanSettings)
@@ -65,6 +71,7 @@ def plan(
 
     from attnlab.reporting.notes import describe_notes
     from attnlab.reporting.planning import write_planning, write_plans
+    from attnlab.reporting.planning_answers import planning_answers
     from attnlab.studies.planning.planning import plan as study
     from attnlab.translation.quiet import quiet
 
@@ -82,30 +89,36 @@ def plan(
         return
     console = results()
     for number, own in found.heads.groupby("budget", sort=False):
-        console.print(f"\n{number} keys per row: {_families(own)}", soft_wrap=True)
+        console.print(
+            f"\n{counted(int(str(number)), 'key')} per row: {_families(own)}", soft_wrap=True
+        )
     print_table(_shown(found.scores))
+    for answer in planning_answers(found.scores, found.heads):
+        console.print(answer, highlight=False)
 
 
 def _families(heads: "pd.DataFrame") -> str:
     """How many heads got each family."""
     counts = heads["family"].value_counts()
-    return ", ".join(f"{count} {family}" for family, count in counts.items())
+    return ", ".join(f"{counted(count, 'head')} {family}" for family, count in counts.items())
 
 
 def _shown(scores: "pd.DataFrame") -> "Table":
     """Plans by budget in at most 80 columns."""
+    from attnlab.reporting.planning_answers import goodness_of
     from attnlab.studies.planning.columns import SCORES
 
     names = ("keys_per_row", "error", "loss_nats", "bleu")
     columns = [SCORES[name] for name in names if name in scores]
-    budget, plan, gain = SCORES["budget"], SCORES["plan"], SCORES["bleu_gain"]
+    budget, plan, gain = SCORES["budget"], SCORES["plan"], goodness_of(scores).gain
     numbers = [column.narrow for column in (*columns, gain)]
     table = new_table(
         budget.narrow,
         plan.narrow,
         *numbers,
         numbers=numbers,
-        title=f"\n{scores['sentences'].iloc[0]} test sentences",
+        title=f"\n{counted(scores['sentences'].iloc[0], 'test sentence')}",
+        caption=_LEGEND,
     )
     for row in scores.to_dict("records"):
         table.add_row(

@@ -14,6 +14,7 @@ from attnlab.cli.options import OVERWRITE, chosen, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table, results
 from attnlab.cli.progress import progress_bars
 from attnlab.studies.pruning.settings import PruningSettings
+from attnlab.texts import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -75,6 +76,7 @@ def _summary(found: "Pruning") -> "Table":
     from attnlab.studies.pruning.curve import has_bleu
 
     test = found.curve[found.curve["split"] == "test"]
+    heads, sentences = (test[name].iloc[0] for name in ("heads", "sentences"))
     sites = [site for site in SITES if f"{site}_left" in test]
     translates = has_bleu(test)
     change = CURVE["bleu_change" if translates else "loss_change"]
@@ -86,7 +88,7 @@ def _summary(found: "Pruning") -> "Table":
         kind.narrow,
         *numbers,
         numbers=numbers,
-        title=f"{found.curve['heads'].iloc[0]} heads, {test['sentences'].iloc[0]} test sentences",
+        title=f"{counted(heads, 'head')}, {counted(sentences, 'test sentence')}",
         # Nine columns fit 80 characters only so.
         gap=1,
     )

@@ -21,7 +21,7 @@ from attnlab.cli.output import (
 from attnlab.cli.progress import progress_bars
 from attnlab.errors import INTERRUPTED, InputError
 from attnlab.studies.engine.settings import Connection, FolderSettings, RunningSettings
-from attnlab.texts import duration
+from attnlab.texts import counted, duration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,13 +197,15 @@ def _write(found: "Collected", folder: str) -> None:
         return
     console = results()
     console.print(
-        f"{done} of {len(found.cells)} cells finished, {found.failed} failed; wrote {rows} rows to "
+        f"{done} of {counted(len(found.cells), 'cell')} finished, {found.failed} failed; wrote "
+        f"{counted(rows, 'row')} to "
         f"{folder}/table.csv, timings to {folder}/cells.csv; {page} shows them.",
         soft_wrap=True,
     )
     beside = int((found.cells["beside_others"] == True).sum())  # noqa: E712 - None for missing ones
     if beside:
-        console.print(f"The timings of {beside} cells were taken while others could run.")
+        cells = counted(beside, "cell")
+        console.print(f"The timings of {cells} were taken while others could run.")
     if found.failed:
         console.print(f"Why cells failed stands in {folder}/failed/.", soft_wrap=True)
 
@@ -265,7 +267,7 @@ def _print_status(plan: "Plan", folder: "Path") -> None:
     left = now.cells - now.done
     console = results()
     console.print(
-        f"{now.cells} cells in {folder}: {now.done} done, {now.running} running, "
+        f"{counted(now.cells, 'cell')} in {folder}: {now.done} done, {now.running} running, "
         f"{now.failed} failed, {left - now.running} to do.",
         soft_wrap=True,
     )

@@ -12,13 +12,15 @@ from attnlab.cli.options import OVERWRITE, chosen, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table, results
 from attnlab.columns import rounded
 from attnlab.studies.substitution.settings import SubstitutionSettings
-from attnlab.texts import published
+from attnlab.texts import counted, published
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
     from attnlab.studies.substitution.substitution import Substitution
+
+_ORACLES = "\noracle: looks at the full matrix that it replaces, a bound and no method"
 
 
 @with_options(SubstitutionSettings)
@@ -86,19 +88,24 @@ def _tables(found: "Substitution") -> list["Table"]:
 def _shown(steps: int, budget: Any, rows: "pd.DataFrame") -> "Table":
     from pandas import isna
 
+    from attnlab.studies.substitution.columns import ORACLE
+
     columns = list(dict.fromkeys(rows["replaced"]))
-    trained = f"after {steps} batches of fine-tuning" if steps else "without retraining"
-    what = "plans" if isna(budget) else f"{budget} keys per row"
+    trained = f"after {counted(steps, 'batch')} of fine-tuning" if steps else "without retraining"
+    what = "plans" if isna(budget) else f"{counted(budget, 'key')} per row"
+    bleu = ", of BLEU" if rows["bleu_change"].notna().any() else ""
+    oracles = (rows["level"] == ORACLE).any()
     table = new_table(
         "mechanism",
         *columns,
         numbers=columns,
-        title=f"\n{what}, {trained}: change of loss (nats per token), of BLEU",
-        caption="* beyond chance (5 %, Holm's correction)",
+        title=f"\n{what}, {trained}: change of loss (nats per token){bleu}",
+        caption=f"* beyond chance (5 %, Holm's correction){_ORACLES if oracles else ''}",
     )
-    for mechanism, own in rows.groupby("mechanism", sort=False):
+    for (mechanism, level), own in rows.groupby(["mechanism", "level"], sort=False):
+        marked = f"{mechanism} ({level})" if level == ORACLE else str(mechanism)
         by_target = {row["replaced"]: row for row in own.to_dict("records")}
-        table.add_row(str(mechanism), *(_cell(by_target.get(name)) for name in columns))
+        table.add_row(marked, *(_cell(by_target.get(name)) for name in columns))
     return table
 
 

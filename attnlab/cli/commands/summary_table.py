@@ -30,6 +30,7 @@ def summary_table(analysis: "Analysis") -> "Table":
     """One row per head; a model of many heads shows the first ones only."""
     from attnlab.reporting.naming import VIEW_NAMES, head_names
     from attnlab.studies.analysis.columns import SUMMARY
+    from attnlab.texts import counted
 
     summary = analysis.summary
     heads = summary.head(MOST_HEADS)
@@ -39,7 +40,7 @@ def summary_table(analysis: "Analysis") -> "Table":
         "head",
         *(SUMMARY[name].narrow for name in names),
         numbers=[SUMMARY[name].narrow for name in names if name not in _WORDS_IN],
-        title=f"{len(summary)} heads, {VIEW_NAMES[analysis.views[0]]}",
+        title=f"{counted(len(summary), 'head')}, {VIEW_NAMES[analysis.views[0]]}",
         caption=f"and {more} more heads in {SUMMARY.file}" if more > 0 else None,
     )
     for name, (_, row) in zip(head_names(heads), heads.iterrows(), strict=True):

@@ -12,6 +12,7 @@ from attnlab.reporting.function_phrases import function_phrase, structure_phrase
 from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page.parts import PageTable, Section, page_table
 from attnlab.studies.analysis.labelling import Labelling
+from attnlab.texts import counted
 
 NO_LABEL = (UNKNOWN, UNDECIDED, NOT_COMPARED)
 _MOST_RELATIONS = 40
@@ -142,9 +143,11 @@ def _labels_said(labels: pd.DataFrame) -> str:
     without = labels["label"].value_counts()
     rest = [f"{without[name]} {name}" for name in sorted(NO_LABEL) if name in without]
     several = "; a head may carry several" if labels["labels"].str.contains("; ").any() else ""
-    heads = f"{len(labels) - without.reindex(sorted(NO_LABEL)).fillna(0).sum():.0f}"
+    heads = len(labels) - int(without.reindex(sorted(NO_LABEL)).fillna(0).sum())
+    have = "has" if heads == 1 else "have"
     return (
-        f"{heads} of {len(labels)} heads have labels that hold ({_named(labels['labels'])}{several}), "
+        f"{heads} of {counted(len(labels), 'head')} {have} labels that hold "
+        f"({_named(labels['labels'])}{several}), "
         f"labels that stand: {_named(labels['standing'])}"
         + (f"; the others are {' and '.join(rest)}" if rest else "")
     )
@@ -161,7 +164,9 @@ def _named(labels: "pd.Series[str]") -> str:
 def describe_agreement(agreement: pd.DataFrame) -> str:
     """Kappa in all heads of the first view with its interval, as a sentence."""
     found = agreement.iloc[0]
-    heads = f"{found['labelled_heads']} of {found['heads']} heads carry a label"
+    labelled, heads = int(found["labelled_heads"]), int(found["heads"])
+    carry = "carries" if labelled == 1 else "carry"
+    said = f" ({labelled} of {counted(heads, 'head')} {carry} a label)" if heads else ""
     if pd.isna(found["kappa"]):
         why = (
             "all heads that are neither undecided nor a tie have one function or one structure"
@@ -169,10 +174,10 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
             else "no head carries a label"
         )
         why = why if found["heads"] else "every head is a tie of two families or undecided"
-        return f"Function and structure cannot be compared by kappa, since {why} ({heads})."
+        return f"Function and structure cannot be compared by kappa, since {why}{said}."
     kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "low", "high"))
     interval = f", 95 % interval {low} to {high}" if low and high else ""
-    return f"Function and structure agree with kappa {kappa}{interval} ({heads})."
+    return f"Function and structure agree with kappa {kappa}{interval}{said}."
 
 
 def _agreement_section(labelling: Labelling) -> list[Section]:
@@ -210,7 +215,10 @@ def count_labels(labels: pd.DataFrame) -> str:
     """
     counts = labels["labels"].str.split("; ").explode().value_counts()
     ordered = sorted(counts.items(), key=lambda pair: (pair[0] in NO_LABEL, -pair[1], pair[0]))
-    return ", ".join(f"{count} {label}" for label, count in ordered) + f" ({len(labels)} heads)"
+    return (
+        ", ".join(f"{count} {label}" for label, count in ordered)
+        + f" ({counted(len(labels), 'head')})"
+    )
 
 
 def _relation_section(relations: pd.DataFrame) -> list[Section]:

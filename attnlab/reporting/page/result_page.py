@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.addresses import HEAD_COLUMNS
+from attnlab.columns import Column
 from attnlab.files import write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.columns import columns_named
@@ -43,11 +44,13 @@ class ShownTable:
         file: its name.
         heading: what stands above it.
         left_out: ends of the names of columns that only the file has.
+        own: columns that no other table declares, or declares otherwise.
     """
 
     file: str
     heading: str
     left_out: tuple[str, ...] = ()
+    own: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,11 @@ def write_result_page(folder: str | Path, contents_of: ContentsOf) -> Path:
     ]
     page = render_page(
         record.title,
-        {name.replace("_", " "): _in_words(value) for name, value in record.about.items()},
+        {
+            name.replace("_", " "): _in_words(value)
+            for name, value in record.about.items()
+            if value != ""
+        },
         describe_notes(record.notes),
         sections,
         overview=Overview(answers=tuple(found.answers), facts=found.facts),
@@ -124,8 +131,9 @@ def _section(shown: ShownTable, frame: pd.DataFrame) -> Section:
 
 
 def _page_table(shown: ShownTable, frame: pd.DataFrame, caption: str) -> PageTable:
+    own = {column.name: column for column in shown.own}
     columns = [
-        column
+        own.get(column.name, column)
         for column in declared_columns(frame, shown.file)
         if not column.name.endswith(shown.left_out) and not frame[column.name].isna().all()
     ]

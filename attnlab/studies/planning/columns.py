@@ -21,9 +21,11 @@ KEYS = Column(
 )
 
 
-def _with_interval(name: str, heading: str, meaning: str, digits: int) -> tuple[Column, ...]:
+def _with_interval(
+    name: str, heading: str, meaning: str, digits: int, short: str = ""
+) -> tuple[Column, ...]:
     return (
-        Column(name, heading, meaning, digits),
+        Column(name, heading, meaning, digits, short),
         Column(
             f"{name}_low",
             f"{heading}, low",
@@ -34,9 +36,13 @@ def _with_interval(name: str, heading: str, meaning: str, digits: int) -> tuple[
     )
 
 
-def _gain(name: str, heading: str, meaning: str, digits: int) -> tuple[Column, ...]:
+def _gain(name: str, measure: str, meaning: str, digits: int) -> tuple[Column, ...]:
+    heading = f"{measure} gain of searched over this"
+    short = f"{measure} gain of\nsearched over this"
     return (
-        *_with_interval(name, heading, meaning, digits),
+        *_with_interval(
+            name, heading, f"{meaning}; above 0 the searched is better.", digits, short
+        ),
         Column(
             f"{name}_p_value",
             f"p of {heading}",
@@ -131,7 +137,7 @@ SCORES = Table(
             "loss_nats", "loss (nats)", "Loss per target token, without label smoothing.", 3, "loss"
         ),
         *_with_interval("loss_change", "change of loss", "Change against the run as it is.", 3),
-        *_gain("loss_gain", "loss spared", "Loss of this plan less that of the searched one.", 3),
+        *_gain("loss_gain", "loss", "Loss of this plan less that of the searched one", 3),
         Column("bleu", "BLEU", "Greedy.", 1),
         *_with_interval("bleu_change", "change of BLEU", "Change against the run as it is.", 1),
         Column(
@@ -141,7 +147,7 @@ SCORES = Table(
             "model repeats itself, which costs BLEU.",
             3,
         ),
-        *_gain("bleu_gain", "BLEU gained", "BLEU of the searched plan less that of this one.", 1),
+        *_gain("bleu_gain", "BLEU", "BLEU of the searched plan less that of this one", 1),
         Column("sentences", "sentences", "How many test sentences."),
         Column(
             "validation_sentences",

@@ -9,7 +9,9 @@ from attnlab.options import BATCH_SIZE, Option
 from attnlab.studies.settings import SEED, SENTENCE_FLAGS, StudySettings, words_in
 
 # What a head may get; `full` alone grows with the sentence, so it has to be asked for.
-FAMILIES = ("none", "band", "offsets", "ends", "tokens", "blocks", "static", "full")
+# The family of heads that see no key.
+NOTHING = "none"
+FAMILIES = (NOTHING, "band", "offsets", "ends", "tokens", "blocks", "static", "full")
 DEFAULT_FAMILIES = FAMILIES[:-1]
 
 

@@ -28,3 +28,10 @@ class NoHeadClosed(Note):
     """A penalty that closed no head."""
 
     penalty: float
+
+
+@dataclass(frozen=True)
+class NoRandomHeads(Note):
+    """A penalty beside which no random heads stand, since they are the ones that it closed."""
+
+    penalty: float

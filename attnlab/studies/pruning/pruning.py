@@ -17,7 +17,12 @@ from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewForIntervals
 from attnlab.studies.pruning.curve import Curve, Measured
-from attnlab.studies.pruning.notes import AllHeadsClosed, GatesNotSettled, NoHeadClosed
+from attnlab.studies.pruning.notes import (
+    AllHeadsClosed,
+    GatesNotSettled,
+    NoHeadClosed,
+    NoRandomHeads,
+)
 from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.pruning.training import Pruner, State, load_pruner
 from attnlab.texts import published
@@ -95,7 +100,10 @@ def prune(source: str | Path, settings: PruningSettings) -> Pruning:
         found.append(_pruned(pruner, curve, penalty, steps, keep=settings.keep_models))
         rows += found[-1].curve
         if settings.random:
-            rows += _random_rows(pruner, curve, penalty, steps, found[-1].closed)
+            random = _random_rows(pruner, curve, penalty, steps, found[-1].closed)
+            rows += random
+            if found[-1].closed and not random:
+                found[-1].notes.append(NoRandomHeads(penalty))
     pruner.start_again()
     return Pruning(
         curve=pd.DataFrame(rows).astype({"unsettled": "Int64"}),

@@ -6,6 +6,10 @@ from attnlab.studies.comparison.columns import ERROR, MASS, VISIBLE_KEYS
 
 # What the names of the changes of each measure end with.
 UNITS = {"loss": "_nats", "bleu": ""}
+# The level of what cannot be used, since it looks at what it replaces.
+ORACLE = "oracle"
+# Fewer things agree in rank by chance too often, and fewer heads give too few different draws.
+FEWEST_RANKED, FEWEST_HEADS = 5, 5
 SCOPE = Column(
     "scope",
     "scope",
@@ -36,7 +40,11 @@ SUBSTITUTIONS = Table(
             "Keys that a row may see on average over the heads of a site, counted on validation "
             "sentences; of a mechanism without a support, the multiply-adds of scoring and mixing as many.",
         ),
-        Column("mechanism", "mechanism", "Name of the mechanism, `full` for none, or the plan."),
+        Column(
+            "mechanism",
+            "mechanism",
+            "Name of the mechanism, `full` for none, or the file of the plan.",
+        ),
         Column(
             "level",
             "level",
@@ -103,8 +111,20 @@ PREDICTION = Table(
             "`pairs` ranks all pairs of a head and a mechanism together; `mechanisms` the mechanisms "
             "of each head, `heads` the heads under each mechanism, both averaged.",
         ),
-        Column("spearman", "Spearman", "Rank correlation with the change of loss.", 2),
-        Column("low", "low", "Lower end of its 95 % interval, a bootstrap over heads.", 2),
+        Column(
+            "spearman",
+            "Spearman",
+            "Rank correlation with the change of loss; missing where it would rank fewer than "
+            f"{FEWEST_RANKED} (pairs, mechanisms or heads, by `across`), or where one does not vary.",
+            2,
+        ),
+        Column(
+            "low",
+            "low",
+            "Lower end of its 95 % interval, a bootstrap over heads; missing for fewer than "
+            f"{FEWEST_HEADS} heads, and where all draws agree.",
+            2,
+        ),
         Column("high", "high", "Upper end of its 95 % interval.", 2),
         Column("heads", "heads", "Number of heads."),
         Column("mechanisms", "mechanisms", "Number of mechanisms and budgets."),

@@ -9,10 +9,9 @@ from jaxtyping import Float
 from scipy.stats import rankdata
 
 from attnlab.attribution.significance import DRAWS, INTERVAL
+from attnlab.studies.substitution.columns import FEWEST_HEADS, FEWEST_RANKED
 
 PREDICTORS = ("missing_mass", "output_error")
-# With fewer heads there is nothing to draw from.
-FEWEST = 3
 
 # Of heads and mechanisms, behind any batch.
 Matrix = np.ndarray
@@ -45,13 +44,15 @@ def prediction(heads: pd.DataFrame, *, seed: int) -> pd.DataFrame:
         draws = np.random.default_rng(seed).integers(0, len(loss), (DRAWS, len(loss)))
         for predictor, value in zip(PREDICTORS, values, strict=True):
             for across, correlate in _KINDS.items():
-                low = high = np.nan
-                if len(loss) >= FEWEST:
-                    low, high = _interval(correlate(value[draws], loss[draws]))
+                found = low = high = np.nan
+                if _ranked(across, *loss.shape) >= FEWEST_RANKED:
+                    found = float(correlate(value, loss))
+                    if len(loss) >= FEWEST_HEADS:
+                        low, high = _interval(correlate(value[draws], loss[draws]))
                 rows.append(
                     {
                         "site": site, "predictor": predictor, "across": across,
-                        "spearman": float(correlate(value, loss)), "low": low, "high": high,
+                        "spearman": found, "low": low, "high": high,
                         "heads": loss.shape[0], "mechanisms": loss.shape[1],
                     }
                 )  # fmt: skip
@@ -59,10 +60,17 @@ def prediction(heads: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+def _ranked(across: str, heads: int, mechanisms: int) -> int:
+    """How many things one correlation ranks."""
+    return {"pairs": heads * mechanisms, "mechanisms": mechanisms, "heads": heads}[across]
+
+
 def _interval(found: Float[np.ndarray, " draw"]) -> tuple[float, float]:
-    """NaN where no draw has a correlation."""
+    """NaN where no two draws have different correlations, so that nothing is known of their spread."""
     known = found[~np.isnan(found)]
-    low, high = np.quantile(known, INTERVAL) if known.size else (np.nan, np.nan)
+    if np.unique(known.round(12)).size < 2:
+        return np.nan, np.nan
+    low, high = np.quantile(known, INTERVAL)
     return float(low), float(high)
 
 

@@ -81,7 +81,7 @@ class SubstitutionSettings(StudySettings):
         if not self.scopes and not self.plans:
             msg = f"There is nothing to replace; choose from: {', '.join(SCOPES)}."
             raise InputError(msg)
-        names = [Path(plan).stem for plan in self.plans]
+        names = [Path(plan).name for plan in self.plans]
         for name in names:
             if names.count(name) > 1:
                 msg = (

@@ -97,7 +97,7 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
         InputError: the source is no run with full attention, or an option cannot be used.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    plans = {path.stem: load_plan(path) for path in map(Path, settings.plans)}
+    plans = {path.name: load_plan(path) for path in map(Path, settings.plans)}
     if not is_run(source):
         raise no_run(source)
     evaluator = load_evaluator(source, sentences=settings.sentences, device=settings.device)
@@ -296,7 +296,7 @@ def _row(outcome: Outcome, figures: pd.DataFrame, choosing: Choosing) -> dict[st
     target, one = outcome.trial.target, outcome.trial.replacement
     row |= {"scope": target.scope, "replaced": target.name, "replaced_heads": len(target.heads)}
     if one is None:
-        return row | {"mechanism": f"plan {target.name}", "replaced": "all"}
+        return row | {"mechanism": target.name, "replaced": "all"}
     own = figures[(figures["budget"] == one.budget) & (figures["mechanism"] == one.name)]
     addresses = map(Head, own["site"], own["layer"], own["head"])
     means = own[[head in target.heads for head in addresses]][list(MEASURED)].mean()
