@@ -63,12 +63,18 @@ class Axis:
     punctuation: Bool[Tensor, "batch token"]
 
 
+# What special tokens are for, the unknown word aside.
+_MARKS = ("bos", "eos", "sep", "cls", "mask", "pad")
+
+
 class Vocabulary:
     """What kind of token every id of a tokenizer is."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, start: int | None = None) -> None:
-        special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-        self.special = special | ({start} if start is not None else set())
+        roles = (getattr(tokenizer, f"{role}_token_id") for role in _MARKS)
+        # One token may be the unknown word and the mark of the beginning too, as in GPT-2.
+        content = {tokenizer.unk_token_id} - {*roles}
+        self.special = {*tokenizer.all_special_ids} - content | {start} - {None}
         self.closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
         self.padding = next(
             (i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0

@@ -13,6 +13,7 @@ from zoo.random_models import ALL, PAIRS, SENTENCES, TWO_STACKS, tokenizer
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.extraction import taps
+from attnlab.extraction.batches import Vocabulary
 from attnlab.extraction.capture import capture
 from attnlab.extraction.keeping import load_matrices
 from attnlab.extraction.reading import prepare
@@ -199,6 +200,14 @@ def test_dropout_that_is_active_is_named_with_its_layer() -> None:
     model.encoder.layer[1].attention.self.register_forward_hook(leave_on)
     with torch.random.fork_rng(), pytest.raises(AttnlabError, match="encoder layer 1: a row's sum"):
         capture(model, TOKENIZER, SENTENCES)
+
+
+@pytest.mark.parametrize("role", ["bos", "eos", "sep", "cls", "mask", "pad"])
+def test_a_mark_that_stands_for_unknown_words_too_is_special(role: str) -> None:
+    mine = tokenizer()
+    assert mine.unk_token_id not in Vocabulary(mine).special
+    setattr(mine, f"{role}_token", mine.unk_token)
+    assert mine.unk_token_id in Vocabulary(mine).special
 
 
 def test_unknown_words_are_content_and_special_tokens_are_not() -> None:
