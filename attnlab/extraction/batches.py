@@ -74,7 +74,9 @@ class Vocabulary:
         roles = (getattr(tokenizer, f"{role}_token_id") for role in _MARKS)
         # One token may be the unknown word and the mark of the beginning too, as in GPT-2.
         content = {tokenizer.unk_token_id} - {*roles}
-        self.special = {*tokenizer.all_special_ids} - content | {start} - {None}
+        self.special: set[int] = {*tokenizer.all_special_ids} - content
+        if start is not None:
+            self.special.add(start)
         self.closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
         self.padding = next(
             (i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0

@@ -86,6 +86,7 @@ def test_studies_are_listed_with_their_questions_and_options() -> None:
         ),
         (["run", "random_search", "--jobs", "2", "--cluster", "tcp://a:1"], "not both"),
         (["status", "random_search"], "does not hold the study 'random_search'; begin it with"),
+        (["status", "random_search", "--out", "nowhere"], "study run random_search --out nowhere"),
     ],
 )
 def test_what_cannot_be_is_refused(

@@ -248,7 +248,10 @@ def _planned(name: str, folder: "Path") -> "Plan":
     study_named(name)
     plan = StudyFolder(folder).read_plan()
     if plan is None or plan.study != name:
-        msg = f"{folder} does not hold the study '{name}'; begin it with: attnlab study run {name}"
+        msg = (
+            f"{folder} does not hold the study '{name}'; begin it with: attnlab study run {name} --out "
+            f"{folder}"
+        )
         raise InputError(msg)
     return plan
 
