@@ -47,7 +47,7 @@ def planning_answers(scores: pd.DataFrame, heads: pd.DataFrame) -> list[str]:
     """
     by = goodness_of(scores)
     return [
-        " ".join((_best(budget, rows, by), _nearest(rows), _without_keys(own)))
+        " ".join(filter(None, (_best(budget, rows, by), _nearest(rows), _without_keys(own))))
         for budget, rows in scores[scores["plan"] != FULL].groupby("budget", sort=False)
         for own in [heads[heads["budget"] == budget]]
     ]
@@ -97,5 +97,7 @@ def _nearest(rows: pd.DataFrame) -> str:
 
 def _without_keys(heads: pd.DataFrame) -> str:
     blind = int((heads["family"] == NOTHING).sum())
+    if not blind:
+        return ""
     are = "1 is" if blind == 1 else f"{blind} are"
-    return f"Of its {counted(len(heads), 'head')}, {are} `{NOTHING}`."
+    return f"Of its {counted(len(heads), 'head')}, {are} left out ({NOTHING})."

@@ -91,7 +91,7 @@ def test_a_searched_plan_that_loses_is_said_to_lose() -> None:
     assert said == (
         "At 3 keys per row band is best by BLEU on these sentences: 3.5. The searched plan (none 8, ends 4) "
         "has 0.2; it loses 3.3 BLEU to it (95 % interval of its gain [-4.3, -2.3]). Its error is 0.700; the "
-        "least of a baseline is 1.200 (band). Of its 12 heads, 8 are `none`."
+        "least of a baseline is 1.200 (band). Of its 12 heads, 8 are left out (none)."
     )
 
 

@@ -407,7 +407,7 @@ def test_what_cannot_be_used_is_refused_before_a_model_is_loaded(
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no run of attnlab train"):
+    with pytest.raises(InputError, match="is not a run directory"):
         plan(tmp_path, (3,))
 
 

@@ -353,7 +353,7 @@ def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
     [
         (
             {"encoder.0.2": "band(window=1)"},
-            "names 'encoder.0.2', but the model's encoder has 1 layers",
+            "names 'encoder.0.2', but the model's encoder has 1 layer of",
         ),
         ({"cross": "bigbird(block=1)"}, "bigbird"),
     ],
