@@ -122,7 +122,7 @@ def observe(
     """
     plan = getattr(model, "attention_plan", None)
     otherwise = plan is not None and any(entry != Full() for entry in plan.entries.values())
-    if otherwise or holds_installed(attention_modules(model)):
+    if otherwise or holds_installed(model):
         msg = "Mechanisms are compared with full attention: give a run or a model that has it."
         raise InputError(msg)
     training = model.training

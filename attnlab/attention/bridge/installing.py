@@ -27,8 +27,6 @@ from attnlab.texts import briefly
 
 OWN_PLAN = "attention_plan"
 INSTALLED_PLAN = "attnlab_plan"
-# At an attention module of attnlab's own models, which always holds a mechanism.
-EXCHANGED = "attnlab_exchanged"
 PLAN_FILE = "attention_plan.json"
 TENSOR_FILE = "attention.safetensors"
 # In a transformers model's config.json, so that a saved model says what stood in it.
@@ -67,7 +65,6 @@ class Installed(OneLine):
         for at, mechanism in zip(self.modules, self.before, strict=True):
             if isinstance(at.module, OwnAttention) and mechanism is not None:
                 at.module.mechanism = mechanism
-                vars(at.module).pop(EXCHANGED, None)
             else:
                 delattr(at.module, NAME)
                 forget_calls(at.module)
@@ -123,10 +120,10 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     Raises:
         InputError: as of `use`.
     """
-    modules = attention_modules(model)
-    if holds_installed(modules):
+    if holds_installed(model):
         msg = f"{type(model).__name__} has attnlab's mechanisms already; take those out first."
         raise InputError(msg)
+    modules = attention_modules(model)
     plan = _plan(planned, modules)
     plan_before = getattr(model, OWN_PLAN, None)
     made = [_made(plan, at, model) for at in modules]
@@ -137,7 +134,6 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
         if isinstance(at.module, OwnAttention):
             before.append(at.module.mechanism)
             at.module.mechanism = mechanism
-            vars(at.module)[EXCHANGED] = True
         else:
             before.append(None)
             at.module.add_module(NAME, mechanism)
@@ -168,9 +164,10 @@ def _switch(model: PreTrainedModel, modules: list[AttentionAt], implementation: 
         model.set_attn_implementation(implementation)
 
 
-def holds_installed(modules: list[AttentionAt]) -> bool:
-    """Whether mechanisms were installed in some of these modules, and not taken out again."""
-    return any(hasattr(at.module, NAME) or EXCHANGED in vars(at.module) for at in modules)
+def holds_installed(model: PreTrainedModel) -> bool:
+    """Whether mechanisms were installed in the model or in one that it is part of, and not taken out."""
+    modules = attention_modules(model)
+    return installed_plan(model) is not None or any(hasattr(at.module, NAME) for at in modules)
 
 
 def installed_plan(model: nn.Module) -> AttentionPlan | None:
