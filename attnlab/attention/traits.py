@@ -13,7 +13,7 @@ class Traits:
     Attributes:
         causal: has a form in which a query never depends on keys behind it.
         cross: works where queries and keys are different sentences.
-        stochastic: the rows of its implied matrix are probabilities.
+        stochastic: the rows of its implied matrix that see a key are probabilities.
         support: which pairs it scores is known, so a budget of visible keys can be counted.
         subquadratic: time and memory of its fast form grow in proportion to the tokens.
         cached: one query at a time gives what all queries at once give.

@@ -9,7 +9,6 @@ from torch import Tensor
 from attnlab.addresses import SITES, Site
 from attnlab.attention.bridge.installing import mechanisms_in
 from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.mechanisms.none import NoAttention
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Encoding, Sentence, most_positions
 from attnlab.extraction.forward import forward
@@ -71,7 +70,7 @@ def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None
         at.site: part.name
         for at, mechanism in mechanisms_in(model)
         for part in mechanism.modules()
-        if isinstance(part, Mechanism) and _applies_others(part) and at.site in wanted
+        if isinstance(part, Mechanism) and not part.traits.stochastic and at.site in wanted
     }
     if others:
         site, name = next(iter(others.items()))
@@ -82,14 +81,6 @@ def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None
             f"{f'choose other sites: {rest}' if rest else 'analyze a model with another mechanism'}."
         )
         raise InputError(msg)
-
-
-def _applies_others(mechanism: Mechanism) -> bool:
-    """Whether it applies weights, and these are no probabilities.
-
-    A head that is left out applies none: it is a head whose rows see no key, as there are in files.
-    """
-    return not mechanism.traits.stochastic and not isinstance(mechanism, NoAttention)
 
 
 def _refuse_weights_that_read_padding(model: Any, encoding: Encoding, plumbing: Plumbing) -> None:

@@ -111,7 +111,7 @@ def test_captured_matrices_are_those_that_the_mechanisms_apply(
             outputs.append(model(**inputs(model, text))[0])
         expected.append(matrices)
     mechanism = spec.partition("(")[0]
-    if mechanism != "none" and not MECHANISMS[mechanism].traits.stochastic:
+    if not MECHANISMS[mechanism].traits.stochastic:
         with pytest.raises(
             InputError, match=f"'{mechanism}' applies in the {site} are no probabilities"
         ):

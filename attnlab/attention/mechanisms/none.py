@@ -26,7 +26,7 @@ class NoAttention(PaddingSafeMechanism):
 
     specification: ClassVar[type[Specification] | None] = Nothing
     source: ClassVar[str] = "Michel et al. 2019, arXiv 1905.10650"
-    traits: ClassVar[Traits] = Traits(stochastic=False, bias=False, content_free=True)
+    traits: ClassVar[Traits] = Traits(bias=False, content_free=True)
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:  # noqa: ARG002
         """Zeros with a gradient of 0: the sum over no value at all."""
