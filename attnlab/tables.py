@@ -13,7 +13,7 @@ import pandas as pd
 from attnlab.addresses import HEAD_COLUMNS, SITES, UNKNOWN_SITE
 from attnlab.errors import InputError, reason
 from attnlab.limits import LARGEST_NUMBER, MOST_LAYERS
-from attnlab.texts import briefly
+from attnlab.texts import briefly, counted
 
 Kind = Literal["text", "integer", "number", "boolean"]
 # What the cells of a column are; all but text may be missing, which is an empty cell.
@@ -57,7 +57,7 @@ def read_table(
     _refuse_other_heads(read, found)
     _refuse_alike(read, found, list(keys))
     if rows is not None and rows != len(found):
-        raise read.wrong(f"has {_counted(len(found), 'row')}, and {rows:,} were written")
+        raise read.wrong(f"has {counted(len(found), 'row')}, and {rows:,} were written")
     return found
 
 
@@ -121,16 +121,12 @@ def _cells_of(path: str | Path, advice: str) -> _Cells:
     for line, row in others:
         if len(row) != len(names):
             raise read.wrong(
-                f"has {_counted(len(row), 'cell')} in line {line}, and {_counted(len(names), 'column')}"
+                f"has {counted(len(row), 'cell')} in line {line}, and {counted(len(names), 'column')}"
             )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise read.wrong(f"has the column {briefly(twice)} twice")
     return read
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
