@@ -62,22 +62,22 @@ def _best(budget: Any, rows: pd.DataFrame, by: Goodness) -> str:
     if others.empty:
         return f"{at} the searched plan ({searched['written']}) has {by.name} {own}, and no baseline fits."
     ranked = others.sort_values(by.column.name, ascending=by.sign < 0, kind="stable")
-    rival = ranked.iloc[0]
-    theirs = by.column.shown(rival[by.column.name])
-    if by.sign * searched[by.column.name] >= by.sign * rival[by.column.name]:
+    baseline = ranked.iloc[0]
+    theirs = by.column.shown(baseline[by.column.name])
+    if by.sign * searched[by.column.name] >= by.sign * baseline[by.column.name]:
         return (
             f"{at} the searched plan ({searched['written']}) is best by {by.name} on these sentences: {own}, "
-            f"the next ({rival['plan']}) {theirs}; it gains {_gain(rival, by, 'over')}."
+            f"the next ({baseline['plan']}) {theirs}; it gains {_gain(baseline, by, 'over')}."
         )
     return (
-        f"{at} {rival['plan']} is best by {by.name} on these sentences: {theirs}. The searched plan "
-        f"({searched['written']}) has {own}; it loses {_gain(rival, by, 'to')}."
+        f"{at} {baseline['plan']} is best by {by.name} on these sentences: {theirs}. The searched plan "
+        f"({searched['written']}) has {own}; it loses {_gain(baseline, by, 'to')}."
     )
 
 
-def _gain(rival: pd.Series, by: Goodness, beside: str) -> str:
+def _gain(baseline: pd.Series, by: Goodness, beside: str) -> str:
     """The size of the gain, its interval, and whether that holds 0."""
-    gain, low, high = (rival[f"{by.gain.name}{end}"] for end in ("", "_low", "_high"))
+    gain, low, high = (baseline[f"{by.gain.name}{end}"] for end in ("", "_low", "_high"))
     interval = ", ".join(by.gain.shown(end, signed=True) for end in (low, high))
     chance = ", which holds 0" if low <= 0 <= high else ""
     size = f"{by.gain.shown(abs(gain))} {by.unit}"
@@ -96,8 +96,8 @@ def _nearest(rows: pd.DataFrame) -> str:
 
 
 def _without_keys(heads: pd.DataFrame) -> str:
-    blind = int((heads["family"] == NOTHING).sum())
-    if not blind:
+    without = int((heads["family"] == NOTHING).sum())
+    if not without:
         return ""
-    are = "1 is" if blind == 1 else f"{blind} are"
+    are = "1 is" if without == 1 else f"{without} are"
     return f"Of its {counted(len(heads), 'head')}, {are} left out ({NOTHING})."

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-_LEGEND = (
-    "error: l1 distance from full attention, 0 exact, 2 the most; a row that sees no key counts 2.\n"
-    "gain: of the searched plan over the row's, above 0 where it is better, with its 95 % interval."
-)
-
 
 @with_options(PlanSettings)
 def plan(
@@ -118,7 +113,7 @@ def _shown(scores: "pd.DataFrame") -> "Table":
         *numbers,
         numbers=numbers,
         title=f"\n{counted(scores['sentences'].iloc[0], 'test sentence')}",
-        caption=_LEGEND,
+        caption=f"{SCORES['error'].narrow}: {SCORES['error'].meaning}\ngain: {gain.meaning}",
     )
     for row in scores.to_dict("records"):
         table.add_row(

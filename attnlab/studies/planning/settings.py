@@ -8,9 +8,9 @@ from attnlab.errors import InputError
 from attnlab.options import BATCH_SIZE, Option
 from attnlab.studies.settings import SEED, SENTENCE_FLAGS, StudySettings, words_in
 
-# What a head may get; `full` alone grows with the sentence, so it has to be asked for.
 # The family of heads that see no key.
 NOTHING = "none"
+# What a head may get; `full` alone grows with the sentence, so it has to be asked for.
 FAMILIES = (NOTHING, "band", "offsets", "ends", "tokens", "blocks", "static", "full")
 DEFAULT_FAMILIES = FAMILIES[:-1]
 
