@@ -14,7 +14,10 @@ from attnlab.signals import note_written, noting_written, undisturbed
 UNFINISHED = ".unfinished"
 # By these readers tell that a folder holds a result, or a run; they are never there beside half of one.
 RESULT_MARK = "result.json"
-MARKS = (RESULT_MARK, "settings.json")
+RUN_MARK = "settings.json"
+MARKS = (RESULT_MARK, RUN_MARK)
+# One of them is in every folder that save_pretrained wrote, of a model or of an adapter.
+PRETRAINED_MARKS = ("config.json", "adapter_config.json")
 
 
 def _nothing(_: Path) -> Iterable[Path]:

@@ -6,11 +6,11 @@ from typing import Any
 
 from attnlab.documents import read_json
 from attnlab.errors import InputError
+from attnlab.folders import PRETRAINED_MARKS, RUN_MARK
 from attnlab.options import Settings
 from attnlab.texts import SENTENCES, TREEBANK, refuse_absent
 
-# One of them is in every folder with a model: of transformers, of attnlab, an adapter.
-_MODEL_FILES = ("config.json", "settings.json", "adapter_config.json")
+_MODEL_FILES = (*PRETRAINED_MARKS, RUN_MARK)
 # Fields of settings that name files.
 _TEXTS = {"text": SENTENCES, "calibration_text": SENTENCES, "treebank": TREEBANK}
 

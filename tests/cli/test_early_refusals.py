@@ -51,6 +51,15 @@ COMMANDS = {
     "train run": "run/settings.json",
     "score run --out test.txt": "test.txt",
 }
+# Commands that write a folder of results.
+WRITERS = (
+    "prune run",
+    "analyze run",
+    "compare run --budget 5",
+    "importance run",
+    "substitute run",
+    "approximate heads.npy",
+)
 OTHERS = {
     "analyze run --overwrite --out file": "file is a file",
     "analyze run --overwrite --out file/inside/it": "file is a file",
@@ -128,31 +137,14 @@ OTHERS = {
     "neighbours run cat --overwrite": "--overwrite replaces what --map names, and nothing",
     "train file": "file exists and is not a run directory",
     "demo file --overwrite": "file exists and is not a run directory",
-    **{
-        f"{command} --out run --overwrite": "run is a run, which the "
-        for command in (
-            "prune run",
-            "analyze run",
-            "compare run --budget 5",
-            "importance run",
-            "substitute run",
-            "approximate heads.npy",
-        )
-    },
+    **{f"{command} --out run --overwrite": "run is a run, which the " for command in WRITERS},
     "plan run --budget 9 --tables run": "run is a run, which the plan search leaves",
     "plan run --budget 9 --out run/config.json --overwrite": "is among the files of the run in ",
     "plan run --budget 9 --out run/checkpoints/plan.json": "is among the files of the run in ",
     "score run --out run/settings.json --overwrite": "is among the files of the run in ",
     **{
         f"{command} --out run/checkpoints/{inner}": "is among the files of the run in "
-        for command in (
-            "prune run",
-            "analyze run",
-            "compare run --budget 5",
-            "importance run",
-            "substitute run",
-            "approximate heads.npy",
-        )
+        for command in WRITERS
         for inner in (".", "checkpoint-1", "checkpoint-1/new")
     },
     "train run/checkpoints/new": "is among the files of the run in ",
@@ -165,7 +157,7 @@ OTHERS = {
     "translate absent Hello.": "not a run directory",
     "translate run Hello. --beams 0": "beams must be at least 1 and at most 1000, not 0",
     "score run --split all": "--split must be one of train, validation, test, not 'all'",
-    "analyze outer": "adapter_config.json); give outer/model.",
+    "analyze outer": "settings.json); give outer/model.",
     "analyze run --out new --text nothere.txt": "There is no file nothere.txt; give one with a sentence",
     "analyze run --out new --treebank nothere.conllu": "There is no file nothere.conllu; name a CoNLL-U",
     "importance run --out new --corpus nothere.tsv": "There is no file or folder nothere.tsv; give a",

@@ -9,15 +9,13 @@ from annotated_types import Ge
 
 from attnlab.documents import fitting, parse_json, read_json
 from attnlab.errors import InputError, reason
-from attnlab.folders import RESULT_MARK
+from attnlab.folders import PRETRAINED_MARKS, RESULT_MARK, RUN_MARK
 from attnlab.texts import read_text
 from attnlab.translation.model_settings import TRANSLATION
 from attnlab.translation.settings import RUN_FORMAT, settings_from
 
-SETTINGS = "settings.json"
+SETTINGS = RUN_MARK
 WEIGHTS = "model.safetensors"
-# One of them is in every folder that save_pretrained wrote.
-_PRETRAINED = ("config.json", "adapter_config.json")
 _ADVICE = "restore it or train again into another folder"
 # What takes hours to make; it is never deleted along with the model that it is of.
 STUDIES = ("importance", "pruning", "substitution")
@@ -140,7 +138,7 @@ def no_run(source: str | Path) -> InputError:
     near = [one for one in (path.parent, *sorted(path.iterdir())) if is_run(one)]
     if near:
         wanted += f", such as {near[0]}"
-    if any((path / name).is_file() for name in _PRETRAINED):
+    if any((path / name).is_file() for name in PRETRAINED_MARKS):
         holds = "holds a transformers model, which analyze, compare, importance and inspect take"
     elif (path / RESULT_MARK).is_file():
         holds = "holds results"
