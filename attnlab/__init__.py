@@ -6,6 +6,9 @@ Nothing heavy is imported here; each name is looked up in its module when first 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from attnlab.representations import draw_results_with
+from attnlab.versions import __version__
+
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
     from attnlab.extraction.capture import capture
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from attnlab.translation.runs.run import load
     from attnlab.translation.training import resume, train
 
-__version__ = "0.1.0"
 __all__ = [
     "__version__",
     "analyze",
@@ -82,4 +84,12 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
+
+
+def _html_of(found: object) -> str | None:
+    html: str | None = import_module("attnlab.reporting.notebook").html_of(found)
+    return html
+
+
+draw_results_with(_html_of)

@@ -64,7 +64,7 @@ def read_json(
         InputError: the file cannot be read, or holds something else; the message names the field, what
             was found and what is expected.
     """
-    text = _text_of(path)
+    text = document_text(path)
     try:
         return fitting(schema, parse_json(text, finite=finite))
     except InputError as error:
@@ -82,7 +82,7 @@ def read_toml(
     Raises:
         InputError: see `read_json`.
     """
-    text = _text_of(path)
+    text = document_text(path)
     try:
         found = tomllib.loads(text)
     except ValueError as error:
@@ -155,16 +155,13 @@ def _names_type(part: object) -> bool:
     return part in {"int", "float", "str", "bool", "none"} or "[" in str(part)
 
 
-def _text_of(path: str | Path) -> str:
-    path = Path(path)
-    try:
-        size = path.stat().st_size
-    except OSError:
-        size = 0  # the reader says why
-    if size > MOST_FILE_BYTES:
-        msg = f"{path} has {size:,} bytes, more than the {MOST_FILE_BYTES:,} that are read; check the path."
-        raise InputError(msg)
-    return read_text(path)
+def document_text(path: str | Path) -> str:
+    """The text of a file that is parsed as a whole, of `MOST_FILE_BYTES` at most.
+
+    Raises:
+        InputError: it cannot be read, is no regular file, or is larger.
+    """
+    return read_text(path, most_bytes=MOST_FILE_BYTES)
 
 
 def _refused(path: str | Path, fault: str, error: Exception, advice: str) -> InputError:

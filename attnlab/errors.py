@@ -27,8 +27,20 @@ class ToldElsewhereError(AttnlabError):
 _MOST_REPEATED = 300
 
 
+# What these say is of the program that reads, not of what was read.
+_OF_THE_PROGRAM = (AssertionError, AttributeError, LookupError, NameError, TypeError)
+
+
 def reason(error: BaseException) -> str:
-    """The first line of an error's message, shortened, to stand in brackets within a sentence."""
+    """The first line of an error's message, shortened, to stand in brackets within a sentence.
+
+    Messages of Python about its own objects are not repeated, nor is the advice of torch to load objects.
+    """
+    if isinstance(error, _OF_THE_PROGRAM):
+        return "a value in its files is of a kind that does not belong there"
+    # The class stands in a module that nothing else here needs.
+    if type(error).__name__ == "UnpicklingError":
+        return "a file of tensors is damaged, or holds Python objects, which are never loaded"
     lines = str(error).strip().splitlines() or [type(error).__name__]
     line = lines[0].removesuffix(".")
     return line if len(line) <= _MOST_REPEATED else f"{line[:_MOST_REPEATED]}..."

@@ -1,4 +1,8 @@
-"""Writing files so that what existed is never damaged: a temporary file beside the target, then a rename."""
+"""Files: opened where they are regular ones, written so that what existed is never damaged.
+
+Whatever a user names or a folder holds is opened by `open_regular`, or goes through `check_regular` where
+a library opens it by its path. What is written is a temporary file beside the target, then a rename.
+"""
 
 import glob
 import hashlib
@@ -11,7 +15,8 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from errno import EINVAL, ENOTSUP
+from errno import EINVAL, ENOTSUP, ENXIO
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +25,16 @@ from attnlab.signals import note_written
 
 # The end of the name of a file that is being written.
 _TEMPORARY = re.compile(r"\.[0-9a-f]{8}")
+# With apostrophes before it, so that what had them gets one more, and every text comes back.
+_FORMULA = re.compile("'*[=+\\-@\t\r]")
+# What a path can lead to that is no file: reading it may never end, or never begin.
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
 # Enough for a file system that has room for names alone to refuse it.
 _TRIED_BYTES = 1 << 16
 
@@ -39,6 +54,71 @@ def at_home(path: str | Path) -> Path:
     except RuntimeError as error:
         msg = f"There is no user whose home folder begins {path}; write ./{path} for a file of that name."
         raise InputError(msg) from error
+
+
+def open_regular(path: str | Path, *, most_bytes: int | None = None) -> BufferedReader:
+    """A file opened for reading; links are followed, and what they lead to must be a regular file.
+
+    A named pipe is refused at once, where `open` would wait until somebody writes to it.
+
+    Args:
+        path: of the file.
+        most_bytes: its largest size; None: any.
+
+    Raises:
+        InputError: it is no regular file, or larger.
+        OSError: it cannot be opened.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == ENXIO:  # as a socket has it
+            check_regular(path)
+        raise
+    try:
+        _check_status(path, os.fstat(number), most_bytes)
+        os.set_blocking(number, True)
+        return os.fdopen(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise
+
+
+def check_regular(path: str | Path, *, most_bytes: int | None = None) -> None:
+    """Raises for a path that `open_regular` would refuse; one where nothing is passes.
+
+    Raises:
+        InputError: see `open_regular`.
+    """
+    with suppress(OSError):
+        _check_status(path, Path(path).stat(), most_bytes)
+
+
+def check_files_in(folder: str | Path) -> None:
+    """Raises where something in a folder is neither a regular file nor a folder, links followed.
+
+    For libraries that choose themselves which files of a folder they read.
+
+    Raises:
+        InputError: see above; the first by name is told.
+    """
+    with suppress(OSError):
+        for path in sorted(Path(folder).iterdir()):
+            if not path.is_dir():
+                check_regular(path)
+
+
+def _check_status(path: str | Path, found: os.stat_result, most_bytes: int | None) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind != stat.S_IFREG:
+        msg = f"{path} is {_KINDS.get(kind, 'something else')} and no regular file; name a regular file."
+        raise InputError(msg)
+    if most_bytes is not None and found.st_size > most_bytes:
+        msg = (
+            f"{path} has {found.st_size:,} bytes, more than the {most_bytes:,} that are read; check the "
+            "path."
+        )
+        raise InputError(msg)
 
 
 @contextmanager
@@ -94,9 +174,10 @@ def refuse_unwritable(folder: str | Path) -> None:
     What is written to find out has no name, and is gone at once.
 
     Raises:
-        InputError: the disk is full, or cannot be written.
+        InputError: the disk is full, or cannot be written, or the folder is a link to nothing.
     """
     folder = Path(folder)
+    check_no_dangling_link(folder)
     nearest = next(
         path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir()
     )
@@ -106,6 +187,22 @@ def refuse_unwritable(folder: str | Path) -> None:
     except OSError as error:
         msg = f"Could not write to {folder}: {error.strerror or error}; choose another folder."
         raise InputError(msg) from error
+
+
+def check_no_dangling_link(folder: str | Path) -> None:
+    """Raises where a folder to write to, or one that it would be made in, is a link that leads nowhere.
+
+    Raises:
+        InputError: see above.
+    """
+    folder = Path(folder)
+    for path in (folder, *folder.parents):
+        if path.is_symlink() and not path.exists():
+            msg = (
+                f"{path} is a link to {path.readlink()}, where nothing is; delete the link, or name another "
+                "folder."
+            )
+            raise InputError(msg)
 
 
 def delete_leftovers(folder: str | Path, names: Iterable[str]) -> None:
@@ -149,9 +246,10 @@ def file_checksum(path: str | Path) -> str:
     """SHA-256 of the content of a file, in hexadecimal digits; cost: about two seconds per gigabyte.
 
     Raises:
+        InputError: it is no regular file.
         OSError: it cannot be read.
     """
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -173,9 +271,33 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def write_table(path: str | Path, table: "pd.DataFrame") -> None:
-    """Writes a tidy table as CSV without its index, atomically."""
+    """Writes a tidy table as CSV without its index, atomically, its texts as `inert_texts` has them."""
     with replacing(path) as temporary:
-        table.to_csv(temporary, index=False, lineterminator="\n")
+        inert_texts(table).to_csv(temporary, index=False, lineterminator="\n")
+
+
+def inert_texts(table: "pd.DataFrame") -> "pd.DataFrame":
+    """The table with an apostrophe before each text that a spreadsheet would take for a formula.
+
+    These begin with = + - @, a tab or a carriage return; numbers stay. `read_text_cell` takes it off.
+    """
+    texts = list(table.select_dtypes(exclude=["number", "bool"]))
+    return (
+        table.assign(**{str(name): table[name].map(_inert) for name in texts}) if texts else table
+    )
+
+
+def _inert(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def read_text_cell(cell: str) -> str:
+    """The text of a cell that `inert_texts` made.
+
+    >>> read_text_cell("'=1+1"), read_text_cell("'tis")
+    ('=1+1', "'tis")
+    """
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def write_tensors(

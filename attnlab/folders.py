@@ -97,7 +97,7 @@ def _put_in_place(
         if changed:
             msg = (
                 f"Could not write to {folder}: {reason}; it holds files of an older and of a new result, "
-                f"and no {last}: mend the cause and run the command again with --overwrite."
+                f"and no {last}: mend the cause and do it again, with overwrite."
             )
         raise AttnlabError(msg) from error
 

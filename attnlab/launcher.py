@@ -26,6 +26,12 @@ def launched() -> Launched | None:
     if not all(os.environ.get(name) for name in _TOLD):
         return None
     index, count = _number("RANK"), _number("WORLD_SIZE")
+    if index >= count:
+        msg = (
+            f"The environment variable RANK is {index}, and WORLD_SIZE counts {count} from 0; unset both, or "
+            "start all with torchrun."
+        )
+        raise InputError(msg)
     return Launched(index, count, _number("LOCAL_RANK") if os.environ.get("LOCAL_RANK") else index)
 
 

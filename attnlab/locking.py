@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attnlab.errors import AttnlabError, InputError
+from attnlab.files import check_no_dangling_link
 
 # A folder that others delete while it is being locked is made so often.
 ATTEMPTS = 20
@@ -37,6 +38,7 @@ def locked(folder: str | Path) -> Iterator[None]:
 
 def _made_and_locked(folder: Path) -> tuple[int, list[Path]]:
     """The locked folder, and which folders had to be made, the deepest first."""
+    check_no_dangling_link(folder)
     made: set[Path] = set()
     try:
         for attempt in range(1, ATTEMPTS + 1):

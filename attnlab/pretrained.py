@@ -8,6 +8,7 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from attnlab.errors import InputError
+from attnlab.files import check_files_in
 from attnlab.limits import SIZES, refuse_beyond_memory
 from attnlab.texts import briefly
 
@@ -24,10 +25,11 @@ def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
         options: handed on; `trust_remote_code` is none of them.
 
     Raises:
-        InputError: a configuration that names code for its attention, or sizes that no model has, or a
-            model that does not fit the free memory.
+        InputError: something in the folder that is no regular file, a configuration that names code for
+            its attention, or sizes that no model has, or a model that does not fit the free memory.
         Exception: what transformers raises; a ValueError for files that need code of their own.
     """
+    check_files_in(source)
     # Of a name on the hub the configuration is read first, and once.
     if kind is AutoConfig or (Path(source).is_dir() and _reads_configuration(kind)):
         _refuse_absurd_sizes(source)

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import reduce
 from operator import add
 
@@ -14,11 +15,14 @@ from torch.distributed.rendezvous import rendezvous
 from attnlab.errors import INTERRUPTED, AttnlabError, ToldElsewhereError
 from attnlab.launcher import launched
 from attnlab.parcels import Plain, unwrapped, wrapped
+from attnlab.signals import ending_at_once
 
 # Where the first process that fails on its own writes its number, beside what torch keeps there.
 _FAILED = "attnlab_failed"
 # Processes meet equally often, so that each counts the same.
 _MEETINGS = itertools.count()
+# How long the first waits for the others to start.
+MEETING = timedelta(minutes=5)
 _LOST = "Another process ended before its work was done; see what it printed."
 
 
@@ -215,8 +219,18 @@ def _meeting(processes: Processes, *, gpus: bool) -> Iterator[None]:
     if distributed.is_initialized():
         yield
         return
-    found = rendezvous("env://", processes.index, processes.count)
-    store, index, count = next(found)
+    # Libraries wait for the others without hearing of signals; nothing is written yet.
+    with ending_at_once():
+        try:
+            found = rendezvous("env://", processes.index, processes.count, timeout=MEETING)
+            store, index, count = next(found)
+            store.set_timeout(distributed.constants.default_pg_timeout)
+        except (RuntimeError, ValueError) as error:
+            msg = (
+                f"The other processes, of {processes.count} by WORLD_SIZE, cannot be met; start all "
+                "with torchrun, or unset RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."
+            )
+            raise AttnlabError(msg) from error
     # A launcher's store outlives a meeting, and with it the addresses of an earlier one.
     name = f"attnlab_{next(_MEETINGS)}"
     store = distributed.PrefixStore(name, store)  # type: ignore[attr-defined]  # torch's stubs

@@ -3,12 +3,13 @@
 A notebook that shows HTML gets tables and figures instead, from `attnlab.reporting.notebook`.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields
-from importlib import import_module
 from typing import Any
 
 _LONGEST = 60
+# Set by the package itself, which alone knows what draws.
+_draw: Callable[[object], str | None] | None = None
 
 
 class OneLine:
@@ -21,9 +22,13 @@ class OneLine:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _repr_html_(self) -> str | None:
-        # What draws stands above what computes, so it is looked up when a notebook asks.
-        html: str | None = import_module("attnlab.reporting.notebook").html_of(self)
-        return html
+        return None if _draw is None else _draw(self)
+
+
+def draw_results_with(draw: Callable[[object], str | None]) -> None:
+    """Lets `draw` say how results look in a notebook; None of it leaves a result its one line."""
+    global _draw  # noqa: PLW0603 - what draws imports what computes, and not the other way round
+    _draw = draw
 
 
 def summarised(value: Any) -> str:

@@ -58,6 +58,21 @@ def stopped_by_signals() -> Iterator[None]:
 
 
 @contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Inside the block each signal ends the process, also where code that is not Python's waits."""
+    try:
+        before = {one: signal.signal(one, signal.SIG_DFL) for one in SIGNALS if _is_heard(one)}
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
 def undisturbed() -> Iterator[None]:
     """Signals that come inside the block take effect when it ends."""
     waiting: list[int] = []

@@ -11,7 +11,9 @@ from typing import Any, Literal
 import pandas as pd
 
 from attnlab.addresses import HEAD_COLUMNS, SITES, UNKNOWN_SITE
+from attnlab.documents import MOST_FILE_BYTES
 from attnlab.errors import InputError, reason
+from attnlab.files import open_regular, read_text_cell
 from attnlab.limits import LARGEST_NUMBER, MOST_LAYERS
 from attnlab.texts import briefly, counted
 
@@ -71,7 +73,10 @@ def read_any_table(path: str | Path, *, advice: str) -> pd.DataFrame:
     text = io.StringIO()
     csv.writer(text).writerows([read.names, *read.rows])
     text.seek(0)
-    return pd.read_csv(text, keep_default_na=False, na_values=[""])
+    found = pd.read_csv(text, keep_default_na=False, na_values=[""])
+    texts = list(found.select_dtypes(exclude=["number", "bool"]))
+    plain = {str(name): found[name].map(read_text_cell, na_action="ignore") for name in texts}
+    return found.assign(**plain)
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,10 @@ def _cells_of(path: str | Path, advice: str) -> _Cells:
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     # Line ends stand in cells too, where they are quoted.
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with (
+        open_regular(path, most_bytes=MOST_FILE_BYTES) as binary,
+        io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as file,
+    ):
         reader = csv.reader(file, strict=True)
         for row in reader:
             if row:
@@ -150,7 +158,7 @@ def _refuse_other_columns(read: _Cells, kinds: Mapping[str, Kind]) -> None:
 def _column(read: _Cells, name: str, kind: Kind) -> "pd.Series[Any]":
     texts = read.column(name)
     if kind == TEXT:
-        return pd.Series(texts, dtype=object)
+        return pd.Series([read_text_cell(text) for text in texts], dtype=object)
     values = []
     for row, text in enumerate(texts):
         try:

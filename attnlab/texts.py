@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from attnlab.errors import InputError
+from attnlab.files import check_regular, open_regular
 from attnlab.limits import FILE, LINE
 
 _OTHER_ENCODINGS = {
@@ -39,10 +40,11 @@ _OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066
 
 
 def refuse_absent(path: str | Path, wanted: str) -> None:
-    """Raises InputError where there is no such path; `wanted` says what to give, see `SENTENCES`."""
+    """Raises InputError where there is no such regular file; `wanted` says what to give, see `SENTENCES`."""
     if not Path(path).exists():
         msg = f"There is no file {path}; {wanted}."
         raise InputError(msg)
+    check_regular(path)
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -54,30 +56,35 @@ def read_lines(path: str | Path) -> list[str]:
     return list(iterate_lines(path))
 
 
-def read_text(path: str | Path) -> str:
-    """The lines of `iterate_lines` joined by line feeds.
+def read_text(path: str | Path, *, most_bytes: int | None = None) -> str:
+    """The lines of `iterate_lines` joined by line feeds; `most_bytes` as there.
 
     Raises:
         InputError: see `iterate_lines`.
     """
-    return "\n".join(iterate_lines(path))
+    return "\n".join(iterate_lines(path, most_bytes=most_bytes))
 
 
-def iterate_lines(path: str | Path) -> Iterator[str]:
+def iterate_lines(path: str | Path, *, most_bytes: int | None = None) -> Iterator[str]:
     """The lines of a UTF-8 text file, plain or .gz, without their ends, read part by part.
 
     A line ends at a line feed, with or without a carriage return before it, and nowhere else; in a
     file without line feeds, at a carriage return. A byte-order mark at the start is no text. The last
     line need not end; blank lines are lines. Memory does not depend on the size of the file.
 
+    Args:
+        path: of the file.
+        most_bytes: its largest size on the disk; None: any below the limit of text files.
+
     Raises:
-        InputError: the file cannot be read, is no whole gzip file, is not UTF-8 (with the line), or a
-            line or the file is beyond its limit, see `attnlab.limits`.
+        InputError: the file cannot be read, is no regular file, is no whole gzip file, is not UTF-8 (with
+            the line), or a line or the file is beyond its limit, see `attnlab.limits`.
     """
     path = Path(path)
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield from lines_in(file.read, str(path))
+        with open_regular(path, most_bytes=most_bytes) as file:
+            read = gzip.GzipFile(fileobj=file).read if path.suffix == ".gz" else file.read
+            yield from lines_in(read, str(path))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         msg = f"{path} is not a whole gzip file ({error}); copy or compress it again."
         raise InputError(msg) from error

@@ -4,8 +4,7 @@ import importlib.metadata
 import platform
 from collections.abc import Sequence
 
-from attnlab import __version__
-
+__version__ = "0.1.0"
 LIBRARIES = (
     "torch", "transformers", "accelerate", "datasets", "tokenizers", "safetensors", "sacrebleu",
     "gensim",

@@ -89,7 +89,7 @@ def test_nan_is_read_where_it_is_allowed() -> None:
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     for path in (tmp_path / "none.json", tmp_path):
-        with pytest.raises(InputError, match="cannot be read"):
+        with pytest.raises(InputError, match="cannot be read|is a folder and no regular file"):
             read_json(path, dict[str, Any])
     path = tmp_path / "bytes.json"
     path.write_bytes(b'{"a": "\xff"}')

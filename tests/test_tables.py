@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
-from attnlab.reporting.export import STUDIES
+from attnlab.files import write_table
+from attnlab.reporting.export import STUDIES, formatted
 from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
 from attnlab.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_any_table, read_table
 
@@ -123,3 +124,17 @@ def test_keys_are_columns_of_their_table() -> None:
     assert sum(bool(table.keys) for table in tables) > 12
     for table in tables:
         assert set(table.keys) <= set(table), table.file
+
+
+def test_no_text_is_a_formula_in_a_spreadsheet_and_each_comes_back(tmp_path: Path) -> None:
+    texts = ["=1+1", "+a", "-b", "@c", "'=d", "''-e", "'tis", "f", "\tg", "-1"]
+    written = pd.DataFrame({"text": texts, "number": [-0.5 - number for number in range(10)]})
+    write_table(tmp_path / "a.csv", written)
+    cells = [line.split(",") for line in (tmp_path / "a.csv").read_text().splitlines()[1:]]
+    assert not [text for text, _ in cells if text[0] in "=+-@\t"]
+    assert [float(number) for _, number in cells] == written["number"].tolist()
+    read = read_table(tmp_path / "a.csv", {"text": "text", "number": "number"})
+    pd.testing.assert_frame_equal(read, written.astype({"text": object}), check_dtype=False)
+    anyhow = read_any_table(tmp_path / "a.csv", advice="make it again")
+    assert anyhow["text"].tolist() == texts
+    assert "'=1+1," in formatted(written, "csv")

@@ -50,7 +50,7 @@ def refuse_without_scores(mechanism: Mechanism, address: str) -> None:
             msg = (
                 f"The mechanism '{part.name}' cannot stand in {address}, whose scores are additive: "
                 f"{NO_SCORES}; choose a mechanism with a support, such as band or topk, or train with "
-                "--score dot."
+                "score dot."
             )
             raise InputError(msg)
 

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.attention.mechanism import Mechanism, Told
-from attnlab.attention.traits import Cost, Traits
+from attnlab.attention.traits import Cost
 from attnlab.errors import InputError
 
 
@@ -21,7 +21,6 @@ class PerHead(Mechanism):
     """
 
     name: ClassVar[str] = "perhead"
-    traits: ClassVar[Traits] = Traits(subquadratic=False)
     # Each group is asked for itself.
     scored: ClassVar[bool] = True
 

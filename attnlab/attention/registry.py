@@ -101,7 +101,8 @@ def make(
     """The mechanism that `spec` names, ready to be called.
 
     Args:
-        spec: text such as `"band(window=3)"`, a specification, or a mechanism, which is returned.
+        spec: text such as `"band(window=3)"`, a specification, or a mechanism, which is returned; it
+            must have been made with the same `causal` and `cross`.
         causal: keep queries from the keys behind them.
         cross: queries and keys belong to different sentences.
         dropout: probability with which a weight is dropped in training mode.
@@ -112,18 +113,14 @@ def make(
             GPU. The results are the same. Other mechanisms have one form, `"auto"`.
 
     Raises:
-        InputError: `spec` cannot be read, or asks for what the mechanism cannot do.
+        InputError: `spec` cannot be read, asks for what the mechanism cannot do, or is a mechanism
+            that was made for another site.
 
     >>> make("band(window=(2, 1))", causal=True).causal
     True
     """
     if isinstance(spec, Mechanism):
-        if causal and not spec.causal:
-            msg = (
-                f"The mechanism '{spec.name}' was made with causal=False and cannot stand where the "
-                "future is hidden; make it with causal=True."
-            )
-            raise InputError(msg)
+        _check_made_for(spec, causal=causal, cross=cross)
         return spec
     value = parse(spec) if isinstance(spec, str) else spec
     kind = mechanisms()[value.name]
@@ -134,3 +131,18 @@ def make(
     setup = Setup(causal, cross, dropout, heads, vocabulary, form)
     build: Callable[[Any, Setup], Mechanism] = kind
     return build(value, setup)
+
+
+def _check_made_for(mechanism: Mechanism, *, causal: bool, cross: bool) -> None:
+    """Refuses a mechanism that was made for another site: its windows and padding are counted otherwise.
+
+    Raises:
+        InputError: it, or the mechanism of one of its heads, was made with another `causal` or `cross`.
+    """
+    for part in mechanism.modules():
+        if isinstance(part, Mechanism) and (part.causal, part.cross) != (causal, cross):
+            msg = (
+                f"The mechanism '{part.name}' was made with causal={part.causal} and cross={part.cross}; "
+                f"make it with causal={causal} and cross={cross} for this site, or give its specification."
+            )
+            raise InputError(msg)

@@ -15,7 +15,8 @@ class Traits:
         cross: works where queries and keys are different sentences.
         stochastic: the rows of its implied matrix that see a key are probabilities.
         support: which pairs it scores is known, so a budget of visible keys can be counted.
-        subquadratic: time and memory of its fast form grow in proportion to the tokens.
+        subquadratic: time and memory of its fast form grow in proportion to the tokens; not so unless a
+            mechanism says it.
         cached: one query at a time gives what all queries at once give.
         bias: numbers can be added to its scores (relative positions of T5).
         content_free: its weights follow from positions alone, whatever queries and keys are.
@@ -27,7 +28,7 @@ class Traits:
     cross: bool = True
     stochastic: bool = True
     support: bool = True
-    subquadratic: bool = True
+    subquadratic: bool = False
     cached: bool = True
     bias: bool = True
     content_free: bool = False

@@ -1,12 +1,12 @@
 """The program `attnlab`: gathers the commands and turns errors into one sentence."""
 
+import os
 import sys
 import traceback
 from typing import Annotated
 
 import typer
 
-from attnlab import __version__
 from attnlab.cli.command_classes import Command, Group, help_of
 from attnlab.cli.commands.analyze import analyze
 from attnlab.cli.commands.approximate import approximate
@@ -28,8 +28,9 @@ from attnlab.cli.commands.table import table
 from attnlab.cli.commands.train import train
 from attnlab.cli.commands.translate import generate, score, translate
 from attnlab.cli.output import print_error, with_output
-from attnlab.cli.terminal import outlive_terminal
+from attnlab.cli.terminal import flushed_output, outlive_terminal, refuse_closed_output
 from attnlab.errors import AttnlabError, ToldElsewhereError
+from attnlab.versions import __version__
 
 app = typer.Typer(
     name="attnlab",
@@ -83,12 +84,16 @@ def options(
 
 def main() -> None:
     """Runs the command line; an error a user can mend is one sentence, anything else too unless --debug."""
+    # Figures are written to files alone; what stands there for windows need not exist.
+    os.environ["MPLBACKEND"] = "agg"
     outlive_terminal()
     debug = "--debug" in sys.argv
     if debug:
         sys.argv = ["attnlab", "--debug", *(word for word in sys.argv[1:] if word != "--debug")]
     try:
-        app()
+        refuse_closed_output()
+        with flushed_output():
+            app()
     except AttnlabError as error:
         if debug:
             traceback.print_exc()

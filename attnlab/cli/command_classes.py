@@ -39,12 +39,13 @@ def told_once() -> Iterator[None]:
     try:
         yield
     except AttnlabError as error:
-        if _is_first():
+        if first_of_several():
             raise
         raise ToldElsewhereError(str(error)) from error
 
 
-def _is_first() -> bool:
+def first_of_several() -> bool:
+    """Whether this is the first of several processes, or the only one."""
     return not one_of_several() or os.environ.get("RANK", "0") == "0"
 
 
@@ -111,7 +112,7 @@ class Command(_PlainHelp, TyperCommand):
             rest = super().parse_args(ctx, args)
         except Exception as error:
             # The class of wrong words is not public in every typer.
-            if _is_first():
+            if first_of_several():
                 raise
             raise SystemExit(getattr(error, "exit_code", 2)) from error
         with told_once():

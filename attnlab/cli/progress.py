@@ -4,16 +4,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from attnlab.cli.output import messages
+from attnlab.cli.output import messages, output
 from attnlab.texts import duration, printable
 from attnlab.waiting import BETWEEN_LINES, FIRST_LINE, repeated
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
 
-Tell = Callable[[str, int, int], None]
 # Seconds between two looks at whether a line is due though nothing was told.
 BEAT = 0.5
 # What is done until something is told: the model, a corpus, sentences.
@@ -21,8 +21,29 @@ _FIRST = "Reading"
 _BETWEEN = "Working"
 
 
+@runtime_checkable
+class Tell(Protocol):
+    """Shows how far work is."""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Shows how much of one kind of work is done."""
+
+    def name(self, work: str) -> None:
+        """Shows what is being done now, until something is told of it."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Shows nothing."""
+
+    def name(self, work: str) -> None:
+        """Shows nothing."""
+
+
 @contextmanager
-def progress_bars(*, shown: bool = True) -> Iterator[Tell]:
+def progress_bars(*, shown: bool = True, announced: bool = False) -> Iterator[Tell]:
     """Yields a function that shows how far each kind of work is, with the time that remains.
 
     On a terminal it moves a bar for each kind of work; elsewhere it prints a line every few seconds,
@@ -30,21 +51,24 @@ def progress_bars(*, shown: bool = True) -> Iterator[Tell]:
 
     Args:
         shown: False for none at all, in all but the first of several processes.
+        announced: also print how much there is to do and how long it will take, see `Announced`; never
+            beside --json.
     """
     console = messages()
+    announced = announced and not output().as_json
     if not shown or console.quiet:
-        yield lambda _what, _done, _total: None
+        yield Silent()
     elif console.is_terminal:
-        with _bars(console) as tell:
-            yield tell
+        with _bars(console) as bars:
+            yield Announced(bars, console) if announced else bars
     else:
         lines = Lines(console)
         with repeated(lines.wait, first=BEAT, between=BEAT):
-            yield lines
+            yield Announced(lines, console) if announced else lines
 
 
 @contextmanager
-def _bars(console: "Console") -> Iterator[Tell]:
+def _bars(console: "Console") -> "Iterator[Bars]":
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -61,16 +85,71 @@ def _bars(console: "Console") -> Iterator[Tell]:
         TimeRemainingColumn(),
     )
     with Progress(SpinnerColumn(), *columns, console=console) as bars:
-        tasks = {}
-        first = bars.add_task(_FIRST, total=None)
+        yield Bars(bars)
 
-        def tell(what: str, done: int, total: int) -> None:
-            bars.update(first, visible=False)
-            if what not in tasks:
-                tasks[what] = bars.add_task(printable(what), total=total)
-            bars.update(tasks[what], completed=done)
 
-        yield tell
+class Bars:
+    """Moves a bar for each kind of work on a terminal.
+
+    Args:
+        bars: that are shown; another one stands for what is being done now.
+    """
+
+    def __init__(self, bars: "Progress") -> None:
+        self._bars = bars
+        self._tasks: dict[str, TaskID] = {}
+        self._now = bars.add_task(_FIRST, total=None)
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Moves the bar of this kind of work, which the first call adds."""
+        self._bars.update(self._now, visible=False)
+        if what not in self._tasks:
+            self._tasks[what] = self._bars.add_task(printable(what), total=total)
+        self._bars.update(self._tasks[what], completed=done)
+
+    def name(self, work: str) -> None:
+        """Shows what is being done now beside a bar that has no end."""
+        self._bars.update(self._now, description=printable(work), visible=True)
+
+
+class Announced:
+    """Prints how many steps a kind of work has before its first, and how long all will take after it.
+
+    The time is that of the first step times their number; it is left out where it is below
+    `FIRST_LINE`. Only work that tells of 0 done steps is announced.
+
+    Args:
+        tell: shows all the rest.
+        console: where to.
+        clock: seconds from any point on.
+    """
+
+    def __init__(
+        self, tell: Tell, console: "Console", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tell, self._console, self._clock = tell, console, clock
+        self._begun: dict[str, float] = {}
+        self._estimated: set[str] = set()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Prints what is to be announced, and passes all on."""
+        now = self._clock()
+        if what not in self._begun and done == 0 < total:
+            self._begun[what] = now
+            self._print(f"{what}: {total:,} to do")
+        elif what in self._begun and what not in self._estimated and 0 < done < total:
+            self._estimated.add(what)
+            seconds = (now - self._begun[what]) * total / done
+            if seconds >= FIRST_LINE:
+                self._print(f"{what}: about {duration(seconds)} for all {total:,}")
+        self._tell(what, done, total)
+
+    def name(self, work: str) -> None:
+        """Shows what is being done now."""
+        self._tell.name(work)
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True, highlight=False)
 
 
 class Lines:
@@ -97,6 +176,11 @@ class Lines:
         """Prints a line if the last one is old enough, or work that had one is finished."""
         with self._lock:
             self._tell(what, done, total)
+
+    def name(self, work: str) -> None:
+        """Says from now on what is being done where nothing is told of it for long."""
+        with self._lock:
+            self._now, self._since = work, self._clock()
 
     def wait(self) -> None:
         """Prints how long the work has lasted if no line was printed for long."""

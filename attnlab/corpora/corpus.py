@@ -28,7 +28,8 @@ from attnlab.corpora.splits import (
     target_of,
 )
 from attnlab.errors import InputError
-from attnlab.files import at_home
+from attnlab.files import at_home, check_regular
+from attnlab.limits import LARGEST_NUMBER
 from attnlab.representations import OneLine
 
 if TYPE_CHECKING:
@@ -125,9 +126,17 @@ def load_corpus(
         for split, rows in splits.items()
     }
     storage = Storage(in_memory)
-    key = target_of if name == EMBEDDED and languages[1] != "en" else source_of
+    key = _side_of_last_language(languages) if name == EMBEDDED else source_of
     parts = _stored(documents, name, key, limit, storage)
     return replace(_corpus(name, languages, parts), drawn=drawn, storage=storage)
+
+
+def _side_of_last_language(languages: tuple[str, str]) -> Callable[[Pair], str]:
+    """The side in the later of two languages of the grammar, so that both directions have the same parts."""
+    from attnlab.grammar.corpus import LANGUAGES
+
+    source, target = map(list(LANGUAGES).index, languages)
+    return target_of if target > source else source_of
 
 
 def _stored(
@@ -189,10 +198,13 @@ def refuse_bad_numbers(name: str, document: int, limit: int | None, size: int | 
     """
     for option, number in (("document", document), ("limit", limit), ("size", size)):
         if number is not None and number < 1:
-            msg = f"--{option} is {number}, which leaves nothing; it must be at least 1."
+            msg = f"{option} is {number}, which leaves nothing; it must be at least 1."
+            raise InputError(msg)
+        if number is not None and number > LARGEST_NUMBER:
+            msg = f"--{option} is {number}, beyond 64 bits; name a smaller number."
             raise InputError(msg)
     if size is not None and name != EMBEDDED:
-        msg = f"--size is for the embedded corpus and {name} is not; use --limit."
+        msg = f"size is for the embedded corpus and {name} is not; use limit."
         raise InputError(msg)
 
 
@@ -231,6 +243,8 @@ def read_corpus(name: str, languages: tuple[str, str], *, plain: bool = False) -
         InputError: a path that does not exist, or what the reader of its form refuses.
     """
     path = at_home(name)
+    if not path.is_dir():
+        check_regular(path)
     if is_saved_folder(path):
         return read_saved(path, languages)
     if plain and is_text_file(path):

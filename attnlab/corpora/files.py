@@ -178,7 +178,7 @@ def read_files(path: Path, languages: Languages) -> Splits:
     if "train" not in chosen:
         msg = (
             f"{path} has no pair {'-'.join(languages)}; "
-            f"it has {', '.join(find_languages(path))}: choose with --pair."
+            f"it has {', '.join(find_languages(path))}: choose with pair."
         )
         raise InputError(msg)
     return {split: _in_direction(file, languages) for split, file in chosen.items()}

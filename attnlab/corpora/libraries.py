@@ -10,6 +10,7 @@ from attnlab.corpora.readers import checked_pair, refuse_missing
 from attnlab.corpora.rows import ROWS_AT_ONCE, Pair
 from attnlab.corpora.splits import Splits
 from attnlab.errors import AttnlabError, InputError, reason
+from attnlab.files import check_files_in
 from attnlab.hub import HUB_NAME, hub_answers
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def read_saved(path: Path, languages: tuple[str, str]) -> Splits:
     """
     import datasets
 
+    for folder in (path, *(part for part in path.iterdir() if part.is_dir())):
+        check_files_in(folder)
     try:
         saved = datasets.load_from_disk(path)
     except (OSError, ValueError, KeyError) as error:
@@ -179,6 +182,6 @@ def pick_configuration(present: list[str], languages: tuple[str, str], name: str
         return present[0]
     msg = (
         f'The corpus "{name}" has no pair {source}-{target}; '
-        f"it has {', '.join(sorted(present))}: choose with --pair."
+        f"it has {', '.join(sorted(present))}: choose with pair."
     )
     raise InputError(msg)

@@ -137,8 +137,8 @@ def _in_processes(jobs: Sequence[Callable[[], None]]) -> None:
                 error = receiving.recv()
             except EOFError:
                 msg = (
-                    "A process that encodes the corpus was killed, perhaps for its memory; fewer take "
-                    "less: --threads 1 (in Python: torch.set_num_threads)."
+                    "A process that encodes the corpus was killed, perhaps for its memory; fewer "
+                    "threads take less: torch.set_num_threads(1), or threads of the command line."
                 )
                 raise AttnlabError(msg) from None
             if error is not None:

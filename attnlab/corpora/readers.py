@@ -75,7 +75,7 @@ def refuse_missing(wanted: Sequence[str], present: Sequence[str], where: str) ->
     if not set(wanted) <= set(present):
         msg = (
             f"{where} has no pair {'-'.join(wanted)}; "
-            f"its languages are {', '.join(present)}: choose two with --pair."
+            f"its languages are {', '.join(present)}: choose two with pair."
         )
         raise InputError(msg)
 
@@ -89,6 +89,8 @@ def _read_tsv(path: Path, _: Languages) -> Iterable[tuple[str, str]]:
                 f"{path}, line {number}, has {len(columns)} {noun} instead of two: "
                 "source, tab, target."
             )
+            if len(columns) > 2:
+                msg = f"{msg[:-1]}; cut -f1,2 writes the first two columns of every line."
             raise InputError(msg)
         yield columns[0], columns[1]
 

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from attnlab.documents import fitting, parse_json
 from attnlab.embeddings.vectors import Embeddings
 from attnlab.errors import InputError, reason
-from attnlab.files import write_tensors, write_text
+from attnlab.files import check_regular, write_tensors, write_text
 from attnlab.texts import read_text
 
 TENSORS, TEXT = "embeddings.safetensors", "embeddings.txt"
@@ -51,6 +51,7 @@ def load_embeddings(path: str | Path) -> Embeddings:
     path = Path(path)
     if path.is_dir():
         path /= TENSORS
+    check_regular(path)
     if not path.is_file():
         msg = f"There is no file of embeddings {path}; make one with: attnlab embed FOLDER"
         raise InputError(msg)

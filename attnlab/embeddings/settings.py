@@ -1,8 +1,10 @@
 """Options of skip-gram training; nothing heavy is imported."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Annotated
 
+from attnlab.errors import InputError
 from attnlab.limits import LARGEST_SEED
 from attnlab.options import Option, Settings
 
@@ -36,3 +38,10 @@ class SkipGramSettings(Settings):
     seed: Annotated[
         int, Option("Seed of the vectors and the noise.", least=0, most=LARGEST_SEED)
     ] = 0
+
+
+def check_gensim() -> None:
+    """Raises InputError where gensim, which trains the vectors, is not installed."""
+    if find_spec("gensim") is None:
+        msg = "Skip-gram needs gensim; install it with: pip install 'attnlab[embeddings]'"
+        raise InputError(msg)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.embeddings.settings import SkipGramSettings
+from attnlab.embeddings.settings import SkipGramSettings, check_gensim
 from attnlab.embeddings.vectors import Embeddings
 from attnlab.errors import InputError
 
@@ -32,8 +32,9 @@ def train_skip_gram(
         progress: called with (what is being done, epochs done, epochs in all).
 
     Raises:
-        InputError: no sentence has two tokens.
+        InputError: gensim is not installed, or no sentence has two tokens.
     """
+    check_gensim()
     from gensim.models import Word2Vec
     from gensim.models.callbacks import CallbackAny2Vec
 

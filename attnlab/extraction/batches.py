@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 BYTES_A_WEIGHT = 128
 # Weights of a layer up to which texts are read together: 1 GB.
 MOST_WEIGHTS = 2**23
-SHORTEN = "shorten or split it, or raise the limit with --memory GB (in Python: memory)"
+SHORTEN = "shorten or split it, or raise the limit (memory, in GB)"
 
 
 @dataclass(frozen=True)

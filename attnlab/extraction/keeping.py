@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,12 +41,16 @@ class KeptMatrices(OneLine):
         tokens: (query tokens, key tokens) by (sentence, site).
         left_out: sentences that were wanted but would have gone over the limit of bytes.
         kinds: what the tokens of both sides are, a letter of `LETTERS` each.
+        all_queries: number of query tokens by (sentence, site) of which only the first are kept.
+        chosen: the sentences that were asked for by their words, which are shown first.
     """
 
     matrices: Mapping[Key, Float[Tensor, "head query key"]] = field(default_factory=dict)
     tokens: Mapping[tuple[int, Site], tuple[list[str], list[str]]] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()
     kinds: Mapping[tuple[int, Site], tuple[str, str]] = field(default_factory=dict)
+    all_queries: Mapping[tuple[int, Site], int] = field(default_factory=dict)
+    chosen: tuple[int, ...] = ()
 
     def __add__(self, other: "KeptMatrices") -> "KeptMatrices":
         return KeptMatrices(
@@ -53,7 +58,14 @@ class KeptMatrices(OneLine):
             {**self.tokens, **other.tokens},
             self.left_out | other.left_out,
             {**self.kinds, **other.kinds},
+            {**self.all_queries, **other.all_queries},
+            tuple(dict.fromkeys((*self.chosen, *other.chosen))),
         )
+
+    @property
+    def sentences(self) -> tuple[int, ...]:
+        """Numbers of the sentences, the chosen ones first."""
+        return _chosen_first({number for number, _ in self.tokens}, self.chosen)
 
     def write(self, path: str | Path) -> None:
         """Writes tensors named `sentence.site.layer`, tokens as JSON in the file's metadata."""
@@ -70,9 +82,19 @@ class KeptMatrices(OneLine):
                 "kinds": json.dumps(
                     {f"{n}.{site}": sides for (n, site), sides in self.kinds.items()}
                 ),
+                "all_queries": json.dumps(
+                    {f"{n}.{site}": count for (n, site), count in self.all_queries.items()}
+                ),
+                "chosen": json.dumps(self.chosen),
                 "format": MATRICES_FORMAT,
             },
         )
+
+
+def _chosen_first(sentences: Iterable[int], chosen: Sequence[int]) -> tuple[int, ...]:
+    """Numbers in order, but those of `chosen` before the others and in their own order."""
+    there = set(sentences)
+    return (*(number for number in chosen if number in there), *sorted(there - set(chosen)))
 
 
 def _ordered(matrices: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
@@ -110,16 +132,18 @@ def load_matrices(path: str | Path) -> KeptMatrices:
                 matrices[_key(name)] = file.get_tensor(name)
             tokens = _by_sentence("tokens", metadata, tuple[list[str], list[str]])
             kinds = _by_sentence("kinds", {"kinds": "{}", **metadata}, tuple[str, str])
+            all_queries = _by_sentence("all_queries", {"all_queries": "{}", **metadata}, int)
+            chosen = fitting(tuple[int, ...], parse_json(metadata.get("chosen", "[]")))
             for key, matrix in matrices.items():
                 _check(key, matrix, tokens, kinds)
             _check_heads(matrices)
         except (InputError, SafetensorError) as error:
             msg = (
                 f"{path} cannot be read as the matrices of an analysis ({reason(error)}); analyze the "
-                "model again, or name one array with --array."
+                "model again, or name one array (array)."
             )
             raise InputError(msg) from error
-    return KeptMatrices(_ordered(matrices), tokens, frozenset(), kinds)
+    return KeptMatrices(_ordered(matrices), tokens, frozenset(), kinds, all_queries, chosen)
 
 
 def _key(name: str) -> Key:
@@ -186,22 +210,54 @@ def _check_heads(matrices: Mapping[Key, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class KeptLayer:
-    """Matrices of one layer and sentence, with tokens and letters of `LETTERS` of both sides."""
+    """Matrices of one layer and sentence, with tokens and letters of `LETTERS` of both sides.
+
+    Attributes:
+        matrices: those of the first queries alone where all would go over the limit of bytes.
+        tokens: all of both sides.
+        kinds: likewise.
+    """
 
     matrices: Float[Tensor, "head query key"]
     tokens: tuple[list[str], list[str]]
     kinds: tuple[str, str]
 
+    @property
+    def entries(self) -> int:
+        """Number of weights of all queries."""
+        return len(self.tokens[0]) * self.entries_per_query
+
+    @property
+    def entries_per_query(self) -> int:
+        """Number of weights of one query."""
+        return len(self.matrices) * len(self.tokens[1])
+
 
 class MatrixKeeper(PerLayer[Key, KeptLayer]):
-    """Keeps the matrices of the first sentences; those that would go over the limit are dropped whole."""
+    """Keeps the matrices of `chosen` and the first other sentences, `sentences` or more in all.
 
-    def __init__(self, sentences: int, most_bytes: int, dtype: torch.dtype = torch.float32) -> None:
+    Those that would go over the limit are dropped whole, others before chosen ones.
+
+    Where none would be left, the smallest is kept in half precision, and of its queries the first
+    that fit: rows that are kept are rows of the model, whatever is left out.
+    """
+
+    def __init__(
+        self,
+        sentences: int,
+        most_bytes: int,
+        dtype: torch.dtype = torch.float32,
+        *,
+        chosen: Sequence[int] = (),
+    ) -> None:
         super().__init__()
         if dtype not in {torch.float16, torch.float32}:
             msg = f"Matrices are kept as float32 or float16, not {dtype}."
             raise InputError(msg)
-        self.sentences = sentences
+        self.chosen = tuple(dict.fromkeys(chosen))
+        others = max(0, sentences - len(self.chosen))
+        first = (number for number in range(sentences) if number not in self.chosen)
+        self.wanted = frozenset((*self.chosen, *islice(first, others)))
         self.most_bytes = most_bytes
         self.dtype = dtype
 
@@ -210,42 +266,75 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
         return {
             (number, layer.site, layer.layer): self._cut_out(layer, row)
             for row, number in enumerate(layer.sentences)
-            if number < self.sentences
+            if number in self.wanted
         }
 
     def _cut_out(self, layer: LayerWeights, row: int) -> KeptLayer:
         axes = layer.queries, layer.keys
         ids = [axis.ids[row][axis.real[row]].tolist() for axis in axes]
-        matrices = layer.weights[row, :, : len(ids[0]), : len(ids[1])]
         queries, keys = (names.tokens(i) for names, i in zip(layer.vocabularies, ids, strict=True))
-        if matrices.numel() * self.dtype.itemsize > self.most_bytes:
-            # Of a sentence that will be left out the sizes alone are held.
-            kept = torch.zeros((), dtype=self.dtype).expand(matrices.shape)
-        else:
-            # A clone, because a slice would hold the batch in memory.
-            kept = matrices.to("cpu", self.dtype).clone()
-        return KeptLayer(
-            kept,
-            (queries, keys),
-            (_letters(layer.queries, row), _letters(layer.keys, row)),
+        kinds = _letters(layer.queries, row), _letters(layer.keys, row)
+        kept = KeptLayer(
+            layer.weights[row, :, : len(ids[0]), : len(ids[1])], (queries, keys), kinds
         )
+        if kept.entries * self.dtype.itemsize > self.most_bytes:
+            # No sentence with this layer is kept whole, so that more need not be held.
+            return _reduced(kept, _queries_within([kept], self.most_bytes))
+        # A clone, because a slice would hold the batch in memory.
+        return replace(kept, matrices=kept.matrices.to("cpu", self.dtype).clone())
 
     def kept(self) -> KeptMatrices:
-        """The first sentences in order, as many as fit the limit."""
-        used, left_out = 0, set()
-        for number in sorted({key[0] for key in self.sums}):
-            size = sum(one.matrices.nbytes for key, one in self.sums.items() if key[0] == number)
-            if used + size > self.most_bytes:
-                left_out.add(number)
-            else:
+        """The sentences that fit the limit, chosen ones first; part of the smallest where none does."""
+        layers: dict[int, dict[Key, KeptLayer]] = {}
+        for key, layer in self.sums.items():
+            layers.setdefault(key[0], {})[key] = layer
+        sizes = {
+            number: sum(one.entries for one in layers[number].values()) * self.dtype.itemsize
+            for number in _chosen_first(layers, self.chosen)
+        }
+        used, found = 0, dict[Key, KeptLayer]()
+        for number, size in sizes.items():
+            if used + size <= self.most_bytes:
                 used += size
-        found = {key: one for key, one in self.sums.items() if key[0] not in left_out}
+                found |= layers[number]
+        if sizes and not found:
+            first = [number for number in self.chosen if number in sizes] or list(sizes)
+            smallest = layers[min(first, key=lambda number: sizes[number])]
+            most = _queries_within(list(smallest.values()), self.most_bytes)
+            found = {key: _reduced(layer, most) for key, layer in smallest.items()}
+        rows = {key[:2]: len(layer.matrices[0]) for key, layer in found.items()}
         return KeptMatrices(
-            _ordered({key: one.matrices for key, one in found.items()}),
-            {key[:2]: one.tokens for key, one in found.items()},
-            frozenset(left_out),
-            {key[:2]: one.kinds for key, one in found.items()},
+            _ordered({key: layer.matrices for key, layer in found.items()}),
+            {k[:2]: (one.tokens[0][: rows[k[:2]]], one.tokens[1]) for k, one in found.items()},
+            frozenset(sizes.keys() - {key[0] for key in found}),
+            {k[:2]: (one.kinds[0][: rows[k[:2]]], one.kinds[1]) for k, one in found.items()},
+            {
+                key[:2]: len(layer.tokens[0])
+                for key, layer in found.items()
+                if rows[key[:2]] < len(layer.tokens[0])
+            },
+            tuple(number for number in self.chosen if number in {key[0] for key in found}),
         )
+
+
+def _queries_within(layers: Sequence[KeptLayer], most_bytes: int) -> int:
+    """Of how many first queries the weights of these layers fit in half precision; at least 1."""
+    longest = max(len(layer.tokens[0]) for layer in layers)
+    return next(
+        (
+            queries
+            for queries in range(longest, 1, -1)
+            if most_bytes
+            >= torch.float16.itemsize
+            * sum(min(queries, len(one.tokens[0])) * one.entries_per_query for one in layers)
+        ),
+        1,
+    )
+
+
+def _reduced(layer: KeptLayer, queries: int) -> KeptLayer:
+    """The first queries of a layer, in half precision."""
+    return replace(layer, matrices=layer.matrices[:, :queries].to("cpu", torch.float16).clone())
 
 
 def _letters(axis: Axis, row: int) -> str:

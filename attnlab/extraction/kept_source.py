@@ -12,7 +12,7 @@ from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis
 from attnlab.extraction.keeping import KeptMatrices, Key, holds_kept_matrices, load_matrices
 from attnlab.extraction.matrix_files import prepared
-from attnlab.extraction.notes import RowsNotNormalized
+from attnlab.extraction.notes import KeptInPart, RowsNotNormalized
 from attnlab.extraction.reading import Consumer, Coverage
 from attnlab.extraction.weights import LayerWeights
 from attnlab.representations import OneLine
@@ -37,12 +37,12 @@ class KeptSource(OneLine):
     Attributes:
         path: the file.
         kept: what is in it, of the sites that were asked for.
-        notes: what is wrong with them.
+        notes: what is wrong with them, or was left out when they were kept.
     """
 
     path: Path
     kept: KeptMatrices
-    notes: tuple[RowsNotNormalized, ...]
+    notes: tuple[RowsNotNormalized | KeptInPart, ...]
 
     def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Coverage:
         """Feeds every matrix to `consumers`, of the first sentences only where `first` is given."""
@@ -113,11 +113,16 @@ def load_kept_source(
         raise InputError(msg)
     matrices = {key: matrix for key, (matrix, _) in checked.items()}
     kept = KeptMatrices(matrices, found.tokens, frozenset(), found.kinds)
+    cut = tuple(
+        KeptInPart(*at, len(found.tokens[at][0]), count)
+        for at, count in found.all_queries.items()
+        if at in {key[:2] for key in checked}
+    )
     notes = [note for _, note in checked.values() if note is not None]
     if not notes:
-        return KeptSource(path, kept, ())
+        return KeptSource(path, kept, cut)
     lowest, highest = min(one.lowest for one in notes), max(one.highest for one in notes)
-    return KeptSource(path, kept, (RowsNotNormalized(lowest, highest, kept=True),))
+    return KeptSource(path, kept, (*cut, RowsNotNormalized(lowest, highest, kept=True)))
 
 
 def axis_of(kinds: str, sentences: int = 1) -> Axis:

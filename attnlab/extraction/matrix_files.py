@@ -4,10 +4,10 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -18,25 +18,40 @@ from attnlab.errors import InputError
 from attnlab.extraction.keeping import holds_kept_matrices
 from attnlab.extraction.keeping import load_matrices as load_kept
 from attnlab.extraction.notes import RowsNotNormalized
+from attnlab.files import check_regular, open_regular
 from attnlab.limits import refuse_beyond_memory
 from attnlab.matrices.weights import check_weights, normalized_rows, rows_sum_to_one
 
-# As it is read, in float64, and what checks hold of it.
-BYTES_AN_ENTRY = 24
+# As it is read, in float64, and what checks and divided rows hold of it; measured.
+BYTES_AN_ENTRY = 26
+# What statistics, description lengths and fits of an analysis hold besides, for the matrices of a layer.
+ANALYSIS_BYTES_AN_ENTRY = 240
+# And the structured fits, which are of all matrices of an array at once.
+FIT_BYTES_AN_ENTRY = 300
 # Arrays that a message names.
 _MOST_NAMED = 8
+_Working: TypeAlias = Callable[[Sequence[int]], int]
 
 
-def load_matrices(path: str | Path, *, array: str | None = None) -> Tensor:
+def load_matrices(
+    path: str | Path,
+    *,
+    array: str | None = None,
+    working: _Working = lambda _: 0,
+) -> Tensor:
     """The matrices of a file in float64, `[*batch query key]`.
 
-    `array` says which one to take from a file that holds several.
+    Args:
+        path: of the file.
+        array: which one to take from a file that holds several.
+        working: the bytes that the work with an array of a shape will need beside it.
 
     Raises:
-        InputError: the file is missing, of an unknown kind, damaged, pickled, holds several arrays and
-            none was named, or its array is no batch of matrices.
+        InputError: the file is missing, of an unknown kind, beyond the free memory, damaged, pickled, holds
+            several arrays and none was named, or its array is no batch of matrices.
     """
     path = Path(path)
+    check_regular(path)
     if not path.is_file():
         msg = f"There is no file {path}; check the path."
         raise InputError(msg)
@@ -44,7 +59,7 @@ def load_matrices(path: str | Path, *, array: str | None = None) -> Tensor:
     if path.suffix not in readers:
         msg = f"{path} is none of the files that can be read: {', '.join(readers)}."
         raise InputError(msg)
-    return _as_matrices(path, readers[path.suffix](path, array))
+    return _as_matrices(path, readers[path.suffix](path, array, working))
 
 
 def load_arrays(path: str | Path, *, array: str | None = None) -> dict[str, Tensor]:
@@ -57,7 +72,7 @@ def load_arrays(path: str | Path, *, array: str | None = None) -> dict[str, Tens
     """
     path = Path(path)
     if array is not None or not holds_kept_matrices(path):
-        return {"": load_matrices(path, array=array)}
+        return {"": load_matrices(path, array=array, working=_fits)}
     found = load_kept(path).matrices
     return {
         f"{n}.{layer_name(site, layer)}": matrix.double()
@@ -65,39 +80,43 @@ def load_arrays(path: str | Path, *, array: str | None = None) -> dict[str, Tens
     }
 
 
-def _read_numpy(path: Path, array: str | None) -> Tensor:
+def _fits(shape: Sequence[int]) -> int:
+    return FIT_BYTES_AN_ENTRY * math.prod(shape)
+
+
+def _read_numpy(path: Path, array: str | None, working: _Working) -> Tensor:
     _chosen(path, [""], array)
-    with _refusing_damage(path), path.open("rb") as file:
-        _refuse_declared(path, file)
+    with _refusing_damage(path), open_regular(path) as file:
+        _refuse_declared(path, file, working)
         file.seek(0)
         return _tensor(path, np.lib.format.read_array(file, allow_pickle=False))
 
 
-def _read_members(path: Path, array: str | None) -> Tensor:
+def _read_members(path: Path, array: str | None, working: _Working) -> Tensor:
     """One array of a zip file; of the others nothing but the names is read."""
     ending = ".npy"
-    with _refusing_damage(path), zipfile.ZipFile(path) as archive:
+    with _refusing_damage(path), open_regular(path) as opened, zipfile.ZipFile(opened) as archive:
         members = {name.removesuffix(ending): name for name in archive.namelist()}
         member = members[_chosen(path, list(members), array)]
         with archive.open(member) as file:
-            _refuse_declared(path, file)
+            _refuse_declared(path, file, working)
         # No more is unpacked than the array declares.
         with archive.open(member) as file:
             return _tensor(path, np.lib.format.read_array(file, allow_pickle=False))
 
 
-def _refuse_declared(path: Path, file: Any) -> None:
+def _refuse_declared(path: Path, file: Any, working: _Working) -> None:
     """Raises InputError where the array that begins here says that it needs more memory than is free."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, _, _ = np.lib.format.read_array_header_1_0(file)
     else:
         shape, _, _ = np.lib.format.read_array_header_2_0(file)
-    _refuse_large(path, shape)
+    _refuse_large(path, shape, working)
 
 
-def _refuse_large(path: Path, shape: Sequence[int]) -> None:
-    wanted = BYTES_AN_ENTRY * math.prod(shape)
+def _refuse_large(path: Path, shape: Sequence[int], working: _Working) -> None:
+    wanted = BYTES_AN_ENTRY * math.prod(shape) + working(shape)
     what = f"The array of shape {tuple(shape)} in {path}"
     refuse_beyond_memory(wanted, what, "save fewer matrices in a file")
 
@@ -129,13 +148,14 @@ def _tensor(path: Path, values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
 
 
-def _read_safetensors(path: Path, array: str | None) -> Tensor:
+def _read_safetensors(path: Path, array: str | None, working: _Working) -> Tensor:
     from safetensors import SafetensorError, safe_open
 
     try:
+        check_regular(path)
         with safe_open(str(path), "pt") as file:
             name = _chosen(path, list(file.keys()), array)
-            _refuse_large(path, file.get_slice(name).get_shape())
+            _refuse_large(path, file.get_slice(name).get_shape(), working)
             return file.get_tensor(name)
     except (SafetensorError, OSError) as error:
         msg = f"{path} cannot be read: it is damaged or no .safetensors file."
@@ -150,7 +170,7 @@ def _chosen(path: Path, names: list[str], wanted: str | None) -> str:
         return wanted
     if len(names) != 1:
         msg = (
-            f"{path} holds {len(names)} arrays ({_some(names)}); name one with --array."
+            f"{path} holds {len(names)} arrays ({_some(names)}); name one of them (array)."
             if names
             else f"{path} holds no array."
         )

@@ -1,5 +1,6 @@
 """Matrices of a file as a source of an analysis: heads without a model, and without tokens."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from torch import Tensor
 from attnlab.addresses import SITES, UNKNOWN_SITE, Site
 from attnlab.errors import InputError
 from attnlab.extraction.kept_source import Names, axis_of
-from attnlab.extraction.matrix_files import load_matrices, prepared
+from attnlab.extraction.matrix_files import ANALYSIS_BYTES_AN_ENTRY, load_matrices, prepared
 from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.extraction.reading import Consumer, Coverage
 from attnlab.extraction.weights import LayerWeights
@@ -54,6 +55,7 @@ class MatrixSource(OneLine):
                 causal=self.causal,
                 sentences=tuple(range(sentences)),
                 vocabularies=(names[0], names[1]),
+                has_tokens=False,
             )
             for consumer in consumers:
                 consumer.update(seen)
@@ -92,9 +94,9 @@ def load_matrix_source(
     """
     path = Path(path)
     if sites is not None and len(sites) != 1:
-        msg = "The matrices of a file are of one site; name one, such as --sites cross, or none."
+        msg = "The matrices of a file are of one site; name one, such as sites=['cross'], or none."
         raise InputError(msg)
-    found = load_matrices(path, array=array)
+    found = load_matrices(path, array=array, working=_analysis)
     if found.ndim > len(AXES):
         msg = (
             f"{path} holds an array of {found.ndim} dimensions; "
@@ -106,6 +108,12 @@ def load_matrix_source(
     site: Site = next((site for site in SITES if site in (sites or ())), UNKNOWN_SITE)
     causal = site != "cross" and _looks_back(matrices)
     return MatrixSource(path, matrices, site, causal, () if note is None else (note,))
+
+
+def _analysis(shape: Sequence[int]) -> int:
+    """Bytes that an analysis needs: for the matrices of one layer at a time."""
+    of_layer = shape[1:] if len(shape) == len(AXES) else shape
+    return ANALYSIS_BYTES_AN_ENTRY * math.prod(of_layer)
 
 
 def _looks_back(matrices: Float[Tensor, "layer sentence head query key"]) -> bool:

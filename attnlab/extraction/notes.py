@@ -40,3 +40,13 @@ class RowsNotNormalized(Note):
     lowest: float
     highest: float
     kept: bool = False
+
+
+@dataclass(frozen=True)
+class KeptInPart(Note):
+    """The sentence kept where none fits: in half precision, at a site the first of its queries."""
+
+    sentence: int
+    site: str
+    queries: int
+    all_queries: int

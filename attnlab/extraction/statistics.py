@@ -21,8 +21,9 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
     """Sums over rows for every head, in float64; `heads` divides.
 
     What is counted follows heads.md: a row counts when its query is a content token (no special
-    token, no padding). Entropy and Jensen-Shannon distance are of whole rows. Confidence and
-    everything by offset leave special tokens out as keys, and rows are not renormalised. A row
+    token, no padding); in cross-attention, when the token that it predicts is one. Entropy and
+    Jensen-Shannon distance are of whole rows. Confidence and everything by offset leave special
+    tokens out as keys, and rows are not renormalised. A row
     counts for a mean only where the mean could be other than 0: for an offset, where a content
     token stands there and may be seen; for punctuation, where the row may see some. Each such
     number of rows is kept, and a mean over no row is missing, not 0.
@@ -72,7 +73,7 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
 
 def _sums(layer: LayerWeights) -> Figures:
     """Every sum of one layer and batch, on the CPU; rows in the weights' precision, sums in float64."""
-    rows = layer.queries.content.double()
+    rows = layer.counted_queries.double()
     empty = (layer.wide.sum(-1) == 0) * rows[:, None]
     sums = {
         "sentences": rows.new_tensor(len(layer.sentences)),
@@ -106,7 +107,7 @@ def _entropy_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
 
 def _offset_sums(layer: LayerWeights) -> dict[str, Tensor]:
     """Mass between content tokens by offset, and how many rows have a content token there."""
-    content = layer.queries.content[:, :, None] & layer.keys.content[:, None, :] & layer.visible
+    content = layer.counted_queries[:, :, None] & layer.keys.content[:, None, :] & layer.visible
     mass = (layer.wide * content[:, None]).sum(0).flatten(1).double()
     offsets = layer.offsets.flatten()
     at = (offsets[:, None] == torch.tensor(OFFSETS, device=offsets.device)).double()
@@ -184,7 +185,7 @@ def _js_sums(layer: LayerWeights) -> Float[Tensor, "head head"]:
     this the dearest of the statistics, so it is taken in the precision of the weights: from float32
     a distance below 0.002 cannot be told from 0. Cost: O(head^2 * query * key).
     """
-    rows = layer.wide.movedim(1, 0)[:, layer.queries.content]
+    rows = layer.wide.movedim(1, 0)[:, layer.counted_queries]
     total = rows.sum((1, 2), dtype=torch.float64)
     # Above 0 throughout, so that the logarithm below needs no case of its own.
     weights = rows.clamp_(min=torch.finfo(rows.dtype).tiny).flatten(1)

@@ -223,7 +223,9 @@ def _matched(shown: Mapping[Site, tuple[Tensor, ...]], seen: Sequence[Returned])
     used: set[int] = set()
     for site, layers in shown.items():
         for layer, weights in enumerate(layers):
-            for one in seen:
+            # The very tensor first: T5's cross-attention returns a bias of zeros beside its weights, which
+            # are zeros too where no head attends.
+            for one in sorted(seen, key=lambda one: one.part.data_ptr() != weights.data_ptr()):
                 if one.part.data_ptr() not in used and torch.equal(one.part, weights):
                     used.add(one.part.data_ptr())
                     taps.append(Tap(site, layer, one.module, one.slot, one.call))

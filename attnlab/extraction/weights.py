@@ -39,6 +39,7 @@ class LayerWeights:
         sentences: numbers of the sentences of the batch.
         vocabularies: of the queries and of the keys.
         has_sink: whether a learned logit that is no token takes what a row lacks to a sum of 1.
+        has_tokens: whether the tokens are known; of a file of matrices alone they are not.
     """
 
     site: Site
@@ -50,6 +51,19 @@ class LayerWeights:
     sentences: tuple[int, ...]
     vocabularies: tuple[Naming, Naming]
     has_sink: bool = False
+    has_tokens: bool = True
+
+    @cached_property
+    def counted_queries(self) -> Bool[Tensor, "batch query"]:
+        """True at rows that count (heads.md, section 1): those of content tokens.
+
+        In cross-attention a row goes by the token that it predicts: row t predicts token t + 1 (trap 5),
+        so the row of the start token counts and that of the last token does not. Without tokens all do.
+        """
+        content = self.queries.content
+        if self.site != "cross" or not self.has_tokens:
+            return content
+        return torch.cat([content[:, 1:], torch.zeros_like(content[:, :1])], 1)
 
     @cached_property
     def offsets(self) -> Int[Tensor, "query key"]:

@@ -13,14 +13,15 @@ DETAIL = Column(
     "What was picked on the other half of the sentences: offset, relation, token.",
 )
 COUNTED = Column("counted", "counted", "How many observations the rule can use.")
-NEEDED = Column("needed", "needed", "How many observations the rule asks for.")
-UNIT = Column("unit", "unit", "What is counted: rows, links or sentences.")
+NEEDED = Column("needed", "needed", "How many observations it takes to confirm the label.")
+UNIT = Column("unit", "unit", "What is counted: sentences or links.")
 STATUS = Column(
     "status",
     "status",
     "holds: the interval lies above the threshold; below: it lies below; borderline: it holds the "
-    "threshold; undecided: too little was counted. Some rules ask for a second figure, which is in "
-    "controls.csv: then the lesser of both counts.",
+    "threshold; undecided: it holds the threshold, or lies above, and too little was counted to "
+    "confirm the label. Some rules ask for a second figure, which is in controls.csv: then the "
+    "lesser of both counts.",
 )
 STABILITY = Column(
     "stability",
@@ -31,17 +32,17 @@ STABILITY = Column(
 )
 STANDS_STATUS = Column(
     "stands_status",
-    "stands",
-    "holds: the label holds, and the same head of an untrained model lies below the threshold; a "
-    f"relation must also be followed {POINTS} more often than on shuffled words, by the interval "
-    "of the difference. borderline: one of these is. below: one fails. not compared: the controls "
-    "were left out.",
+    "significant",
+    "Against controls: confirmed where the label is, and the same head of an untrained model lies below "
+    f"the threshold; a relation must also be followed {POINTS} more often than on shuffled words, by "
+    "the interval of the difference. borderline: one of these is. rejected: one fails. not compared: "
+    "the controls were left out. In files confirmed is holds and rejected is below.",
 )
-STANDS = Column("stands", "stands", "Whether the label stands, see stands_status.")
+STANDS = Column("stands", "significant", "Whether the label is significant, see stands_status.")
 STRENGTH = Column(
     "strength",
-    "of the way",
-    "How far the value is from the untrained head's (0) to the threshold (1).",
+    "strength",
+    "How far the head is on its way to the label, from what its controls reach (0) to the threshold (1).",
     2,
 )
 VALUE_COLUMNS = (
@@ -64,6 +65,9 @@ SECOND_VALUE_COLUMNS = (
     Column("second_low", "second low", "Lower end of its 95 % interval.", 2),
     Column("second_high", "second high", "Upper end of its 95 % interval.", 2),
     Column("second_threshold", "second threshold", "What the second figure must reach.", 2),
+)
+SECOND_CONTROL = Column(
+    "second_control", "second control", "What the second figure would be without the function.", 2
 )
 
 
@@ -89,6 +93,7 @@ CONTROLS = Table(
         Column("control", "control", "What the figure would be without the function.", 2),
         Column("denominator", "counted", "How many rows, pairs or sentences the value rests on."),
         *SECOND_VALUE_COLUMNS,
+        SECOND_CONTROL,
         UNIT,
         COUNTED,
         NEEDED,
@@ -132,7 +137,7 @@ LABELS = Table(
         KEYS,
         Column(
             "labels",
-            "labels",
+            "confirmed",
             "Everything the head does by the rules; where that is nothing, unknown, or undecided while "
             "too little was counted for some label.",
         ),
@@ -141,7 +146,7 @@ LABELS = Table(
         Column("undecided", "undecided", "Labels for which too little was counted."),
         Column(
             "standing",
-            "stands",
+            "significant",
             "Those of its labels that the same head of an untrained model does not carry (and, of "
             "relations, that shuffled words do not explain), or unknown or undecided as there.",
         ),

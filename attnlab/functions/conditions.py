@@ -1,35 +1,35 @@
 """What a figure of every head must reach, from its counts: the figure, its interval, and its draws."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.functions.counts import REPORTED, resampled, sum_of_halves
-from attnlab.functions.intervals import RatioCounts, wilson_interval
+from attnlab.functions.intervals import RatioCounts
 from attnlab.functions.verdict import Condition
 
 
 def share_condition(
     statistic: str,
-    hits: Int[Tensor, "group head"],
-    total: Int[Tensor, "group head"],
+    counts: RatioCounts,
     least: float | Float[Tensor, "group head"],
     *,
     seed: int,
 ) -> Condition:
-    """The share of hits in the reported half, with Wilson's interval.
+    """The share of hits in the reported half, with an interval over its sentences.
 
     Args:
         statistic: what the share is.
-        hits: such as rows whose largest weight is at an offset.
-        total: out of how many.
+        counts: hits by group, one figure a head, such as rows whose largest weight is at an offset;
+            as denominators out of how many.
         least: the share that it must reach, or how many hits a control has of the same observations.
         seed: of the bootstrap draws.
     """
-    asked = total.double() * least if isinstance(least, float) else least
-    found, of = (sum_of_halves(one)[REPORTED] for one in (hits, total))
-    share = found / of.double()
-    low, high = wilson_interval(found, of)
+    total = counts.denominator
+    asked = total * least if isinstance(least, float) else least
+    of_half = counts.by_half()
+    share = of_half.ratio[REPORTED]
+    low, high = (end[REPORTED] for end in of_half.share_interval())
     return Condition(
         statistic,
         share,
@@ -37,8 +37,8 @@ def share_condition(
         high,
         torch.full_like(share, least)
         if isinstance(least, float)
-        else sum_of_halves(least)[REPORTED] / of,
-        (resampled(hits, seed) >= resampled(asked, seed))[:, REPORTED],
+        else sum_of_halves(least)[REPORTED] / sum_of_halves(total)[REPORTED],
+        (resampled(counts.numerator, seed) >= resampled(asked, seed))[:, REPORTED],
     )
 
 

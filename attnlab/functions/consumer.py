@@ -101,7 +101,7 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
 
     def sites_without_rare_tokens(self) -> dict[str, int]:
         """How many types the keys have at each site whose vocabulary can hold no rare token."""
-        types = {site: len(self._ranks_at(site)) for site, _ in self.sums}
+        types = {site: len(self._ranks_at(site)) for site, _ in self.sums if site == "encoder"}
         return {site: number for site, number in types.items() if number <= FREQUENT_TYPES}
 
     def _ranks_at(self, site: str) -> Int[Tensor, " type"]:
@@ -160,16 +160,9 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
 
 
 def scope_of_layer(layer: LayerWeights) -> Scope:
-    """Which rows and columns of a captured batch are counted.
-
-    In cross-attention a row counts when the token it predicts is no special token: row t predicts
-    token t + 1 (heads.md, trap 5), so the row of the start token counts and that of the last does not.
-    """
-    queries = layer.queries.content
-    if layer.site == "cross":
-        queries = torch.cat([queries[:, 1:], torch.zeros_like(queries[:, :1])], 1)
-    numbers = torch.tensor(layer.sentences, device=queries.device)
-    return Scope(queries, layer.keys.content, layer.visible, groups_of(numbers))
+    """Which rows and columns of a captured batch are counted."""
+    numbers = torch.tensor(layer.sentences, device=layer.queries.content.device)
+    return Scope(layer.counted_queries, layer.keys.content, layer.visible, groups_of(numbers))
 
 
 def _chosen(text: TextSide, numbers: Sequence[int]) -> list[Alignment | None]:

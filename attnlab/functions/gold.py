@@ -22,12 +22,14 @@ class Gold(OneLine):
         target: sentences of the decoder, if there are any.
         pairs: aligned words (target, source) of each sentence, counted from 0; none where unknown.
         trees: whether the sentences have their gold trees, or words alone.
+        generated: whether they are drawn from a grammar.
     """
 
     source: tuple[GoldSentence, ...]
     target: tuple[GoldSentence, ...] | None = None
     pairs: tuple[Links, ...] = ()
     trees: bool = True
+    generated: bool = False
 
     @property
     def texts(self) -> tuple[Text, ...]:
@@ -40,7 +42,7 @@ class Gold(OneLine):
 
     def without_target(self) -> "Gold":
         """The same for a model that reads the source alone."""
-        return Gold(self.source, trees=self.trees)
+        return Gold(self.source, trees=self.trees, generated=self.generated)
 
 
 def gold_of_treebank(path: str | Path, sentences: int | None, *, lowercase: bool = False) -> Gold:
@@ -96,7 +98,7 @@ def gold_of_embedded(
         for trees in ([one.source_tree for one in found], [one.target_tree for one in found])
     )
     links = tuple(tuple((t - 1, s - 1) for s, t in one.alignment) for one in found)
-    return Gold(sources, targets, links)
+    return Gold(sources, targets, links, generated=True)
 
 
 def _lowered(sentence: GoldSentence, *, lowercase: bool) -> GoldSentence:

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import pandas as pd
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Float, Int, Shaped
 from scipy.stats import norm
+from scipy.stats import t as student
 from torch import Tensor
 
 from attnlab.functions.counts import Counts, sum_by_group
@@ -12,7 +14,9 @@ from attnlab.functions.thresholds import CONFIDENCE_LEVEL
 
 
 def wilson_interval(
-    hits: Int[Tensor, "*shape"], total: Int[Tensor, "*shape"], level: float = CONFIDENCE_LEVEL
+    hits: Shaped[Tensor, "*shape"],
+    total: Shaped[Tensor, "*shape"],
+    level: float = CONFIDENCE_LEVEL,
 ) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
     """Lower and upper end of Wilson's interval for a share; 0 and 1 where `total` is 0.
 
@@ -22,7 +26,8 @@ def wilson_interval(
 
         (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
 
-    Observations are taken as independent. Source: Wilson 1927, JASA 22 (158).
+    Observations are taken as independent; numbers of them need not be whole, as those of
+    `RatioCounts.share_interval` are not. Source: Wilson 1927, JASA 22 (158).
 
     >>> import torch
     >>> low, high = wilson_interval(torch.tensor(9), torch.tensor(10))
@@ -30,14 +35,14 @@ def wilson_interval(
     0.596 0.982
     """
     z = float(norm.ppf((1 + level) / 2))
-    n = total.double().clamp_min(1)
+    none = total == 0
+    n = total.double().masked_fill(none, 1)
     share = hits / n
     centre = share + z**2 / (2 * n)
     half_width = z * (share * (1 - share) / n + z**2 / (4 * n**2)).sqrt()
     scale = 1 + z**2 / n
     low = ((centre - half_width) / scale).clamp_min(0).minimum(share)
     high = ((centre + half_width) / scale).clamp_max(1).maximum(share)
-    none = total == 0
     return low.masked_fill(none, 0), high.masked_fill(none, 1)
 
 
@@ -64,9 +69,10 @@ class RatioCounts(Counts):
 
     With numerator a_s and denominator b_s of sentence s, each sentence is one observation: rows of
     one sentence are not independent. The first axis, `part`, is the group, or the half.
+    `sentences` counts those whose denominator is not 0.
     """
 
-    sentences: Int[Tensor, " part"]
+    sentences: Int[Tensor, "part *shape"]
     numerator: Float[Tensor, "part *shape"]
     denominator: Float[Tensor, "part *shape"]
     squared_numerator: Float[Tensor, "part *shape"]
@@ -84,6 +90,7 @@ class RatioCounts(Counts):
         sums = (
             values.gather(-1, index)[..., 0]
             for values in (
+                self.sentences,
                 self.numerator,
                 self.denominator,
                 self.squared_numerator,
@@ -91,7 +98,7 @@ class RatioCounts(Counts):
                 self.squared_denominator,
             )
         )
-        return RatioCounts(self.sentences, *sums)
+        return RatioCounts(*sums)
 
     def interval(
         self, level: float = CONFIDENCE_LEVEL
@@ -104,14 +111,45 @@ class RatioCounts(Counts):
 
         Source: Cochran 1977, Sampling Techniques, section 6.4 (ratio estimate).
         """
-        ratio = self.ratio
+        width = _student(self.sentences, level) * self._variance.sqrt()
+        return self.ratio - width, self.ratio + width
+
+    def share_interval(
+        self, level: float = CONFIDENCE_LEVEL
+    ) -> tuple[Float[Tensor, "part *shape"], Float[Tensor, "part *shape"]]:
+        """Lower and upper end for a share, where numerators count some of what denominators count.
+
+        Wilson's interval for as many independent observations as tell as much as these do::
+
+            n' = n / max(1, var R / (R (1 - R) / n)) * (z / t)^2,   n = sum b
+
+        with var R as in `interval` and t of S - 1 degrees of freedom; shares of 0 and 1 vary between no
+        sentences, and their n is taken as it is. NaN below two sentences, 0 and 1 without any.
+        Source: Korn and Graubard 1998, Survey Methodology 24, with Wilson's in place of the exact interval.
+        """
+        share = self.ratio
+        independent = share * (1 - share) / self.denominator
+        effect = (self._variance / independent).masked_fill(independent == 0, 1).clamp_min(1)
+        z = float(norm.ppf((1 + level) / 2))
+        alike = self.denominator / effect * (z / _student(self.sentences, level)) ** 2
+        known = alike.masked_fill(self.denominator == 0, 0)
+        return wilson_interval((share * known).nan_to_num(0), known, level)
+
+    @property
+    def _variance(self) -> Float[Tensor, "part *shape"]:
+        """Of the ratio, from the spread between sentences; NaN below two."""
+        ratio, count = self.ratio, self.sentences.double()
         residual = (
             self.squared_numerator - 2 * ratio * self.product + ratio**2 * self.squared_denominator
         ).clamp_min(0)
-        count = self.sentences.double().reshape(-1, *[1] * (ratio.ndim - 1))
-        error = (count / (count - 1) * residual).sqrt() / self.denominator
-        width = float(norm.ppf((1 + level) / 2)) * error
-        return ratio - width, ratio + width
+        return count / (count - 1) * residual / self.denominator**2
+
+
+def _student(sentences: Int[Tensor, "*shape"], level: float) -> Float[Tensor, "*shape"]:
+    """The quantile of Student's t for a spread between so many sentences; NaN below two."""
+    freedom = (sentences - 1).clamp_min(0).cpu().numpy()
+    found = torch.as_tensor(student.ppf((1 + level) / 2, freedom), dtype=torch.float64)
+    return found.to(sentences.device)
 
 
 def count_ratio(
@@ -119,7 +157,7 @@ def count_ratio(
     denominator: Tensor,
     groups: Int[Tensor, " batch"],
 ) -> RatioCounts:
-    """The sums of a batch; a sentence whose denominator is 0 everywhere is no observation.
+    """The sums of a batch; a sentence whose denominator is 0 is no observation.
 
     Args:
         numerator: one figure a sentence (and head, and kind).
@@ -129,8 +167,7 @@ def count_ratio(
     a = numerator.double()
     b = denominator.double().reshape(-1, *denominator.shape[1:], *[1] * (a.ndim - denominator.ndim))
     b = b.expand_as(a)
-    counted = (b != 0).reshape(len(b), -1).any(1)
     return RatioCounts(
-        sum_by_group(counted.long(), groups),
+        sum_by_group((b != 0).long(), groups),
         *(sum_by_group(values, groups) for values in (a, b, a * a, a * b, b * b)),
     )

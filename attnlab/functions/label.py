@@ -92,6 +92,7 @@ class HeadLabel:
         decide: a verdict per head from the counts of all sentences and the seed of the bootstrap.
         precedence: of several labels that hold the smallest comes first.
         by_view: whether it depends on the view; else it is counted once, with all keys.
+        against_untrained: whether the same head of an untrained model must not carry it too.
     """
 
     name: str
@@ -100,3 +101,4 @@ class HeadLabel:
     decide: Callable[[Any, int], list[Verdict]]
     precedence: int = 99
     by_view: bool = True
+    against_untrained: bool = True

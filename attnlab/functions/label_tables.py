@@ -1,12 +1,13 @@
 """From verdicts to labels: what each head is, or `unknown` or `undecided` where nothing holds."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
 from attnlab.addresses import HEAD_COLUMNS
 from attnlab.columns import KEYS, Table
-from attnlab.functions.counting import in_precedence
+from attnlab.functions.counting import in_precedence, known_labels
 from attnlab.functions.intervals import difference_interval
 from attnlab.functions.thresholds import LINKS
 from attnlab.functions.verdict import (
@@ -82,8 +83,7 @@ def compare_controls(
     A label that rests on a relation is held against the same relation of the controls, since a
     control picks one of its own, which says little about this one; it stands when the relation does.
 
-    `strength` is how far from the untrained model's figure (0) to the threshold (1) the value is;
-    missing where the untrained figure is no lower than the threshold.
+    Labels whose `against_untrained` is False stand when they hold. `strength` is as in `with_strength`.
 
     Args:
         tables: verdicts by name, `model` and `untrained` among them, all with `site` and `layer`.
@@ -98,26 +98,63 @@ def compare_controls(
                 columns={figure: f"{name}_{figure}" for figure in _FIGURES}
             )
             result = result.merge(other, on=keys, how="left", validate="one_to_one")
-    pairs = zip(result["status"], result["untrained_status"], strict=True)
-    stands = [least_status(one, _BESIDE_UNTRAINED[other]) for one, other in pairs]
+    known = known_labels()
+    triples = zip(result["label"], result["status"], result["untrained_status"], strict=True)
+    stands = [
+        least_status(one, _BESIDE_UNTRAINED[other]) if known[label].against_untrained else one
+        for label, one, other in triples
+    ]
     result = result.assign(stands_status=stands)
     if relations is not None and not relations.empty:
         result = _with_relations(result, relations)
-    way = result["threshold"] - result["untrained_value"]
-    strength = (result["value"] - result["untrained_value"]) / way.where(way > 0)
-    return result.assign(stands=result["stands_status"] == HOLDS, strength=strength)
+    return with_strength(result.assign(stands=result["stands_status"] == HOLDS))
+
+
+def with_strength(controls: pd.DataFrame) -> pd.DataFrame:
+    """The table with `strength`, from 0 to 1: how far a head is on its way to each label.
+
+    ::
+
+        least over the figures of the rule of   clip((value - base) / (threshold - base), 0, 1)
+
+    where base is what the figure would be without the function: the larger of 0, the `control` column,
+    and the untrained head's figure where that is compared and itself lies below the threshold. A head
+    that reaches every threshold has strength 1, one that does no better than its controls 0.
+    """
+    known = known_labels()
+    compared = controls["label"].map(lambda name: known[name].against_untrained)
+    untrained = controls.get("untrained_value", pd.Series(math.nan, controls.index)).where(compared)
+    first = _progress(
+        controls["value"], controls["threshold"], [controls["control"], untrained.astype(float)]
+    )
+    second = _progress(
+        controls["second_value"], controls["second_threshold"], [controls["second_control"]]
+    )
+    asked = controls["second_threshold"].notna()
+    return controls.assign(strength=first.where(~asked, first.combine(second, min)))
+
+
+def _progress(
+    value: "pd.Series[float]", threshold: "pd.Series[float]", bases: Sequence["pd.Series[float]"]
+) -> "pd.Series[float]":
+    base = pd.Series(0.0, value.index)
+    for other in bases:
+        base = base.where(~((other > base) & (other < threshold)), other)
+    distance = threshold - base
+    progress = ((value - base) / distance.where(distance > 0)).clip(0, 1)
+    # A threshold of 0 is reached by anything that is not below it.
+    return progress.where(distance > 0, (value >= threshold).astype(float).where(value.notna()))
 
 
 def without_controls(table: pd.DataFrame, declared: Table) -> pd.DataFrame:
     """Verdicts or relations of a model whose controls were left out: none of them stands.
 
-    Every column that is declared is there; those of the controls are empty, and `strength` is how far
-    from 0 to the threshold (1) the value is.
+    Every column that is declared is there; those of the controls are empty.
     """
     empty = pd.DataFrame(index=table.index, columns=[n for n in declared if n not in table])
     whole = pd.concat([table, empty], axis="columns").drop(columns=KEYS.name, errors="ignore")
     if "strength" in whole:
-        whole = whole.assign(strength=whole["value"] / whole["threshold"])
+        whole = with_strength(whole)
     return whole.assign(stands_status=NOT_COMPARED, stands=False)
 
 
@@ -142,7 +179,7 @@ def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataF
 
 
 def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
-    """One row per head: the label that most speaks for, with the figures that it rests on.
+    """One row per head: the strongest label, with the figures that it rests on.
 
     First comes what stands, then what is borderline, then the rest; among these the largest
     `strength`. Without controls what holds comes first. Columns `function` and those of `Verdict`,

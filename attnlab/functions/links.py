@@ -1,7 +1,7 @@
 """Gold pairs of words (dependency arcs, word alignments), and how often a head's arg-max follows them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.functions.counts import GROUPS, Counts, largest
+from attnlab.functions.intervals import RatioCounts, count_ratio
 from attnlab.functions.treebank import GoldSentence
 from attnlab.functions.words import Alignment
 
@@ -88,7 +89,7 @@ class LinkCounts(Counts):
         kinds: what the axis `kind` numbers.
         links: links whose query may look at their key and at some other word.
         chance: how many of them a head that picks at random would follow on average.
-        hits: those that the head's arg-max follows.
+        followed: those that the head's arg-max follows, over all.
         offsets: links by offset in word units, from -MAX_LINK_OFFSET to +MAX_LINK_OFFSET; longer ones are in
             `links` only.
     """
@@ -96,7 +97,7 @@ class LinkCounts(Counts):
     kinds: tuple[LinkKind, ...]
     links: Int[Tensor, "group kind"]
     chance: Float[Tensor, "group kind"]
-    hits: Int[Tensor, "group kind head"]
+    followed: RatioCounts
     offsets: Int[Tensor, "group kind offset"]
 
 
@@ -106,13 +107,13 @@ class PossibleLinks:
 
     Attributes:
         links: those whose key is a candidate of their query.
-        cell: for each of them, group * number of kinds + kind.
-        counts: how many there are and at which offsets, with no head in `hits`.
+        groups: of each sentence.
+        counts: how many there are and at which offsets, with no head in `followed`.
         self_attention: whether a query's own word is no candidate.
     """
 
     links: Links
-    cell: Int[Tensor, " link"]
+    groups: Int[Tensor, " batch"]
     counts: LinkCounts
     self_attention: bool
 
@@ -148,7 +149,7 @@ def possible_links(
     kept = Links(links.kinds, *(column[possible] for column in columns))
     cell = groups.to(device)[kept.sentence] * len(links.kinds) + kept.kind
     counts = _count_possible(kept, cell, candidates[possible])
-    return PossibleLinks(kept, cell, counts, self_attention)
+    return PossibleLinks(kept, groups.to(device), counts, self_attention)
 
 
 def _count_possible(
@@ -158,12 +159,17 @@ def _count_possible(
     offset = links.key - links.query
     near = offset.abs() <= MAX_LINK_OFFSET
     index = cell[near] * wide + offset[near] + MAX_LINK_OFFSET
+    no_heads = count_ratio(
+        torch.zeros(1, kinds, 0, device=cell.device),
+        torch.zeros(1, kinds, device=cell.device),
+        torch.zeros(1, dtype=torch.long, device=cell.device),
+    )
     chance = torch.zeros(GROUPS * kinds, dtype=torch.float64, device=cell.device)
     return LinkCounts(
         links.kinds,
         torch.bincount(cell, minlength=GROUPS * kinds).view(GROUPS, kinds),
         chance.index_add_(0, cell, 1 / candidates.double()).view(GROUPS, kinds),
-        torch.zeros(GROUPS, kinds, 0, dtype=torch.long, device=cell.device),
+        no_heads,
         torch.bincount(index, minlength=GROUPS * kinds * wide).view(GROUPS, kinds, wide),
     )
 
@@ -185,14 +191,10 @@ def count_links(
     # A row without weight on any word follows no link.
     hits = best.key[links.sentence, :, links.query] == links.key[:, None]
     hits = hits & best.found[links.sentence, :, links.query]
-    total = torch.zeros(
-        counts.links.numel(), attention.shape[1], dtype=torch.long, device=attention.device
-    )
-    total.index_add_(0, possible.cell, hits.long())
-    return LinkCounts(
-        counts.kinds,
-        counts.links,
-        counts.chance,
-        total.view(*counts.links.shape, -1),
-        counts.offsets,
-    )
+    kinds = len(links.kinds)
+    cell = links.sentence * kinds + links.kind
+    shape = (len(attention), kinds, attention.shape[1])
+    total = torch.zeros(shape, dtype=torch.float64, device=attention.device)
+    total.flatten(0, 1).index_add_(0, cell, hits.double())
+    number = torch.bincount(cell, minlength=len(attention) * kinds)
+    return replace(counts, followed=count_ratio(total, number.view(shape[:2]), possible.groups))

@@ -14,8 +14,8 @@ class Rule:
 
     Attributes:
         threshold: what the figure must reach; of gold links, how far it must exceed its control.
-        needed: least number of observations; below it nothing is decided.
-        unit: what is counted: `rows`, `links` or `sentences`.
+        needed: least number of observations that confirm a label; fewer can only reject one.
+        unit: what is counted: `sentences` or `links`.
     """
 
     threshold: float
@@ -23,12 +23,16 @@ class Rule:
     unit: str
 
 
-POSITIONAL = Rule(0.9, 1000, "rows")
+# Intervals are over sentences, so these are what a label needs enough of. Of 50 sentences each half has 25.
+SENTENCES = 20
+POSITIONAL = Rule(0.9, SENTENCES, "sentences")
 LINKS = Rule(0.10, 100, "links")
-RARE = Rule(0.5, 1000, "rows")
-SINK = Rule(0.6, 1000, "rows")
-BROAD = Rule(0.9, 1000, "rows")
-MONOTONE = Rule(0.8, 100, "sentences")
+RARE = Rule(0.5, SENTENCES, "sentences")
+SINK = Rule(0.3, SENTENCES, "sentences")
+# A count of sinks is a choice of threshold, so the counts at these stand beside it.
+SINK_THRESHOLDS = (0.3, 0.4, 0.5, 0.6)
+BROAD = Rule(0.9, SENTENCES, "sentences")
+MONOTONE = Rule(0.8, SENTENCES, "sentences")
 MONOTONE_SLOPE = 0.5
 # Two families whose code lengths differ by less describe a head equally well.
 TIE_BITS_PER_ROW = 0.02

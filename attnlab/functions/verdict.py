@@ -29,6 +29,21 @@ def least_status(*statuses: str) -> str:
     return min(statuses, key=STATUSES.index)
 
 
+def decided(statuses: Sequence[str], *, enough: bool) -> str:
+    """What can be said of a label from what can be said of each of its conditions.
+
+    One condition that fails rejects the label, however little was counted; without `enough` observations
+    nothing confirms it, and a threshold within an interval may only be for want of them.
+
+    >>> decided(["holds", "below"], enough=False), decided(["holds", "borderline"], enough=False)
+    ('below', 'undecided')
+    >>> decided(["holds", "borderline"], enough=True), decided(["holds"], enough=True)
+    ('borderline', 'holds')
+    """
+    least = least_status(*statuses)
+    return least if enough or least == BELOW else UNDECIDED
+
+
 def status_of(low: float, high: float, threshold: float) -> str:
     """How an interval lies to a threshold: `holds` above, `below`, `borderline` across it.
 
@@ -67,6 +82,7 @@ class Verdict:
     second_low: float
     second_high: float
     second_threshold: float
+    second_control: float
     unit: str
     counted: int
     needed: int
@@ -129,7 +145,7 @@ def verdicts_of(
     for head, detail in enumerate(details):
         figures = [_figure(one, head) for one in conditions]
         enough = int(counted[head]) >= rule.needed
-        status = least_status(*(one.status for one in figures)) if enough else UNDECIDED
+        status = decided([one.status for one in figures], enough=enough)
         first, second = (*figures, _Figure())[:2]
         verdicts.append(
             Verdict(
@@ -148,11 +164,12 @@ def verdicts_of(
                 second_low=second.low,
                 second_high=second.high,
                 second_threshold=second.threshold,
+                second_control=NO_CONTROL,
                 unit=rule.unit,
                 counted=int(counted[head]),
                 needed=rule.needed,
                 status=status,
-                stability=math.nan if status == UNDECIDED else stability[head],
+                stability=stability[head] if enough else math.nan,
             )
         )
     return verdicts

@@ -15,7 +15,7 @@ from attnlab.matrices.columns import real_columns
 from attnlab.matrices.offsets import band_entries, real_band
 from attnlab.matrices.supports import block_columns, sides
 
-FAMILIES = ("diffuse", "diagonal", "band", "rare_columns", "sink")
+FAMILIES = ("diffuse", "diagonal", "band", "rare_columns", "column", "column_band")
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Search:
     Attributes:
         window: the largest offset, band side and rows of a block.
         num_pos: the largest number of blocks in a sentence.
-        sink_positions: how many positions from either end can be a sink.
+        column_positions: how many positions from either end can be the column.
         causal: rows see the keys up to their own position only.
     """
 
     window: int = 5
     num_pos: int = 2
-    sink_positions: int = 2
+    column_positions: int = 2
     causal: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("window", "num_pos", "sink_positions"):
+        for name in ("window", "num_pos", "column_positions"):
             given = getattr(self, name)
             if type(given) is not int or given < 0:
                 msg = f"{name} must be a whole number from 0 up, not {given!r}."
@@ -87,7 +87,8 @@ def candidates(
     yield Candidate("diffuse", {}, nothing, nothing.long())
     yield from _near_the_diagonal(H, sizes, search)
     yield from _rare_columns(H, sizes, search)
-    yield from _sinks(H, sizes, search)
+    yield from _fixed_columns(H, sizes, search)
+    yield from _columns_and_bands(H, sizes, search)
 
 
 def _near_the_diagonal(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
@@ -138,13 +139,41 @@ def _naming_bits(blocks: Tensor, rows: Tensor, block_rows: int, anchors: int) ->
     return bits_of_positions + k * height.clamp(max=anchors).double().log2()
 
 
-def _sinks(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+def _fixed_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+    for parameters, column in _positions(H, sizes, search):
+        yield Candidate("column", parameters, *_on_column(H, column, sizes, search))
+
+
+def _columns_and_bands(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+    """One of the first or last keys with each diagonal and each band."""
+    left, right = sides(search.window, causal=search.causal)
+    entries = band_entries(H, (left, right))
+    inside = real_band(H, (left, right), sizes)
+    row = torch.arange(H.shape[-2], device=H.device)
+    single = [(at, at) for at in range(-left, right + 1) if at]
+    bands = [(-back, ahead) for back in range(left + 1) for ahead in range(right + 1)]
+    for position, column in _positions(H, sizes, search):
+        weight, real = _on_column(H, column, sizes, search)
+        distance = column - row
+        for first, last in (*single, *bands):
+            part = (..., slice(first + left, last + left + 1))
+            # A key that the band holds already is not counted twice.
+            alone = (distance < first) | (distance > last)
+            parameters = {"first_offset": first, "last_offset": last, **position}
+            captured = entries[part].sum(-1) + weight * alone
+            yield Candidate(
+                "column_band", parameters, captured, inside[part].sum(-1) + real * alone
+            )
+
+
+def _positions(
+    H: Tensor, sizes: Tensor, search: Search
+) -> Iterator[tuple[dict[str, int], Int[Tensor, "*batch query"]]]:
+    """The first and the last keys, each as the column of every row."""
     for from_end in (0, 1):
-        for position in range(search.sink_positions):
+        for position in range(search.column_positions):
             key = sizes[..., 1] - 1 - position if from_end else sizes[..., 1] * 0 + position
-            column = key[..., None].expand(H.shape[:-1])
-            parameters = {"position": position, "from_end": from_end}
-            yield Candidate("sink", parameters, *_on_column(H, column, sizes, search))
+            yield {"position": position, "from_end": from_end}, key[..., None].expand(H.shape[:-1])
 
 
 def _on_column(

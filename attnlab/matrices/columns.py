@@ -1,4 +1,4 @@
-"""Matrices with one entry a row: what Sigma1, Sigma3 and the sink have in common."""
+"""Matrices with one entry a row: what Sigma1, Sigma3 and the single column have in common."""
 
 import torch
 from jaxtyping import Bool, Float, Int

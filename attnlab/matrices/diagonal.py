@@ -40,7 +40,8 @@ def fit_diagonal(
     With an error d = argmin over d of min over E of |H - S_d - E|, exactly: offset and error are
     chosen together (`attnlab.matrices.best_first`). Rows whose key falls outside the matrix are empty:
     they count with their whole mass in l1 and do not count in kl. Only offsets at which the matrix has
-    an entry are tried; among equals the one nearest to 0 is taken. The thesis tries d = 0 alone (`window=0`).
+    an entry are tried; among equals the one nearest to 0 is taken, of
+    two the one that looks back. The thesis tries d = 0 alone (`window=0`).
 
     Args:
         H: attention weights, at least 0.
@@ -64,8 +65,7 @@ def fit_diagonal(
     task = Task(H, values, SparseError(error_nnz, error_bound))
     inside = real_band(H, (left, right), sizes)
     entries = band_entries(H, (left, right))
-    nearest_first = torch.arange(-left, right + 1, device=H.device)
-    nearest_first = nearest_first[nearest_first.abs().argsort(stable=True)]
+    nearest_first = torch.tensor(sorted(range(-left, right + 1), key=abs), device=H.device)
 
     def gains(price: Tensor | None) -> Tensor:
         gain = priced_gain(entries, task, price).masked_fill(~inside, 0).sum(-2)

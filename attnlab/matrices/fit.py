@@ -14,7 +14,7 @@ from attnlab.matrices.supports import Window
 from attnlab.matrices.values import Values
 from attnlab.representations import OneLine
 
-Family = Literal["diagonal", "band", "rare_columns", "sink", "union", "additive"]
+Family = Literal["diagonal", "band", "rare_columns", "column", "column_band", "union", "additive"]
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,17 @@ class RareColumns:
 
 
 @dataclass(frozen=True)
-class Sink:
+class Column:
     """Every row attends one column."""
 
+    column: Int[Tensor, "*batch"]
+
+
+@dataclass(frozen=True)
+class ColumnBand:
+    """One column, and the offsets -left..right, for every row."""
+
+    window: Window
     column: Int[Tensor, "*batch"]
 
 
@@ -79,7 +87,7 @@ class Union:
     members: tuple["Parameters", ...]
 
 
-Parameters = Diagonal | Band | RareColumns | Sink | Additive | Union
+Parameters = Diagonal | Band | RareColumns | Column | ColumnBand | Additive | Union
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,6 +1,5 @@
 """The structural label of a corpus that is streamed: sums from which the same code lengths follow."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -106,40 +105,54 @@ def sum_labels(
         InputError: no attention weights.
     """
     H = checked_weights(H, sizes, dimensions=4).double().movedim(1, 0)
-    heads = len(H)
     H = with_room(H, search)
     sizes = sizes[None, :, 0].expand(*H.shape[:-2], 2)
-    found = list(candidates(H, sizes, search))
     keys = keys_of_rows(H, sizes, causal=search.causal)
-    groups = torch.stack([_groups(n, one, keys) for n, one in enumerate(found)], 1).flatten(1)
-    masses = [one.captured * (one.support > 0) for one in found]
-    captured = torch.stack(masses, 1).flatten(1)
-    total = H.sum(-1)[:, None].expand(-1, len(found), -1, -1).flatten(1)
-    names, index = groups.unique(return_inverse=True)
-
-    def added(values: Tensor) -> Tensor:
-        return values.new_zeros(heads, len(names)).scatter_add_(1, index, values).cpu()
-
+    # One candidate at a time: there are hundreds, each as large as all rows.
+    found = [
+        _summed(number, one, H, keys) for number, one in enumerate(candidates(H, sizes, search))
+    ]
     rows, filled = int(sizes[0, :, 0].sum()), (H.sum(-1) > 0).sum((-2, -1)).cpu()
     return LabelSums(
         search,
-        tuple((one.family, tuple(one.parameters.items())) for one in found),
-        names.cpu(),
-        added(captured),
-        added(total),
-        _naming_bits(found, H),
+        tuple(one.member for one in found),
+        torch.cat([one.groups for one in found]),
+        torch.cat([one.captured for one in found], -1),
+        torch.cat([one.total for one in found], -1),
+        torch.stack([one.naming_bits for one in found], -1),
         rows,
         rows - filled,
         H.shape[1],
     )
 
 
+@dataclass(frozen=True)
+class _CandidateSums:
+    """What `LabelSums` holds of one candidate."""
+
+    member: tuple[str, tuple[tuple[str, int], ...]]
+    groups: Int[Tensor, " group"]
+    captured: Float[Tensor, "head group"]
+    total: Float[Tensor, "head group"]
+    naming_bits: Float[Tensor, " head"]
+
+
+def _summed(number: int, found: Candidate, H: Tensor, keys: Tensor) -> _CandidateSums:
+    names, index = _groups(number, found, keys).unique(return_inverse=True)
+
+    def added(values: Tensor) -> Tensor:
+        return values.new_zeros(len(H), len(names)).scatter_add_(1, index, values.flatten(1)).cpu()
+
+    naming_bits = H.new_zeros(H.shape[:2]) if found.naming_bits is None else found.naming_bits
+    return _CandidateSums(
+        (found.family, tuple(found.parameters.items())),
+        names.cpu(),
+        added(found.captured * (found.support > 0)),
+        added(H.sum(-1)),
+        naming_bits.sum(1).cpu(),
+    )
+
+
 def _groups(number: int, found: Candidate, keys: Tensor) -> Int[Tensor, "head row"]:
     support = found.support.expand_as(found.captured).long()
     return ((number * _MOST_SUPPORT + support) * _MOST_KEYS + keys).flatten(1)
-
-
-def _naming_bits(found: Sequence[Candidate], H: Tensor) -> Float[Tensor, "head candidate"]:
-    nothing = H.new_zeros(H.shape[:2])
-    bits = [nothing if one.naming_bits is None else one.naming_bits for one in found]
-    return torch.stack(bits, -1).sum(1).cpu()

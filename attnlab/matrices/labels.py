@@ -52,7 +52,7 @@ class Labels(OneLine):
         runner_up: the next one.
         margin: bits per row between the two.
         parameters: of each family, what its best code uses: offset, left and right, rows of a
-            block and number of blocks, position of the sink (from the end when `from_end` is 1).
+            block and number of blocks, position of the column (from the end when `from_end` is 1).
     """
 
     bits: Float[Tensor, "*batch family"]
@@ -69,7 +69,7 @@ def label_heads(
     *,
     window: int = 5,
     num_pos: int = 2,
-    sink_positions: int = 2,
+    column_positions: int = 2,
     causal: bool = False,
     sizes: Int[Tensor, "*#batch sentence 2"] | None = None,
 ) -> Labels:
@@ -83,7 +83,7 @@ def label_heads(
     `diffuse` names nothing. A `diagonal` names its offset and a `band` its (left, right), not both 0,
     once per head;
     `rare_columns` name their rows and number once per head, and their positions once per sentence,
-    log2 C(n - k (w - 1), k) + k log2 w, since they move with the words; a `sink` names one of the first
+    log2 C(n - k (w - 1), k) + k log2 w, since they move with the words; a `column` names one of the first
     or last positions once per head. The placement of the blocks captures the most mass, which is the
     shortest code where every row can attend its own position and all rows have as many keys: an upper
     bound when `causal` or with more queries than keys. A family without a member among the options
@@ -93,7 +93,7 @@ def label_heads(
         H: the matrices of every head, all sentences of a corpus, at least 0.
         window: the largest offset, band side and rows of a block that are tried.
         num_pos: the largest number of blocks in a sentence.
-        sink_positions: how many positions from either end can be a sink.
+        column_positions: how many positions from either end can be the column.
         causal: rows see the keys up to their own position only.
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
 
@@ -102,7 +102,7 @@ def label_heads(
 
     Source: math.md section 5. Cost: (window + 1)^2 + window * num_pos passes over the bands.
     """
-    search = Search(window, num_pos, sink_positions, causal)
+    search = Search(window, num_pos, column_positions, causal)
     H = checked_weights(H, sizes, dimensions=3).double()
     sizes = sizes_of(H, sizes).expand(*H.shape[:-2], 2)
     H = with_room(H, search)

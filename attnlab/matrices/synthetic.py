@@ -1,14 +1,14 @@
 """Attention matrices of known structure with noise, to see whether a method finds what was planted."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.errors import InputError
 from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.padding import without_padding
 from attnlab.matrices.random_search import block_starts
-from attnlab.matrices.supports import band_support, block_columns
+from attnlab.matrices.supports import band_support, block_columns, offsets
 
 
 def draw_corpus(
@@ -27,9 +27,9 @@ def draw_corpus(
         row i = (1 - noise) * structure_i + noise * r_i,   r_i uniform on the simplex
 
     What is fixed for a head (offset, sides of the band, rows of a block and their number, position of
-    the sink) is drawn once; the blocks of `rare_columns` move from sentence to sentence. The weights
-    inside a band and of `diffuse` rows are uniform on the simplex. Blocks have at least 3 rows: two
-    rows that differ from the identity are fewer bits than their position. Padding is 0.
+    the column) is drawn once; the blocks of `rare_columns` move from sentence to sentence. The weights
+    on a band, on a column with a band and of `diffuse` rows are uniform on the simplex. Blocks have at
+    least 3 rows: two rows that differ from the identity are fewer bits than their position. Padding is 0.
 
     Raises:
         InputError: unknown family, or a sentence too short for the blocks.
@@ -43,6 +43,8 @@ def draw_corpus(
         structure = weights * _band(n, window, generator)
     elif family == "diffuse":
         structure = weights
+    elif family == "column_band":
+        structure = weights * _column_and_band(lengths, window, generator)
     else:
         column = _columns(family, lengths, window, num_pos, generator)
         structure = (column[..., None] == torch.arange(n)).to(weights.dtype)
@@ -59,10 +61,8 @@ def _columns(
     row = torch.arange(int(lengths.max())).expand(len(lengths), -1)
     if family == "diagonal":
         return row + _integer(-window, window, generator)
-    if family == "sink":
-        position = _integer(-2, 1, generator)
-        fixed = lengths * (position < 0) + position
-        return fixed[:, None].expand_as(row)
+    if family == "column":
+        return _position(lengths, generator)[:, None].expand_as(row)
     height, blocks = _integer(3, max(window, 3), generator), _integer(1, num_pos, generator)
     starts = torch.stack(
         [block_starts(1, int(length), height, blocks, generator)[0] for length in lengths]
@@ -76,6 +76,24 @@ def _band(n: int, window: int, generator: torch.Generator) -> Tensor:
     while left + right == 0:  # the identity is a diagonal
         left, right = _integer(0, window, generator), _integer(0, window, generator)
     return band_support(n, n, (left, right))
+
+
+def _column_and_band(
+    lengths: Tensor, window: int, generator: torch.Generator
+) -> Bool[Tensor, "sentence n n"]:
+    """A fixed key for all rows, and as often a single offset as a band around the diagonal."""
+    n = int(lengths.max())
+    if _integer(0, 1, generator):
+        beside = offsets(n, n) == _integer(-window, window, generator)
+    else:
+        beside = _band(n, window, generator)
+    return beside | (torch.arange(n) == _position(lengths, generator)[:, None, None])
+
+
+def _position(lengths: Tensor, generator: torch.Generator) -> Int[Tensor, "sentence"]:
+    """One of the first or last two keys of each sentence, the same one in all."""
+    position = _integer(-2, 1, generator)
+    return lengths * (position < 0) + position
 
 
 def _integer(lowest: int, highest: int, generator: torch.Generator) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from attnlab.addresses import HEAD_COLUMNS, Head
 from attnlab.extraction.columns import DISTANCES, HEADS
 from attnlab.extraction.keeping import load_matrices
 from attnlab.files import write_table, write_text
@@ -22,6 +23,7 @@ from attnlab.reporting.result_folder import ANALYSIS
 from attnlab.studies.analysis.columns import FITS, SUMMARY
 from attnlab.studies.analysis.labelling import Labelling
 from attnlab.studies.analysis.measuring import Analysis
+from attnlab.studies.analysis.summary import PRUNED
 
 _FIGURES = (*(figure.name for figure in DRAWN), "heads_sentence*")
 _MATRICES = "matrices.safetensors"
@@ -97,7 +99,15 @@ def _read_analysis(folder: Path, record: ResultRecord) -> Analysis:
         about=record.about,
         weights=record.weights,
         labelling=labelling,
+        closed=_pruned_heads(tables.get(SUMMARY.file, pd.DataFrame())),
     )
+
+
+def _pruned_heads(summary: pd.DataFrame) -> tuple[Head, ...]:
+    if "output" not in summary:
+        return ()
+    rows = summary.loc[summary["output"] == PRUNED, HEAD_COLUMNS]
+    return tuple(Head(*row) for row in rows.itertuples(index=False))
 
 
 def _older(folder: Path) -> Iterator[Path]:

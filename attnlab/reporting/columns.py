@@ -12,6 +12,8 @@ ADDITIVE = (
 BAND = "The band holds the diagonals and the blocks in its reach, so it is never farther away"
 ONLY_SHOWN = (
     Column("head_name", "head", "Site, layer and head, each counted from 0."),
+    Column("mark", "✓", "Whether the role is confirmed and significant against its controls."),
+    Column("evidence", "evidence", "The figure of the closest role, and what it would be without."),
     Column(
         "phrase",
         "strongest function",

@@ -118,9 +118,10 @@ def _winners(summary: pd.DataFrame, site: str) -> str:
         best = winner(rows, error.name)
         if best is not None:
             low, high = (error.shown(best[f"{error.name}_{end}"]) for end in ("low", "high"))
+            keys = SUMMARY["visible_keys"].shown(best["visible_keys"])
             parts.append(
-                f"{best['mechanism']} at {budget} keys per row (output error "
-                f"{error.shown(best[error.name])} [{low}, {high}])"
+                f"{best['mechanism']} at {budget} keys per row ({f'{keys} counted, ' if keys else ''}"
+                f"output error {error.shown(best[error.name])} [{low}, {high}])"
             )
     if not parts:
         return f"{site.capitalize()}: no mechanism that can be used has an output error."

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import pandas as pd
 
 from attnlab.columns import FORMATS, Column, Table, rounded
 from attnlab.errors import InputError
+from attnlab.files import inert_texts
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.comparison import columns as comparison
@@ -24,6 +26,10 @@ _LATEX = {
     "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
 }  # fmt: skip
+# Longer ones go on over pages.
+_MOST_TABULAR_ROWS = 40
+_LABEL = re.compile(r"[A-Za-z0-9:._/-]+")
+_MATHEMATICS = re.compile(r"(?<!\\)\$(?=\S)((?:\\.|[^$\\])*(?<!\s))\$(?!\d)")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$])")
 
 
@@ -61,33 +67,49 @@ def _declared(
 
 
 def formatted(
-    frame: pd.DataFrame, form: str, columns: Sequence[Column] | None = None, *, caption: str = ""
+    frame: pd.DataFrame,
+    form: str,
+    columns: Sequence[Column] | None = None,
+    *,
+    caption: str = "",
+    label: str = "",
 ) -> str:
     """A table as text; CSV has every digit and the names of columns, the others what readers see.
 
     Args:
         frame: any table.
-        form: `csv`, `markdown` or `latex`; LaTeX needs the package booktabs.
+        form: `csv`, `markdown` or `latex`; LaTeX needs the package booktabs, and longtable where there
+            are more than 40 rows.
         columns: what to show, in order; None: all, as they are declared.
-        caption: of a LaTeX table; with one it is a `table` that floats, else a `tabular`.
+        caption: of a LaTeX table, mathematics between $ and $ as it stands; with one it is a `table` that
+            floats, else a `tabular`.
+        label: by which LaTeX refers to the table.
 
     Raises:
-        InputError: there is no such form.
+        InputError: there is no such form, or the label cannot be one.
     """
     if form not in FORMATS:
         msg = f"There is no format '{form}'; choose from: {', '.join(FORMATS)}."
         raise InputError(msg)
+    if label and not _LABEL.fullmatch(label):
+        msg = f"'{label}' cannot be a label of LaTeX: use letters, digits and : . _ - / only."
+        raise InputError(msg)
+    if label and not caption:
+        msg = (
+            "A label refers to the number of a table, which a caption gives it; give a caption too."
+        )
+        raise InputError(msg)
     columns = declared_columns(frame) if columns is None else tuple(columns)
     if form == "csv":
         names = [column.name for column in columns]
-        return frame[names].to_csv(index=False, lineterminator="\n")
+        return inert_texts(frame[names]).to_csv(index=False, lineterminator="\n")
     cells = [[cell(value, column) for value in frame[column.name]] for column in columns]
     rows = [list(row) for row in zip(*cells, strict=True)]
     right = [is_number(frame[column.name]) for column in columns]
     headings = [column.heading for column in columns]
     if form == "markdown":
         return _markdown(headings, rows, right)
-    return _latex(headings, rows, right, caption)
+    return _latex(headings, rows, right, caption, label)
 
 
 def is_number(values: "pd.Series") -> bool:
@@ -100,10 +122,12 @@ def cell(value: object, column: Column) -> str:
     """A value as it is shown: rounded as declared, empty where it is missing."""
     if pd.isna(value):  # type: ignore[call-overload]  # a cell is a scalar
         return ""
-    if column.digits is not None and isinstance(value, int | float):
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if column.digits is not None and isinstance(value, int | float | np.number):
         return rounded(float(value), column.digits)
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return str(int(value)) if value.is_integer() else f"{value:.4g}"
     return shown(str(value))
 
 
@@ -134,28 +158,73 @@ def _markdown(headings: list[str], rows: list[list[str]], right: list[bool]) -> 
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _latex(headings: list[str], rows: list[list[str]], right: list[bool], caption: str) -> str:
-    def line(cells: list[str], written: Callable[[str], str] = escape_latex) -> str:
-        first, *others = map(written, cells)
-        # Behind the end of a line these would be an option of it.
-        first = f"{{}}{first}" if first.startswith(("[", "*")) else first
-        return f"{' & '.join([first, *others])} \\\\"
+def _latex(
+    headings: list[str], rows: list[list[str]], right: list[bool], caption: str, label: str
+) -> str:
+    layout = "".join("r" if numeric else "l" for numeric in right)
+    heading = ["\\toprule", _latex_line(headings, escape_latex), "\\midrule"]
+    body = [_latex_line(row, _latex_cell) for row in rows]
+    named = [f"\\caption{{{latex_caption(caption)}}}"] if caption else []
+    named += [f"\\label{{{label}}}"] if label else []
+    if len(rows) > _MOST_TABULAR_ROWS:
+        first = [f"{''.join(named)} \\\\"] if named else []
+        lines = [
+            f"\\begin{{longtable}}{{{layout}}}",
+            *first,
+            *heading,
+            "\\endfirsthead",
+            *heading,
+            "\\endhead",
+            "\\bottomrule",
+            "\\endlastfoot",
+            *body,
+            "\\end{longtable}",
+        ]
+    else:
+        lines = [
+            f"\\begin{{tabular}}{{{layout}}}", *heading, *body, "\\bottomrule", "\\end{tabular}",
+        ]  # fmt: skip
+        if caption:
+            lines = ["\\begin{table}", "\\centering", *named, *lines, "\\end{table}"]
+    return "".join(f"{one}\n" for one in lines)
 
-    tabular = [
-        f"\\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in right)}}}",
-        "\\toprule",
-        line(headings),
-        "\\midrule",
-        *(line(row, _latex_cell) for row in rows),
-        "\\bottomrule",
-        "\\end{tabular}",
-    ]
-    if caption:
-        label = [f"\\caption{{{escape_latex(caption)}}}"]
-        tabular = ["\\begin{table}", "\\centering", *label, *tabular, "\\end{table}"]
-    return "".join(f"{one}\n" for one in tabular)
+
+def _latex_line(cells: list[str], written: Callable[[str], str]) -> str:
+    first, *others = map(written, cells)
+    # Behind the end of a line these would be an option of it.
+    first = f"{{}}{first}" if first.startswith(("[", "*")) else first
+    return f"{' & '.join([first, *others])} \\\\"
+
+
+def latex_caption(text: str) -> str:
+    r"""A caption as LaTeX: mathematics between $ and $ stays, every other character is escaped.
+
+    Mathematics begins and ends beside its dollar signs, and no digit follows: prices are none.
+
+    >>> print(latex_caption("50 % of $x_1$ for $5"))
+    50 \% of $x_1$ for \$5
+    """
+    parts, end = [], 0
+    for found in _MATHEMATICS.finditer(text):
+        if _balanced(found[1]):
+            parts += [escape_latex(text[end : found.start()]), found[0]]
+            end = found.end()
+    return "".join([*parts, escape_latex(text[end:])])
+
+
+def _balanced(formula: str) -> bool:
+    """Whether braces that are no characters open before they close, and nothing would end the formula."""
+    depth = 0
+    bare = re.sub(r"\\.", "", formula)
+    for letter in bare:
+        depth += (letter == "{") - (letter == "}")
+        if depth < 0:
+            return False
+    return depth == 0 and not set(bare) & set("%#&\n")
 
 
 def _latex_cell(text: str) -> str:
-    """A cell; a negative number has a minus sign instead of a hyphen."""
-    return f"${text}$" if re.fullmatch(r"-[\d.]+", text) else escape_latex(text)
+    """A cell; negative numbers have a minus sign instead of a hyphen, in intervals too."""
+    if re.fullmatch(r"-[\d.]+", text):
+        return f"${text}$"
+    return re.sub(r"(?<![\w.)\]$-])-(?=\d)", "$-$", escape_latex(text))

@@ -1,10 +1,15 @@
 """Phrases for how far a head carries a label, from the figures of its verdict."""
 
 import math
+from collections.abc import Callable
 from typing import Any
+
+import pandas as pd
 
 from attnlab.columns import rounded
 from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED, status_of
+from attnlab.reporting.naming import family_words
+from attnlab.studies.analysis.roles import NO_ROLE
 
 _BESIDE = {HOLDS: "above", BORDERLINE: "about", BELOW: "below", UNDECIDED: "against"}
 # The others are shares, and shown in percent.
@@ -53,6 +58,72 @@ def _figure(found: Any, which: str, status: str) -> str:
     return f"{value}{unit} [{low}, {high}], {_BESIDE[status]} {threshold}{unit}"
 
 
+def evidence_phrase(found: Any) -> str:
+    """The figure of the role that a head is shown with; empty where it has none.
+
+    Args:
+        found: a row of `Analysis.summary`, with attributes.
+
+    >>> from types import SimpleNamespace
+    >>> print(evidence_phrase(SimpleNamespace(role="positional", detail="offset +1",
+    ...     statistic="argmax_rate", value=0.63, control=0.4)))
+    +1 in 63 %
+    >>> print(evidence_phrase(SimpleNamespace(role="syntactic", detail="case head>dependent",
+    ...     statistic="argmax_accuracy", value=0.65, control=0.56)))
+    case: head to dependent 65 %, offset or chance 56 %
+    """
+    if not found.role or found.role == NO_ROLE or pd.isna(found.value):
+        return ""
+    figure = _value(found.value, found.statistic)
+    subject, beside = _EVIDENCE.get(found.role, (_named, ""))
+    text = f"{subject(str(found.detail or ''))} {figure}".strip()
+    return (
+        text
+        if not beside or pd.isna(found.control)
+        else f"{text}, {beside} {_value(found.control, found.statistic)}"
+    )
+
+
+def _value(value: float, statistic: str) -> str:
+    return rounded(value, 2) if statistic in _NO_SHARES else f"{rounded(100 * value, 0)} %"
+
+
+def _named(detail: str) -> str:
+    return detail
+
+
+def _offset(detail: str) -> str:
+    return f"{detail.removeprefix('offset ')} in"
+
+
+def _relation(detail: str) -> str:
+    """`case: head to dependent` of `case head>dependent`."""
+    relation, _, direction = detail.partition(" ")
+    return f"{relation}: {direction.replace('>', ' to ')}" if direction else relation
+
+
+def _always(text: str) -> Callable[[str], str]:
+    return lambda _: text
+
+
+_SINKS = {
+    "first": "the first token",
+    "opening": "the start token",
+    "closing": "end or separator",
+    "punctuation": "punctuation",
+}
+# How the figure of each role is introduced, and what the figure beside it is.
+_EVIDENCE: dict[str, tuple[Callable[[str], str], str]] = {
+    "positional": (_offset, ""),
+    "syntactic": (_relation, "offset or chance"),
+    "alignment": (_relation, "offset or chance"),
+    "rare tokens": (_always("two rarest in"), "by chance"),
+    "sink": (lambda detail: f"weight on {_SINKS.get(detail, detail)}", ""),
+    "broad": (_always("entropy, of the largest,"), ""),
+    "monotone": (_always("rank correlation"), ""),
+}
+
+
 def structure_phrase(found: Any) -> str:
     """The family of a head's matrices, or the two that describe them equally well.
 
@@ -62,7 +133,5 @@ def structure_phrase(found: Any) -> str:
     >>> structure_phrase(row)
     'tie: rare columns, band'
     """
-    first, second = (
-        name.replace("_", " ") for name in (found.structure, found.structure_runner_up)
-    )
+    first, second = map(family_words, (found.structure, found.structure_runner_up))
     return f"tie: {first}, {second}" if found.structure_tie else first

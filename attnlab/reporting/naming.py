@@ -1,9 +1,13 @@
 """How heads are called."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 
 from attnlab.addresses import HEAD_COLUMNS, Head, Site
 from attnlab.extraction.views import ALL, CONTENT, View
+from attnlab.studies.analysis.roles import marked
 
 # How the views of `attnlab.extraction.views` are called on pages and terminals.
 VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
@@ -23,18 +27,27 @@ def head_names(table: pd.DataFrame) -> list[str]:
 
 
 def titled_heads(summary: pd.DataFrame) -> dict[Head, str]:
-    """The name of each head with what it does, or else looks like, such as `encoder.0.3: positional`.
+    """The name of each head with its role where that is confirmed, else what it looks like.
+
+    Such as `encoder.0.3: positional`; confirmed is what `attnlab.studies.analysis.roles.marked` says.
 
     Args:
         summary: see `Analysis.summary`.
     """
-    return {
-        Head(*(row[name] for name in HEAD_COLUMNS)): _titled(row) for _, row in summary.iterrows()
-    }
+    rows = summary.assign(mark=marked(summary) if "role" in summary else False).to_dict("records")
+    return {Head(*(row[name] for name in HEAD_COLUMNS)): _titled(row) for row in rows}
 
 
-def _titled(row: "pd.Series") -> str:
+def family_words(family: str) -> str:
+    """A family of matrices as tables and pages write it.
+
+    >>> family_words("rare_columns"), family_words("column_band")
+    ('rare columns', 'column + band')
+    """
+    return "column + band" if family == "column_band" else family.replace("_", " ")
+
+
+def _titled(row: Mapping[Any, Any]) -> str:
     name = str(Head(*(row[column] for column in HEAD_COLUMNS)))
-    labelled = row.get("function_status", "none") != "none"
-    said = row["function"] if labelled else str(row.get("structure", "")).replace("_", " ")
-    return f"{name}: {said.replace(';', ',')}" if said else name
+    said = str(row["role"]) if row["mark"] else family_words(str(row.get("structure", "")))
+    return f"{name}: {said}" if said else name

@@ -1,14 +1,17 @@
 """Results as HTML in the cell of a notebook: a figure where there is one, and the table that matters."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
+from attnlab.columns import Column
 from attnlab.reporting.canvas import INK, svg
 from attnlab.reporting.drawing.head_map import draw_heads
 from attnlab.reporting.export import cell, declared_columns, is_number
+from attnlab.reporting.heads_shown import heads_shown, words_of_heads
 from attnlab.reporting.notes import describe_notes
-from attnlab.studies.analysis.columns import SUMMARY
 from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.approximation.approximation import Approximation
 from attnlab.studies.comparison.comparison import Comparison
@@ -39,15 +42,21 @@ def html_of(found: object) -> str | None:
     attribute = _TABLES.get(type(found))
     if attribute is None:
         return None
-    file = SUMMARY.file if isinstance(found, Analysis) else ""
-    figures = _maps(found.summary) if isinstance(found, Analysis) else []
-    table = table_html(getattr(found, attribute), file)
-    return _together(*figures, table, notes=describe_notes(getattr(found, "notes", ())))
+    notes = describe_notes(getattr(found, "notes", ()))
+    if isinstance(found, Analysis):
+        shown = heads_shown(found.summary)
+        return _together(*_maps(found.summary), _table(*shown), _words(found.summary), notes=notes)
+    return _together(table_html(getattr(found, attribute)), notes=notes)
 
 
 def _maps(summary: pd.DataFrame) -> list[Markup]:
-    names = [name for name in ("function", "structure") if name in summary]
+    names = [name for name in ("role", "structure") if name in summary]
     return [_drawn(draw_heads(summary, name), f"heads-{name}") for name in names]
+
+
+def _words(summary: pd.DataFrame) -> Markup:
+    lines = (Markup("<dt>{}</dt><dd>{}</dd>").format(*pair) for pair in words_of_heads(summary))
+    return Markup("<dl>{}</dl>").format(Markup().join(lines))
 
 
 def table_html(frame: pd.DataFrame, file: str = "") -> Markup:
@@ -57,7 +66,11 @@ def table_html(frame: pd.DataFrame, file: str = "") -> Markup:
         frame: any table.
         file: name of the file that it is written to.
     """
-    columns = declared_columns(frame, file)
+    return _table(frame, declared_columns(frame, file))
+
+
+def _table(frame: pd.DataFrame, columns: Sequence[Column]) -> Markup:
+    """These columns of the first rows."""
     sides = ["right" if is_number(frame[column.name]) else "left" for column in columns]
     first = frame.head(MOST_ROWS)
     cells = zip(*([cell(value, of) for value in first[of.name]] for of in columns), strict=True)

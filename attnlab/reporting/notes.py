@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attnlab.extraction.notes import RowsNotNormalized, SentencesDropped
+from attnlab.extraction.notes import KeptInPart, RowsNotNormalized, SentencesDropped
 from attnlab.functions.thresholds import LINKS
 from attnlab.notes import Note
 from attnlab.studies.analysis import notes as analysis
@@ -103,8 +103,18 @@ def _too_little(note: analysis.TooLittleCounted) -> str:
         advice += f", of the {note.there:,} there are"
     if note.never_met and (note.there is None or note.there >= note.wanted):
         advice += f"; what was never met needs other sentences ({_others(note)})"
-    told = f"Too little was counted for some labels, in one half of the sentences: {what}."
-    return f"{told} To decide them, {advice}."
+    told = f"Too little was counted to confirm some labels, in one half of the sentences: {what}."
+    return told if note.generated else f"{told} To decide them, {advice}."
+
+
+def _sinks(note: analysis.SinksByThreshold) -> str:
+    """Such as `3 of 8 heads have more than 0.3 of their weight on one special token ... (0.4: 2, 0.5: 0)`."""
+    (threshold, number), *higher = note.above
+    others = ", ".join(f"{share:g}: {count}" for share, count in higher)
+    return (
+        f"{number} of {note.heads} heads have more than {threshold:g} of their weight on one special token, "
+        f"the first token or punctuation (more than {others}); a count of sinks depends on the threshold."
+    )
 
 
 def _others(note: analysis.TooLittleCounted) -> str:
@@ -115,6 +125,15 @@ def _others(note: analysis.TooLittleCounted) -> str:
     source = "--treebank" if note.treebank else "a --corpus with gold trees and alignments"
     plain = any(one.unit != LINKS.unit for one in note.labels)
     return f"--text or --corpus; for {gold} {source}" if plain else source
+
+
+def _kept_in_part(note: KeptInPart) -> str:
+    cut = note.queries < note.all_queries
+    rows = f"the rows of the first {note.queries:,} of {note.all_queries:,} queries" if cut else ""
+    return (
+        f"Of the matrices of sentence {note.sentence} ({note.site}), {rows or 'all rows'} are kept, in "
+        "half precision, since whole matrices of single precision take more room than there is."
+    )
 
 
 def _unknown_words(note: inspection.UnknownWords) -> str:
@@ -153,7 +172,10 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     "average, so rows sum to less than 1; distances between heads are lower bounds.",
     analysis.TooLargeToKeep: "{count} of the {wanted} sentences to keep were too large for "
     "{most_mebibytes:g} MiB.",
+    KeptInPart: _kept_in_part,
     analysis.Unaligned: _unaligned,
+    analysis.TrainingSentences: "{count} of {total} different sentences are training sentences of the run: "
+    "this is not what its heads do on unseen text; analyze without a text takes the test part.",
     analysis.TrainingCorpusUnknown: "The training corpus is not known, so rare tokens are those that "
     "are rare in the sentences analyzed.",
     analysis.NoTrees: "These sentences have no gold trees, so no head can be called syntactic; give "
@@ -164,6 +186,7 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
         f"vocabulary has {note.types:,} types, and rare are those outside the {note.frequent:,} most "
         "frequent."
     ),
+    analysis.SinksByThreshold: _sinks,
     analysis.NoControls: "Labels were compared neither with an untrained model nor with shuffled words, "
     "and the loss without each head was not measured; leave out --quick to have both.",
     analysis.TooManyToAblate: "The loss without each head was not measured, since there are {heads} "
@@ -183,8 +206,9 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     pruning.NoRandomHeads: "At penalty {penalty:g} no random heads stand beside the gates: as many of each "
     "site, drawn at random, are the same heads, as where a site loses all of its heads or none.",
     comparison.WhatBoundsAre: "An oracle is the best of its own kind (top-k: of single keys, sigma "
-    "oracle: of a window and two columns), not of all; rows of global tokens see every key, so on "
-    "short sentences Longformer and BigBird see more than the budget (visible_keys in summary.csv).",
+    "oracle: of a window and two columns), not of all. Each mechanism has the size whose counted keys come "
+    "nearest to the budget without exceeding it by more than 2 %; keys_over_budget in summary.csv says how "
+    "far a row is from it.",
     comparison.MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
     planning.BudgetNearLength: "A budget of {budget} keys is {share:.0%} of the {keys:.1f} that a row of "
     "full attention sees: it saves little.",

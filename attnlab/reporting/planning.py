@@ -76,7 +76,7 @@ def planning_contents(record: ResultRecord, tables: Tables) -> Contents:
         "sentences, with 95 % intervals; those of the change are paired.",
     )
     shown = (
-        ShownTable(SCORES.file, "Plans and their scores", ("_p_value", "seed")),
+        ShownTable(SCORES.file, "Plans and their scores", ("seed",)),
         ShownTable(HEADS.file, "What each head gets"),
     )
     facts = {

@@ -46,7 +46,8 @@ def write_report(
 ) -> Path:
     """Draws the figures and writes the page of a results folder; returns the path of the page.
 
-    Nothing is measured again: the page is made of the tables and of `result.json`.
+    No table changes, though structures are fitted to the kept matrices again to be drawn:
+    the page is made of the tables and of `result.json`.
 
     Args:
         folder: what `attnlab analyze` or another command wrote.

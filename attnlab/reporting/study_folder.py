@@ -1,5 +1,6 @@
 """A study of many cells as a folder: its tables and its page."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from attnlab.reporting.page.result_page import (
 )
 from attnlab.reporting.record import ResultRecord, write_record
 from attnlab.reporting.result_folder import PARETO_FIGURE, SCALING_FIGURE, STUDY
+from attnlab.reporting.study_answers import best_rows
 from attnlab.studies.engine.collecting import CELLS, TABLE, Collected
 from attnlab.texts import counted, published
 
@@ -32,6 +34,12 @@ STATE = (
         "Whether others could run beside it, so that its seconds say little.",
     ),
 )
+# What tells rows of a cell apart, and what is another for each seed.
+_ROWS = (
+    "site", "layer", "head", "scope", "replaced", "mechanism", "plan", "level", "family", "budget",
+    "tokens", "keys", "steps",
+)  # fmt: skip
+_OF_A_SEED = ("seed", "data_checksum", *(column.name for column in STATE))
 # Columns that a figure needs.
 _SCALING = {"mechanism", "tokens", "seconds_both", "peak_bytes"}
 _PARETO = {"mechanism", "budget", "output_error"}
@@ -64,11 +72,53 @@ def study_contents(record: ResultRecord, tables: Tables) -> Contents:
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     facts = {"Study": str(record.about["Study"]), "Cells": states}
     own = (*_settings(cells), *STATE)
+    means = means_over_seeds(table, [str(name) for name in cells])
     shown = (
+        *([ShownTable(TABLE, "Means over seeds", own=own, frame=means)] if len(means) else []),
         ShownTable(TABLE, "Rows of all cells", own=own),
         ShownTable(CELLS, "Cells and their times", own=own),
     )
-    return Contents([_finished(cells, table)], facts, _figures(table), shown)
+    answers = [
+        *best_rows(table, _keys(table, [str(name) for name in cells]), str(record.about["Study"]))
+    ]
+    return Contents([*answers, _finished(cells, table)], facts, _figures(table), shown)
+
+
+def means_over_seeds(table: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
+    """Mean of every figure over the seeds of a study; no rows where there are not several seeds.
+
+    Rows that are alike in their settings and in what `_ROWS` names are one; of how many seeds, `seeds`
+    says. Ends of intervals and p-values are left out: their means are neither.
+
+    Args:
+        table: rows of all cells.
+        settings: columns that cells were asked for.
+    """
+    if "seed" not in table or table["seed"].nunique() < 2:
+        return pd.DataFrame()
+    keys = _keys(table, settings)
+    figures = [
+        str(name)
+        for name in table.select_dtypes("number")
+        if name not in (*keys, *_OF_A_SEED)
+        and not str(name).endswith(("_low", "_high", "_p_value"))
+    ]
+    if not keys or not figures:
+        return pd.DataFrame()
+    groups = table.groupby(keys, dropna=False, sort=False)
+    seeds = groups["seed"].nunique().rename("seeds")
+    return pd.concat([groups[figures].mean(), seeds], axis=1).reset_index()
+
+
+def _keys(table: pd.DataFrame, settings: Sequence[str]) -> list[str]:
+    """What tells rows apart that are not of another seed."""
+    return [
+        str(name)
+        for name in table
+        if (name in settings or name in _ROWS)
+        and name not in _OF_A_SEED
+        and table[name].notna().any()
+    ]
 
 
 def _finished(cells: pd.DataFrame, table: pd.DataFrame) -> str:

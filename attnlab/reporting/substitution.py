@@ -68,7 +68,7 @@ def substitution_contents(record: ResultRecord, tables: Tables) -> Contents:
         "used from oracles, which choose from the very matrices that they replace.",
     )
     shown = (
-        ShownTable(SUBSTITUTIONS.file, "What each replacement costs", ("_p_value",)),
+        ShownTable(SUBSTITUTIONS.file, "What each replacement costs"),
         ShownTable(PREDICTION.file, "What predicts the cost of a head"),
     )
     facts = {name: str(value) for name, value in record.about.items()}

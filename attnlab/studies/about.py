@@ -1,17 +1,18 @@
 """What a study was made of, in words by heading, as its results show it."""
 
-from pathlib import Path
 from typing import Any
 
 from attnlab.texts import published
+from attnlab.translation.runs.run import Run, Source
 from attnlab.versions import versions
 
 
-def model_in_words(source: str | Path | tuple[Any, Any], model: Any) -> dict[str, str]:
+def model_in_words(source: Source, model: Any) -> dict[str, str]:
     """Where the model is from, its class and its size."""
     name, parameters = type(model).__name__, sum(weight.numel() for weight in model.parameters())
+    path = source.folder if isinstance(source, Run) else source
     return {
-        "Source": name if isinstance(source, tuple) else published(source),
+        "Source": name if isinstance(path, tuple) else published(path),
         "Model": f"{name}, {parameters:,} parameters",
     }
 

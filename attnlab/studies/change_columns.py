@@ -1,6 +1,6 @@
 """The columns of a change of a measure; nothing heavy is imported.
 
-`attnlab.studies.differences.fill_changes` fills them.
+`attnlab.studies.differences` fills them.
 """
 
 from attnlab.columns import Column
@@ -11,17 +11,22 @@ def declared_changes(
     title: str,
     meaning: str,
     *,
-    together: str,
     digits: int,
     unit: str = "",
     heading: str | None = None,
     short: str = "",
 ) -> tuple[Column, ...]:
-    """Columns of a change, its interval and its test; `together` are the tests that Holm corrects."""
+    """Columns of a change and its interval."""
     return (
         Column(f"{stem}_change{unit}", heading or f"{title}, change", meaning, digits, short),
         Column(f"{stem}_low", f"{title}, low", "Lower end of its 95 % interval.", digits),
         Column(f"{stem}_high", f"{title}, high", "Upper end of its 95 % interval.", digits),
+    )
+
+
+def declared_tests(stem: str, title: str, *, together: str) -> tuple[Column, ...]:
+    """Columns of the test of a change; `together` are the tests that Holm corrects."""
+    return (
         Column(
             f"{stem}_p_value",
             f"{title}, p",

@@ -30,6 +30,7 @@ from attnlab.studies.scored_sentences import (
 from attnlab.studies.settings import Progress, TextSettings
 from attnlab.studies.sources import Subject, first_pairs, load_subject, source_of
 from attnlab.translation.configuration import IGNORED_LABEL
+from attnlab.translation.runs.run import Source
 from attnlab.translation.tokenizer import Tokenizers
 from attnlab.translation.translating import translate_ids
 
@@ -213,7 +214,7 @@ class Evaluator(OneLine):
         if self.subject.corpus is None:
             msg = (
                 f"There is no corpus whose {split} part could be used; give a run of attnlab, or "
-                "--corpus NAME."
+                "name a corpus."
             )
             raise InputError(msg)
         corpus = self.subject.corpus()
@@ -223,7 +224,7 @@ class Evaluator(OneLine):
 
 
 def load_evaluator(
-    source: str | Path | tuple[Any, Any],
+    source: Source,
     *,
     sentences: int | Sequence[Text],
     text: str | Path | None = None,
@@ -235,7 +236,7 @@ def load_evaluator(
     """The model at `source` with held-out sentences to evaluate it on.
 
     Args:
-        source: a run folder, a folder or hub name of a transformers encoder-decoder or of a language
+        source: a run or its folder, a folder or hub name of a transformers encoder-decoder or of a language
             model that reads from left to right, or a pair (model, tokenizer). The model is put in
             eval mode and on `device`.
         sentences: how many sentences at most, or the sentences themselves: pairs (source, target)

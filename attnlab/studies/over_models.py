@@ -1,6 +1,6 @@
-"""Measures of several models as one: their mean, with an interval and a test over models."""
+"""Measures of several models as one: their mean with an interval, and tests of contrasts over models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ def over_models(table: pd.DataFrame, keys: Sequence[str], measures: Sequence[str
     """The mean of each measure over the models that share the keys.
 
     Models are the units: an interval says what another training would give on the same sentences, and
-    with few models it is wide.
+    with few models it is wide. Rows are estimates; `contrasts` tests the few that were named beforehand.
 
     Args:
         table: a row a model and set of keys.
@@ -27,8 +27,7 @@ def over_models(table: pd.DataFrame, keys: Sequence[str], measures: Sequence[str
 
     Returns:
         A row a set of keys, in the order of the table: `models`, and for each measure its mean,
-        `MEASURE_low` and `MEASURE_high`, the ends of the 95 % t interval, and `MEASURE_p_value` of the
-        mean being 0, after Holm's correction over all rows. One model has neither interval nor p-value,
+        `MEASURE_low` and `MEASURE_high`, the ends of the 95 % t interval. One model has no interval,
         nor have equal values other than 0, which tell nothing of how models differ.
     """
     rows: list[dict[str, Any]] = []
@@ -37,28 +36,49 @@ def over_models(table: pd.DataFrame, keys: Sequence[str], measures: Sequence[str
         for name in measures:
             row |= _described(name, own[name].dropna().to_numpy(dtype=float))
         rows.append(row)
-    numbers = [f"{name}{end}" for name in measures for end in ("", "_low", "_high", "_p_value")]
-    found = pd.DataFrame(rows, columns=[*keys, "models", *numbers])
-    for name in measures:
-        known = found[f"{name}_p_value"].notna()
-        p_values = found.loc[known, f"{name}_p_value"].to_numpy(dtype=float)
-        found.loc[known, f"{name}_p_value"] = holm_adjusted(p_values)
-    return found
+    numbers = [f"{name}{end}" for name in measures for end in ("", "_low", "_high")]
+    return pd.DataFrame(rows, columns=[*keys, "models", *numbers])
+
+
+def contrasts(differences: Mapping[str, Sequence[float]]) -> pd.DataFrame:
+    """Tests of the contrasts of a study, corrected among themselves.
+
+    Args:
+        differences: by the name of the contrast one difference a model; all that were named beforehand,
+            and no other.
+
+    Returns:
+        A row a contrast: `contrast`, `models`, `same_sign` (how many models differ in the direction of
+        the mean), `difference` with `difference_low` and `difference_high`, the ends of the 95 % t
+        interval over models, and `p_value` of the t-test after Holm's correction over the contrasts.
+        Fewer than two models, or equal differences, have neither interval nor p-value.
+    """
+    rows = []
+    for name, each in differences.items():
+        values = np.asarray(each, dtype=float)
+        row: dict[str, Any] = {"contrast": name, "models": len(values)}
+        row |= {"same_sign": int((np.sign(values) == np.sign(values.mean())).sum())}
+        rows.append(row | _described("difference", values) | {"p_value": _p_value(values)})
+    table = pd.DataFrame(rows)
+    known = table["p_value"].notna()
+    table.loc[known, "p_value"] = holm_adjusted(table.loc[known, "p_value"].to_numpy(dtype=float))
+    return table
 
 
 def _described(name: str, values: Float[np.ndarray, " model"]) -> dict[str, float]:
-    """Mean, interval and p-value, those that cannot be known NaN."""
+    """Mean and interval, what cannot be known NaN."""
     mean = float(values.mean()) if len(values) else np.nan
-    low = high = p_value = np.nan
+    low = high = np.nan
     if len(values) > 1 and not values.any():
-        low, high, p_value = 0.0, 0.0, 1.0
-    elif len(values) > 1 and not np.allclose(values, values[0], rtol=ROUNDING, atol=0):
-        error, freedom = float(stats.sem(values)), len(values) - 1
-        low, high = mean + error * stats.t.ppf(INTERVAL, freedom)
-        p_value = 2 * stats.t.sf(abs(mean) / error, freedom)
-    return {
-        name: mean,
-        f"{name}_low": float(low),
-        f"{name}_high": float(high),
-        f"{name}_p_value": float(p_value),
-    }
+        low, high = 0.0, 0.0
+    elif _varying(values):
+        low, high = mean + stats.sem(values) * stats.t.ppf(INTERVAL, len(values) - 1)
+    return {name: mean, f"{name}_low": float(low), f"{name}_high": float(high)}
+
+
+def _p_value(values: Float[np.ndarray, " model"]) -> float:
+    return float(stats.ttest_1samp(values, 0).pvalue) if _varying(values) else np.nan
+
+
+def _varying(values: Float[np.ndarray, " model"]) -> bool:
+    return len(values) > 1 and not np.allclose(values, values[0], rtol=ROUNDING, atol=0)

@@ -25,13 +25,14 @@ from attnlab.studies.settings import Sentences
 from attnlab.texts import SENTENCES, check_sentences, published, read_lines, refuse_absent
 from attnlab.translation.loading import (
     UNREADABLE,
+    check_generation_config,
     load_body,
     refuse_larger_vocabulary,
     refuse_without_tokenizer,
 )
 from attnlab.translation.model_settings import LANGUAGE_MODEL
-from attnlab.translation.runs.folder import is_run, refuse_without_sentences
-from attnlab.translation.runs.run import Run, load
+from attnlab.translation.runs.folder import refuse_without_sentences
+from attnlab.translation.runs.run import Run, Source, run_at
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +72,7 @@ class Subject(OneLine):
 
 
 def load_subject(
-    source: str | Path | tuple[Any, Any],
+    source: Source,
     *,
     sentences: int | Sequence[Text],
     text: str | Path | None = None,
@@ -84,7 +85,7 @@ def load_subject(
     """The model at `source` with its first `sentences` held-out texts.
 
     Args:
-        source: a run folder, a transformers folder, the name of a model on the hub, or a pair
+        source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair
             (model, tokenizer).
         sentences: how many texts at most, or the texts themselves.
         text: a file with one sentence a line (encoder-decoder: source, tab, translation). A run
@@ -100,7 +101,7 @@ def load_subject(
     """
     given = text or corpus or treebank or not isinstance(sentences, int)
     if treebank is not None and (text or corpus or not isinstance(sentences, int)):
-        msg = "--treebank brings its own sentences; leave --text and --corpus out."
+        msg = "treebank brings its own sentences; leave text and corpus out."
         raise InputError(msg)
     if pair is not None and corpus is None:
         msg = "pair names the languages of corpus; name a corpus too, or leave pair out."
@@ -108,7 +109,7 @@ def load_subject(
     if isinstance(sentences, int) and sentences < 1:
         msg = f"The number of sentences must be at least 1, not {sentences}."
         raise InputError(msg)
-    run = load(source) if isinstance(source, str | Path) and is_run(source) else None
+    run = run_at(source)
     if run is None and not given:
         _refuse_no_sentences(source)
     subject = replace(_model(source, run, scores=scores), corpus=_corpus(run, corpus, pair))
@@ -132,11 +133,11 @@ def load_subject(
     return replace(subject, gold=_gold(subject, name, lowercase=lowercase))
 
 
-def _refuse_no_sentences(source: str | Path | tuple[Any, Any]) -> None:
-    if isinstance(source, tuple):
+def _refuse_no_sentences(source: Source) -> None:
+    if not isinstance(source, str | Path):
         msg = "A model without a folder brings no sentences; hand them in as sentences=[...]."
         raise InputError(msg)
-    refuse_without_sentences(source, "--text FILE (a sentence on each line) or --corpus NAME")
+    refuse_without_sentences(source, "text, a file with a sentence on each line, or a corpus")
 
 
 def _with_treebank(
@@ -157,12 +158,13 @@ def _with_test_part(subject: Subject, sentences: int, languages: str) -> Subject
     return replace(subject, texts=texts, origin=origin, there=len(chosen.test))
 
 
-def _model(source: str | Path | tuple[Any, Any], run: Run | None, *, scores: bool) -> Subject:
+def _model(source: Source, run: Run | None, *, scores: bool) -> Subject:
     """The model with all that is known of it, without texts."""
     if isinstance(source, tuple):
         return Subject(*source, (), "")
-    if run is None:
+    if not isinstance(source, Run) and run is None:
         return Subject(*load_transformers(source, scores=scores), (), "")
+    assert run is not None  # noqa: S101 - a source that is none was loaded
     return Subject(
         run.model,
         run.tokenizers,
@@ -315,6 +317,7 @@ def load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
             and (type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_decoder)
         ):
             kind = AutoModelForCausalLM
+        check_generation_config(name)
         model = load_body(kind, name, scores=scores)
         refuse_without_tokenizer(name)
         tokenizer = read_pretrained(AutoTokenizer, name)

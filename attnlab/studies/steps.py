@@ -9,7 +9,9 @@ Result = TypeVar("Result")
 
 
 class Steps:
-    """Counts calls and tells of each.
+    """Counts calls and tells of each, and of their number when the first begins.
+
+    The calls should take about as long as one another: the time that is left is told from the first on.
 
     Args:
         what: what is being done.
@@ -27,10 +29,15 @@ class Steps:
         """`work`, and a step told after each of its calls."""
 
         def step() -> Result:
+            if not self.done:
+                self._tell()
             found = work()
             self.done += 1
-            if self._progress is not None:
-                self._progress(self.what, self.done, self.total)
+            self._tell()
             return found
 
         return step
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self.what, self.done, self.total)

@@ -1,7 +1,7 @@
 """Batches of sentence pairs of similar length under a token budget, and how many steps they make."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import datasets
 import numpy as np
@@ -287,6 +287,11 @@ def step_budget(pairs: TokenPairs, settings: OptimizerSettings) -> StepBudget:
     if warmup is None:
         warmup = min(max(round(WARMUP_SHARE * steps), 1), LONGEST_WARMUP)
     return StepBudget(batch_tokens, steps, warmup)
+
+
+def usual_batch_tokens(pairs: TokenPairs, settings: OptimizerSettings) -> int:
+    """Tokens per batch of a training that differs from `settings` in its epochs alone, the default number."""
+    return step_budget(pairs, replace(settings, epochs=OptimizerSettings().epochs)).batch_tokens
 
 
 def _batches(pairs: TokenPairs, batch_tokens: int) -> int:

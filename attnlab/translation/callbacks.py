@@ -149,7 +149,7 @@ class Metrics(TrainerCallback):
             if not math.isfinite(logs["loss"]):
                 msg = (
                     f"The training loss became {logs['loss']} at step {state.global_step}; "
-                    "try a lower learning rate, more warm-up steps, or --precision fp32."
+                    "try a lower learning rate, more warm-up steps, or precision='fp32'."
                 )
                 raise AttnlabError(msg)
             state.log_history[-1]["training_seconds"] = self.clock.seconds

@@ -57,7 +57,7 @@ def encode_corpus(
             msg = (
                 f"None of the {len(rows)} {'pairs' if predicted == 'target' else 'texts'} in the "
                 f"{split} part of {corpus.name} has at most {max_tokens} tokens"
-                f"{' on both sides' if predicted == 'target' else ''}; raise --max-tokens."
+                f"{' on both sides' if predicted == 'target' else ''}; raise max_tokens."
             )
             raise InputError(msg)
     return EncodedCorpus(**encoded, dropped=dropped)

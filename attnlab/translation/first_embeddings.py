@@ -9,7 +9,7 @@ from torch import nn
 from attnlab.addresses import SIDES, Side
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.embeddings.files import load_embeddings
-from attnlab.embeddings.settings import SkipGramSettings
+from attnlab.embeddings.settings import SkipGramSettings, check_gensim
 from attnlab.embeddings.vectors import Embeddings
 from attnlab.errors import InputError
 from attnlab.translation.settings import RunSettings
@@ -25,15 +25,23 @@ LEAST_COVERED = 0.5
 
 
 def refuse_unusable_embeddings(settings: RunSettings) -> None:
-    """Raises InputError for a file that holds no embeddings, or vectors of another size than the model's."""
+    """Whether a training can start from the embeddings that its settings name.
+
+    Raises:
+        InputError: a file holds no embeddings, or vectors of another size than the model's, or skip-gram is
+            wanted and gensim is not installed.
+    """
     start = settings.embeddings.start
-    if start is None or start == SKIP_GRAM:
+    if start is None:
+        return
+    if start == SKIP_GRAM:
+        check_gensim()
         return
     found = load_embeddings(start)
     if found.dim != settings.model.dim:
         msg = (
             f"The embeddings of {start} have {found.dim} dimensions and the model {settings.model.dim}; "
-            f"use --dim {found.dim}, or embeddings of that size."
+            f"use dim={found.dim}, or embeddings of that size."
         )
         raise InputError(msg)
 

@@ -8,9 +8,10 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 
-from attnlab.errors import InputError
+from attnlab.documents import read_json
+from attnlab.errors import InputError, reason
 from attnlab.pretrained import read_pretrained
 
 NAMES_SHOWN = 3
@@ -75,6 +76,23 @@ def load_body(kind: Any, source: str | Path, *, scores: bool) -> Any:
         infinite=_not_finite(model, found),
     )
     return model
+
+
+def check_generation_config(source: str | Path) -> None:
+    """Refuses a `generation_config.json` of a folder that is no table of options of decoding.
+
+    Raises:
+        DamagedModelError: see above; whichever its entry that is wrong.
+    """
+    path = Path(source) / "generation_config.json"
+    if not path.is_file():
+        return
+    try:
+        values = read_json(path, dict[str, Any])
+        GenerationConfig.from_dict(values).validate()
+    except UNREADABLE as error:
+        msg = f"generation_config.json holds what is no option of decoding ({reason(error)})"
+        raise DamagedModelError(msg) from error
 
 
 def refuse_without_tokenizer(source: str | Path) -> None:

@@ -137,7 +137,7 @@ class ModelSettings(Settings):
         if self.kind == RECURRENT:
             self._refuse_unlike_recurrent()
         elif (self.cell, self.score) != ("lstm", "additive"):
-            msg = "cell and score are for a recurrent model; add: --model recurrent."
+            msg = "cell and score are for a recurrent model; set model to recurrent."
             raise InputError(msg)
         if self.heads is None:
             object.__setattr__(self, "heads", 1 if self.kind == RECURRENT else 8)

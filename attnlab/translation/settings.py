@@ -51,7 +51,12 @@ class TokenizerSettings(Settings):
     """How text is cut into tokens."""
 
     kind: Annotated[
-        str, Option("Kind of tokenizer: bpe, or word as in the thesis.", ("--tokenizer",))
+        str,
+        Option(
+            "Kind of tokenizer: bpe, or word as in the thesis.",
+            ("--tokenizer",),
+            choices=("bpe", "word"),
+        ),
     ] = "bpe"
     vocabulary: Annotated[int, Option("Maximum number of types per tokenizer.", most=1_000_000)] = (
         8000

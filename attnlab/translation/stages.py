@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from attnlab.texts import duration
+from attnlab.translation.batches import STEPS_WANTED, usual_batch_tokens
+from attnlab.translation.preparing import Prepared
+from attnlab.translation.settings import OptimizerSettings
 from attnlab.waiting import BETWEEN_LINES, FIRST_LINE, repeated
 
 
@@ -39,3 +42,16 @@ def stage(
         yield
     if time.monotonic() - begun > first:
         tell("")
+
+
+def tell_batches(asked: OptimizerSettings, prepared: Prepared, console: Console) -> None:
+    """Says where the number of epochs made the batches others than those of the default number."""
+    usual = usual_batch_tokens(prepared.pairs, asked)
+    if prepared.steps.batch_tokens != usual:
+        console.print(
+            f"Note: batches of {prepared.steps.batch_tokens:,} tokens, since {asked.epochs} epochs are to "
+            f"give {STEPS_WANTED:,} steps; with {OptimizerSettings().epochs} they are of {usual:,} "
+            f"(batch_tokens sets it), so the two runs are not comparable.",
+            soft_wrap=True,
+            highlight=False,
+        )

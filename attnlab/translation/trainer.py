@@ -196,7 +196,7 @@ class TranslationTrainer(Seq2SeqTrainer):
         except (OSError, RuntimeError, SafetensorError) as error:
             msg = (
                 f"Could not write a checkpoint to {folder / CHECKPOINTS}: {error}; earlier checkpoints are "
-                "unchanged: make room and go on with --resume."
+                "unchanged: make room and resume the training."
             )
             raise AttnlabError(msg) from error
         finally:
@@ -299,7 +299,7 @@ def training_arguments(
     on = training_device(device)
     native = bfloat16_is_native(on)
     if settings.precision == "bf16" and not native:
-        msg = f"This {on.type} device has no bfloat16; use --precision fp32 or auto."
+        msg = f"This {on.type} device has no bfloat16; use precision fp32 or auto."
         raise AttnlabError(msg)
     by_bleu = translates if settings.best is None else settings.best == "bleu"
     # transformers reads a number below 1 as a share of all steps of the training.

@@ -57,7 +57,7 @@ from attnlab.translation.runs.run import corpus_of, new_record, recorded_corpus
 from attnlab.translation.scoring import scorer
 from attnlab.translation.settings import RunSettings, settings_from
 from attnlab.translation.sharing import Interruption, StepSeeds
-from attnlab.translation.stages import stage
+from attnlab.translation.stages import stage, tell_batches
 from attnlab.translation.token_tables import refuse_unlearned
 from attnlab.translation.tokenizer import (
     Tokenizers,
@@ -120,6 +120,8 @@ def train(
         tokenizers, encoded = _tokenized(settings, corpus, None, told)
         with stage("Making batches and the model", told):
             prepared = prepare(folder, settings, corpus, tokenizers, encoded, device=device)
+        if told is not None:
+            tell_batches(settings.optimizer, prepared, told)
         refuse_differences(processes, prepared, corpus, tokenizers, None)
         record = new_record(prepared.settings, corpus, encoded.dropped, command)
         record["processes"] = processes.count

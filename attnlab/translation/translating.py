@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from attnlab.translation.model import TranslationModel
 from attnlab.translation.runs.run import Run
 from attnlab.translation.scoring import score
 from attnlab.translation.tokenizer import Tokenizers
+
+if TYPE_CHECKING:
+    import datasets
 
 # Called with (what is being done, done, in all).
 Progress = Callable[[str, int, int], None]
@@ -145,15 +148,7 @@ def score_run(
     """
     model, rows = run.translator, run.corpus().part(split)
     limit = run.settings.corpus.max_tokens
-    lengths = [
-        [len(ids) for ids in tokenizer(list(rows[side]))["input_ids"]]
-        for tokenizer, side in (
-            (run.tokenizers.source, "source"),
-            (run.tokenizers.target, "target"),
-        )
-    ]
-    short = [index for index, pair in enumerate(zip(*lengths, strict=True)) if max(pair) <= limit]
-    kept = rows.select(short)
+    kept = short_pairs(run, rows)
     texts = translate(
         model,
         run.tokenizers,
@@ -164,3 +159,17 @@ def score_run(
     )
     scores = score(texts, kept["target"][:]).as_dict()
     return {"split": split, "beams": beams, **scores, "dropped": len(rows) - len(kept)}, texts
+
+
+def short_pairs(run: Run, rows: "datasets.Dataset") -> "datasets.Dataset":
+    """Those pairs of a part of a corpus that are within the run's limit of tokens on both sides."""
+    limit = run.settings.corpus.max_tokens
+    lengths = [
+        [len(ids) for ids in tokenizer(list(rows[side]))["input_ids"]]
+        for tokenizer, side in (
+            (run.tokenizers.source, "source"),
+            (run.tokenizers.target, "target"),
+        )
+    ]
+    short = [index for index, pair in enumerate(zip(*lengths, strict=True)) if max(pair) <= limit]
+    return rows.select(short)

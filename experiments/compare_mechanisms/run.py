@@ -13,10 +13,12 @@ from typing import Any
 
 import pandas as pd
 
+from attnlab.attribution.significance import DRAWS
 from attnlab.reporting.comparison import write_comparison
 from attnlab.reporting.result_folder import comparison_figure
 from attnlab.studies.comparison.candidates import left_out
 from attnlab.studies.comparison.comparison import Comparison, compare
+from attnlab.studies.comparison.settings import TOLERANCE
 from attnlab.translation.quiet import quiet
 from attnlab.translation.runs.run import Run, load
 from experiments.shared.readme import (
@@ -31,6 +33,8 @@ from experiments.shared.readme import (
 BUDGETS = (5, 9, 13)
 SENTENCES, CALIBRATION = 200, 500
 SEED = 0
+# Of results whose facts do not say how many draws their intervals have.
+OLDER_DRAWS = 1000
 
 
 def main() -> None:
@@ -53,7 +57,7 @@ def main() -> None:
         out, __file__, "torch", "transformers",
         name=chosen.name, pair=run.settings.corpus.pair, sentences=found.sentences,
         calibration=found.calibration, checksum=corpus["checksum"],
-        processor_seconds=round(seconds),
+        processor_seconds=round(seconds), tolerance=TOLERANCE, draws=DRAWS,
         sites={site: about_site(site, run, found) for site in found.lengths},
     )  # fmt: skip
     write_readme(out, readme(out))
@@ -74,6 +78,7 @@ def with_interval(table: pd.DataFrame, name: str) -> pd.Series:
 
 def table_of(summary: pd.DataFrame) -> pd.DataFrame:
     """The summary of one site as a table with intervals."""
+    over = summary["visible_keys"] - summary["budget"]
     return summary[["budget", "mechanism", "level"]].assign(
         **{
             "attention captured": with_interval(summary, "mass_fraction"),
@@ -81,6 +86,7 @@ def table_of(summary: pd.DataFrame) -> pd.DataFrame:
             "keys a row": summary["visible_keys"].map(
                 lambda keys: f"{keys:.2f}" if pd.notna(keys) else "-"
             ),
+            "over budget": over.map(lambda keys: f"{keys:+.2f}" if pd.notna(keys) else "-"),
             "multiply-adds": summary["multiply_adds"].map(
                 lambda work: f"{work:,.0f}" if pd.notna(work) else "-"
             ),
@@ -108,6 +114,7 @@ def readme(folder: Path) -> str:
     return render(
         __file__, facts, seed=SEED, budgets=BUDGETS,
         figures={site: comparison_figure(site) for site in sites},
+        draws=facts.get("draws", OLDER_DRAWS),
         tables={site: table_of(summary[summary["site"] == site]) for site in sites},
     )  # fmt: skip
 

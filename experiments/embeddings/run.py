@@ -125,7 +125,7 @@ def readme(folder: Path) -> str:
         __file__,
         read_facts(folder),
         means=means.assign(seeds_apart=spread).reset_index(),
-        loss={key: float(value) for key, value in means["validation_loss"].items()},
+        loss=table.groupby(keys)["validation_loss"].agg(["mean", "min", "max"]).to_dict("index"),
         apart=float(spread.max()),
         bleu=float(table["validation_bleu"].max()),
         near=near.to_dict(),

@@ -119,8 +119,13 @@ def large(H: torch.Tensor) -> list[tuple[str, float, str, str, bool]]:
 def readme(folder: Path) -> str:
     """The README of the result, from its table and facts."""
     table = read_table(folder, "table")
+    # A figure without a target has met none.
+    aimed = table["target"].notna()
+    shown = table.assign(
+        target=table["target"].where(aimed, ""), met=table["met"].astype(object).where(aimed, "")
+    )
     return render(
-        __file__, read_facts(folder), table=table, missed=table.loc[~table["met"], "what"].tolist(),
+        __file__, read_facts(folder), table=shown, missed=table.loc[~table["met"], "what"].tolist(),
         threads=THREADS, sample=SAMPLE, seed=SEED,
     )  # fmt: skip
 

@@ -114,7 +114,7 @@ def _chances(
 
 
 def draw_grid(controls: pd.DataFrame) -> Figure:
-    """Labels of every head, a row a layer and a column a head; pale where a label does not stand.
+    """Labels of every head, a row a layer and a column a head; pale where a label is not significant.
 
     Args:
         controls: one row a head and label, with `status`, `stands` and `cell`, what to write there.
@@ -143,7 +143,7 @@ def draw_grid(controls: pd.DataFrame) -> Figure:
         figure.text(
             0.012,
             1 - 0.2 / figure.get_figheight(),
-            "Labels by layer and head (pale: holds, but does not stand)",
+            "Labels by layer and head (pale: confirmed, not significant against controls)",
             va="center",
             fontsize=10.5,
         )

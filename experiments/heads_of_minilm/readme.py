@@ -21,6 +21,7 @@ from experiments.heads_of_minilm.tables import (
     verdict_on,
 )
 from experiments.shared.readme import read_facts, read_table, render
+from experiments.shared.sinks import sink_counts, sink_threshold
 
 
 def readme(folder: Path) -> str:
@@ -35,7 +36,8 @@ def readme(folder: Path) -> str:
     return render(
         __file__, read_facts(folder), labels=labels, relations=relations, trends=trends,
         of_words=of_words, tie_bits=TIE_BITS_PER_ROW, draws=DRAWS,
-        counts=label_counts(labels, controls),
+        counts=label_counts(labels, controls), sinks=sink_counts(controls),
+        sink_threshold=sink_threshold(controls),
         gains=of_words[of_words["stands"]].nlargest(3, "gain").to_dict("records"),
         claims=claims.assign(figures=[verdict_on(row) for row in claims.itertuples()]).to_dict("records"),
         structures=labels["structure"].str.replace("_", " ").value_counts().to_dict(),
@@ -54,7 +56,7 @@ def readme(folder: Path) -> str:
 
 
 def label_counts(labels: pd.DataFrame, controls: pd.DataFrame) -> dict[str, str]:
-    """How many heads carry each label: those that hold, those that stand, those on the border."""
+    """How many heads carry each label: confirmed, significant against controls, borderline."""
     borderline = controls[controls["status"] == BORDERLINE]["label"].value_counts()
     return {
         "holding": count_labels(labels),
@@ -70,7 +72,7 @@ def marks(controls: pd.DataFrame) -> list[dict[Any, Any]]:
 
 
 def kept_on_shuffled(controls: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Of the labels that rest on no relation, how many hold on shuffled words too."""
+    """Of the labels that rest on no relation, how many are confirmed on shuffled words too."""
     by_itself = controls["label"].isin(["positional", "sink", "broad"])
     own = controls[(controls["status"] == HOLDS) & by_itself]
     kept = own.assign(kept=own["shuffled_status"] == HOLDS).groupby("label", sort=False)["kept"]

@@ -158,7 +158,7 @@ def measures_of_heads(analysis: Analysis, treebank: Path) -> pd.DataFrame:
             "syntactic_gain": syntactic["value"] - syntactic["control"],
             "untrained_syntactic_gain": syntactic["untrained_value"] - syntactic["control"],
             "unknown": ~controls["stands"].groupby(["layer", "head"]).any(),
-            "untrained_unknown": float("nan"),  # a label stands against that very model
+            "untrained_unknown": float("nan"),  # that very model is the control
             "entropy_share": broad["value"],
             "untrained_entropy_share": broad["untrained_value"],
             "mass_on_special": heads["mass_on_special"],
@@ -202,7 +202,7 @@ def best_relations(analysis: Analysis) -> pd.DataFrame:
 
 
 def labels_by_band(analysis: Analysis) -> pd.DataFrame:
-    """How many heads of each band carry each label that stands, with Wilson's interval."""
+    """How many heads of each band carry each label that is significant, with Wilson's interval."""
     labelling = labelling_of(analysis)
     controls = labelling.controls
     standing = controls[controls["stands"]]

@@ -13,7 +13,7 @@ MEASURES = {
     "positional_rate": "arg-max rate at the best offset",
     "positional_rate_of_words": "the same, special tokens left out",
     "syntactic_gain": "gain of the best relation",
-    "unknown": "no label stands (share of heads)",
+    "unknown": "no label significant against controls (share of heads)",
     "entropy_share": "mean entropy / ln n",
     "mass_on_special": "mean mass on [CLS] and [SEP]",
     "mean_absolute_offset": "mean distance looked at (tokens)",
@@ -39,7 +39,7 @@ PUBLISHED = [
 
 
 def label_table(controls: pd.DataFrame) -> pd.DataFrame:
-    """Every label that holds or is borderline with its figure, but for `broad`, told in a sentence."""
+    """Every label that is confirmed or borderline with its figure, but for `broad`, told in a sentence."""
     near = controls["status"].isin([HOLDS, BORDERLINE])
     rows = controls[near & (controls["label"] != "broad")]
     rows = rows.sort_values(["layer", "head", "label"])
@@ -55,20 +55,20 @@ def label_table(controls: pd.DataFrame) -> pd.DataFrame:
             "untrained": rows["untrained_value"].map("{:.3f}".format),
             "shuffled words": rows["shuffled_value"].map("{:.3f}".format),
             "rows or arcs": rows["denominator"],
-            "stands": rows["stands_status"],
+            "significant against controls": rows["stands_status"],
         }
     )
 
 
 def strongest_table(labels: pd.DataFrame) -> pd.DataFrame:
-    """The strongest function of every head that carries no label that stands."""
+    """The strongest function of every head that carries no label that is significant."""
     unknown = labels[labels["standing"] == UNKNOWN].sort_values(["layer", "head"])
     rows = [
         {
             "head": f"{row.layer}.{row.head}",
             "strongest function": function_phrase(row),
             "stability": f"{row.stability:.2f}",
-            "of the way": f"{row.strength:.2f}",
+            "strength": f"{row.strength:.2f}",
         }
         for row in unknown.itertuples()
     ]
@@ -93,7 +93,7 @@ def relation_table(relations: pd.DataFrame) -> pd.DataFrame:
             "special": (100 * rows["mass_on_special"]).map("{:.0f}".format),
             "arcs": rows["links"],
             "stability": rows["stability"].map("{:.2f}".format),
-            "stands": rows["stands_status"],
+            "significant against controls": rows["stands_status"],
         }
     )
 
@@ -122,7 +122,7 @@ def published_table(relations: pd.DataFrame) -> pd.DataFrame:
 
 
 def band_table(bands: pd.DataFrame) -> pd.DataFrame:
-    """Labels that stand, by band of layers."""
+    """Labels that are significant against controls, by band of layers."""
     cells = bands.assign(
         cell=[
             f"{row['heads_with_it']} ({100 * row['low']:.0f}-{100 * row['high']:.0f} %)"

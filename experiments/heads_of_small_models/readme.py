@@ -8,32 +8,39 @@ import pandas as pd
 
 from attnlab.functions.agreement import agreement_table
 from attnlab.functions.thresholds import LINKS
-from attnlab.functions.verdict import BORDERLINE, HOLDS
+from attnlab.functions.verdict import BORDERLINE, HOLDS, UNKNOWN
 from experiments.heads_of_small_models.summary import (
     SITES,
     Models,
-    pruning_in_short,
+    measured_parts,
+    models_with,
     sites_in_short,
+    spearman_interval,
 )
 from experiments.shared.readme import read_facts, read_table, render
 
 HEAD = ["site", "layer", "head"]
-UNKNOWN = "unknown"
 SHOWN = 4
 
 
 def readme(folder: Path) -> str:
-    """The README over all models, from their tables and facts."""
-    models = {path.parent.name: path.parent for path in sorted(folder.glob("*/about.json"))}
+    """The README over all models, from their tables and facts; parts that no model has are left out."""
+    models = models_with(folder)
+    labelled, weighed = models_with(folder, "labels"), models_with(folder, "importance")
     about = {name: _about(own) for name, own in models.items()}
+    facts = read_facts(folder)
     return render(
-        __file__, read_facts(folder), about=about, first=next(iter(about.values())),
-        sites=sites_in_short(models), pruned=pruning_in_short(models),
-        models=models_table(models, about),
-        labels_of_corpus=label_counts(models, ""), labels_of_treebank=label_counts(models, "_treebank"),
-        relations=relations(models), shown=SHOWN, needed=LINKS.needed, kappas=kappas(models),
-        importance=importance(models), measures=measures(models),
-        importance_by_label=importance_by_label(models), pruning=pruning(models),
+        __file__, facts, about=about, first=next(iter(about.values())),
+        parts={name: measured_parts(own) for name, own in models.items()},
+        absent=[name for name in facts["models"] if name not in models],
+        labelled=labelled, weighed=weighed, pruned=models_with(folder, "pruning"),
+        sites=sites_in_short(labelled, weighed), models=models_table(models, about),
+        labels_of_corpus=label_counts(labelled, ""),
+        labels_of_treebank=label_counts(labelled, "_treebank"),
+        relations=relations(labelled), shown=SHOWN, needed=LINKS.needed, kappas=kappas(labelled),
+        importance=importance(weighed), measures=measures(weighed),
+        importance_by_label=importance_by_label(models_with(folder, "labels", "importance")),
+        pruning=pruning(models_with(folder, "pruning")), unlabelled=UNKNOWN,
     )  # fmt: skip
 
 
@@ -41,29 +48,39 @@ def _about(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "about.json").read_text(encoding="utf-8"))
 
 
+def test_bleu(folder: Path) -> str:
+    """BLEU of the run as it was trained, where it was pruned."""
+    if "pruning" not in measured_parts(folder):
+        return "-"
+    curve = read_table(folder, "pruning")
+    unpruned = curve[(curve["kind"] == "unpruned") & (curve["split"] == "test")]
+    return f"{unpruned['bleu'].iloc[0]:.1f}"
+
+
 def models_table(models: Models, about: dict[str, dict[str, Any]]) -> pd.DataFrame:
-    """Size and quality of each model."""
+    """Size and quality of each model, and which of its parts were measured."""
     rows = []
     for name, folder in models.items():
-        one, curve = about[name], read_table(folder, "pruning")
-        unpruned = curve[(curve["kind"] == "unpruned") & (curve["split"] == "test")].iloc[0]
+        one = about[name]
         rows.append(
             {
                 "model": name,
                 "pair": one["pair"],
                 "layers": f"{one['encoder_layers']} + {one['decoder_layers']}",
-                "heads in all": int(unpruned["heads"]),
+                "heads of a layer": one["heads"],
                 "size": one["dim"],
                 "parameters": f"{one['parameters']:,}",
                 "epochs": one["epochs"],
-                "test BLEU": f"{unpruned['bleu']:.1f}",
+                "seed of the training": one["training_seed"],
+                "test BLEU": test_bleu(folder),
+                "measured": ", ".join(sorted(measured_parts(folder))),
             }
         )
     return pd.DataFrame(rows)
 
 
 def label_counts(models: Models, ending: str) -> pd.DataFrame:
-    """For how many heads of each site each label holds, is borderline, and stands."""
+    """For how many heads of each site each label is confirmed, borderline, and significant."""
     rows = []
     for name, folder in models.items():
         controls, labels = (
@@ -81,7 +98,7 @@ def label_counts(models: Models, ending: str) -> pd.DataFrame:
                 row[str(label)] = f"{near[0]}, {near[1]}, {int(table['stands'].sum())}"
             of_site = labels[labels["site"] == site]
             unknown = [int((of_site[c] == UNKNOWN).sum()) for c in ("labels", "standing")]
-            row[UNKNOWN] = f"{unknown[0]}, -, {unknown[1]}"
+            row["none"] = f"{unknown[0]}, -, {unknown[1]}"
             rows.append(row)
     return pd.DataFrame(rows).fillna("-")
 
@@ -104,7 +121,7 @@ def relations(models: Models) -> pd.DataFrame:
                 "untrained": f"{row['untrained_accuracy']:.2f}",
                 "arcs": int(row["links"]),
                 "stability": f"{row['stability']:.2f}",
-                "stands": row["stands_status"],
+                "significant against controls": row["stands_status"],
             }
             for row in best.nlargest(SHOWN, "gain").to_dict("records")
         ]
@@ -131,7 +148,7 @@ def kappas(models: Models) -> pd.DataFrame:
 
 
 def importance(models: Models) -> pd.DataFrame:
-    """How many heads of each site matter, and the one that matters most."""
+    """How many heads of each site change loss and BLEU, and the one whose loss changes most."""
     rows = []
     for name, folder in models.items():
         heads = read_table(folder, "importance")
@@ -149,38 +166,58 @@ def importance(models: Models) -> pd.DataFrame:
                     "loss down": int((changed & (own["zero_loss_change_nats"] < 0)).sum()),
                     "BLEU down": int((bleu < 0).sum()),
                     "BLEU up": int((bleu > 0).sum()),
-                    "most needed": f"{site}.{top['layer']}.{top['head']}",
-                    "its loss change": f"{top['zero_loss_change_nats']:+.3f}",
-                    "its BLEU change": f"{top['zero_bleu_change']:+.1f}",
+                    "largest loss change": f"{site}.{top['layer']}.{top['head']}",
+                    "loss change (nats)": _estimate(top, "zero_loss", "_nats", 3),
+                    "BLEU change": _estimate(top, "zero_bleu", "", 1),
                 }
             )
     return pd.DataFrame(rows)
 
 
+def _estimate(row: "pd.Series[Any]", stem: str, unit: str, digits: int) -> str:
+    """A change with its interval."""
+    value, low, high = (row[f"{stem}_{end}"] for end in (f"change{unit}", "low", "high"))
+    return f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
+
+
 def measures(models: Models) -> pd.DataFrame:
-    """The rank agreement of each model's measures of importance."""
-    tables = [
-        read_table(folder, "agreement_of_measures").assign(model=name)
-        for name, folder in models.items()
-    ]
-    table = pd.concat(tables, ignore_index=True)
-    return table[["model", *(name for name in table if name != "model")]].round(2)
+    """The rank agreement of each model's measures of importance, with intervals."""
+    rows = []
+    for name, folder in models.items():
+        for row in read_table(folder, "agreement_of_measures").to_dict("records"):
+            low, high = spearman_interval(row["spearman"], row["heads"])
+            rows.append(
+                {
+                    "model": name,
+                    "measure": row["measure"],
+                    "other": row["other"],
+                    "Spearman": f"{row['spearman']:.2f} [{low:.2f}, {high:.2f}]",
+                    "heads": row["heads"],
+                }
+            )
+    return pd.DataFrame(rows)
 
 
 def importance_by_label(models: Models) -> pd.DataFrame:
-    """Mean loss change of the heads of each label, and how many they are."""
+    """Mean loss change of the heads of each label, its range, and how many they are."""
     rows = []
     for name, folder in models.items():
         heads = read_table(folder, "importance").merge(
             read_table(folder, "labels")[[*HEAD, "standing"]], on=HEAD
         )
         each = heads.assign(label=heads["standing"].str.split("; ")).explode("label")
-        row: dict[str, Any] = {"model": name}
         for label, table in each.groupby("label"):
-            row[str(label)] = f"{table['zero_loss_change_nats'].mean():+.3f} ({len(table)})"
-        rows.append(row)
-    table = pd.DataFrame(rows).fillna("-")
-    return table[[name for name in table if name != UNKNOWN] + [UNKNOWN]]
+            change = table["zero_loss_change_nats"]
+            rows.append(
+                {
+                    "model": name,
+                    "label": "none" if label == UNKNOWN else label,
+                    "heads": len(table),
+                    "mean loss change (nats)": f"{change.mean():+.3f}",
+                    "lowest to highest": f"{change.min():+.3f} to {change.max():+.3f}",
+                }
+            )
+    return pd.DataFrame(rows)
 
 
 def pruning(models: Models) -> pd.DataFrame:

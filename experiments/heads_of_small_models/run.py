@@ -1,20 +1,24 @@
 """What the heads of small translation models do, and how important they are: labels, importance, pruning.
 
     python experiments/heads_of_small_models/run.py ../shared/data
-    python experiments/heads_of_small_models/run.py ../shared/data --only tatoeba
+    python experiments/heads_of_small_models/run.py ../shared/data --only tatoeba --part importance
 
 writes results/heads_of_small_models/: a folder of tables for each model, then the README over all of
 them. Models that are not in runs/ yet are trained first (experiments/settings/NAME.toml). A model
-takes 10 to 60 minutes of one thread; with --only, several can be measured side by side.
+takes 10 to 60 minutes of one thread. A part that was measured on the same weights is not measured
+again: delete MODEL/parts.json, or its entry there, to have it measured anew. Different models can be
+measured side by side with --only.
 """
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from attnlab.files import write_json, write_table
+from attnlab.files import file_checksum, write_json, write_table
 from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
 from attnlab.reporting.canvas import write_figure
@@ -26,6 +30,7 @@ from attnlab.translation.quiet import quiet
 from attnlab.translation.runs.run import Run
 from experiments.heads_of_small_models.figure import draw_curves
 from experiments.heads_of_small_models.readme import readme
+from experiments.heads_of_small_models.summary import measured_parts, models_with
 from experiments.real_text.run import trained_run
 from experiments.shared.labels import labelling_of
 from experiments.shared.readme import RESULTS, write_facts, write_readme
@@ -46,40 +51,55 @@ SEED = 0
 
 
 def main() -> None:
-    """Measures the wanted models one after another, and writes the README over all that are there."""
+    """Measures the wanted parts of the wanted models, and writes the README over all that are there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="the folder of the corpora and treebanks")
     parser.add_argument("--runs", type=Path, default=RESULTS.parent / "runs")
     parser.add_argument("--only", choices=list(MODELS), action="append")
+    parser.add_argument("--part", choices=list(PARTS), action="append")
     chosen = parser.parse_args()
     for name in chosen.only or MODELS:
         with quiet():
             run = trained_run(name, chosen.data / MODELS[name], chosen.runs / name)
-            measure(run, chosen.data / TREEBANK, OUT / name)
-        print(f"{name}: done", flush=True)
-    there = {name: OUT / name for name in MODELS if (OUT / name / "about.json").exists()}
-    curves = {name: pd.read_csv(folder / "pruning.csv") for name, folder in there.items()}
-    write_figure(draw_curves(curves), OUT, "pruning")
-    write_facts(OUT, __file__, "torch", "transformers", "sacrebleu")
+            for part in chosen.part or PARTS:
+                done = measure(part, run, chosen.data / TREEBANK, OUT / name)
+                print(f"{name} {part}: {'done' if done else 'was there'}", flush=True)
+    write_summary()
+
+
+def write_summary() -> None:
+    """The figure and the README, from the tables that are there."""
+    curves = {
+        name: pd.read_csv(folder / "pruning.csv")
+        for name, folder in models_with(OUT, "pruning").items()
+    }
+    if curves:
+        write_figure(draw_curves(curves), OUT, "pruning")
+    write_facts(OUT, __file__, "torch", "transformers", "sacrebleu", models=list(MODELS))
     write_readme(OUT, readme(OUT))
 
 
-def measure(run: Run, treebank: Path, out: Path) -> None:
-    """All tables of one model."""
+def measure(part: str, run: Run, treebank: Path, out: Path) -> bool:
+    """Writes the tables of one part, unless they are there from the same weights; whether it did."""
+    weights = file_checksum(run.folder / "model.safetensors")
+    known = measured_parts(out)
+    if known.get(part, {}).get("weights") == weights:
+        return False
     begin = time.process_time()
-    label_on_own_text(run, out)
-    label_on_treebank(run, treebank, out)
-    heads = importance(
-        run.folder, sentences=WEIGHED, replacements=("zero", "mean", "uniform"), seed=SEED
-    )
-    write_table(out / "importance.csv", heads.heads)
-    write_table(out / "removal.csv", heads.cumulative)
-    write_table(out / "agreement_of_measures.csv", heads.agreement)
-    pruned = prune(run.folder, PENALTIES, steps=STEPS, seed=SEED)
-    write_table(out / "pruning.csv", pruned.curve)
-    write_table(out / "gates.csv", pruned.gates)
+    notes = PARTS[part](run, treebank, out)
+    minutes = round((time.process_time() - begin) / 60, 1)
+    # Tables of other weights do not belong to this model any more.
+    known = {name: about for name, about in known.items() if about["weights"] == weights}
+    known[part] = {"weights": weights, "processor_minutes": minutes, "notes": notes}
+    write_json(out / "about.json", about_model(run))
+    write_json(out / "parts.json", known)
+    return True
+
+
+def about_model(run: Run) -> dict[str, Any]:
+    """What the model is, and with what it was measured."""
     model, corpus = run.settings.model, run.record["corpus"]
-    about = {
+    return {
         "pair": run.settings.corpus.pair,
         "encoder_layers": model.encoder_layers,
         "decoder_layers": model.decoder_layers,
@@ -87,15 +107,41 @@ def measure(run: Run, treebank: Path, out: Path) -> None:
         "dim": model.dim,
         "parameters": sum(weight.numel() for weight in run.model.parameters()),
         "epochs": run.settings.optimizer.epochs,
+        "training_seed": run.settings.optimizer.seed,
         "checksum": corpus["checksum"],
         "labelled_sentences": LABELLED,
         "weighed_sentences": WEIGHED,
         "pruning_steps": STEPS,
         "seed": SEED,
-        "processor_minutes": round((time.process_time() - begin) / 60, 1),
-        "warnings": describe_notes([*heads.notes, *pruned.notes]),
     }
-    write_json(out / "about.json", about)
+
+
+def measure_importance(run: Run, treebank: Path, out: Path) -> list[str]:
+    """Importance of every head, and loss and BLEU as heads are removed one after another."""
+    del treebank
+    heads = importance(
+        run.folder, sentences=WEIGHED, replacements=("zero", "mean", "uniform"), seed=SEED
+    )
+    write_table(out / "importance.csv", heads.heads)
+    write_table(out / "removal.csv", heads.cumulative)
+    write_table(out / "agreement_of_measures.csv", heads.agreement)
+    return describe_notes(heads.notes)
+
+
+def measure_pruning(run: Run, treebank: Path, out: Path) -> list[str]:
+    """The pruning curve and the gates."""
+    del treebank
+    pruned = prune(run.folder, PENALTIES, steps=STEPS, seed=SEED)
+    write_table(out / "pruning.csv", pruned.curve)
+    write_table(out / "gates.csv", pruned.gates)
+    return describe_notes(pruned.notes)
+
+
+def measure_labels(run: Run, treebank: Path, out: Path) -> list[str]:
+    """Labels on the corpus's own test sentences, and on sentences with gold trees."""
+    label_on_own_text(run, out)
+    label_on_treebank(run, treebank, out)
+    return []
 
 
 def label_on_own_text(run: Run, out: Path) -> None:
@@ -117,6 +163,13 @@ def label_on_treebank(run: Run, treebank: Path, out: Path) -> None:
     write_table(out / "controls_treebank.csv", labelling.controls)
     best = best_heads(labelling.relations)
     write_table(out / "relations_treebank.csv", best[best["counted"] >= LINKS.needed])
+
+
+PARTS: dict[str, Callable[[Run, Path, Path], list[str]]] = {
+    "importance": measure_importance,
+    "pruning": measure_pruning,
+    "labels": measure_labels,
+}
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """What the tables of heads_of_small_models say over all models, in a few figures."""
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from scipy.stats import binomtest
 
 from experiments.shared.readme import read_table
 
@@ -13,49 +14,60 @@ SITES = ("encoder", "decoder", "cross")
 Models = dict[str, Path]
 
 
-def sites_in_short(models: Models) -> list[dict[str, Any]]:
+def measured_parts(folder: Path) -> dict[str, dict[str, Any]]:
+    """The parts that were measured: checksum of the weights, processor minutes, notes."""
+    file = folder / "parts.json"
+    if not file.exists():
+        return {}
+    parts: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    return parts
+
+
+def models_with(folder: Path, *parts: str) -> Models:
+    """The folders of the models of which all these parts were measured."""
+    return {
+        file.parent.name: file.parent
+        for file in sorted(folder.glob("*/parts.json"))
+        if set(parts) <= set(measured_parts(file.parent))
+    }
+
+
+def sites_in_short(labelled: Models, weighed: Models) -> list[dict[str, Any]]:
     """Of each site: how many heads carry each label, and how many change loss and BLEU when zeroed."""
-    labels, heads = _of_all(models, "labels"), _of_all(models, "importance")
+    labels, heads = _of_all(labelled, "labels"), _of_all(weighed, "importance")
     rows = []
     for site in SITES:
-        standing = labels[labels["site"] == site]["standing"].str.split("; ").explode()
-        own = heads[heads["site"] == site]
-        rows.append(
-            {
-                "site": site,
+        row: dict[str, Any] = {"site": site}
+        if len(labels):
+            own = labels[labels["site"] == site]
+            carried = own["standing"].str.split("; ").explode()
+            row |= {"labelled": len(own), "significant": carried.value_counts().to_dict()}
+        if len(heads):
+            own = heads[heads["site"] == site]
+            row |= {
                 "heads": len(own),
-                "standing": standing.value_counts().to_dict(),
                 "loss_changed": own["zero_loss_significant"].astype(bool).sum(),
-                "median_loss_change": own["zero_loss_change_nats"].median(),
                 "bleu_changed": own["zero_bleu_significant"].astype(bool).sum(),
             }
-        )
+        rows.append(row)
     return rows
 
 
-def pruning_in_short(models: Models) -> dict[str, Any]:
-    """Share of heads that gates leave at each site, and BLEU of pruned models above random ones."""
-    curves = _of_all(models, "pruning")
-    test = curves[curves["split"] == "test"]
-    pruned = test[test["kind"] == "pruned"]
-    some = pruned[(pruned["heads_left"] < pruned["heads"]) & (pruned["heads_left"] > 0)]
-    shares = {}
-    for site in SITES:
-        whole = test[test["kind"] == "unpruned"].set_index("model")[f"{site}_left"]
-        shares[site] = (some[f"{site}_left"] / some["model"].map(whole)).mean()
-    both = pruned.merge(test[test["kind"] == "random"], on=["model", "penalty"])
-    gain = both["bleu_x"] - both["bleu_y"]
-    better = int((gain > 0).sum())
-    return {
-        "shares": shares,
-        "mean_gain": gain.mean(),
-        "median_gain": gain.median(),
-        "pairs": len(gain),
-        "better": better,
-        "p": binomtest(better, len(gain)).pvalue,
-    }
+def spearman_interval(correlation: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a rank correlation: atanh(r) +- 1.96 sqrt((1 + r^2 / 2) / (n - 3)).
+
+    Source: Bonett and Wright 2000, for n pairs that are independent.
+
+    >>> tuple(round(end, 2) for end in spearman_interval(0.8, 24))
+    (0.54, 0.92)
+    """
+    if abs(correlation) >= 1:
+        return correlation, correlation
+    half = 1.96 * math.sqrt((1 + correlation**2 / 2) / (count - 3))
+    centre = math.atanh(correlation)
+    return math.tanh(centre - half), math.tanh(centre + half)
 
 
 def _of_all(models: Models, name: str) -> pd.DataFrame:
     tables = [read_table(folder, name).assign(model=model) for model, folder in models.items()]
-    return pd.concat(tables, ignore_index=True)
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

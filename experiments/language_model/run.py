@@ -41,6 +41,7 @@ from experiments.shared.readme import (
     write_readme,
 )
 from experiments.shared.runs import trained_run
+from experiments.shared.sinks import sink_counts, sink_threshold
 
 OUT = RESULTS / "language_model"
 MODELS = {"one_layer": 1, "three_layers": 3}
@@ -192,15 +193,24 @@ def readme(folder: Path) -> str:
             "functions": counted(summary["function"]),
             "structures": counted(summary["structure"]),
             "trees": counted(trees["standing"]),
-            "most_needed": summary.astype({"ablation_loss_change": float}).nlargest(
-                3, "ablation_loss_change"
-            )[["site", "layer", "head", "function", "structure", "ablation_loss_change"]],
+            "ties": int((summary["structure_tie"].astype(str) == "True").sum()),
+            "sinks": sink_counts(read_table(folder / name, "controls")),
+            "most_needed": most_needed(summary),
             "layers": sorted({0, int(summary["layer"].max())}),
         }
     return render(
         __file__, facts, table=table, by_model=by_model, heads=heads, corpus=CORPUS, model=MODEL,
         optimizer=OPTIMIZER, vocabulary=VOCABULARY, samples=read_table(folder, "samples"),
+        sink_threshold=sink_threshold(read_table(folder / next(iter(MODELS)), "controls")),
     )  # fmt: skip
+
+
+def most_needed(summary: pd.DataFrame) -> pd.DataFrame:
+    """The heads with the largest change of loss when zeroed, with intervals."""
+    figures = ["ablation_loss_change", "ablation_low", "ablation_high"]
+    top = summary.astype(dict.fromkeys(figures, float)).nlargest(3, figures[0])
+    change = [f"{c:+.3f} [{a:+.3f}, {b:+.3f}]" for c, a, b in top[figures].itertuples(index=False)]
+    return top[["site", "layer", "head", "function", "structure"]].assign(loss_change=change)
 
 
 def counted(values: "pd.Series[str]") -> str:

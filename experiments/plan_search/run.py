@@ -1,4 +1,4 @@
-"""Whether a searched plan keeps more BLEU than BigBird, Longformer and a band at equal budgets.
+"""How much more BLEU a searched plan keeps than BigBird, Longformer and a band at equal budgets.
 
     python experiments/plan_search/run.py ../shared/data/tatoeba --seeds 3
 
@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.attribution.significance import SIGNIFICANCE_LEVEL
 from attnlab.files import write_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.studies.over_models import over_models
@@ -68,8 +67,7 @@ def plans_over_models(rows: pd.DataFrame) -> pd.DataFrame:
         "bleu", "bleu_kept", "loss_change", "error", "keys_per_row", "share_of_full", "length_ratio",
         "bleu_gain", "loss_gain",
     ]  # fmt: skip
-    found = over_models_or_sentences(rows, ["layers", "budget", "plan"], measures)
-    return found.drop(columns=[f"{name}_p_value" for name in measures[:-2]])
+    return over_models_or_sentences(rows, ["layers", "budget", "plan"], measures)
 
 
 def readme(folder: Path) -> str:
@@ -83,12 +81,11 @@ def readme(folder: Path) -> str:
         read_facts(folder),
         folder=folder.name,
         sizes=sizes,
-        holds=all(not one["unfit"] for one in sizes) and all(one["holds"] for one in baselines),
         all=added(baselines),
         counts={name: int(table[name].iloc[0]) for name in COUNTS},
         names=NAMES,
         budgets=sorted(table["budget"].dropna().unique()),
-        level=100 * SIGNIFICANCE_LEVEL,
+        whole=[row["bleu"] for row in table[table["plan"] == FULL].to_dict("records")],
         ends=ends,
         several=bool((models["models"] > 1).all()),
         gains=shown_gains(models),
@@ -121,12 +118,15 @@ def size(table: pd.DataFrame, models: pd.DataFrame, layers: int) -> dict[str, An
         "useful": int(useful.max()) if len(useful) else None,
         "budgets": len(useful),
         "unfit": [name for name in BASELINES if name not in fitting],
-        "baselines": [verdict(runs_below, name, len(useful)) for name in fitting],
+        "baselines": [standing(runs_below, name) for name in fitting],
     }
 
 
-def verdict(runs: pd.DataFrame, baseline: str, budgets: int) -> dict[str, Any]:
-    """In how many cases, a model and a budget, the plan is better than a baseline; the mean by model."""
+def standing(runs: pd.DataFrame, baseline: str) -> dict[str, Any]:
+    """How far the plan is ahead of a baseline: means over budgets by model, models as units, and cases.
+
+    A case is a model and a budget.
+    """
     rows = runs[runs["plan"] == baseline]
     found: dict[str, Any] = {
         "name": baseline,
@@ -135,30 +135,24 @@ def verdict(runs: pd.DataFrame, baseline: str, budgets: int) -> dict[str, Any]:
     }
     for measure in ("bleu", "loss"):
         name = f"{measure}_gain"
-        gain, certain = rows[name], rows[f"{name}_p_value"] <= SIGNIFICANCE_LEVEL
         means = rows.groupby(MODEL, as_index=False)[name].mean().assign(plan=baseline)
         together = over_models(means, ["plan"], [name]).iloc[0]
         found[measure] = {
             "low": together[f"{name}_low"],
             "high": together[f"{name}_high"],
             "mean": together[name],
-            "ahead": int((gain > 0).sum()),
-            "certain": int((certain & (gain > 0)).sum()),
-            "behind": int((certain & (gain < 0)).sum()),
-            "least": gain.min(),
-            "most": gain.max(),
+            "models": int((means[name] > 0).sum()),
+            "ahead": int((rows[name] > 0).sum()),
+            "least": rows[name].min(),
+            "most": rows[name].max(),
         }
-    surely = found["bleu"]["certain"] == found["cases"]
-    return found | {"holds": surely and found["budgets"] == budgets}
+    return found
 
 
 def added(baselines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The cases of all baselines together."""
     return {"cases": sum(baseline["cases"] for baseline in baselines)} | {
-        measure: {
-            name: sum(baseline[measure][name] for baseline in baselines)
-            for name in ("ahead", "certain", "behind")
-        }
+        measure: {"ahead": sum(baseline[measure]["ahead"] for baseline in baselines)}
         for measure in ("bleu", "loss")
     }
 

@@ -49,6 +49,8 @@ SETTINGS = ROOT / "experiments" / "settings"
 BEAMS = (1, 5)
 SHOWN = 8
 SENTENCES, KEPT = 300, 4
+# By so much the loss of a checkpoint may differ from the one that was logged for it, in nats.
+ROUNDING = 2e-3
 COLUMNS = [
     "epoch", "training_loss", "validation_loss", "validation_bleu", "validation_chrf",
     "training_seconds", "target_tokens_per_second",
@@ -70,7 +72,9 @@ def main() -> None:
     metrics = pd.DataFrame(run.metrics())
     write_table(out / "table.csv", scores)
     write_table(out / "metrics.csv", metrics)
-    write_json(out / "settings.json", published_record(run.record))
+    # A run may have been trained by another experiment: this command makes it and its result again.
+    command = f"experiments/real_text/run.py {chosen.name} {published(chosen.corpus)}"
+    write_json(out / "settings.json", published_record(run.record) | {"command": command})
     write_figure(draw_training(metrics), out, "figure")
     with quiet():
         describe_heads(run, out)
@@ -175,10 +179,11 @@ def readme(folder: Path) -> str:
     facts, metrics = read_facts(folder), read_table(folder, "metrics")
     record = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
     settings, corpus = record["settings"], record["corpus"]
+    logged_loss = metrics.nlargest(1, "validation_bleu")["validation_loss"].iloc[0]
     return render(
         __file__, facts, scores=read_table(folder, "table"), metrics=metrics[COLUMNS].round(3),
         training_minutes=metrics["training_seconds"].iloc[-1] / 60,
-        logged_loss=metrics.nlargest(1, "validation_bleu")["validation_loss"].iloc[0],
+        logged_loss=logged_loss, by_sentences=abs(logged_loss - facts["validation_loss"]) > ROUNDING,
         model=settings["model"], corpus=settings["corpus"], seed=settings["optimizer"]["seed"],
         pairs=corpus["pairs"], dropped=json.dumps(corpus["dropped_over_max_tokens"]),
         checksum=corpus["checksum"], sentences=SENTENCES, shown=pd.DataFrame(facts["translations"]),

@@ -199,13 +199,6 @@ def said(change: float, low: float, high: float) -> str:
     return f"{word} ({change:+.1f} [{low:+.1f}, {high:+.1f}])"
 
 
-def falls(short: "pd.Series[Any]", long: "pd.Series[Any]") -> str:
-    """What BLEU does from short to long sentences, in words; one whose intervals meet is not told."""
-    if long["bleu_high"] < short["bleu_low"]:
-        return "falls"
-    return "rises" if long["bleu_low"] > short["bleu_high"] else "does not clearly change"
-
-
 def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     table = read_table(folder, "table")
@@ -222,10 +215,6 @@ def readme(folder: Path) -> str:
                 for name in MODELS if name != TRANSFORMER
             }
             for words in ("all", longest)
-        },
-        falls={
-            name: falls(*(rows[words].loc[[name]].iloc[0] for words in (shortest, longest)))
-            for name in MODELS
         },
         corpus=CORPUS, optimizer=OPTIMIZER, vocabulary=VOCABULARY,
         heads=heads[["model", "site", "layer", "head", "function", "structure"]],

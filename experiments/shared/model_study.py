@@ -36,8 +36,14 @@ class ModelStudy:
 
     @property
     def published(self) -> pd.DataFrame:
-        """The rows without where the data was; a row has its own budget."""
-        unneeded = [*MODEL_LOCATIONS, "budgets"]
+        """The rows without where the data was; a row has its own budget.
+
+        Nor are there the tests that older cells hold for every row: a row is an estimate.
+        """
+        tests = [
+            name for name in map(str, self.rows) if name.endswith(("_p_value", "_significant"))
+        ]
+        unneeded = [*MODEL_LOCATIONS, "budgets", *tests]
         return self.rows.drop(columns=unneeded, errors="ignore")
 
 
@@ -112,7 +118,7 @@ def over_models_or_sentences(
 ) -> pd.DataFrame:
     """Means over the models of each size, with what `over_models` knows of them.
 
-    A single model has the intervals and p-values of its own rows; `units` says over what they are.
+    A single model has the intervals of its own rows; `units` says over what they are.
 
     Args:
         rows: of all models; intervals of a measure are `MEASURE_low` and `MEASURE_high`, if there are any.
@@ -124,7 +130,7 @@ def over_models_or_sentences(
     found["units"] = found["models"].gt(1).map({True: "models", False: alone})
     single = rows.groupby("layers")["seed"].transform("nunique") == 1
     for name in found.columns.intersection(rows.columns):
-        if name.endswith(("_low", "_high", "_p_value")) and single.any():
+        if name.endswith(("_low", "_high")) and single.any():
             taken = rows[single].set_index(list(keys))[name]
             known = pd.Series(taken.reindex(pd.MultiIndex.from_frame(found[list(keys)])).to_numpy())
             found[name] = found[name].fillna(known)

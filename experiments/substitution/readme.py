@@ -5,11 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.attribution.significance import SIGNIFICANCE_LEVEL
+from attnlab.attribution.significance import DRAWS, SIGNIFICANCE_LEVEL
 from attnlab.studies.substitution.prediction import PREDICTORS
 from experiments.shared.model_study import MODEL
 from experiments.shared.readme import read_facts, read_table, render
 
+# A translation model of less BLEU is called weak.
+WEAK = 25
 FORMS = {"loss_change_nats": "+.3f", "bleu_change": "+.1f"}
 
 
@@ -18,6 +20,7 @@ def readme(folder: Path) -> str:
     table = read_table(folder, "table")
     models = read_table(folder, "over_models")
     agreement = read_table(folder, "prediction_over_models")
+    tests = read_table(folder, "contrasts")
     sizes = [size(table, models, agreement, int(layers)) for layers in models["layers"].unique()]
     return render(
         __file__,
@@ -29,6 +32,9 @@ def readme(folder: Path) -> str:
         tunings=tunings(table),
         counts={name: int(table[name].iloc[0]) for name in COUNTS},
         level=100 * SIGNIFICANCE_LEVEL,
+        draws=DRAWS,
+        weak=WEAK,
+        contrasts=shown_contrasts(tests),
         shown=shown(models),
         settings=settings(table),
         agreement=shown_agreement(agreement),
@@ -80,7 +86,6 @@ def case(runs: pd.DataFrame, rows: pd.DataFrame) -> dict[str, Any]:
         & (runs["steps"] == steps) & (runs["budget"] == budget)
     ]  # fmt: skip
     least = alone.loc[alone.groupby("seed")["loss_change_nats"].idxmin()]
-    spared = rows[rows["loss_change_nats_p_value"] > SIGNIFICANCE_LEVEL]["mechanism"]
     whole = runs[(runs["replaced_heads"] == 0) & (runs["steps"] == steps)]
     return {
         "steps": int(steps),
@@ -89,10 +94,13 @@ def case(runs: pd.DataFrame, rows: pd.DataFrame) -> dict[str, Any]:
         "mechanisms": len(rows),
         "loss": written(best, "loss_change_nats"),
         "bleu": written(best, "bleu_change"),
-        "costs": bool(best["loss_change_nats_p_value"] <= SIGNIFICANCE_LEVEL),
-        "known": bool(pd.notna(best["loss_change_nats_p_value"])),
         "least_in": int((least["mechanism"] == best["mechanism"]).sum()),
-        "spared": spared.tolist(),
+        "worse_in": int(
+            (alone[alone["mechanism"] == best["mechanism"]]["loss_change_nats"] > 0).sum()
+        ),
+        "everywhere": sorted(
+            name for name, own in alone.groupby("mechanism") if (own["loss_change_nats"] > 0).all()
+        ),
         "whole_loss": whole["loss_nats"].mean(),
     }
 
@@ -140,6 +148,24 @@ def shown_agreement(agreement: pd.DataFrame) -> pd.DataFrame:
             known = not any(map(pd.isna, ends))
             interval = f" [{ends[0]:.2f}, {ends[1]:.2f}]" if known else ""
             found[heading] = f"{row[name]:.2f}{interval}"
-        p_value = row["difference_p_value"]
-        rows.append(found | {"p of the difference": "" if pd.isna(p_value) else f"{p_value:.3f}"})
+        rows.append(found)
+    return pd.DataFrame(rows)
+
+
+def shown_contrasts(tests: pd.DataFrame) -> pd.DataFrame:
+    """The contrasts with intervals and corrected p-values; those of one model have neither."""
+    rows = []
+    for row in tests.to_dict("records"):
+        ends = row["difference_low"], row["difference_high"]
+        known = not any(map(pd.isna, ends))
+        interval = f" [{ends[0]:+.3f}, {ends[1]:+.3f}]" if known else ""
+        rows.append(
+            {
+                "layers": row["layers"],
+                "contrast": row["contrast"],
+                "difference": f"{row['difference']:+.3f}{interval}",
+                "in the same direction": f"{row['same_sign']} of {row['models']} models",
+                "p": "" if pd.isna(row["p_value"]) else f"{row['p_value']:.3f}",
+            }
+        )
     return pd.DataFrame(rows)

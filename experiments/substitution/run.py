@@ -8,10 +8,10 @@ are there are not computed again; each trains a model first.
 
 import pandas as pd
 
-from attnlab.attribution.significance import holm_adjusted
 from attnlab.files import write_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.substitution import draw_substitution
+from attnlab.studies.over_models import contrasts
 from attnlab.studies.substitution.prediction import PREDICTORS, prediction
 from experiments.shared.model_study import (
     MODEL,
@@ -26,6 +26,10 @@ from experiments.substitution.readme import figure_of, readme
 STUDY = "substitution"
 # Measures with what the names of their intervals begin with in the tables of a model.
 CHANGES = {"loss_change_nats": "loss", "bleu_change": "bleu"}
+# The mechanisms whose losses in place of all heads are compared without retraining, and with what: beside
+# the two predictors all that is tested. Other questions need other models.
+CONTRASTS = (("sigma salience", "full"), ("sigma salience", "band"))
+ENDS = ("low", "high")
 TOGETHER = ["layers", "steps", "scope", "replaced", "budget", "mechanism", "level"]
 
 
@@ -45,8 +49,10 @@ def write(found: ModelStudy) -> None:
     models = replaced_over_models(rows)
     write_table(found.folder / "table.csv", together.dropna(axis=1, how="all"))
     write_table(found.folder / "over_models.csv", models)
-    write_table(found.folder / "prediction.csv", predicted(rows))
-    write_table(found.folder / "prediction_over_models.csv", predicted_over_models(predicted(rows)))
+    predictions = predicted(rows)
+    write_table(found.folder / "prediction.csv", predictions)
+    write_table(found.folder / "prediction_over_models.csv", predicted_over_models(predictions))
+    write_table(found.folder / "contrasts.csv", tested(rows, predictions))
     for layers in models["layers"].unique():
         figure = draw_substitution(drawn(rows, models, layers))
         write_figure(figure, found.folder, figure_of(layers, models))
@@ -57,19 +63,39 @@ def write(found: ModelStudy) -> None:
 def replaced_over_models(rows: pd.DataFrame) -> pd.DataFrame:
     """A row a size, number of steps, target, budget and mechanism: means over the models of that size.
 
-    P-values are corrected for the number of rows. A single model has the intervals and tests of its
-    bootstrap over sentences.
+    A single model has the intervals of its bootstrap over sentences.
     """
-    ends = ("low", "high", "p_value")
-    names = {f"{stem}_{end}": f"{name}_{end}" for name, stem in CHANGES.items() for end in ends}
+    names = {f"{stem}_{end}": f"{name}_{end}" for name, stem in CHANGES.items() for end in ENDS}
     replaced = rows[(rows["replaced_heads"] > 0) & (rows["scope"] != "head")].rename(columns=names)
-    others = ["visible_keys", "time_ratio"]
-    found = over_models_or_sentences(replaced, TOGETHER, [*CHANGES, *others])
-    for name in (f"{change}_p_value" for change in CHANGES):
-        # Those of a single model stand in its table as they are, those of several are corrected already.
-        single = (found["models"] == 1) & found[name].notna()
-        found.loc[single, name] = holm_adjusted(found.loc[single, name].to_numpy(dtype=float))
-    return found.drop(columns=[f"{name}_p_value" for name in others])
+    return over_models_or_sentences(replaced, TOGETHER, [*CHANGES, "visible_keys", "time_ratio"])
+
+
+def tested(rows: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
+    """The contrasts of the study by size, as `attnlab.studies.over_models.contrasts` tests them."""
+    differences: dict[tuple[int, str], list[float]] = {}
+    for model, own in rows[(rows["scope"] == "model") & (rows["steps"] == 0)].groupby(MODEL):
+        layers = int(str(model[0]))
+        for budget, at in own[own["replaced_heads"] > 0].groupby("budget"):
+            losses = at.set_index("mechanism")["loss_change_nats"].to_dict() | {"full": 0.0}
+            for one, other in CONTRASTS:
+                if one in losses and other in losses:
+                    name = f"{one} less {other}, {budget} keys per row: loss"
+                    change = losses[one] - losses[other]
+                    differences.setdefault((layers, name), []).append(change)
+    pairs = predictor_pairs(predictions)
+    # A model of one site has no row of all sites.
+    whole = "all" if (pairs["site"] == "all").any() else pairs["site"].iloc[0]
+    for row in pairs[pairs["site"] == whole].to_dict("records"):
+        name = "output error less missing mass: rank correlation with the loss of one head"
+        differences.setdefault((row["layers"], name), []).append(row["difference"])
+    sizes = sorted({layers for layers, _ in differences})
+    tables = [
+        contrasts(
+            {name: own for (size, name), own in differences.items() if size == layers}
+        ).assign(layers=layers)
+        for layers in sizes
+    ]
+    return pd.concat(tables, ignore_index=True)
 
 
 def predicted(rows: pd.DataFrame) -> pd.DataFrame:
@@ -82,12 +108,8 @@ def predicted(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def predicted_over_models(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Both rank correlations over pairs of head and mechanism, and their difference, means over models.
-
-    P-values of the difference are corrected for the number of sites and sizes. A single model has the
-    intervals of its bootstrap over heads; its difference has none.
-    """
+def predictor_pairs(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Both rank correlations over pairs of head and mechanism, and their difference, by model and site."""
     keys, pairs = [*MODEL, "site"], predictions[predictions["across"] == "pairs"]
     sides = []
     for name in PREDICTORS:
@@ -96,20 +118,22 @@ def predicted_over_models(predictions: pd.DataFrame) -> pd.DataFrame:
         sides.append(own[[*keys, *values]].rename(columns=values))
     wide = sides[0].merge(sides[1], on=keys)
     mass, error = PREDICTORS
-    wide["difference"] = wide[error] - wide[mass]
-    found = over_models_or_sentences(
-        wide, ["layers", "site"], [*PREDICTORS, "difference"], alone="heads"
+    return wide.assign(difference=wide[error] - wide[mass])
+
+
+def predicted_over_models(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Both rank correlations and their difference, means over models.
+
+    A single model has the intervals of its bootstrap over heads; its difference has none.
+    """
+    return over_models_or_sentences(
+        predictor_pairs(predictions), ["layers", "site"], [*PREDICTORS, "difference"], alone="heads"
     )
-    return found.drop(columns=[f"{name}_p_value" for name in PREDICTORS])
 
 
 def drawn(rows: pd.DataFrame, models: pd.DataFrame, layers: int) -> pd.DataFrame:
     """What the figure of a size shows: means over its models, and every head of them alone."""
-    ends = {
-        f"{name}_{end}": f"{stem}_{end}"
-        for name, stem in CHANGES.items()
-        for end in ("low", "high")
-    }
+    ends = {f"{name}_{end}": f"{stem}_{end}" for name, stem in CHANGES.items() for end in ENDS}
     means = models[models["layers"] == layers].rename(columns=ends).assign(replaced_heads=1)
     heads = rows[(rows["layers"] == layers) & (rows["scope"] == "head")]
     return pd.concat([means, heads], ignore_index=True)

@@ -11,13 +11,6 @@ SCRIPTS = sorted(
     for path in (ROOT / "experiments").rglob("*.py")
 )
 FOLDERS = sorted(path.name for path in (ROOT / "results").iterdir() if path.is_dir())
-OLDER_TABLES = pytest.mark.xfail(
-    raises=KeyError,
-    strict=True,
-    reason="its tables are older than the statuses of labels: run again",
-)
-
-MARKS = {"heads_of_small_models": OLDER_TABLES}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -26,10 +19,7 @@ def test_everything_a_script_imports_is_there(name: str) -> None:
     assert Path(module.__file__ or "").is_relative_to(ROOT / "experiments")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=MARKS.get(n, ())) for n in FOLDERS],
-)
+@pytest.mark.parametrize("name", FOLDERS)
 def test_a_readme_comes_out_again_from_the_tables_of_its_folder(name: str) -> None:
     readme = importlib.import_module("experiments.shared.readme")
     folder = ROOT / "results" / name

@@ -61,6 +61,50 @@ def imported_by(path: Path, top_only: bool = False) -> set[str]:
     return names
 
 
+def modules_used_by(path: Path) -> set[str]:
+    """The package's modules that a file imports, inside functions and for type checkers too.
+
+    A text that is a module's name counts, since `import_module` takes one.
+    """
+    known = set(map(name_of, MODULES)) - {name_of(path)}
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in known else str(node.module) for name in names}
+        elif isinstance(node, ast.Constant) and str(node.value).startswith("attnlab."):
+            found.add(str(node.value))
+    return found & known
+
+
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """The modules that lead back to themselves."""
+    reached: dict[str, set[str]] = {}
+    for start, targets in graph.items():
+        seen: set[str] = set()
+        waiting = list(targets)
+        while waiting:
+            module = waiting.pop()
+            if module not in seen:
+                seen.add(module)
+                waiting.extend(graph.get(module, ()))
+        reached[start] = seen
+    return sorted(module for module, seen in reached.items() if module in seen)
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
+    assert circles(graph) == ["b", "c"]
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    graph = {name_of(path): modules_used_by(path) for path in MODULES}
+    assert graph["attnlab"] >= {"attnlab.reporting.notebook", "attnlab.translation.training"}
+    assert not circles(graph)
+
+
 def layer_of(module: str) -> int | None:
     parts = module.split(".")
     if len(parts) < 2 or parts[0] != "attnlab" or parts[1] not in LAYERS:

@@ -175,7 +175,8 @@ def test_a_mechanism(distribution: Distribution) -> None:
     distribution.register("attnlab.mechanisms", "near", MECHANISM, "NearAttention")
     listed = distribution.attnlab("mechanisms")
     assert listed.returncode == 0, listed.stderr
-    assert "\ntoy_near " in listed.stdout
+    (row,) = [line.split() for line in listed.stdout.splitlines() if line.startswith("toy_near ")]
+    assert row == ["toy_near", "yes", "yes", "no", "yes", "no"], "linear cost is not assumed"
     assert "toy_near(reach=1)" in listed.stdout
     assert "The keys at most `reach` away, scored. [a test]" in listed.stdout
     costed = distribution.attnlab("mechanisms", "toy_near(reach=2)")
@@ -227,7 +228,7 @@ from attnlab.functions.label import HeadLabel
 from attnlab.functions.thresholds import Rule
 from attnlab.functions.verdict import verdicts_of
 
-RULE = Rule(0.01, 2, "rows")
+RULE = Rule(0.01, 2, "sentences")
 
 
 def count(view):
@@ -238,9 +239,10 @@ def count(view):
 
 def decide(counts, seed):
     found = ratio_condition("mean_mass_on_first", counts, RULE.threshold, seed=seed)
-    rows = counts.by_half().denominator[REPORTED].long()
+    of_half = counts.by_half()
+    rows, counted = of_half.denominator[REPORTED].long(), of_half.sentences[REPORTED]
     return verdicts_of(
-        "toy first", RULE, [""] * len(rows), [found], denominator=rows, counted=rows
+        "toy first", RULE, [""] * len(rows), [found], denominator=rows, counted=counted
     )
 
 

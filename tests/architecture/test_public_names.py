@@ -31,7 +31,7 @@ import importlib, sys
 names = dir(importlib.import_module({package!r}))
 heavy = {{"torch", "transformers", "pandas", "matplotlib", "numpy", "datasets"}} & set(sys.modules)
 assert not heavy, heavy
-assert {NAMES[package]!r} <= set(names), names
+assert names == {sorted(NAMES[package])!r}, names
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False

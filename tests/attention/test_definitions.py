@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from attention_cases import SPECS, build
 from oracles.attention import (
     Allowed,
     bigbird,
@@ -19,7 +20,8 @@ from torch import Tensor
 from attnlab.attention.kernels.features import favor_exponents, orthogonal_directions
 from attnlab.attention.mechanisms.linformer import LinformerAttention, share_projections
 from attnlab.attention.mechanisms.sigma import SigmaAttention
-from attnlab.attention.registry import make
+from attnlab.attention.registry import MECHANISMS, make
+from attnlab.attention.traits import Traits
 from attnlab.errors import AttnlabError, InputError
 
 CLOSE = {"rtol": 0, "atol": 1e-12}
@@ -278,6 +280,19 @@ def test_linformer_equals_its_formula() -> None:
         torch.testing.assert_close(out, weights @ (values[h] @ value[:, h]), **CLOSE)
 
 
+@pytest.mark.parametrize("k", [3, 48])
+def test_linformer_projections_keep_squared_lengths_on_average(k: int) -> None:
+    """Entries of variance 1 / k, as in the lemma of Johnson and Lindenstrauss that the paper rests on."""
+    mechanism = linformer(f"linformer(k={k}, max_length=400, share='heads')")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        mechanism.reset()
+        x = torch.randn(400, 300, dtype=torch.float64)
+    for projection in mechanism.parameters():
+        ratio = (projection.detach()[0] @ x).square().sum(0) / x.square().sum(0)
+        assert float(ratio.mean()) == pytest.approx(1, abs=0.15)
+
+
 @pytest.mark.parametrize(
     ("share", "numbers"), [("none", 2 * 2), ("heads", 2), ("kv", 1), ("layers", 1)]
 )
@@ -364,6 +379,35 @@ def test_cost_counts_visible_keys() -> None:
     ):
         small, large = (make(spec).cost(n, n, 8) for n in (1000, 2000))
         assert large.multiply_adds == 2 * small.multiply_adds
+
+
+def test_scatterbrain_keeps_features_of_all_tokens_and_two_scores_of_each_pair_in_the_band() -> (
+    None
+):
+    def kept(queries: int, keys: int, window: tuple[int, int], features: int) -> float:
+        spec = f"scatterbrain(window={window}, features={features})"
+        return make(spec).cost(queries, keys, 8).bytes / 4
+
+    start = kept(50, 40, (2, 1), 16)
+    assert kept(50, 41, (2, 1), 16) - start == 16
+    assert kept(51, 40, (2, 1), 16) - start == 16 + 2 * 4
+    assert kept(50, 40, (3, 1), 16) - start == 2 * 50
+    assert kept(50, 40, (2, 1), 17) - start == 50 + 40
+    assert start == 16 * (50 + 40) + 2 * 50 * 4
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_cost_is_called_linear_where_twice_the_tokens_take_twice_the_work(name: str) -> None:
+    """In a fast form, which keys of some token ids have not."""
+    specs = [spec for spec in SPECS if spec.partition("(")[0] == name and "tokens=(" not in spec]
+    assert specs
+    for mechanism in map(build, specs):
+        small, large = (mechanism.cost(n, n, 8).multiply_adds for n in (4000, 8000))
+        assert mechanism.traits.subquadratic == (large < 3 * small or not large)
+
+
+def test_a_mechanism_that_does_not_say_its_cost_is_not_called_linear() -> None:
+    assert not Traits().subquadratic
 
 
 @pytest.mark.parametrize("form", ["fast", "flex"])

@@ -6,40 +6,13 @@ import pytest
 import torch
 import transformers as hf
 from torch import Tensor
-from zoo.bridged import GROUPED, SMALL, ids, in_double, put_in
+from zoo.bridged import GROUPED, SCORING, ids, in_double, model, put_in
 
 from attnlab.attention.bridge.installing import install, use
-from attnlab.errors import AttnlabError, InputError
+from attnlab.errors import InputError
 
-WINDOW = 4
 TOKENS = 11
-ROPE = {"head_dim": 4, "sliding_window": WINDOW}
-FAMILIES: dict[str, Any] = {
-    "mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(**GROUPED, sliding_window=WINDOW)),
-    "qwen2": lambda: hf.Qwen2ForCausalLM(
-        hf.Qwen2Config(
-            **GROUPED, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1
-        )
-    ),
-    "gemma2": lambda: hf.Gemma2ForCausalLM(
-        hf.Gemma2Config(**GROUPED, **ROPE, attn_logit_softcapping=2.0, query_pre_attn_scalar=4)
-    ),
-    "gemma3": lambda: hf.Gemma3ForCausalLM(
-        hf.Gemma3TextConfig(**GROUPED, **ROPE, layer_types=["sliding_attention", "full_attention"])
-    ),
-    "gpt-oss": lambda: hf.GptOssForCausalLM(
-        hf.GptOssConfig(**GROUPED, **ROPE, num_local_experts=2, num_experts_per_tok=1)
-    ),
-    "modernbert": lambda: hf.ModernBertModel(
-        hf.ModernBertConfig(
-            **SMALL,
-            local_attention=WINDOW,
-            global_attn_every_n_layers=2,
-            cls_token_id=1,
-            sep_token_id=2,
-        )
-    ),
-}
+FAMILIES = SCORING
 CAUSAL = tuple(name for name in FAMILIES if name != "modernbert")
 REAL = torch.ones(3, TOKENS, dtype=torch.long)
 REAL[1, :3] = 0
@@ -58,14 +31,6 @@ def softmax_in_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
         return plain(scores, *args, **options)
 
     monkeypatch.setattr(torch.nn.functional, "softmax", softmax)
-
-
-def model(name: str) -> hf.PreTrainedModel:
-    built = in_double(FAMILIES[name])
-    built.set_attn_implementation("eager")
-    if name == "gpt-oss":
-        built.set_experts_implementation("eager")  # the fused one has no float64
-    return built
 
 
 def output(of: Any, **more: Any) -> Tensor:
@@ -182,12 +147,35 @@ def test_generation_in_a_window_equals_generation_without_a_cache(name: str, spe
 @pytest.mark.parametrize(
     "spec", ["linear", "scatterbrain(window=1)", "fixed(pattern='previous')", "linformer(k=3)"]
 )
-def test_mechanisms_without_scores_say_what_to_choose(name: str, spec: str) -> None:
+def test_mechanisms_without_scores_are_refused_with_what_to_choose(name: str, spec: str) -> None:
     random = model(name)
-    if spec.startswith("linformer") and name in CAUSAL:
-        with pytest.raises(InputError, match="no causal form"):
-            install(random, spec)
-        return
+    own = output(random)
     message = rf"This model (hides|caps|has) .*'{spec.partition('(')[0]}' has no .* choose"
-    with use(random, spec), pytest.raises(AttnlabError, match=message):
-        output(random)
+    if spec.startswith("linformer") and name in CAUSAL:
+        message = "no causal form"
+    with pytest.raises(InputError, match=message):
+        install(random, spec)
+    assert torch.equal(output(random), own)
+
+
+def test_a_window_longer_than_any_text_hides_nothing() -> None:
+    config = hf.MistralConfig(**GROUPED, sliding_window=64)
+    random = in_double(lambda: hf.MistralForCausalLM(config))
+    with use(random, "linear"):
+        assert bool(output(random).isfinite().all())
+
+
+@pytest.mark.parametrize("spec", ["none", {"decoder.1": "none", "decoder.0.1": "none"}])
+@pytest.mark.parametrize("name", CAUSAL)
+def test_no_attention_is_the_models_own_with_the_output_of_the_heads_zero(
+    name: str, spec: Any
+) -> None:
+    random = model(name)
+    with use(random, spec):
+        found = output(random)
+    without = {0: [1], 1: [0, 1, 2, 3]} if isinstance(spec, dict) else {0: range(4), 1: range(4)}
+    for layer, block in enumerate(random.model.layers):
+        weight = block.self_attn.o_proj.weight
+        with torch.no_grad():
+            weight.unflatten(1, (4, -1))[:, list(without[layer])] = 0
+    torch.testing.assert_close(found, output(random), **CLOSE)

@@ -189,8 +189,9 @@ def test_multi_head_attention_ignores_padded_keys_and_values(spec: str) -> None:
     for content in contents(torch.float64):
         dirty = [filled(x, visible, content) for x in (keys, values)]
         out, weights = module(tokens, *dirty, visible, weights=True)
-        torch.testing.assert_close(out, expected, **EXACT)
-        torch.testing.assert_close(weights, matrix, **EXACT)
+        # Projections of copies: their last bits depend on where in memory these lie.
+        torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(weights, matrix, rtol=0, atol=1e-12)
 
 
 def test_what_is_harmless_stays_and_costs_no_copy() -> None:

@@ -95,6 +95,17 @@ def test_bleu_difference_is_that_of_sacrebleu() -> None:
     assert (same.change, same.low, same.high, same.p_value) == (0, 0, 0, 1)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 2, 3, 5, 12])
+def test_bleu_of_draws_is_that_of_sacrebleu_where_orders_have_no_match(kept: int) -> None:
+    """Smoothing of the orders without a match, short translations, and no match at all."""
+    systems = [" ".join(["x" * (n % 3 + 1), *text.split()[:kept]]) for n, text in enumerate(WORSE)]
+    found = bleu_difference(REFERENCES, systems, REFERENCES, seed=2, draws=3)
+    assert found.after == pytest.approx(BLEU().corpus_score(systems, [REFERENCES]).score, abs=1e-9)
+    halves = [f"{text.split()[0]} y {text.split()[-1]}" for text in WORSE]
+    again = bleu_difference(REFERENCES, halves, REFERENCES, seed=2, draws=3)
+    assert again.after == pytest.approx(BLEU().corpus_score(halves, [REFERENCES]).score, abs=1e-9)
+
+
 def test_bleu_of_different_sentences_is_refused() -> None:
     with pytest.raises(ValueError, match="not on 1, 1 and 2"):
         bleu_difference(["a"], ["a"], ["a", "b"], seed=0)

@@ -109,7 +109,7 @@ def labelling_of(found: Analysis) -> Labelling:
                 **of_head, "labels": name, "label": name, "standing": name if stands else "unknown",
                 "borderline": "" if status == "holds" else function, "undecided": "",
                 "function": function, "stands_status": standing, "structure": "band",
-                "structure_runner_up": "sink", "structure_margin_bits_per_row": 0.3,
+                "structure_runner_up": "column", "structure_margin_bits_per_row": 0.3,
                 "structure_tie": False, "mass_on_special": 0.2,
                 "ablation_loss_change": 0.01 * head["head"], "ablation_low": 0.01 * head["head"] - 0.005,
                 "ablation_high": 0.03,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from browser.conftest import until
+from browser.large_page import write_large_page
 from browser.planted_page import IMAGE_ALERT, SCRIPT_ALERT, WORDS, planted_analysis
 
 from attnlab.extraction.keeping import KeptMatrices
@@ -81,9 +82,9 @@ def test_pointing_at_an_entry_says_who_looks_at_whom(open_page: Opened) -> None:
     page = open_page(HEAD)
     wait_for_matrix(page)
     point(page, 5, 4)
-    assert text_of(page, "#readout").startswith("“sees” looks at “cat”: 82.")
-    assert text_of(page, ".looks .token.lit") == "sees"
-    assert text_of(page, ".tokens:not(.looks) .token.lit") == "cat"
+    assert text_of(page, "#readout").startswith("query “sees”, key “cat”: 82.")
+    assert text_of(page, ".queries .token.lit") == "sees"
+    assert text_of(page, ".tokens:not(.queries) .token.lit") == "cat"
     page.mouse.move(2, 2)
     assert page.locator(".token.lit").count() == 0
 
@@ -91,10 +92,10 @@ def test_pointing_at_an_entry_says_who_looks_at_whom(open_page: Opened) -> None:
 def test_a_locked_token_stays_lit_and_stands_in_the_address(open_page: Opened) -> None:
     page = open_page(HEAD)
     wait_for_matrix(page)
-    page.locator(".looks .token").nth(5).click()
+    page.locator(".queries .token").nth(5).click()
     page.mouse.move(2, 2)
     assert "row=5" in hash_of(page)
-    assert text_of(page, "#readout").startswith("“sees” looks at “cat”")
+    assert text_of(page, "#readout").startswith("query “sees”, largest keys “cat”")
     again = open_page(hash_of(page))
     wait_for_matrix(again)
     assert text_of(again, ".token[aria-pressed=true]") == "sees"
@@ -119,7 +120,7 @@ def test_another_sentence_is_found_by_its_words(open_page: Opened) -> None:
     page.keyboard.type("old dog")
     assert text_of(page, "#sentences-found") == "1 of 2 sentences"
     page.keyboard.press("Enter")
-    until(page, "document.querySelectorAll('.looks .token').length === 7")
+    until(page, "document.querySelectorAll('.queries .token').length === 7")
     assert "sentence=1" in hash_of(page)
     assert text_of(page, "#head-name") == "encoder.0.1"
 
@@ -187,12 +188,12 @@ def test_block_maxima_have_no_outline_and_no_mean(open_page: Opened, causal_repo
     page = open_page("#head=decoder.0.2&sentence=1&outline=columns&column=2", causal_report)
     wait_for_matrix(page)
     assert "2 by 2 tokens" in text_of(page, "#said")
-    assert "average" not in text_of(page, "#readout")
+    assert "mean weight" not in text_of(page, "#readout")
     assert not page.locator("#parts").is_visible()
     assert page.locator("#outline").is_disabled()
     page = open_page("#head=decoder.0.2&sentence=1&outline=columns&column=2&full=on", causal_report)
     wait_for_matrix(page)
-    assert "average" in text_of(page, "#readout")
+    assert "mean weight" in text_of(page, "#readout")
     assert page.locator("#parts").is_visible()
     assert page.locator("#outline").is_enabled()
 
@@ -351,9 +352,9 @@ def test_subwords_are_merged_as_the_labels_merge_them(open_page: Opened, tmp_pat
     torch.testing.assert_close(shown, merged[order][:, order], atol=2e-3, rtol=0.05)
     again = open_page(hash_of(page), path)
     wait_for_matrix(again)
-    assert again.locator(".looks .token").count() == 6
+    assert again.locator(".queries .token").count() == 6
     again.uncheck("#words")
-    assert again.locator(".looks .token").count() == 9
+    assert again.locator(".queries .token").count() == 9
 
 
 def test_dark_pages_have_dark_matrices(open_page: Opened) -> None:
@@ -394,6 +395,39 @@ def test_without_javascript_everything_can_be_read(open_page: Opened) -> None:
 def test_any_address_shows_a_page(open_page: Opened, address: str) -> None:
     page = open_page(address)
     assert page.locator("#viewer").is_visible()
+
+
+def test_twelve_heads_stand_on_one_line_and_all_are_drawn_before_they_are_scrolled_to(
+    open_page: Opened, tmp_path: Path
+) -> None:
+    page = open_page(path=write_large_page(tmp_path / "large.html", 12))
+    tops = page.evaluate("""[...document.querySelectorAll('#grid .thumbs')].map(row =>
+        new Set([...row.querySelectorAll('a.thumb')].map(one => one.offsetTop)).size)""")
+    assert tops == [1] * 12
+    until(page, "document.querySelectorAll('#grid .thumbs:not([data-drawn])').length === 0")
+    page.wait_for_timeout(200)
+    pictures = page.evaluate(
+        "[...document.querySelectorAll('#grid canvas')].map(one => one.toDataURL().length)"
+    )
+    blank = page.evaluate("""() => {
+        const one = document.querySelector('#grid canvas').cloneNode();
+        return one.toDataURL().length;
+    }""")
+    assert len(pictures) == 144
+    assert min(pictures) > 1.5 * blank
+    assert page.evaluate("scrollY") == 0
+
+
+def test_narrow_cells_of_the_map_hold_letters_that_the_legend_names(open_page: Opened) -> None:
+    page = open_page(viewport={"width": 400, "height": 800})
+    cells = page.evaluate("""[...document.querySelectorAll('.map:first-child .cell[data-letters]')].map(one =>
+        [one.dataset.letters, getComputedStyle(one.querySelector('b')).display])""")
+    assert {letters for letters, _ in cells} == {"Si", "P", "Sy"}
+    assert {display for _, display in cells} == {"none"}
+    assert page.locator(".legend .letters").first.is_visible()
+    legend = text_of(page, ".legend >> nth=0")
+    assert "Si: 2 sink" in legend
+    assert "P: 2 positional" in legend
 
 
 @pytest.mark.parametrize("width", [1280, 400])

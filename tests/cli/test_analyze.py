@@ -24,12 +24,15 @@ def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None
     assert done.exit_code == 0
     assert "encoder.1.2" in done.output
     assert "cross.0" not in done.output
-    for heading in ("what it does", "looks like", "nearest", "uniform", "loss"):
+    for heading in ("role", "strength", "structure", "loss"):
         assert heading in done.output
     assert max(map(len, done.stdout.split("Report:")[0].splitlines())) <= 80
     written = pd.read_csv(model / "analysis" / "summary.csv")
-    assert {"function", "structure", "nearest_relative", "ablation_loss_change"} <= set(written)
-    assert (written["function_status"] == "none").all()
+    assert {"role", "structure", "strength", "ablation_loss_change"} <= set(written)
+    assert not written["confirmed"].any()
+    assert "kappa" not in done.output, "none is computed"
+    assert "heads have a role that is confirmed" in " ".join(done.output.split())
+    assert "nearest" not in done.output
     assert "Only 7 sentences" in done.output
     assert (model / "analysis" / "report.html").is_file()
     with pytest.raises(InputError, match="holds a finished analysis; add --overwrite"):

@@ -14,7 +14,9 @@ from small_run import SETTINGS, write_pairs
 from attnlab.cli.commands import train as train_command
 from attnlab.cli.options import parameter_name
 from attnlab.options import option_fields
+from attnlab.translation.runs.run import load
 from attnlab.translation.settings import SECTIONS, settings_from
+from attnlab.translation.translating import score_run, short_pairs
 
 
 @pytest.fixture
@@ -75,6 +77,8 @@ def test_a_command_that_cannot_be_shared_is_refused_once(
     monkeypatch.setenv("WORLD_SIZE", "")
     assert attnlab("mechanisms")[0] == 0
     monkeypatch.setenv("WORLD_SIZE", "1")
+    assert attnlab("mechanisms")[0] == 2, "process 1 of 1"
+    monkeypatch.setenv("RANK", "0")
     assert attnlab("mechanisms")[0] == 0
 
 
@@ -120,6 +124,13 @@ def test_train_translate_score_and_resume(
     assert status == 0, err
     assert re.search(r"dropped as too long: \d+ train, \d+ validation, \d+ test", err)
     assert f"attnlab analyze {folder}" in err.replace("\n", "")
+    end = err[err.index("Test BLEU") :].splitlines()
+    run = load(folder)
+    pairs, scores = short_pairs(run, run.corpus().test), score_run(run, beams=1)[0]
+    bleu = f"Test BLEU {scores['bleu']:.1f} (chrF {scores['chrf']:.1f})"
+    assert end[0] == f"{bleu}, greedy, on {scores['sentences']} pairs, such as:"
+    assert end[1].split(":")[1].strip() == pairs["source"][0]
+    assert end[2].split(":")[1].strip() == pairs["target"][0]
     record = json.loads((folder / "settings.json").read_text())
     assert record["settings"]["optimizer"]["epochs"] == 1
     assert record["command"].startswith(f"attnlab train {folder} --settings")
@@ -135,6 +146,10 @@ def test_train_translate_score_and_resume(
     piped = io.TextIOWrapper(io.BytesIO(b"I see her.\n"))
     monkeypatch.setattr(sys, "stdin", piped)
     assert attnlab("translate", folder)[1].count("\n") == 1
+    piped = io.TextIOWrapper(io.BytesIO(b"I see her.\n\nMaria sleeps.\n"))
+    monkeypatch.setattr(sys, "stdin", piped)
+    assert attnlab("translate", folder, "-", "--beams", 1)[1].count("\n") == 3
+    assert attnlab("translate", folder, "-", "--input", lines)[0] == 2
 
     written = tmp_path / "test.txt"
     status, out, _ = attnlab("score", folder, "--beams", 1, "--out", written)
@@ -144,6 +159,28 @@ def test_train_translate_score_and_resume(
     status, _, err = attnlab("train", folder, "--resume", "--epochs", 2)
     assert status == 0
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_settings_of_another_run_are_taken_and_what_is_overridden_is_told(
+    attnlab, small_run: Path, tmp_path: Path
+) -> None:
+    words = ("--like", small_run, "--epochs", 1, "--seed", 5)
+    status, _, err = attnlab("train", tmp_path / "run", *words)
+    assert status == 0, err
+    wanted, there = (
+        json.loads((folder / "settings.json").read_text())["settings"]
+        for folder in (tmp_path / "run", small_run)
+    )
+    there["optimizer"] |= {"epochs": 1, "seed": 5}
+    assert wanted == there
+    told = next(line for line in err.splitlines() if line.startswith("Settings of"))
+    assert f"optimizer.batch_tokens {SETTINGS['optimizer']['batch_tokens']}" in told
+    overridden = told.partition("; overridden: ")[2]
+    assert overridden == "optimizer.epochs 1 instead of 2, optimizer.seed 5 instead of 0."
+    status, _, err = attnlab("train", tmp_path / "other", "--like", tmp_path)
+    assert (status, err.count("\n")) == (2, 1)
+    status, _, err = attnlab("train", tmp_path / "run", "--resume", "--like", small_run)
+    assert (status, "--like cannot be changed" in err) == (2, True)
 
 
 def test_an_interrupted_training_says_how_to_go_on(
@@ -170,7 +207,7 @@ PAIRS = [(f"the cat number {n} sleeps", f"il gatto numero {n} dorme") for n in r
         (["--corpus", "one.tsv"], 2, "one.tsv, line 1"),
         (["--corpus", "latin.tsv"], 2, "line 2"),
         (["--corpus", "uneven"], 2, "train"),
-        (["--corpus", "pairs.tsv", "--max-tokens", "3"], 2, "raise --max-tokens"),
+        (["--corpus", "pairs.tsv", "--max-tokens", "3"], 2, "raise max_tokens"),
         (["--heads", "7"], 2, "7 heads do not divide"),
         (["--heads", "17"], 2, "heads must be at least 1 and at most 16, not 17"),
         (["--attention", "band(window=3)"], 2, "names no site"),
@@ -318,9 +355,11 @@ def test_demo_on_a_small_scale(attnlab, tmp_path: Path, monkeypatch: pytest.Monk
     status, out, err = attnlab("demo", tmp_path / "demo", "--json", "--quick")
     assert status == 0, err
     summary = json.loads(out)
-    assert {"function", "structure", "nearest_family"} <= set(summary["summary"][0])
+    assert {"role", "strength", "structure"} <= set(summary["summary"][0])
     assert "Test BLEU" in err
-    assert Path(summary["report"]).read_text().startswith("<!doctype html>")
+    page = Path(summary["report"]).read_text()
+    assert page.startswith("<!doctype html>")
+    assert "<h1>Attention heads of demo</h1>" in page, "its name, not its folder"
     assert {"heads.csv", "fits.csv", "matrices.safetensors", "figures", "report.html"} <= {
         path.name for path in Path(summary["report"]).parent.iterdir()
     }

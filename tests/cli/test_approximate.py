@@ -83,7 +83,7 @@ def test_table_shows_distances_and_members(heads: Path) -> None:
 
 def test_nothing_is_cut_in_a_narrow_terminal(heads: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    families = "diagonal,band,rare_columns,sink,additive,union"
+    families = "diagonal,band,rare_columns,column,additive,union"
     shown = run(heads, "--families", families, "--num-pos", "3", "--window", "2")
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= 80

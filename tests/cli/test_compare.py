@@ -54,7 +54,8 @@ def test_writes_tables_and_a_figure_for_each_site(
         line for line in done.stdout.split("cross:")[1].splitlines() if line.startswith("band")
     )
     first = shown.iloc[0]
-    assert line.split()[2:4] == [f"{first[name]:.3f}" for name in ("mass_fraction", "output_error")]
+    figures = [f"{first[name]:.3f}" for name in ("mass_fraction", "output_error")]
+    assert line.split()[2:5] == [*figures, f"{first['visible_keys']:.2f}"]
     assert "Note: decoder: bigbird is left out" in " ".join(done.stderr.split())
 
 
@@ -92,7 +93,7 @@ def test_files_that_are_there_are_replaced_only_when_asked(
         (["--budget", "5", "--calibration", "0"], "calibration must be at least 1, not 0."),
         (["--budget", "5", "-n", "0"], "sentences must be at least 1, not 0."),
         (["--budget", "5", "--device", "abacus"], "Device 'abacus' cannot be used here"),
-        (["--budget", "5"], "brings no sentences; add --text FILE (a sentence on each line)."),
+        (["--budget", "5"], "brings no sentences; add text, a file with a sentence on each line."),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_sentence(

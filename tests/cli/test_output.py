@@ -18,8 +18,9 @@ from small_run import write_pairs
 from attnlab.cli import progress
 from attnlab.cli.app import app
 from attnlab.cli.commands import doctor
-from attnlab.cli.output import Terminal, print_json
-from attnlab.cli.progress import Lines
+from attnlab.cli.output import Output, Terminal, print_json
+from attnlab.cli.progress import Announced, Lines, Silent
+from attnlab.studies.steps import Steps
 
 NO_TABLES = {"train", "embed", "translate", "generate"}
 ON_A_DEVICE = {
@@ -85,13 +86,21 @@ def test_messages_go_to_standard_error_and_quiet_leaves_them_out(attnlab, tmp_pa
     assert attnlab(*words, "--quiet")[1:] == (out, "")
 
 
+@pytest.mark.parametrize(
+    ("part", "extra", "purpose"),
+    [
+        ("tensorboard", "tensorboard", "curves of a training"),
+        ("gensim", "embeddings", "skip-gram vectors"),
+    ],
+)
 def test_the_doctor_says_how_to_install_what_is_missing(
-    attnlab, monkeypatch: pytest.MonkeyPatch
+    attnlab, part: str, extra: str, purpose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "version_of", lambda name: None if name == "tensorboard" else "1.0")
+    monkeypatch.setattr(doctor, "version_of", lambda name: None if name == part else "1.0")
     _, out, _ = attnlab("doctor")
-    assert "Install what is missing with: pip install 'attnlab[tensorboard]'" in out
-    assert "curves of a training" in out
+    assert f"Install what is missing with: pip install 'attnlab[{extra}]'" in out
+    assert "make install" not in out
+    assert purpose in out
     assert "cpu" in out
 
 
@@ -129,6 +138,81 @@ def test_progress_is_lines_where_there_is_no_terminal() -> None:
         "Looking: 22 of 30, about 8 s left",
         "Looking: 30 of 30, 30 s",
     ]
+
+
+def test_the_time_left_is_told_from_the_first_of_equal_steps_on() -> None:
+    now = 0.0
+    file = io.StringIO()
+    steps = Steps("Scoring", 5, Lines(Console(file=file), clock=lambda: now))
+
+    def work() -> None:
+        nonlocal now
+        now += 30.0
+
+    for _ in range(2):
+        steps.of(work)()
+    assert file.getvalue().splitlines() == [
+        "Scoring: 1 of 5, about 2 min 0 s left",
+        "Scoring: 2 of 5, about 1 min 30 s left",
+    ]
+
+
+def test_long_work_is_announced_before_its_first_step_and_estimated_after_it() -> None:
+    now = 0.0
+    file = io.StringIO()
+    tell = Announced(Silent(), Console(file=file), clock=lambda: now)
+    steps = Steps("Scoring plans", 24, tell)
+
+    def work() -> None:
+        nonlocal now
+        if not now:
+            assert file.getvalue() == "Scoring plans: 24 to do\n"
+        now += 10.0
+
+    for _ in range(3):
+        steps.of(work)()
+    tell("Begun before", 3, 5)
+    tell("Begun before", 4, 5)
+    for done in range(3):
+        tell("Short", done, 2)
+    assert file.getvalue().splitlines() == [
+        "Scoring plans: 24 to do",
+        "Scoring plans: about 4 min 0 s for all 24",
+        "Short: 2 to do",
+    ]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    ("how", "announced", "told"),
+    [
+        (Output(), True, True), (Output(), False, False), (Output(as_json=True), True, False),
+        (Output(quiet=True), True, False),
+    ],
+)  # fmt: skip
+def test_work_is_announced_where_it_is_asked_for_and_never_beside_json(
+    monkeypatch: pytest.MonkeyPatch, how: Output, *, announced: bool, told: bool, terminal: bool
+) -> None:
+    file = io.StringIO()
+    console = Terminal(file=file, force_terminal=terminal, quiet=how.quiet)
+    monkeypatch.setattr(progress, "messages", lambda: console)
+    monkeypatch.setattr(progress, "output", lambda: how)
+    with progress.progress_bars(announced=announced) as tell:
+        tell("Scoring", 0, 3)
+        tell.name("Cell 1 of 2")
+        tell("Scoring", 3, 3)
+    assert ("Scoring: 3 to do" in file.getvalue()) is told
+
+
+def test_what_is_done_now_has_its_name() -> None:
+    now = 0.0
+    file = io.StringIO()
+    tell = Lines(Console(file=file), clock=lambda: now)
+    tell("Cells", 0, 2)
+    tell.name("Cell 1 of 2 (seed 0)")
+    now = 3.0
+    tell.wait()
+    assert file.getvalue().splitlines() == ["Cell 1 of 2 (seed 0): 3 s so far"]
 
 
 def test_progress_is_printed_though_nothing_is_told() -> None:

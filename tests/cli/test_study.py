@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,16 +13,38 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
+from attnlab.studies.engine.running import run_study
+from attnlab.studies.engine.settings import CellBegun
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "running_studies.md").read_text("utf-8")
 COMMANDS = re.findall(r"^ {4}attnlab study (.+?)(?:\s+#.*)?$", GUIDE, flags=re.MULTILINE)
-CELLS = ["--structure", "band", "--structure", "sink", "--attempts", "1", "--tokens", "8"]
+CELLS = ["--structure", "band", "--structure", "column", "--attempts", "1", "--tokens", "8"]
 
 
 def attnlab(*words: str) -> str:
     done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["study", *words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
+
+
+def test_a_run_tells_how_many_cells_it_computes_and_which_one(tmp_path: Path) -> None:
+    told: list[Any] = []
+    options = {"structures": ["band", "column"], "attempts": [1], "tokens": 8, "seeds": 1}
+    for seeds in (1, 2):
+        run_study(
+            "random_search", folder=tmp_path, options=options | {"seeds": seeds},
+            progress=lambda *step: told.append(step), begun=told.append,
+        )  # fmt: skip
+    first, second = told[:5], told[5:]
+    assert [one for one in first if isinstance(one, tuple)] == [("Cells", n, 2) for n in range(3)]
+    assert first[1] == CellBegun(1, 2, {"structure": "band"})
+    assert [one for one in second if isinstance(one, tuple)] == [("Cells", n, 2) for n in range(3)]
+    begun = [one for one in second if isinstance(one, CellBegun)]
+    assert [(one.cells, one.varied["seed"]) for one in begun] == [(4, 1), (4, 1)]
+    out = ["--out", str(tmp_path)]
+    assert "Cells: 2 to do" in attnlab("run", "random_search", *out, "--seeds", "3")
+    assert "to do" not in attnlab("run", "random_search", *out, "--seeds", "4", "--json")
+    assert "to do" not in attnlab("run", "random_search", *out, "--seeds", "5", "--quiet")
 
 
 def test_a_study_from_its_plan_to_its_table(tmp_path: Path) -> None:
@@ -65,7 +88,7 @@ def test_the_page_of_one_cell_calls_its_settings_settings(tmp_path: Path) -> Non
 
 def test_a_long_plan_says_how_many_cells_it_shows(tmp_path: Path) -> None:
     text = attnlab("plan", "random_search", "--out", str(tmp_path / "new"))
-    assert "12 of 30 cells; --json shows all." in text
+    assert "12 of 36 cells; --json shows all." in text
 
 
 def test_studies_are_listed_with_their_questions_and_options() -> None:

@@ -1,12 +1,15 @@
 """`attnlab embed`, `neighbours` and `inspect` as a user types them."""
 
 import json
+import sys
 from pathlib import Path
 
+import pytest
 from zoo import random_models
 
 
 def test_embed_and_neighbours(attnlab, tmp_path: Path) -> None:
+    pytest.importorskip("gensim")
     folder, figure = tmp_path / "vectors", tmp_path / "map.svg"
     words = ("--size", 300, "--dim", 8, "--epochs", 1, "--window", 2, "--tokenizer", "word")
     status, _, err = attnlab("embed", folder, *words)
@@ -49,3 +52,16 @@ def test_inspect(attnlab, tmp_path: Path) -> None:
         assert "pairs of the same word, beyond the limit of 10,000; shorten" in err
     status, _, err = attnlab("inspect", tmp_path, " ")
     assert (status, err) == (2, "Error: Text 1 is empty; give a sentence.\n")
+
+
+@pytest.mark.parametrize("words", ["embed there", "train there --embeddings skipgram --size 300"])
+def test_without_gensim_the_extra_is_named(
+    attnlab, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "gensim", None)
+    status, _, err = attnlab(*words.split())
+    assert status == 2
+    wanted = "Error: Skip-gram needs gensim; install it with: pip install 'attnlab[embeddings]'\n"
+    assert err == wanted
+    assert not (tmp_path / "there").exists()

@@ -154,10 +154,10 @@ def test_the_checksum_sees_where_a_row_stands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"document": 0}, "--document is 0"),
-        ({"document": -2}, "--document is -2"),
-        ({"limit": 0}, "--limit is 0, which leaves nothing"),
-        ({"size": 10}, "--size is for the embedded corpus"),
+        ({"document": 0}, "^document is 0"),
+        ({"document": -2}, "^document is -2"),
+        ({"limit": 0}, "^limit is 0, which leaves nothing"),
+        ({"size": 10}, "^size is for the embedded corpus"),
         ({"pair": "enit"}, '"enit" is no pair of languages'),
         ({"pair": "en-en"}, "no pair of languages"),
         ({"pair": ""}, "no pair of languages"),

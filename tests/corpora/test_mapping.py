@@ -90,7 +90,7 @@ def test_a_process_that_is_killed_is_told(monkeypatch: pytest.MonkeyPatch) -> No
             os.kill(os.getpid(), signal.SIGKILL)
         return doubled(columns, indices)
 
-    with pytest.raises(AttnlabError, match=r"was killed.*--threads 1"):
+    with pytest.raises(AttnlabError, match=r"was killed.*set_num_threads\(1\)"):
         made(killed, 2, monkeypatch)
 
 

@@ -30,6 +30,7 @@ def test_both_files_give_the_embeddings_back(tmp_path: Path) -> None:
 
 
 def test_gensim_reads_the_text(tmp_path: Path) -> None:
+    pytest.importorskip("gensim")
     from gensim.models import KeyedVectors
 
     write_embeddings(tmp_path, embeddings())

@@ -97,6 +97,7 @@ def test_without_its_second_delta_the_gradient_is_wrong() -> None:
 
 def test_words_of_like_contexts_become_neighbours(untouched_randomness: None) -> None:
     """Animals and colours stand in sentences of their own; numbers are drawn the same every time."""
+    pytest.importorskip("gensim")
     generator = torch.Generator().manual_seed(0)
     kinds = {"runs": ["cat", "dog", "bird"], "paints": ["red", "blue", "green"]}
     sentences = []
@@ -117,11 +118,13 @@ def test_words_of_like_contexts_become_neighbours(untouched_randomness: None) ->
 
 
 def test_sentences_of_single_words_are_refused() -> None:
+    pytest.importorskip("gensim")
     with pytest.raises(InputError, match="at least two tokens"):
         train_skip_gram([["a"], []])
 
 
 def test_sentences_that_can_be_read_once_give_the_vectors_of_a_list() -> None:
+    pytest.importorskip("gensim")
     texts = ["a b", "b c", "c a d"]
     settings = SkipGramSettings(dim=4, epochs=1)
     wanted = train_skip_gram([text.split() for text in texts], settings)

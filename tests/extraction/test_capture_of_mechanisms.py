@@ -18,7 +18,7 @@ from attnlab.attention.calibration import load_frequencies
 from attnlab.attention.registry import MECHANISMS
 from attnlab.attribution.ablation import ablated
 from attnlab.attribution.projections import projections_of
-from attnlab.errors import AttnlabError, InputError
+from attnlab.errors import InputError
 from attnlab.extraction.capture import capture
 from attnlab.functions.controls import untrained_twin
 from attnlab.studies.analysis.analysis import analyze
@@ -150,15 +150,6 @@ def test_mechanisms_by_layer_and_head(name: str) -> None:
             kept[0, site, layer], expected[site, layer][0], atol=2e-5, rtol=1e-4
         )
     assert ((kept[0, site, 0][2] > 0).sum(-1) == 1).all()
-
-
-def test_relative_positions_are_refused_for_mechanisms_without_scores() -> None:
-    model = random_models.t5()
-    with (
-        use(model, {"encoder": "linear"}),
-        pytest.raises(AttnlabError, match="'linear' has no scores"),
-    ):
-        capture(model, TOKENIZER, PAIRS)
 
 
 def test_sites_with_probabilities_are_still_analyzed() -> None:

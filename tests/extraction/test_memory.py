@@ -1,6 +1,7 @@
 """What would need more memory than there is, is refused before a model or a file is read."""
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,11 @@ from attnlab import limits
 from attnlab.errors import InputError
 from attnlab.extraction.batches import BYTES_A_WEIGHT, encode
 from attnlab.extraction.capture import capture
-from attnlab.extraction.matrix_files import load_matrices
+from attnlab.extraction.keeping import load_matrices as load_kept
+from attnlab.extraction.kept_source import load_kept_source
+from attnlab.extraction.matrix_files import load_arrays, load_matrices
+from attnlab.extraction.matrix_source import load_matrix_source
+from attnlab.extraction.notes import KeptInPart
 from attnlab.extraction.reading import Reading
 
 TOKENIZER = tokenizer()
@@ -33,16 +38,41 @@ def test_a_long_text_is_refused_before_it_is_read(
         capture(model, TOKENIZER, SENTENCES, memory=(wanted - 1) / 1e9)
     message = str(refused.value)
     assert message.startswith(f"Text {longest}, of {max(lengths)} tokens, with {heads} heads at")
-    assert message.endswith("raise the limit with --memory GB (in Python: memory).")
+    assert message.endswith("raise the limit (memory, in GB).")
     monkeypatch.setattr(limits, "free_bytes", lambda _: wanted - 1)
     with pytest.raises(InputError, match="are free; shorten or split it"):
         capture(model, TOKENIZER, SENTENCES)
 
 
-def test_matrices_that_are_too_large_to_keep_are_not_held_either() -> None:
-    few = capture(ALL["distilbert"](), TOKENIZER, SENTENCES, keep_matrices=2, keep_bytes=100)
-    assert few.kept.left_out == {0, 1}
-    assert not few.kept.matrices
+@pytest.mark.parametrize("share", [0.5, 0.3, 0.01])
+def test_of_matrices_that_are_too_large_the_first_rows_of_the_smallest_are_kept(
+    share: float, tmp_path: Path
+) -> None:
+    model = ALL["distilbert"]()
+    whole = capture(model, TOKENIZER, SENTENCES, keep_matrices=2).kept
+    sizes = [sum(m.nbytes for k, m in whole.matrices.items() if k[0] == n) for n in range(2)]
+    smallest = sizes.index(min(sizes))
+    most = int(share * min(sizes))
+    kept = capture(model, TOKENIZER, SENTENCES, keep_matrices=2, keep_bytes=most).kept
+    assert kept.left_out == {1 - smallest}
+    queries, keys = whole.tokens[smallest, "encoder"]
+    rows = len(kept.tokens[smallest, "encoder"][0])
+    assert rows == max(1, int(len(queries) * share / 0.5))
+    assert kept.tokens == {(smallest, "encoder"): (queries[:rows], keys)}
+    assert kept.all_queries == ({(smallest, "encoder"): len(queries)} if share < 0.5 else {})
+    used = sum(matrix.nbytes for matrix in kept.matrices.values())
+    assert used <= most or rows == 1
+    for key, matrix in kept.matrices.items():
+        torch.testing.assert_close(matrix, whole.matrices[key][:, :rows].half(), atol=0, rtol=0)
+    kept.write(tmp_path / "matrices.safetensors")
+    back = load_kept(tmp_path / "matrices.safetensors")
+    source = load_kept_source(tmp_path / "matrices.safetensors", normalize="rows")
+    assert source is not None
+    cut = [KeptInPart(smallest, "encoder", rows, len(queries))] if share < 0.5 else []
+    assert [note for note in source.notes if isinstance(note, KeptInPart)] == cut
+    assert (back.tokens, back.kinds, back.all_queries) == (
+        kept.tokens, kept.kinds, kept.all_queries,
+    )  # fmt: skip
 
 
 def test_one_member_is_read_and_the_size_of_the_others_does_not_count(
@@ -55,7 +85,7 @@ def test_one_member_is_read_and_the_size_of_the_others_does_not_count(
         {"small": torch.from_numpy(small), "large": torch.from_numpy(large)},
         tmp_path / "a.safetensors",
     )
-    monkeypatch.setattr(limits, "free_bytes", lambda _: 24 * 8099)
+    monkeypatch.setattr(limits, "free_bytes", lambda _: 26 * 8099)
     for name in ("a.npz", "a.safetensors"):
         assert torch.equal(load_matrices(tmp_path / name, array="small"), torch.eye(3).double())
         with pytest.raises(InputError, match=r"array of shape \(90, 90\) in .* of memory, and"):
@@ -77,5 +107,32 @@ def test_an_array_that_declares_terabytes(tmp_path: Path) -> None:
     content = (tmp_path / "heads.npy").read_bytes().replace(b"(3, 3), }      ", b"(3333333, 99999)")
     content = content.replace(b"(3333333, 99999)", b"(999999, 99999)}")
     (tmp_path / "heads.npy").write_bytes(content)
-    with pytest.raises(InputError, match=r"shape \(999999, 99999\).* needs 2,400\.0 GB of memory"):
+    with pytest.raises(InputError, match=r"shape \(999999, 99999\).* needs 2,600\.0 GB of memory"):
         load_matrices(tmp_path / "heads.npy")
+
+
+@pytest.mark.parametrize(
+    ("load", "bytes_needed"),
+    [(load_matrix_source, 266 * 10_000), (load_arrays, 326 * 10_000)],
+)
+def test_zeros_that_take_little_room_on_the_disk_are_counted_as_what_is_made_of_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    load: Callable[[Path], object],
+    bytes_needed: int,
+) -> None:
+    np.savez_compressed(tmp_path / "a.npz", np.zeros((1, 100, 100)))
+    assert (tmp_path / "a.npz").stat().st_size < 1000
+    monkeypatch.setattr(limits, "free_bytes", lambda _: bytes_needed)
+    load(tmp_path / "a.npz")
+    monkeypatch.setattr(limits, "free_bytes", lambda _: bytes_needed - 1)
+    with pytest.raises(InputError, match=r"shape \(1, 100, 100\) in .* of memory, and"):
+        load(tmp_path / "a.npz")
+
+
+def test_an_analysis_counts_one_layer_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((4, 1, 1, 50, 50)))
+    monkeypatch.setattr(limits, "free_bytes", lambda _: (4 * 26 + 240) * 2500)
+    load_matrix_source(tmp_path / "a.npy")

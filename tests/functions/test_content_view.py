@@ -110,16 +110,20 @@ def test_every_count_equals_loops(site: str, left: bool) -> None:
         if site == "cross":
             assert counts.positional is None
         else:
-            middle = counts.positional.rows.shape[1] // 2
+            at_offset = counts.positional.at_offset
+            middle = at_offset.numerator.shape[-1] // 2
             for offset in (-3, -1, 0, 1, 2):
                 expected = oracle.positional(mine, offset)
                 column = middle + offset
-                hits = counts.positional.hits.sum(0)[head, column].item()
-                assert (hits, counts.positional.rows.sum(0)[column].item()) == expected, offset
+                hits = at_offset.numerator.sum(0)[head, column].item()
+                assert (hits, at_offset.denominator.sum(0)[head, column].item()) == expected, offset
         rows, hits = oracle.rare(mine, FREQUENT_TYPES)
         assert rows > 0
-        assert counts.rare.rows.sum().item() == rows
-        assert counts.rare.two_rarest.sum(0)[head].item() == hits
+        if site == "encoder":
+            assert counts.rare.two_rarest.denominator.sum(0)[head].item() == rows
+            assert counts.rare.two_rarest.numerator.sum(0)[head].item() == hits
+        else:
+            assert counts.rare is None
         share, rows = oracle.punctuation(mine)
         sink = counts.sink.mass
         assert counts.sink.kinds == ("punctuation",)
@@ -178,7 +182,7 @@ def test_a_sink_hides_no_diagonal(site: str, left: bool) -> None:
         for consumer in (found, structure, statistics):
             consumer.update(batch)
     assert label_table(found.verdicts(ALL)).labels.tolist() == ["sink"]
-    assert structure.labels(ALL).structure.tolist() == ["sink"]
+    assert structure.labels(ALL).structure.tolist() == ["column"]
     assert label_table(found.verdicts(CONTENT)).labels.tolist() == ["positional"]
     verdicts = found.verdicts(CONTENT).set_index("label")
     assert (verdicts.detail["positional"], verdicts.value["positional"]) == ("offset -1", 1)
@@ -200,8 +204,8 @@ def test_without_special_tokens_the_views_are_one() -> None:
     found.update(batch)
     structure.update(batch)
     every, content = (of_view(found, "encoder", keys) for keys in (ALL, CONTENT))
-    assert torch.equal(every.positional.hits, content.positional.hits)
-    assert torch.equal(every.rare.two_rarest, content.rare.two_rarest)
+    assert torch.equal(*(one.positional.at_offset.numerator for one in (every, content)))
+    assert torch.equal(*(one.rare.two_rarest.numerator for one in (every, content)))
     torch.testing.assert_close(every.broad.entropy.numerator, content.broad.entropy.numerator)
     one, other = structure.families(ALL), structure.families(CONTENT)
     assert one.bits_per_row.tolist() == pytest.approx(other.bits_per_row.tolist(), rel=1e-12)
@@ -231,6 +235,6 @@ def test_a_row_without_weight_on_content_looks_at_no_content_token() -> None:
     found = functions("encoder")
     found.update(layer([matrix], words))
     counts = of_view(found, "encoder", CONTENT)
-    assert counts.positional.rows.sum() > 0
-    assert counts.positional.hits.sum() == 0
-    assert counts.rare.two_rarest.sum() == 0
+    assert counts.positional.at_offset.denominator.sum() > 0
+    assert counts.positional.at_offset.numerator.sum() == 0
+    assert counts.rare.two_rarest.numerator.sum() == 0

@@ -36,4 +36,4 @@ def test_sentences_without_rows_are_no_observations() -> None:
     counts = count_ratio(
         torch.tensor([[1.0], [0.0]]), torch.tensor([2.0, 0.0]), torch.tensor([0, 0])
     ).by_half()
-    assert counts.sentences.tolist() == [1, 0]
+    assert counts.sentences.tolist() == [[1], [0]]

@@ -7,6 +7,7 @@ from oracles.functions import links_by_loops
 from torch import Tensor
 
 from attnlab.functions.counts import CHOOSING, GROUPS, REPORTED, groups_of
+from attnlab.functions.intervals import RatioCounts, count_ratio
 from attnlab.functions.labels.syntactic import (
     alignment_links,
     best_heads,
@@ -137,6 +138,21 @@ def in_groups(of_half: Tensor) -> Tensor:
     return torch.cat([of_half, empty])
 
 
+def links_followed(hits: list[int], links: int) -> RatioCounts:
+    """So many of the links of each kind, one link a sentence, followed by the one head in both halves."""
+    number = torch.arange(links)
+    followed = (number[:, None] < torch.tensor(hits))[:, :, None].double()
+    one = torch.ones(links, len(hits))
+    return sum_in_halves(followed, one)
+
+
+def sum_in_halves(numerator: Tensor, denominator: Tensor) -> RatioCounts:
+    halves = [
+        count_ratio(numerator, denominator, torch.full((len(numerator),), half)) for half in (0, 1)
+    ]
+    return halves[0] + halves[1]
+
+
 def counts_of(*kinds: tuple[int, int, float]) -> LinkCounts:
     """200 links of each kind a half: how many the one head follows, how many lie at +1, chance."""
     offsets = torch.zeros(2, len(kinds), 2 * MAX_LINK_OFFSET + 1, dtype=torch.long)
@@ -145,7 +161,7 @@ def counts_of(*kinds: tuple[int, int, float]) -> LinkCounts:
         (OBJ, AMOD)[: len(kinds)],
         in_groups(torch.full((2, len(kinds)), 200)),
         in_groups(torch.tensor([chance for *_, chance in kinds]).double().expand(2, -1)),
-        in_groups(torch.tensor([[hits] for hits, *_ in kinds]).expand(2, -1, -1)),
+        links_followed([hits for hits, *_ in kinds], 200),
         in_groups(offsets),
     )
 
@@ -218,7 +234,7 @@ def test_special_tokens_are_no_candidates() -> None:
     counts = count_links(
         merged, possible_links(links, units.words, groups(300), self_attention=True)
     )
-    assert counts.hits.sum() == 300
+    assert counts.followed.numerator.sum() == 300
 
 
 def test_arcs_ahead_cannot_be_followed_in_a_causal_decoder() -> None:
@@ -258,7 +274,7 @@ def test_accuracy_must_exceed_chance_too(hits: int, status: str) -> None:
         (OBJ,),
         in_groups(torch.full((2, 1), 1000)),
         in_groups(torch.full((2, 1), 500.0, dtype=torch.float64)),
-        in_groups(torch.full((2, 1, 1), hits)),
+        links_followed([hits], 1000),
         in_groups(offsets),
     )
     found = decide_links(relation_table(counts), "syntactic")[0]
@@ -335,7 +351,7 @@ def test_equals_loops(causal: bool, self_attention: bool) -> None:
                     )
                     possible, hits = possible + found[0], hits + found[1]
                 assert counts.links[half, kind] == possible
-                assert counts.hits[half, kind, head] == hits
+                assert counts.followed.numerator[half, kind, head] == hits
 
 
 def test_links_of_different_treebanks_do_not_add_up() -> None:
@@ -404,7 +420,7 @@ def test_decoder_row_is_aligned_by_the_token_it_predicts() -> None:
             merged, possible_links(links, keys.words, groups(300), self_attention=False)
         )
         of_half = counts.by_half()
-        return float(of_half.hits[REPORTED].sum() / of_half.links[REPORTED].sum())
+        return float(of_half.followed.numerator[REPORTED].sum() / of_half.links[REPORTED].sum())
 
     assert accuracy(predicting) == 1
     assert accuracy(read) == 0

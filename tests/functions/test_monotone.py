@@ -59,10 +59,10 @@ def test_head_that_drifts_by_a_hair_is_not_monotone() -> None:
 
 
 def test_few_sentences_give_no_label() -> None:
-    scope, _, diagonal = cross(sentences=61)
+    scope, _, diagonal = cross(sentences=31)
     verdict = decide_monotone(count_monotone(attend(diagonal, scope.seen)[:, None], scope))[0]
-    assert (verdict.status, verdict.unit, verdict.needed) == (UNDECIDED, "sentences", 100)
-    assert verdict.counted < 100
+    assert (verdict.status, verdict.unit, verdict.needed) == (UNDECIDED, "sentences", 20)
+    assert verdict.counted < 20
 
 
 @pytest.mark.parametrize("left", [False, True])

@@ -47,9 +47,9 @@ def test_rows_without_a_token_at_the_offset_are_left_out() -> None:
     counts = counted(planted(batch, -1, 0.5)[:, None], batch.scope).by_half()
     # All ordinary tokens but the first one, which has [CLS] before it.
     expected = [(batch.ordinary.sum(1) - 1)[batch.numbers % 2 == half].sum() for half in (0, 1)]
-    column = counts.rows.shape[1] // 2 - 1
-    assert counts.rows[:, column].tolist() == expected
-    assert counts.hits[:, 0, column].tolist() == expected
+    column = counts.at_offset.numerator.shape[-1] // 2 - 1
+    assert counts.at_offset.denominator[:, 0, column].tolist() == expected
+    assert counts.at_offset.numerator[:, 0, column].tolist() == expected
 
 
 @pytest.mark.parametrize(("of_rows", "status"), [(0.85, BELOW), (0.9, BORDERLINE), (0.95, HOLDS)])
@@ -71,7 +71,7 @@ def test_arg_max_rate_is_neither_mass_nor_confidence() -> None:
     sure = attend(anywhere, batch.scope.seen, 0.95)
     counts = counted(torch.stack([weak, sure], 1), batch.scope)
     assert [verdict.status for verdict in decide_positional(counts)] == [HOLDS, BELOW]
-    hits, rows = counts.hits.sum(0)[0], counts.rows.sum(0)
+    hits, rows = counts.at_offset.numerator.sum(0)[0], counts.at_offset.denominator.sum(0)[0]
     back = len(rows) // 2 - 1
     assert hits[back] == rows[back] > 0
 
@@ -84,14 +84,14 @@ def test_special_token_that_wins_the_row_is_a_miss() -> None:
     weights = weights + 0.4 * attend(at_offset(batch, -1), seen, 1.0)
     counts = counted(weights[:, None], batch.scope)
     assert decide_positional(counts)[0].status == BELOW
-    assert counts.hits.sum() == 0
+    assert counts.at_offset.numerator.sum() == 0
 
 
 def test_few_rows_give_no_label() -> None:
-    batch = make_batch(sentences=61)
+    batch = make_batch(sentences=31)
     verdict = decide_positional(counted(planted(batch, -1, 0.9)[:, None], batch.scope))[0]
-    assert (verdict.status, verdict.unit, verdict.needed) == (UNDECIDED, "rows", 1000)
-    assert verdict.counted < 1000
+    assert (verdict.status, verdict.unit, verdict.needed) == (UNDECIDED, "sentences", 20)
+    assert 0 < verdict.counted < 20
     assert verdict.value == 1
 
 
@@ -108,9 +108,9 @@ def test_offset_is_picked_on_one_half_and_reported_on_the_other() -> None:
 def test_causal_rows_have_no_token_ahead() -> None:
     batch = make_batch(causal=True)
     counts = counted(random_attention(batch), batch.scope).by_half()
-    middle = counts.rows.shape[1] // 2
-    assert counts.rows[:, middle + 1 :].sum() == 0
-    assert (counts.rows[:, middle - 1] > 0).all()
+    middle = counts.at_offset.numerator.shape[-1] // 2
+    assert counts.at_offset.denominator[:, 0, middle + 1 :].sum() == 0
+    assert (counts.at_offset.denominator[:, 0, middle - 1] > 0).all()
 
 
 def test_half_precision_keeps_the_arg_max_but_not_the_row_sums() -> None:
@@ -121,7 +121,9 @@ def test_half_precision_keeps_the_arg_max_but_not_the_row_sums() -> None:
     off = (rounded.double().sum(-1) - weights.sum(-1)).abs().max()
     assert off > 1e-4
     # Rounding can only tie two weights that were within 0.1 % of each other.
-    assert (full.hits - half.hits).abs().sum() <= 0.002 * full.hits.sum()
+    assert (
+        full.at_offset.numerator - half.at_offset.numerator
+    ).abs().sum() <= 0.002 * full.at_offset.numerator.sum()
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -141,8 +143,8 @@ def test_equals_loops(causal: bool, left: bool) -> None:
                 sums[sentence % 2] = [a + b for a, b in zip(sums[sentence % 2], found, strict=True)]
             for half in (CHOOSING, REPORTED):
                 hits, rows = sums[half]
-                assert counts.hits[half, head, column] == hits
-                assert counts.rows[half, column] == rows
+                assert counts.at_offset.numerator[half, head, column] == hits
+                assert counts.at_offset.denominator[half, head, column] == rows
 
 
 def test_parts_add_up_to_the_whole() -> None:
@@ -159,5 +161,6 @@ def test_parts_add_up_to_the_whole() -> None:
         )
         parts.append(counted(weights[part], scope))
     for total in (parts[0] + parts[1], parts[1] + parts[0]):
-        for field in dataclasses.fields(whole):
-            assert torch.equal(getattr(total, field.name), getattr(whole, field.name))
+        for field in dataclasses.fields(whole.at_offset):
+            mine, theirs = (getattr(one.at_offset, field.name) for one in (total, whole))
+            assert torch.equal(mine, theirs)

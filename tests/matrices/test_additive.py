@@ -170,6 +170,33 @@ def test_padding_never_counts() -> None:
             assert float(fit.l1[-1]) == float(fit.budget[-1]) == 0
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_are_never_below_what_sets_gain_and_meet_it_at_the_right_threshold(
+    seed: int,
+) -> None:
+    """With the identity taken, 6 entries are left, so that each is a threshold."""
+    H = attention(3, 3, 3, seed=seed)
+    inside = torch.eye(3, dtype=torch.bool).expand(3, 3, 3)
+    # One correction in all, and as many as the budget leaves beside a column (2 of 4 and 5).
+    limits = additive_search.Limits(
+        torch.tensor([6, 7, 8]), torch.tensor([1, 3, 4]), 0.3, num_pos=2
+    )
+    outside = additive_search.outside_of(H, inside, ~inside, ~inside, limits)
+    weights, base = additive_search._bounds(outside, limits)
+    for count in (1, 2):
+        sets = torch.combinations(torch.arange(3), count).expand(3, -1, -1)
+        gain = additive_search.gains(outside, limits, sets)
+        summed = torch.stack([weights[..., chosen].sum(-1) for chosen in sets[0]], -1)
+        bound = (summed + base[..., None]).amin(1)
+        possible = gain > -math.inf
+        assert bool((bound >= gain - 1e-12)[possible].all())
+        # A set that leaves E a number of entries that are there: the bound is its gain.
+        left = outside.room - 2 * count
+        meets = (torch.minimum(limits.error_nnz, left) >= 1) & (left <= 6 - 2 * count)
+        torch.testing.assert_close(bound[meets], gain[meets])
+        assert count == 2 or int(meets.sum()) >= 2
+
+
 def test_pieces_of_the_work_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     H = attention(3, 5, 7, 7)
     budget = torch.tensor([[14], [9], [20]])

@@ -16,6 +16,7 @@ from attnlab.matrices import distances, offsets, references
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import fit_band, project_band
 from attnlab.matrices.candidates import Search
+from attnlab.matrices.column import fit_column
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.label_sums import sum_labels
 from attnlab.matrices.labels import label_heads
@@ -23,7 +24,6 @@ from attnlab.matrices.random_search import random_search
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.residual import fit_residual
 from attnlab.matrices.sigma import fit_sigma
-from attnlab.matrices.sink import fit_sink
 from attnlab.matrices.weights import check_weights, checked_weights, normalized_rows
 
 SIZES = torch.tensor([[[4, 4]], [[3, 2]]])
@@ -47,7 +47,7 @@ ENTRIES: dict[str, Callable[[torch.Tensor], object]] = {
     "fit_diagonal": lambda H: fit_diagonal(H, window=1),
     "fit_rare_columns": lambda H: fit_rare_columns(H, window=2, num_pos=1),
     "fit_sigma": lambda H: fit_sigma(H, window=2, num_pos=1),
-    "fit_sink": fit_sink,
+    "fit_column": fit_column,
     "fit_additive": lambda H: fit_additive(H, window=1, num_pos=1, budget=9),
     "fit_residual": lambda H: fit_residual(H, zeros(H), nonzeros=1),
     "project_band": lambda H: project_band(H, 1),
@@ -200,7 +200,7 @@ def test_padding_may_hold_anything() -> None:
     assert bool(fit_sigma(H, window=2, num_pos=1, sizes=sizes).l1.isfinite().all())
 
 
-@pytest.mark.parametrize("option", ["window", "num_pos", "sink_positions"])
+@pytest.mark.parametrize("option", ["window", "num_pos", "column_positions"])
 def test_options_of_labels_are_whole_numbers_from_0_up(option: str) -> None:
     for value in (-1, 1.5, True):
         with pytest.raises(InputError, match=f"{option} must be a whole number from 0 up"):
@@ -215,5 +215,5 @@ def test_rows_without_mass_are_spread_in_the_precision_of_the_matrix() -> None:
         assert float(fit.l1) == pytest.approx(4, abs=1e-15)
     band = fit_band(H, window=1, values="stochastic").structure[1]
     assert band.tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0], abs=1e-16)
-    for fit in (fit_diagonal(H, window=0, values="stochastic"), fit_sink(H, values="stochastic")):
+    for fit in (fit_diagonal(H, window=0, values="stochastic"), fit_column(H, values="stochastic")):
         assert fit.structure.sum(-1).tolist() == [1.0] * 4

@@ -15,12 +15,13 @@ from weight_matrices import weight_matrices
 from attnlab.errors import InputError
 from attnlab.matrices import chunks
 from attnlab.matrices.band import fit_band
+from attnlab.matrices.column import fit_column
+from attnlab.matrices.column_band import fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.fit import Fit
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.references import top_entries
 from attnlab.matrices.sigma import fit_sigma
-from attnlab.matrices.sink import fit_sink
 
 VALUES = ["binary", "free", "stochastic"]
 SHAPES = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6), (5, 3), (3, 5)]
@@ -31,7 +32,8 @@ FITS: dict[str, Callable[..., Fit]] = {
     "rare columns": partial(fit_rare_columns, window=3, num_pos=2),
     "rare columns, first": partial(fit_rare_columns, window=3, num_pos=2, anchor="first"),
     "rare columns, at most": partial(fit_rare_columns, window=4, num_pos=2, heights="at_most"),
-    "sink": fit_sink,
+    "column": fit_column,
+    "column + band": partial(fit_column_band, window=2),
     "union": partial(fit_sigma, window=3, num_pos=2),
     "union, equal budget": partial(fit_sigma, window=3, num_pos=2, equal_budget=True),
 }
@@ -88,10 +90,10 @@ def test_no_rare_columns_are_nearer(shape: tuple[int, int], values: str) -> None
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_no_sink_is_nearer(shape: tuple[int, int], causal: bool, values: str) -> None:
+def test_no_column_is_nearer(shape: tuple[int, int], causal: bool, values: str) -> None:
     H = attention(*shape, seed=sum(shape))
-    expected = oracle.nearest(H.tolist(), oracle.sinks(*shape, causal=causal), values)
-    fit = fit_sink(H, values=values, causal=causal)
+    expected = oracle.nearest(H.tolist(), oracle.single_columns(*shape, causal=causal), values)
+    fit = fit_column(H, values=values, causal=causal)
     assert float(fit.l1) == pytest.approx(expected, abs=1e-9)
 
 
@@ -102,10 +104,10 @@ def test_causal_rare_columns_attend_the_first_of_a_block() -> None:
     assert float(fit.l1) == pytest.approx(oracle.nearest(H.tolist(), members, "free"), abs=1e-9)
 
 
-def test_a_block_as_high_as_the_matrix_is_a_sink_or_the_identity() -> None:
+def test_a_block_as_high_as_the_matrix_is_a_column_or_the_identity() -> None:
     H = attention(3, 7, 7)
     block = fit_rare_columns(H, window=7, num_pos=1)
-    expected = torch.minimum(fit_sink(H).l1, fit_diagonal(H, window=0).l1)
+    expected = torch.minimum(fit_column(H).l1, fit_diagonal(H, window=0).l1)
     torch.testing.assert_close(block.l1, expected)
 
 
@@ -117,6 +119,44 @@ def test_blocks_that_were_planted_are_found() -> None:
     assert found.start[found.used].tolist() == [2, 7]
     assert found.column[found.used].tolist() == [4, 7]
     assert found.rows.tolist() == [3, 3, 0]
+
+
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_column_beside_a_band_is_nearer(
+    shape: tuple[int, int], causal: bool, values: str
+) -> None:
+    for seed in range(3):
+        H = attention(*shape, seed=seed) * (1.1 if seed == 2 else 1.0)
+        for window in ((0, 0), (1, 0), (1, 2)):
+            expected = oracle.nearest_column_band(H.tolist(), window, values, causal=causal)
+            fit = fit_column_band(H, window=window, values=values, causal=causal)
+            assert float(fit.l1) == pytest.approx(expected, abs=1e-7)
+
+
+def test_a_column_and_a_band_are_found_where_they_were_planted() -> None:
+    H = torch.full((9, 9), 0.01, dtype=torch.float64)
+    H += torch.diag(torch.full((8,), 0.4, dtype=torch.float64), -1)
+    H[:, 6] += 0.3
+    fit = fit_column_band(H, window=(1, 0))
+    assert int(fit.parameters.column) == 6
+    band = (torch.arange(9) - torch.arange(9)[:, None]).abs() <= 1
+    support = band.tril() | (torch.arange(9) == 6)
+    assert torch.equal(fit.structure, torch.where(support, H, 0))
+    assert int(fit.budget) == int(support.sum())
+
+
+@pytest.mark.parametrize("error_nnz", [0, 2])
+def test_of_equal_diagonals_the_nearest_is_taken_and_of_two_the_one_that_looks_back(
+    error_nnz: int,
+) -> None:
+    n = 60
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    for offsets in ((-3, 3), (-20, 20), (1, -1), (5, 2), (-7, 7, 4)):
+        H = sum(((j - i == d) & (i >= 25) & (i < 35)).double() / 4 for d in offsets)
+        fit = fit_diagonal(H, window=30, error_nnz=error_nnz, error_bound=0.0)
+        assert int(fit.parameters.offset) == min(offsets, key=lambda d: (abs(d), d))
 
 
 def test_free_union_without_dropout_is_always_a_band() -> None:

@@ -69,9 +69,9 @@ def test_log2_choose() -> None:
 @given(H=weight_matrices(batch=(2, 3)))
 @settings(max_examples=8, deadline=None, derandomize=True)
 def test_rows_of_any_kind_are_coded_as_one_at_a_time(H: torch.Tensor) -> None:
-    found = label_heads(H, window=1, num_pos=1, sink_positions=1)
+    found = label_heads(H, window=1, num_pos=1, column_positions=1)
     streamed = sum_labels(H.movedim(0, 1), torch.tensor(H.shape[-2:]).expand(3, 1, 2),
-                          Search(window=1, num_pos=1, sink_positions=1)).labels()  # fmt: skip
+                          Search(window=1, num_pos=1, column_positions=1)).labels()  # fmt: skip
     queries, keys = H.shape[-2:]
     for head in range(2):
         rows = H[head].flatten(0, 1).tolist()
@@ -86,7 +86,12 @@ def test_rows_of_any_kind_are_coded_as_one_at_a_time(H: torch.Tensor) -> None:
             "band": min(
                 cost(lambda i, a=a, b=b: range(i - a, i + b + 1)) for a, b in ((1, 0), (0, 1), (1, 1))
             ) + math.log2(3),
-            "sink": min(cost(lambda _, t=t: [t]) for t in (0, keys - 1)) + 1,
+            "column": min(cost(lambda _, t=t: [t]) for t in (0, keys - 1)) + 1,
+            "column_band": min(
+                cost(lambda i, a=a, b=b, t=t: {t, *range(i + a, i + b + 1)})
+                for a, b in ((-1, -1), (1, 1), (0, 0), (-1, 0), (0, 1), (-1, 1))
+                for t in (0, keys - 1)
+            ) + math.log2(6 * 2),
         }  # fmt: skip
         for labels in (found, streamed):
             for family, bits in expected.items():
@@ -103,7 +108,7 @@ def test_bits_of_every_family(causal: bool, columns: int) -> None:
         H = H / H.sum(-1, keepdim=True)
     rows = H.flatten(0, 1).tolist()
     keys = [*range(1, 6), *range(1, 6)] if causal else None
-    found = label_heads(H, window=2, num_pos=1, sink_positions=1, causal=causal)
+    found = label_heads(H, window=2, num_pos=1, column_positions=1, causal=causal)
 
     def cost(support_of, names: float) -> float:
         supports = [support_of(i) for i in range(5)] * 2
@@ -112,7 +117,15 @@ def test_bits_of_every_family(causal: bool, columns: int) -> None:
     def band(left: int, right: int):
         return lambda i: [j for j in range(columns) if -left <= j - i <= right]
 
+    def beside(first: int, last: int, column: int):
+        near = band(-first, last)
+        return lambda i: {*near(i), *([column] if not causal or column <= i else [])}
+
     right = 0 if causal else 2
+    # An offset alone or a band, the identity once.
+    beside_offsets = {(d, d) for d in range(-2, right + 1)} | {
+        (-a, b) for a in range(3) for b in range(right + 1)
+    }
     offsets, sides = (
         range(-2, right + 1),
         [(a, b) for a in range(3) for b in range(right + 1) if a + b],
@@ -121,8 +134,13 @@ def test_bits_of_every_family(causal: bool, columns: int) -> None:
         "diffuse": sum(math.log2(k) for k in keys) if keys else 10 * math.log2(columns),
         "diagonal": min(cost(band(-d, d), math.log2(len(offsets))) for d in offsets),
         "band": min(cost(band(a, b), math.log2(len(sides))) for a, b in sides),
-        "sink": min(cost(lambda i, t=t: [t] if not causal or t <= i else [], 1.0)
+        "column": min(cost(lambda i, t=t: [t] if not causal or t <= i else [], 1.0)
                     for t in (0, columns - 1)),
+        "column_band": min(
+            cost(beside(a, b, t), math.log2(2 * len(beside_offsets)))
+            for a, b in beside_offsets
+            for t in (0, columns - 1)
+        ),
     }  # fmt: skip
     for family, bits in expected.items():
         assert float(found.bits[FAMILIES.index(family)]) == pytest.approx(bits, abs=1e-5), family
@@ -177,11 +195,42 @@ def test_parameters_of_planted_heads_are_found() -> None:
     last = torch.zeros(3, 11, 11, dtype=torch.float64)
     last[:, :, 9] = 1
     labels = label_heads(0.9 * last + 0.1 / 11)
-    assert FAMILIES[int(labels.chosen)] == "sink"
-    assert {k: int(v) for k, v in labels.parameters["sink"].items()} == {
+    assert FAMILIES[int(labels.chosen)] == "column"
+    assert {k: int(v) for k, v in labels.parameters["column"].items()} == {
         "position": 1,
         "from_end": 1,
     }
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("offset", [-1, 0])
+def test_a_sink_with_the_token_before_is_a_column_and_a_band(offset: int, causal: bool) -> None:
+    # Most weight on the first key, as in decoders, so that neither part is spread evenly.
+    n = 12
+    H = torch.full((3, n, n), 0.1 / n, dtype=torch.float64)
+    H[:, :, 0] += 0.6
+    for i in range(n):
+        H[:, i, max(i + offset, 0)] += 0.3
+    if causal:
+        H = H.tril()
+        H = H / H.sum(-1, keepdim=True)
+    labels = label_heads(H, causal=causal)
+    assert FAMILIES[int(labels.chosen)] == "column_band"
+    found = {name: int(value) for name, value in labels.parameters["column_band"].items()}
+    assert found == {"first_offset": offset, "last_offset": offset, "position": 0, "from_end": 0}
+
+
+@pytest.mark.parametrize("family", ["diagonal", "band", "column"])
+def test_a_band_or_a_column_alone_costs_fewer_bits_than_both(family: str) -> None:
+    n = 12
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    support = {"diagonal": j == i - 1, "band": (j - i).abs() <= 1, "column": j == 0 * i}
+    H = support[family].double().expand(4, n, n)
+    H = torch.where(H.sum(-1, keepdim=True) > 0, H / H.sum(-1, keepdim=True).clamp(min=1), 1 / n)
+    labels = label_heads(0.8 * H + 0.2 / n)
+    assert FAMILIES[int(labels.chosen)] == family
+    both = float(labels.bits[FAMILIES.index("column_band")])
+    assert both > float(labels.bits[FAMILIES.index(family)]) + 1
 
 
 def test_padding_and_order_of_sentences_change_nothing() -> None:
@@ -252,9 +301,9 @@ def test_causal_names_are_counted_as_causal_heads_can_have_them() -> None:
     # A head that is its noise: under every candidate the rows cost what they cost as uniform.
     H = torch.ones(3, 3, 3, dtype=torch.float64).tril()
     H = H / H.sum(-1, keepdim=True)
-    found = label_heads(H, window=2, num_pos=1, sink_positions=2, causal=True)
+    found = label_heads(H, window=2, num_pos=1, column_positions=2, causal=True)
     uniform = float(found.bits[FAMILIES.index("diffuse")])
-    named = {"diagonal": math.log2(3), "sink": math.log2(4)}
+    named = {"diagonal": math.log2(3), "column": math.log2(4)}
     for family, bits in named.items():
         assert float(found.bits[FAMILIES.index(family)]) <= uniform + bits + 1e-6
     # One block of 2 rows in 3: 2 starts, and its first column is the only one that all rows see.
@@ -283,7 +332,7 @@ def test_more_noise_leaves_a_smaller_margin() -> None:
     for noise in (0.1, 0.3, 0.6):
         generator = torch.Generator().manual_seed(0)
         lengths = torch.full((5,), 14)
-        H = draw_corpus("sink", lengths, noise=noise, window=3, num_pos=1, generator=generator)
+        H = draw_corpus("column", lengths, noise=noise, window=3, num_pos=1, generator=generator)
         margins.append(float(label_heads(H).margin))
     assert all(b < a for a, b in pairwise(margins))
 

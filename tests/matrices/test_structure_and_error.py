@@ -11,9 +11,10 @@ from oracles import matrices, structured
 from weight_matrices import matrix
 
 from attnlab.matrices.band import fit_band
+from attnlab.matrices.column import fit_column
+from attnlab.matrices.column_band import fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.rare_columns import fit_rare_columns
-from attnlab.matrices.sink import fit_sink
 from attnlab.matrices.stochastic import fit_stochastic_rows
 
 BOUNDS = [0.05, 0.3, 0.5, 2.0, math.inf]
@@ -97,7 +98,7 @@ def test_no_stochastic_band_is_nearer_with_any_error(window: tuple[int, int], se
     causal=st.booleans(),
 )
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_no_diagonal_sink_or_blocks_are_nearer_with_any_error(
+def test_no_diagonal_column_or_blocks_are_nearer_with_any_error(
     shape: tuple[int, int], seed: int, nonzeros: int, bound: float, values: str, causal: bool
 ) -> None:
     H = matrix(*shape, seed)
@@ -109,12 +110,12 @@ def test_no_diagonal_sink_or_blocks_are_nearer_with_any_error(
     diagonal = fit_diagonal(H, window=3, **error)
     members = structured.diagonals(*shape, 3, 0 if causal else 3)
     assert float(diagonal.l1) == pytest.approx(expected(members), abs=1e-10)
-    sink = fit_sink(H, **error)
-    assert float(sink.l1) == pytest.approx(
-        expected(structured.sinks(*shape, causal=causal)), abs=1e-10
+    column = fit_column(H, **error)
+    assert float(column.l1) == pytest.approx(
+        expected(structured.single_columns(*shape, causal=causal)), abs=1e-10
     )
     assert bool(diagonal.exact)
-    assert bool(sink.exact)
+    assert bool(column.exact)
     height = min(2, shape[0])
     best = expected(structured.rare_columns(*shape, [height], 2, first=causal))
     blocks = fit_rare_columns(H, window=2, num_pos=2, **error)
@@ -122,6 +123,34 @@ def test_no_diagonal_sink_or_blocks_are_nearer_with_any_error(
     assert float(blocks.lower_bound) <= best + 1e-10
     if bool(blocks.exact):
         assert float(blocks.l1) == pytest.approx(best, abs=1e-10)
+
+
+@given(
+    shape=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    window=st.sampled_from([(0, 0), (1, 0), (0, 1), (1, 1)]),
+    seed=st.integers(0, 10**6),
+    nonzeros=st.integers(0, 3),
+    bound=st.sampled_from(BOUNDS),
+    values=st.sampled_from(["binary", "free", "stochastic"]),
+    causal=st.booleans(),
+)
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_no_column_beside_a_band_is_nearer_with_any_error(
+    shape: tuple[int, int],
+    window: tuple[int, int],
+    seed: int,
+    nonzeros: int,
+    bound: float,
+    values: str,
+    causal: bool,
+) -> None:
+    H = matrix(*shape, seed)
+    error = {"error_nnz": nonzeros, "error_bound": bound}
+    fit = fit_column_band(H, window=window, values=values, causal=causal, **error)
+    best = oracle.column_band(H.tolist(), window, values, nonzeros, bound, causal=causal)
+    assert float(fit.l1) == pytest.approx(best, abs=1e-8)
+    assert left(H, fit.structure, fit.error) == pytest.approx(best, abs=1e-8)
+    assert bool(fit.exact)
 
 
 def entries_below_two_thirds_or_above(seed: int) -> torch.Tensor:

@@ -13,11 +13,11 @@ from oracles import corrected, matrices, structured
 from weight_matrices import matrix, weight_matrices
 
 from attnlab.matrices.band import fit_band
+from attnlab.matrices.column import fit_column
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.fit import Band, Diagonal, Fit, Parameters, RareColumns, Union
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.sigma import fit_sigma
-from attnlab.matrices.sink import fit_sink
 
 REACH = 2
 WINDOW = (1, 2)
@@ -26,7 +26,7 @@ FITS: dict[str, Callable[..., Fit]] = {
     "band": partial(fit_band, window=REACH),
     "dropped band": partial(fit_band, window=REACH, dropout=0.6),
     "rare columns": partial(fit_rare_columns, window=REACH, num_pos=2),
-    "sink": fit_sink,
+    "column": fit_column,
     "union": partial(fit_sigma, window=REACH, num_pos=2, equal_budget=True),
 }
 Rows = tuple[tuple[float, ...], ...]

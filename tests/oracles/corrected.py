@@ -87,6 +87,42 @@ def columns(
     return best
 
 
+def column_band(
+    H: Matrix,
+    window: tuple[int, int],
+    values: str,
+    nonzeros: int,
+    bound: float,
+    *,
+    causal: bool,
+) -> float:
+    """The smallest l1 distance of P + E over every column beside the band of offsets -left..right."""
+    queries, keys = len(H), len(H[0])
+    right = 0 if causal else window[1]
+    best = math.inf
+    for t in range(keys):
+        supports = [
+            [
+                j
+                for j in range(keys)
+                if -window[0] <= j - i <= right or (j == t and not (causal and j > i))
+            ]
+            for i in range(queries)
+        ]
+        if causal and t >= queries:
+            continue
+        if values == "stochastic":
+            best = min(best, stochastic(H, supports, nonzeros, bound))
+            continue
+        residual = [
+            h - ((h if values == "free" else 1.0) if j in supports[i] else 0.0)
+            for i, row in enumerate(H)
+            for j, h in enumerate(row)
+        ]
+        best = min(best, of_residual(residual, nonzeros, bound))
+    return best
+
+
 def kept_entries(
     H: Matrix, positions: list[tuple[int, int]], keep: int, values: str, nonzeros: int, bound: float
 ) -> float:

@@ -43,7 +43,7 @@ def rare_columns(
     yield from blocks_from(0, num_pos, identity)
 
 
-def sinks(queries: int, keys: int, *, causal: bool = False) -> Iterator[Columns]:
+def single_columns(queries: int, keys: int, *, causal: bool = False) -> Iterator[Columns]:
     for column in range(keys):
         columns = tuple(None if causal and column > i else column for i in range(queries))
         if any(value is not None for value in columns):
@@ -106,6 +106,24 @@ def nearest_stochastic_row(row: list[float], support: list[int]) -> float:
             bounds.append(sign * row[j])
     cost, total = [0.0] * m + [1.0] * m, [[1.0] * m + [0.0] * m]
     return off + linprog(cost, upper, bounds, total, [1.0], bounds=(0, None)).fun
+
+
+def nearest_column_band(H: Matrix, window: tuple[int, int], values: str, *, causal: bool) -> float:
+    """The l1 distance of the nearest band and column: every column, row by row."""
+    queries, keys = len(H), len(H[0])
+    best = sum(map(sum, H)) + queries * keys
+    for column in range(min(keys, queries) if causal else keys):
+        total = 0.0
+        for i, row in enumerate(H):
+            near = {j for j in range(keys) if -window[0] <= j - i <= window[1]} | {column}
+            support = sorted(j for j in near if not (causal and j > i))
+            if values == "stochastic":
+                total += nearest_stochastic_row(row, support)
+            else:
+                inside = sum(abs(row[j] - 1) for j in support) if values == "binary" else 0.0
+                total += inside + sum(h for j, h in enumerate(row) if j not in support)
+        best = min(best, total)
+    return best
 
 
 def additive_distances(

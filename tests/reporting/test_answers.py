@@ -119,8 +119,11 @@ def test_a_searched_plan_that_is_best_is_beside_the_next() -> None:
 
 def test_nothing_to_count_is_not_counted_and_one_head_is_no_heads() -> None:
     figures = {"kappa": float("nan"), "low": float("nan"), "high": float("nan")}
-    said = describe_agreement(pd.DataFrame([figures | {"labelled_heads": 0, "heads": 0}]))
-    assert said.endswith("since every head is a tie of two families or undecided.")
-    said = describe_agreement(pd.DataFrame([figures | {"labelled_heads": 1, "heads": 1}]))
-    assert said.endswith("(1 of 1 head carries a label).")
+    assert not describe_agreement(pd.DataFrame([figures | {"labelled_heads": 1, "heads": 1}]))
+    assert not describe_agreement(pd.DataFrame())
+    figures = {"kappa": 0.5, "low": 0.1, "high": 0.9, "labelled_heads": 1, "heads": 1}
+    assert describe_agreement(pd.DataFrame([figures])) == (
+        "Function and structure agree with kappa 0.50, 95 % interval 0.10 to 0.90 "
+        "(1 of 1 head carries a label)."
+    )
     assert count_labels(pd.DataFrame({"labels": ["sink"]})) == "1 sink (1 head)"

@@ -41,7 +41,8 @@ def analysis() -> Analysis:
     heads = pd.DataFrame({"site": ["encoder"] * 2, "layer": [0, 0], "head": [0, 1]})
     labels = heads.assign(
         keys=ALL, labels=["sink", NASTY], standing=["sink", NASTY], function=["sink", NASTY],
-        detail=["token <", ""],
+        detail=["token <", ""], statistic="share", value=0.9, strength=1.0, status="holds",
+        stands_status="holds",
     )  # fmt: skip
     none = pd.DataFrame()
     labelling = Labelling(labels, none, none, none, none, ())

@@ -303,7 +303,7 @@ def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
         none = {
             "labels": "unknown", "standing": "unknown", "function": "positional",
             "detail": "offset +0", "status": "undecided", "value": math.nan, "counted": 9, "needed": 1000,
-            "unit": "rows",
+            "unit": "rows", "strength": math.nan, "stands_status": "undecided",
         }  # fmt: skip
         labels = pd.concat([keys.assign(keys=view, **none) for view in VIEWS])
         empty = pd.DataFrame()

@@ -24,10 +24,10 @@ from attnlab.reporting.drawing.scaling import crossover
 from attnlab.reporting.drawing.windows import distance_by_window
 
 HEADS = pd.DataFrame(
-    [("encoder", 0, 0, "positional; sink", "band"), ("encoder", 0, 1, "unknown", "diffuse"),
-     ("encoder", 1, 0, "mine", "sink"), ("encoder", 1, 1, "rare tokens", "rare_columns"),
+    [("encoder", 0, 0, "positional; sink", "band"), ("encoder", 0, 1, "none", "diffuse"),
+     ("encoder", 1, 0, "mine", "column"), ("encoder", 1, 1, "rare tokens", "rare_columns"),
      ("cross", 0, 0, "monotone", "band")],
-    columns=["site", "layer", "head", "function", "structure"],
+    columns=["site", "layer", "head", "role", "structure"],
 )  # fmt: skip
 SIZES = {"encoder": [(4, 4), (7, 7)], "decoder": [(5, 5), (6, 6)], "cross": [(3, 6), (7, 4)]}
 
@@ -125,12 +125,12 @@ def colours_of(figure: Figure) -> list[set[str]]:
 
 def test_a_head_has_the_colour_of_each_of_its_labels() -> None:
     encoder, cross = colours_of(plot.heads(HEADS))
-    known = {FUNCTIONS[name].colour for name in ("positional", "sink", "unknown", "rare tokens")}
+    known = {FUNCTIONS[name].colour for name in ("positional", "sink", "none", "rare tokens")}
     assert known < encoder
     assert len(encoder) == 5, "a label of another distribution has a colour of its own"
     assert cross == {FUNCTIONS["monotone"].colour}
     encoder, _ = colours_of(plot.heads(HEADS, "structure"))
-    assert encoder == {STRUCTURES[n].colour for n in ("band", "diffuse", "sink", "rare_columns")}
+    assert encoder == {STRUCTURES[n].colour for n in ("band", "diffuse", "column", "rare_columns")}
 
 
 def test_a_column_that_is_missing_is_named() -> None:
@@ -196,7 +196,7 @@ import attnlab, matplotlib, pandas, sys
 assert "attnlab.plot" not in sys.modules
 plot = attnlab.plot
 before = dict(matplotlib.rcParams)
-plot.heads(pandas.DataFrame({"site": ["encoder"], "layer": [0], "head": [0], "function": ["sink"]}))
+plot.heads(pandas.DataFrame({"site": ["encoder"], "layer": [0], "head": [0], "role": ["sink"]}))
 assert dict(matplotlib.rcParams) == before
 """
     subprocess.run([sys.executable, "-c", code], check=True)

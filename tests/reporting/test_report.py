@@ -14,8 +14,9 @@ from browser.planted_page import planted_analysis
 from rich.console import Console
 from typer.testing import CliRunner
 
+from attnlab.addresses import Head
 from attnlab.cli.app import app
-from attnlab.cli.commands.train import _tell_older_results
+from attnlab.cli.commands.training_report import _tell_older_results
 from attnlab.errors import InputError
 from attnlab.extraction.notes import RowsNotNormalized, SentencesDropped
 from attnlab.files import file_checksum
@@ -256,3 +257,14 @@ def test_a_result_that_does_not_say_of_which_weights_it_is(tmp_path: Path) -> No
     assert said.stderr.count("do not say of which weights") == 1
     _tell_older_results(tmp_path, console := Console(file=io.StringIO(), width=500))
     assert "these do not say of which weights they are: older; make" in console.file.getvalue()
+
+
+def test_pruned_heads_are_on_the_page_that_is_made_again(tmp_path: Path) -> None:
+    analysis = planted_analysis()
+    pruned = Head(*analysis.heads.iloc[0][["site", "layer", "head"]])
+    write_analysis(dataclasses.replace(analysis, closed=(pruned,)), tmp_path, title="t")
+    page = tmp_path / "report.html"
+    assert ">pruned<" in page.read_text(encoding="utf-8")
+    page.unlink()
+    write_report(tmp_path)
+    assert ">pruned<" in page.read_text(encoding="utf-8")

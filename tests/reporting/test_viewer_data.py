@@ -44,7 +44,7 @@ def test_facts_are_numbers_and_seen_text(analysis: Analysis) -> None:
     assert facts["title"] == SCRIPT_ALERT
     assert facts["sentences"][0]["sites"]["encoder"]["queries"] == WORDS
     head = facts["heads"][1]
-    assert (head["name"], head["short"]) == ("encoder.0.1", "positional")
+    assert (head["name"], head["short"]) == ("encoder.0.1", "positional ✓")
     assert sum(chosen for *_, chosen in head["bits"]) == 1
     assert all(math.isfinite(mass) for _, mass in head["offsets"])
 
@@ -133,30 +133,37 @@ def test_sentences_are_ranked_by_what_the_head_does(analysis: Analysis) -> None:
     assert ranked == [(0, "0.90"), (1, "0.86")]
 
 
-def test_maps_tell_what_stands_from_what_only_holds(analysis: Analysis) -> None:
+def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis: Analysis) -> None:
     overview = overview_of(analysis)
     cells = {
         cell.head: cell for _, row in overview.maps[0].rows for cell in row if cell is not None
     }
     assert {name: cells[f"encoder.{name}"].style for name in ("0.1", "1.1", "0.2")} == {
-        "0.1": "filled", "1.1": "framed", "0.2": "dashed",
+        "0.1": "filled", "1.1": "framed", "0.2": "partial",
     }  # fmt: skip
     assert cells["encoder.0.1"].detail == "-1"
     assert [kind[1:] for kind in overview.maps[0].kinds] == [
-        ("sink", 2),
-        ("positional", 2),
-        ("syntactic", 2),
+        ("sink", 2, 1),
+        ("positional", 2, 1),
+        ("syntactic", 2, 0),
     ]
+    assert overview.answers == (
+        "2 of 6 heads have a role that is confirmed and significant against controls: 1 positional, 1 sink.",
+    )
+    assert [word for word, _ in overview.words] == [
+        "role", "strength", "confirmed", "significant", "structure", "loss",
+    ]  # fmt: skip
     assert len({one.head for one in overview.highlights}) == len(overview.highlights) == 3
     assert overview.highlights[0].reason == "Most needed"
 
 
-def test_without_controls_nothing_is_said_to_stand_or_not(analysis: Analysis) -> None:
+def test_without_controls_nothing_is_said_of_significance(analysis: Analysis) -> None:
     assert analysis.labelling is not None
     labels = analysis.labelling.labels.assign(standing=NOT_COMPARED, stands_status=NOT_COMPARED)
     overview = overview_of(replace(analysis, labelling=replace(analysis.labelling, labels=labels)))
     styles = dict(overview.maps[0].styles)
-    assert styles == {"framed": "holds; whether it stands was not asked", "dashed": "borderline"}
+    assert set(styles) == {"filled", "partial"}
+    assert "significant" not in f"{styles} {overview.words} {overview.answers}"
 
 
 def test_no_head_is_needed_or_clear_without_evidence(analysis: Analysis) -> None:

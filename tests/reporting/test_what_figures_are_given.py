@@ -65,7 +65,7 @@ def test_another_table_is_refused_with_what_it_lacks_and_what_is_wanted(name: st
     draw, wanted = TABLES[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        message = r"(lacks .*; it has: site, |no column 'function'; choose from: site, )layer, head"
+        message = r"(lacks .*; it has: site, |no column 'role'; choose from: site, )layer, head"
         with pytest.raises(InputError, match=message) as refused:
             draw(BARE)
         assert wanted in str(refused.value) or name == "heads"

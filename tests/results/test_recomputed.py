@@ -7,6 +7,7 @@ follows from the corpus, the settings or the other tables of the folder.
 import importlib
 import io
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -59,6 +60,10 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
 
     H = load_matrices(request.getfixturevalue("shared_data") / "thesis" / "heads.npz")
     table = pd.read_csv(folder / "table.csv")
+    uniform = (H - 1 / H.shape[-1]).abs().sum((-2, -1))
+    of_heads = uniform[torch.tensor(table["head"].to_numpy() - 1)]
+    torch.testing.assert_close(of_heads, torch.tensor(table["uniform_matrix"].to_numpy()))
+    assert (table["published"] < table["uniform_matrix"]).sum() == 31
     for (window, num_pos), rows in table.groupby(["w", "num_pos"]):
         options = {"window": int(window), "num_pos": int(num_pos)}
         for values in ("free", "stochastic", "binary"):
@@ -159,12 +164,14 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     settings = settings_of(folder.name.removeprefix("compare_"), request)
     _, test, _ = encoded_pairs_of(settings)
     lengths = test.source_lengths[: script("compare_mechanisms").SENTENCES]
-    pairs = band_dimension(torch.tensor(lengths)[:, None].expand(-1, 2), (2, 2))
-    of_sentences = (pairs / torch.tensor(lengths)).double().mean().item()
     heads = pd.read_csv(folder / "mechanisms_by_head.csv")
-    band = heads[(heads["site"] == "encoder") & (heads["written"] == "band(window=(2, 2))")]
-    assert len(band)
-    assert band["visible_keys"].to_numpy() == pytest.approx(of_sentences)
+    own = heads[(heads["site"] == "encoder") & (heads["mechanism"] == "band")]
+    assert len(own)
+    for written, band in own.groupby("written"):
+        left, right = map(int, re.findall(r"\d+", str(written)))
+        pairs = band_dimension(torch.tensor(lengths)[:, None].expand(-1, 2), (left, right))
+        of_sentences = (pairs / torch.tensor(lengths)).double().mean().item()
+        assert band["visible_keys"].to_numpy() == pytest.approx(of_sentences)
 
 
 @recomputes("heads_of_minilm")
@@ -225,6 +232,16 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     assert whole["keys_per_row"] == pytest.approx(float(keys / (source.sum() + 2 * rows.sum())))
 
 
+@recomputes("plan_search")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    pooled = script("plan_search_pooled")
+    models = pooled.by_model()
+    again = pd.read_csv(io.StringIO(models.to_csv(index=False)))
+    pd.testing.assert_frame_equal(again, pd.read_csv(folder / "models.csv"))
+    tests = pd.read_csv(io.StringIO(pooled.tested(models).to_csv(index=False)))
+    pd.testing.assert_frame_equal(tests, pd.read_csv(folder / "contrasts.csv"))
+
+
 @recomputes("study_engine")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     from attnlab.studies.engine.collecting import collect
@@ -271,7 +288,8 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     assert corpus.checksum == facts["checksum"]
     table = pd.read_csv(folder / "table.csv").set_index("model")
     torch.testing.assert_close(
-        torch.tensor(table["loss_nats"].to_numpy()).exp(), torch.tensor(table["perplexity"].to_numpy())
+        torch.tensor(table["loss_nats"].to_numpy()).exp(),
+        torch.tensor(table["perplexity"].to_numpy()),
     )
     changes = table["loss_nats"] - table.loc["bigram", "loss_nats"]
     assert changes.to_list() == pytest.approx(table["change_against_bigram"].to_list())

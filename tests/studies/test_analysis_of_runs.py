@@ -9,7 +9,9 @@ from small_run import untrained_run
 
 from attnlab.errors import InputError
 from attnlab.files import write_json
+from attnlab.reporting.notes import describe
 from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.analysis.notes import TrainingSentences
 from attnlab.studies.sources import load_subject
 from attnlab.translation.runs.folder import SETTINGS
 
@@ -30,6 +32,20 @@ def test_a_run_brings_sentences_and_history(run: Path) -> None:
     band = found.fits[(found.fits["site"] == "encoder") & (found.fits["window"] == 2)]
     assert (band["l1"] == 0).all(), "nothing stands beyond the band that the model has"
     assert set(found.heads["site"]) == {"encoder", "decoder", "cross"}
+
+
+def test_training_sentences_in_a_file_are_told(run: Path, tmp_path: Path) -> None:
+    corpus = load_subject(run, sentences=1).corpus()
+    learned, held_out = list(corpus.train["source"])[:3], list(corpus.test["source"])[:2]
+    for name, texts, wanted in (
+        ("mixed", [*learned, *held_out], (TrainingSentences(3, 5),)),
+        ("unseen", held_out, ()),
+    ):
+        (tmp_path / name).write_text("".join(f"{text} \n" for text in texts), encoding="utf-8")
+        found = analyze(run, text=tmp_path / name, labels=False, keep_matrices=0, fit_sentences=0)
+        told = tuple(note for note in found.notes if isinstance(note, TrainingSentences))
+        assert told == wanted
+    assert "3 of 5 different sentences are training sentences" in describe(TrainingSentences(3, 5))
 
 
 def test_tokens_of_both_languages_stand_beside_the_matrices(run: Path) -> None:

@@ -25,7 +25,7 @@ def attention(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
 
 
-ALL = ("diagonal", "band", "rare_columns", "sink", "additive", "union")
+ALL = ("diagonal", "band", "rare_columns", "column", "column_band", "additive", "union")
 STOCHASTIC = tuple(name for name in ALL if name != "additive")
 
 
@@ -34,9 +34,9 @@ def test_a_row_for_every_matrix_and_family_in_the_order_of_the_file() -> None:
     table = approximate(H, error_nnz=0, families=ALL).table
     assert list(table.columns) == columns()
     references = ["zero", "uniform", "mean_by_offset", "svd", "top"]
-    assert list(table["family"][:11]) == [*references, *ALL]
+    assert list(table["family"][: 5 + len(ALL)]) == [*references, *ALL]
     assert list(table["matrix"].unique()) == [f"{i}.{j}" for i in range(2) for j in range(6)]
-    assert len(table) == 12 * 11
+    assert len(table) == 12 * (5 + len(ALL))
     assert (table.loc[table["family"] == "zero", "relative"] == 1).all()
 
 
@@ -158,7 +158,8 @@ def test_options_that_a_family_does_not_have_are_empty() -> None:
     assert list(table.loc["union", "matrix"]) == ["0"]
     has = table[["num_pos", "dropout", "window_left", "error_bound"]].notna()
     assert has.loc["rare_columns"].tolist() == [True, False, True, False]
-    assert has.loc["sink"].tolist() == [False] * 4
+    assert has.loc["column"].tolist() == [False] * 4
+    assert has.loc["column_band"].tolist() == [False, False, True, False]
     assert has.loc["band"].tolist() == [False, False, True, False]
     assert has.loc["additive"].tolist() == [True, False, True, False]
     whole = approximate(attention(5, 5), error_nnz=0, dropout=0.0).table.set_index("family")
@@ -180,7 +181,8 @@ def test_members_are_told_in_words() -> None:
     assert members["diagonal"] == ["offset +1"]
     assert members["band"] == ["9 entries at offsets -3..3"]
     assert members["additive"] == ["column 0"]
-    assert members["sink"] == ["column 0"]
+    assert members["column"] == ["column 0"]
+    assert members["column_band"] == ["column 0 + offsets -3..3"]
     assert members["union"] == ["diagonal"]
     assert members["rare_columns"] == ["rows 6-8 to 7"]
     assert approximate(torch.eye(5), error_nnz=0).members["rare_columns"] == ["identity"]

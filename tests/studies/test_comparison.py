@@ -28,8 +28,10 @@ from attnlab.studies.comparison.candidates import (
     window_of,
 )
 from attnlab.studies.comparison.comparison import Comparison, compare
+from attnlab.studies.comparison.learning import Learned, SiteTypes
 from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.comparison.scores import MEASURED, measure_matrices
+from attnlab.studies.comparison.settings import WIDEST
 from attnlab.translation.runs.run import load
 
 # Sentences of 11 and 7 tokens, their translations of 8 and 5.
@@ -289,6 +291,43 @@ def test_tables_have_every_head_and_intervals_hold_their_means(compared: Compari
     for row in compared.summary.to_dict("records"):
         key = row["site"], row["budget"], row["mechanism"]
         assert row["output_error"] == pytest.approx(means[key])
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("budget", [5, 6])
+def test_sizes_see_most_keys_within_the_budget_counted(site: str, budget: int) -> None:
+    """Of all sizes, against a loop over them on the very sentences that were counted."""
+    seen = observed(site=site)
+    statistics = SiteStatistics(site, torch.arange(13), queries=7, keys=9, longest=11)
+    learned = Learned({site: SiteTypes(statistics, torch.arange(13))}, [budget])
+    learned.add(seen)
+    learned.count(seen)
+    chosen = {one.name: one for _, one in learned.candidates()[site, 0]}
+    keys: dict[str, list[float]] = {}
+    for size in range(budget - 1, WIDEST * budget + 1):
+        for one in candidates(size, statistics, learned.layers[site, 0]):
+            if one.support and one.name != "fixed":
+                keys.setdefault(one.name, []).append(
+                    float(figures(one, seen)["visible_keys"].mean())
+                )
+    assert {"band", "top-k", "sigma salience", "sigma oracle"} <= set(keys)
+    for name, counted in keys.items():
+        within = [one for one in counted if one <= 1.02 * budget]
+        expected = max(within) if within else min(counted)
+        assert float(figures(chosen[name], seen)["visible_keys"].mean()) == pytest.approx(expected)
+    if site == "encoder":
+        # A window of 5 keys sees fewer at the ends of a sentence, so the band gets a wider one.
+        assert chosen["band"].written != f"band(window={window_of(budget)})"
+
+
+def test_the_table_says_how_far_a_row_is_from_its_budget(compared: Comparison) -> None:
+    for table in (compared.summary, compared.heads):
+        known = table.dropna(subset=["visible_keys"])
+        assert (known["keys_over_budget"] == known["visible_keys"] - known["budget"]).all()
+    fixed = compared.summary[compared.summary["mechanism"] == "fixed"]
+    assert fixed["keys_over_budget"].to_numpy() == pytest.approx(
+        1 - fixed["budget"].to_numpy(float)
+    )
 
 
 def test_the_same_call_gives_the_same_tables(

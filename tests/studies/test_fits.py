@@ -127,6 +127,15 @@ def test_the_summary_is_a_mean_over_sentences() -> None:
     assert (summary["zero"] == 1).all()
 
 
+def test_the_summary_keeps_heads_and_approximations_whose_matrices_hold_no_weight() -> None:
+    _, one = planted()
+    table = fits_of(one)
+    summary = summarise(table.assign(relative=float("nan")))
+    assert list(summary["head"]) == [0, 1]
+    assert list(summary) == list(summarise(table))
+    assert summary[["zero", "band_0", "band_2"]].isna().all(axis=None)
+
+
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 def test_families_are_fitted_at_one_budget(site: str) -> None:
     """Each as for the matrix alone: two entries per row, one of them for E of at most 0.5."""

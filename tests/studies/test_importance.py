@@ -18,7 +18,7 @@ from attnlab.attribution.ablation import ablated, mean_outputs
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import Difference
 from attnlab.errors import InputError
-from attnlab.studies.differences import fill_changes
+from attnlab.studies.differences import fill_changes, fill_tests
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.importance.importance import Importance, importance
 from attnlab.studies.importance.notes import NoMeans, NotUniform
@@ -204,17 +204,16 @@ def test_significance_is_corrected_for_the_number_of_tests() -> None:
         for row, p in zip((12, 11, 10), (0.01, 0.02, 0.04), strict=True)
     }
     fill_changes(table, "zero_loss", found, unit="_nats")
+    fill_tests(table, "zero_loss", found)
     # Holm compares 0.01, 0.02, 0.04 with 0.05 / 3, 0.05 / 2, 0.05 / 1.
     assert table["zero_loss_significant"].tolist() == [True, True, True, False]
     assert table["zero_loss_p_value"].tolist()[:3] == [0.04, 0.02, 0.01]
     found[11] = Difference(1.0, 2.0, 1.0, 0.5, 1.5, 0.03, 9)
-    fill_changes(table, "zero_loss", found, unit="_nats")
+    fill_tests(table, "zero_loss", found)
     assert table["zero_loss_significant"].tolist() == [False, False, True, False]
     assert np.isnan(table["zero_loss_change_nats"].iloc[3])
-    # Alone in its family 0.03 stands; the others are two.
-    fill_changes(table, "zero_loss", found, unit="_nats", together={10: "a", 11: "b", 12: "a"})
-    assert table["zero_loss_significant"].tolist() == [True, True, True, False]
     fill_changes(table, "zero_bleu", {})
+    fill_tests(table, "zero_bleu", {})
     assert table["zero_bleu_change"].isna().all()
     assert not table["zero_bleu_significant"].any()
 

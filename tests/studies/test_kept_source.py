@@ -64,7 +64,9 @@ def test_what_does_not_fit_together_is_refused(file: Path) -> None:
         {**kept.matrices, (0, "middle", 0): torch.eye(5)[None]},
     ):
         replace(kept, matrices=matrices).write(file)
-        with pytest.raises(InputError, match=r"as the matrices of an analysis \(.*\); .* --array"):
+        with pytest.raises(
+            InputError, match=r"as the matrices of an analysis \(.*\); .* \(array\)"
+        ):
             analyze(file)
     KeptMatrices().write(file)
     with pytest.raises(InputError, match="holds no matrices that were asked for"):

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from attnlab.functions.gold import Gold
 from attnlab.functions.verdict import UNDECIDED
 from attnlab.studies.analysis.label_notes import label_notes
 from attnlab.studies.analysis.notes import TooLittleCounted
@@ -10,7 +11,7 @@ from attnlab.studies.analysis.notes import TooLittleCounted
 VERDICTS = pd.DataFrame(
     {
         "site": "decoder", "label": "syntactic", "status": UNDECIDED, "needed": 100, "counted": 5,
-        "unit": "links",
+        "unit": "links", "value": 0.5,
     },
     index=[0],
 )  # fmt: skip
@@ -20,11 +21,10 @@ VERDICTS = pd.DataFrame(
 def test_a_treebank_reaches_the_decoder_of_a_language_model_alone(paired: bool) -> None:
     found = label_notes(
         VERDICTS,
-        sentences=10,
+        gold=Gold((), trees=True),
         there=None,
         unaligned={},
         corpus_known=True,
-        trees=True,
         paired=paired,
         without_rare={},
     )

@@ -18,6 +18,7 @@ from attnlab.translation.settings import CorpusSettings, TokenizerSettings
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("gensim")
     path = tmp_path_factory.mktemp("vectors") / "english"
     attnlab.embed(
         path,

@@ -15,9 +15,6 @@ from attnlab.attention import make, use
 from attnlab.attention.perhead import PerHead
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.attribution.significance import (
-    bleu_differences,
-    draws_for,
-    holm_significant,
     loss_difference,
 )
 from attnlab.errors import InputError
@@ -99,7 +96,6 @@ def test_full_attention_in_place_of_itself_changes_nothing(
     tuned = row(tuned_study, mechanism="whole.json", steps=STEPS)
     for same in (at_once, tuned):
         assert same["loss_change_nats"] == 0
-        assert not same["loss_significant"]
     assert at_once["bleu_change"] == 0
 
 
@@ -189,24 +185,18 @@ def test_the_run_is_as_it_was(tuned_study: Substitution, small_run: Path) -> Non
     assert all(torch.equal(kept[name], left[name]) for name in kept)
 
 
-def test_intervals_and_tests_are_of_their_rows(study: Substitution) -> None:
+def test_intervals_are_of_their_rows(study: Substitution) -> None:
     rows = study.substitutions
     compared = rows[rows["replaced_heads"] > 0]
-    assert compared["loss_p_value"].between(0, 1).all()
+    assert (compared["loss_low"] <= compared["loss_change_nats"]).all()
+    assert (compared["loss_change_nats"] <= compared["loss_high"]).all()
     assert (rows["sentences"] == study.sentences["test"]).all()
     together = compared["scope"] != "head"
     assert compared.loc[together, "bleu_change"].notna().all()
     assert compared.loc[~together, "bleu"].isna().all()
     assert compared.loc[together, "time_ratio"].gt(0).all()
-    assert not compared.loc[compared["loss_p_value"] > 0.05, "loss_significant"].any()
-
-
-def test_bleu_can_be_significant_however_many_rows_there_are() -> None:
-    same = [f"the dog number {number} sees the house" for number in range(40)]
-    other = ["a b c d e f"] * 40
-    for rows in (3, 76, 400):
-        found = bleu_differences(same, [other], same, seed=0, draws=draws_for(rows))[0]
-        assert holm_significant(np.full(rows, found.p_value), 0.05).all()
+    # What a mechanism costs is a question about models: a row is an estimate, and has no test.
+    assert not [name for name in rows if name.endswith(("_p_value", "_significant"))]
 
 
 def test_notes_say_what_is_lacking(study: Substitution) -> None:
@@ -232,6 +222,21 @@ def test_selected_heads_are_those_of_single_mechanisms() -> None:
     matrix = chosen.implied_matrix(query, key, visible)
     torch.testing.assert_close(matrix, parts.implied_matrix(query, key, visible))
     torch.testing.assert_close(chosen(query, key, value, visible), matrix @ value)
+
+
+def test_what_is_translated_is_counted_apart_and_comes_first(small_run: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    found = substitute(
+        small_run, sentences=4, calibration=4, validation=4, mechanisms=["band"], sites=["cross"],
+        budgets=[5], scopes=["head", "site"], progress=lambda *step: told.append(step),
+    ).substitutions  # fmt: skip
+    names = [what for what, _, _ in told if what.startswith("Replacing")]
+    kinds = "Replacing sites, models, plans", "Replacing heads"
+    assert tuple(dict.fromkeys(names)) == kinds
+    alone = found["scope"] == "head"
+    for what, count in zip(kinds, (int((~alone).sum()), int(alone.sum())), strict=True):
+        assert [one[1:] for one in told if one[0] == what] == [(n, count) for n in range(count + 1)]
+    assert found["bleu"].notna().tolist() == (~alone).tolist()
 
 
 def test_scopes() -> None:

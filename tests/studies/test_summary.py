@@ -1,72 +1,91 @@
 """The table of heads that an analysis ends with."""
 
+from collections.abc import Collection
+
 import pandas as pd
-import pytest
 
 from attnlab.addresses import Head
+from attnlab.reporting.heads_shown import describe_roles, heads_shown
+from attnlab.studies.analysis.labelling import Labelling
+from attnlab.studies.analysis.roles import marked
 from attnlab.studies.analysis.summary import summarise_heads
 
-HEADS = pd.DataFrame({"site": ["encoder"] * 3, "layer": [0] * 3, "head": [0, 1, 2]})
-COUNTED = HEADS.assign(rows=9, empty_rows=[0, 3, 0])
+HEADS = pd.DataFrame({"site": ["encoder"] * 4, "layer": [0] * 4, "head": [0, 1, 2, 3]})
+COUNTED = HEADS.assign(rows=9, empty_rows=[0, 3, 0, 0])
+NAN = float("nan")
 LABELS = HEADS.assign(
-    labels=["positional; sink", "positional", "undecided"],
-    standing=["sink", "unknown", "undecided"],
-    function=["positional", "positional", "sink"],
-    detail=["offset +1", "offset +0", "token ."],
+    function=["positional", "sink", "syntactic", "broad"],
+    detail=["offset +1", "opening", "case head>dependent", ""],
+    statistic=["argmax_rate", "mean_mass_fraction", "argmax_accuracy", "mean_normalised_entropy"],
+    value=[0.95, 0.9, 0.4, 0.1],
+    status=["holds", "holds", "borderline", "below"],
+    stands_status=["holds", "below", "borderline", "below"],
+    strength=[1.2, NAN, 0.4, -0.3],
+)
+CONTROLS = pd.concat(
+    HEADS.assign(label=label, control=control)
+    for label, control in (("positional", NAN), ("sink", NAN), ("syntactic", 0.3), ("broad", NAN))
 )
 
 
-def fits() -> pd.DataFrame:
-    distances = {
-        "diagonal": (0.5, 0.1, 0.9), "kept_band": (0.4, 0.3, 0.9), "rare_columns": (0.6, 0.5, 0.2),
-        "union": (0.4, 0.1, 0.2), "uniform": (0.7,) * 3, "zero": (1.0,) * 3,
-    }  # fmt: skip
-    return pd.concat(
-        HEADS.assign(sentence=0, approximation=name, window=pd.NA, relative=relative)
-        for name, relative in distances.items()
-    ).astype({"window": "Int64"})
+def labelling(labels: pd.DataFrame = LABELS) -> Labelling:
+    empty = pd.DataFrame()
+    return Labelling(labels, CONTROLS, empty, empty, empty, ())
 
 
-def summary(labels: pd.DataFrame | None = None, **tables: pd.DataFrame) -> pd.DataFrame:
-    none = {"structure": pd.DataFrame(), "fits": pd.DataFrame()}
-    return summarise_heads(COUNTED, labels=labels, **(none | tables))
+def summary(
+    found: Labelling | None, heads: pd.DataFrame = COUNTED, closed: Collection[Head] = ()
+) -> pd.DataFrame:
+    return summarise_heads(heads, structure=pd.DataFrame(), labelling=found, closed=closed)
 
 
-def test_what_stands_is_what_a_head_does() -> None:
-    found = summary(LABELS)
-    assert list(found["function"]) == ["sink", "unknown", "undecided"]
-    assert list(found["function_status"]) == ["stands", "none", "none"]
-    assert list(found["function_detail"]) == ["", "", ""], "the detail belongs to another label"
+def test_a_head_is_shown_with_its_closest_role_and_how_close_it_is() -> None:
+    found = summary(labelling())
+    assert list(found["role"]) == ["positional", "sink", "syntactic", "none"]
+    assert list(found["strength"]) == [1, 1, 0.4, 0], "between 0 and 1"
+    assert list(found["confirmed"]) == [True, True, False, False]
+    assert list(found["significant"]) == [True, False, False, False]
+    assert list(found["detail"])[2:] == ["case head>dependent", ""]
+    assert found["control"][2] == 0.3
+    assert list(marked(found)) == [True, False, False, False]
 
 
-def test_without_controls_it_is_what_holds() -> None:
-    found = summary(LABELS.assign(standing="not compared"))
-    assert list(found["function"]) == ["positional; sink", "positional", "undecided"]
-    assert list(found["function_status"]) == ["holds", "holds", "none"]
-    assert list(found["function_detail"]) == ["offset +1", "offset +0", ""]
-
-
-def test_the_nearest_of_the_three_families_stands_with_its_distance() -> None:
-    found = summary(fits=fits())
-    assert list(found["nearest_family"]) == ["kept_band", "diagonal", "rare_columns"]
-    assert list(found["nearest_relative"]) == pytest.approx([0.4, 0.1, 0.2])
-    assert list(found["uniform_relative"]) == pytest.approx([0.7] * 3)
-    assert (found["zero_relative"] == 1).all()
+def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_is_marked() -> None:
+    found = summary(labelling(LABELS.assign(stands_status="not compared")))
+    assert "significant" not in found
+    assert list(marked(found)) == [True, True, False, False]
 
 
 def test_what_was_not_measured_has_no_columns() -> None:
-    assert list(summary()) == ["site", "layer", "head"]
+    assert list(summary(None)) == ["site", "layer", "head"]
 
 
-def test_heads_without_output_are_marked_and_look_like_nothing_without_weight() -> None:
-    counted = COUNTED.assign(empty_rows=[9, 3, 0])
-    found = summarise_heads(
-        counted,
-        structure=pd.DataFrame(),
-        fits=fits(),
-        labels=LABELS,
-        closed=[Head("encoder", 0, 2)],
+def test_heads_without_output_are_marked_and_have_no_role_without_weight() -> None:
+    found = summary(
+        labelling(), COUNTED.assign(empty_rows=[9, 3, 0, 0]), closed=[Head("encoder", 0, 2)]
     )
-    assert list(found["output"]) == ["none", "", "closed"]
-    assert list(found["nearest_family"]) == ["", "diagonal", "rare_columns"]
-    assert "output" not in summary(LABELS), "all heads are whole"
+    assert list(found["output"]) == ["none", "", "pruned", ""]
+    assert list(found["role"]) == ["none", "sink", "syntactic", "none"]
+    assert not found["confirmed"][0]
+    assert found["strength"][0] == 0
+    assert "output" not in summary(labelling()), "all heads are whole"
+
+
+def test_terminal_page_map_and_sentence_count_alike() -> None:
+    found = summary(labelling())
+    shown, columns = heads_shown(found)
+    assert list(shown["mark"]) == ["✓", "", "", ""]
+    assert list(shown["evidence"]) == [
+        "+1 in 95 %", "weight on the start token 90 %",
+        "case: head to dependent 40 %, offset or chance 30 %", "",
+    ]  # fmt: skip
+    assert "output" not in [column.name for column in columns]
+    assert describe_roles(found) == (
+        "1 of 4 heads has a role that is confirmed and significant against controls: 1 positional."
+    )
+
+
+def test_columns_that_never_vary_are_left_out() -> None:
+    nothing = LABELS.assign(status="below", stands_status="below", strength=0.2)
+    names = [column.name for column in heads_shown(summary(labelling(nothing)))[1]]
+    assert names == ["head_name", "role", "strength", "evidence"]

@@ -89,6 +89,7 @@ def _plan(run: Path) -> Write:
 
 
 def _embed(run: Path) -> Write:
+    pytest.importorskip("gensim")
     corpus, tokenizer = CorpusSettings(size=60), TokenizerSettings(vocabulary=120)
 
     def write(folder: Path, title: str) -> None:

@@ -51,6 +51,7 @@ def of_types(types: list[str], dim: int = 16) -> Embeddings:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_skip_gram_fills_every_table(shared: bool, untouched_randomness: None) -> None:
+    pytest.importorskip("gensim")
     settings = small_settings(tokenizer={"shared": shared})
     drawn, _ = prepared(settings)
     started, tokenizers = prepared(
@@ -142,7 +143,7 @@ def test_other_sizes_and_vocabularies_are_refused_before_anything_is_written(
     write_embeddings(tmp_path / "wide", of_types(["a", "b"], dim=9))
     write_embeddings(tmp_path / "foreign", of_types(["\u4e00", "\u4e8c"]))
     wrong = {
-        "wide": "have 9 dimensions and the model 16; use --dim 9",
+        "wide": "have 9 dimensions and the model 16; use dim=9",
         "foreign": "of another vocabulary: they hold 0% of the model's types",
         "absent": "There is no file of embeddings",
     }

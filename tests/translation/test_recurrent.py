@@ -148,7 +148,7 @@ def test_mechanisms_of_products_need_scores_that_are_products(mechanism: str) ->
     model = model_of(score="additive")
     with pytest.raises(InputError, match=r"cannot stand in cross\.0, whose scores are additive"):
         use(model, mechanism).__enter__()
-    with pytest.raises(InputError, match="or train with --score dot"):
+    with pytest.raises(InputError, match="or train with score dot"):
         RecurrentConfig(score="additive", attention={"cross": mechanism})
     products = model_of(score="dot", attention={"cross": mechanism})
     weights, context, memory = read(products)

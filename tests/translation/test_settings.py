@@ -3,7 +3,14 @@ import json
 import pytest
 
 from attnlab.errors import InputError
-from attnlab.translation.settings import OptimizerSettings, RunSettings, settings_from
+from attnlab.options import option_fields
+from attnlab.translation.settings import (
+    OptimizerSettings,
+    RunSettings,
+    TokenizerSettings,
+    settings_from,
+)
+from attnlab.translation.tokenizer import BLANK_TOKENIZERS
 
 
 def test_settings_survive_json() -> None:
@@ -46,3 +53,10 @@ def test_unknown_keys_and_wrong_kinds_are_refused(values: dict[str, object], mes
 def test_impossible_training_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         OptimizerSettings(**options)
+
+
+def test_a_kind_of_tokenizer_that_there_is_not_lists_those_that_there_are() -> None:
+    with pytest.raises(InputError, match="kind must be .*bpe, word, not 'spm'"):
+        TokenizerSettings(kind="spm")
+    (option,) = (one for one in option_fields(TokenizerSettings) if one.name == "kind")
+    assert option.option.choices == tuple(BLANK_TOKENIZERS)

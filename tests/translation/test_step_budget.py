@@ -1,9 +1,13 @@
 """Batch size and warm-up follow the corpus; patience and the choice of a checkpoint wait for them."""
 
+import io
+import json
+import re
 from pathlib import Path
 
 import datasets
 import pytest
+from rich.console import Console
 from small_run import small_settings, write_pairs
 from transformers import TrainerControl, TrainerState
 
@@ -32,6 +36,27 @@ def test_small_corpora_get_enough_steps_and_warm_up_ends_early(
     assert fewest <= budget.steps <= most
     assert budget.warmup == pytest.approx(budget.steps / 10, abs=1)
     assert 256 <= budget.batch_tokens <= 4096
+
+
+def told_of_batches(tmp_path: Path, **optimizer: int | None) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    settings = small_settings(optimizer=SHORT | optimizer, corpus={"size": 1200, "max_tokens": 40})
+    train(tmp_path / "run", settings, console=console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+SHORT = {"precision": "fp32", "validation_sentences": 2, "epochs": 1}
+
+
+def test_other_epochs_that_change_the_batch_are_told(tmp_path: Path) -> None:
+    told = told_of_batches(tmp_path, batch_tokens=None)
+    usual = json.loads((tmp_path / "run/settings.json").read_text())["settings"]["optimizer"]
+    assert usual["batch_tokens"] == 256
+    assert re.search(r"batches of 256 tokens, since 1 epochs .* with 20 they are of \d+", told)
+
+
+def test_batches_that_were_asked_for_are_not_told(tmp_path: Path) -> None:
+    assert "batches of" not in told_of_batches(tmp_path, batch_tokens=600)
 
 
 def test_a_large_corpus_keeps_the_largest_batch_and_the_longest_warm_up() -> None:

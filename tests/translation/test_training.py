@@ -157,7 +157,7 @@ def test_scores_name_their_part(small_run: Path) -> None:
 def test_an_existing_run_is_not_touched(small_run: Path) -> None:
     before = snapshot(small_run)
     with pytest.raises(
-        InputError, match="go on with attnlab train .* --resume, or start anew with --overwrite"
+        InputError, match="go on with attnlab train .* --resume, or start anew with overwrite"
     ):
         train(small_run, small_settings())
     assert snapshot(small_run) == before
@@ -363,7 +363,7 @@ def test_bf16_is_refused_where_the_device_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainer_module, "bfloat16_is_native", lambda _: False)
-    with pytest.raises(AttnlabError, match="has no bfloat16; use --precision fp32"):
+    with pytest.raises(AttnlabError, match="has no bfloat16; use precision fp32"):
         train(tmp_path / "run", small_settings(optimizer={"precision": "bf16"}))
 
 

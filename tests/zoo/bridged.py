@@ -89,6 +89,32 @@ PAIRS: dict[str, Any] = {
     ),
     "attnlab": lambda: TranslationModel(TranslationConfig(vocab_size=TYPES, **SIZES)),
 }
+ROPE = {"head_dim": 4, "sliding_window": 4}
+# Their own attention says more than padding and causality: windows, caps, sinks.
+SCORING: dict[str, Any] = {
+    "mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(**GROUPED, sliding_window=4)),
+    "qwen2": lambda: hf.Qwen2ForCausalLM(
+        hf.Qwen2Config(**GROUPED, use_sliding_window=True, sliding_window=4, max_window_layers=1)
+    ),
+    "gemma2": lambda: hf.Gemma2ForCausalLM(
+        hf.Gemma2Config(**GROUPED, **ROPE, attn_logit_softcapping=2.0, query_pre_attn_scalar=4)
+    ),
+    "gemma3": lambda: hf.Gemma3ForCausalLM(
+        hf.Gemma3TextConfig(**GROUPED, **ROPE, layer_types=["sliding_attention", "full_attention"])
+    ),
+    "gpt-oss": lambda: hf.GptOssForCausalLM(
+        hf.GptOssConfig(**GROUPED, **ROPE, num_local_experts=2, num_experts_per_tok=1)
+    ),
+    "modernbert": lambda: hf.ModernBertModel(
+        hf.ModernBertConfig(
+            **SMALL,
+            local_attention=4,
+            global_attn_every_n_layers=2,
+            cls_token_id=1,
+            sep_token_id=2,
+        )
+    ),
+}
 FAMILIES: dict[str, Any] = ENCODERS | DECODERS | PAIRS
 
 SPECS = [
@@ -135,8 +161,13 @@ def in_double(build: Callable[[], Any]) -> Any:
 
 
 def model(name: str) -> hf.PreTrainedModel:
-    """A model of `FAMILIES`, ready to be compared."""
-    return in_double(FAMILIES[name])
+    """A model of `FAMILIES` or `SCORING`, ready to be compared."""
+    built = in_double((FAMILIES | SCORING)[name])
+    if name in SCORING:
+        built.set_attn_implementation("eager")
+    if name == "gpt-oss":
+        built.set_experts_implementation("eager")  # the fused one has no float64
+    return built
 
 
 def stands_at(spec: str, site: str) -> bool:

@@ -30,6 +30,7 @@ class CallRecord:
         weights: whether this call asked for attention weights.
         always: whether every call returns them, those of a part of the model too.
         past: how many tokens the decoder's cache held before the call.
+        cached: whether the decoder was handed a cache.
         starts: of each layer of the cache, the position of the first key that it still holds.
         real: True at the decoder's real tokens, those in the cache included, where the call says so.
         known: the same, as read off the masks of this call and the ones before it.
@@ -41,6 +42,7 @@ class CallRecord:
         self.weights = False
         self.always = False
         self.past = 0
+        self.cached = False
         self.starts: list[int] = []
         self.real: Tensor | None = None
         self.known: Tensor | None = None
@@ -168,13 +170,15 @@ def token_ids_of_keys(module: nn.Module, batch: int, keys: int) -> Tensor:
             encoder output that its own encoder did not return.
     """
     site = vars(module)[SITE]
-    ids = call_of(module).ids.get(site)
-    if ids is None or ids.shape != (batch, keys):
+    call = call_of(module)
+    ids = call.ids.get(site)
+    # A cache keeps no ids: it is refused when decoding begins, not at the second token.
+    if (site == "decoder" and call.cached) or ids is None or ids.shape != (batch, keys):
         how = (
             "give the model input_ids, or encoder_outputs as its own encoder returned them"
             if site == "cross"
-            else "give the model input_ids, and generate with use_cache=False where it stands in a "
-            "decoder"
+            else "give the model input_ids, and in a decoder use_cache=False (generate does by itself when "
+            "use_cache is not given)"
         )
         msg = f"A mechanism that chooses keys by token needs the ids of all keys: {how}."
         raise AttnlabError(msg)
@@ -267,6 +271,7 @@ def _noting_cache(record: CallRecord) -> Any:
         cache = _given(module, args, kwargs, "past_key_values")
         cache = getattr(cache, "self_attention_cache", cache)
         layers = 0 if cache is None else len(cache.layers)
+        record.cached = cache is not None
         # A static cache counts in a tensor that grows during the call.
         record.past = 0 if cache is None else int(cache.get_seq_length())
         record.starts = [int(cache.get_mask_sizes(1, layer)[1]) for layer in range(layers)]
@@ -279,7 +284,7 @@ def _noting_cache(record: CallRecord) -> Any:
 
 def _forgetting_cache(record: CallRecord) -> Any:
     def forget(*_: Any) -> None:
-        record.past, record.starts, record.real = 0, [], None
+        record.past, record.cached, record.starts, record.real = 0, False, [], None
 
     return forget
 

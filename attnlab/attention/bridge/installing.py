@@ -11,8 +11,9 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.masking_utils import eager_mask
 
 from attnlab.addresses import SITES, layer_name
-from attnlab.attention.bridge.calls import forget_calls, record_calls
+from attnlab.attention.bridge.calls import forget_calls, looks_at_tokens, record_calls
 from attnlab.attention.bridge.replacement import attention_function
+from attnlab.attention.bridge.scores import score_rules, without_scores
 from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.linformer import share_projections
@@ -49,6 +50,7 @@ class Installed(OneLine):
         hooks: what notes the calls of the model.
         plan_before: the plan that attnlab's own model was made with.
         entry_before: the plan that a transformers model's configuration named.
+        cache_before: whether `generate` takes a cache by default.
     """
 
     model: PreTrainedModel
@@ -59,6 +61,7 @@ class Installed(OneLine):
     hooks: list[Any]
     plan_before: AttentionPlan | None = None
     entry_before: Any = None
+    cache_before: bool | None = None
 
     def remove(self) -> None:
         """Gives the model its own attention back, exactly as it was."""
@@ -75,6 +78,9 @@ class Installed(OneLine):
         else:
             note_in_configuration(self.model, self.entry_before)
         vars(self.model).pop(INSTALLED_PLAN, None)
+        generation = getattr(self.model, "generation_config", None)
+        if generation is not None:
+            generation.use_cache = self.cache_before
         _switch(self.model, self.modules, self.implementation)
 
     def write(self, folder: str | Path) -> None:
@@ -100,8 +106,9 @@ def use(model: PreTrainedModel, planned: Planned) -> Iterator[Installed]:
             every attention of the model. The plan in a file is read by `load_plan`.
 
     Raises:
-        InputError: the model hard-codes its attention, a mechanism cannot stand where it should, or
-            mechanisms that were installed before were not taken out.
+        InputError: the model hard-codes its attention, a mechanism cannot stand where it should (as one
+            without scores behind a sliding window), or mechanisms that were installed before were not
+            taken out.
     """
     installed = install(model, planned)
     try:
@@ -148,7 +155,36 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     else:
         note_in_configuration(model, plan.as_written())
     vars(model)[INSTALLED_PLAN] = plan
-    return Installed(model, plan, modules, before, implementation, hooks, plan_before, entry_before)
+    return Installed(
+        model,
+        plan,
+        modules,
+        before,
+        implementation,
+        hooks,
+        plan_before,
+        entry_before,
+        _without_cache(model, modules),
+    )
+
+
+def _without_cache(model: PreTrainedModel, modules: list[AttentionAt]) -> bool | None:
+    """Lets `generate` do without a cache where a decoder chooses keys by token; what it did before.
+
+    A cache keeps no token ids. attnlab's own models see to it themselves.
+    """
+    generation = getattr(model, "generation_config", None)
+    if generation is None:
+        return None
+    before: bool | None = generation.use_cache
+    by_token = (
+        at.site == "decoder" and looks_at_tokens(mechanism_of(at.module))
+        for at in modules
+        if not isinstance(at.module, OwnAttention)
+    )
+    if any(by_token):
+        generation.use_cache = False
+    return before
 
 
 def note_in_configuration(model: PreTrainedModel, entry: Any) -> None:
@@ -234,5 +270,9 @@ def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mecha
     )
     if isinstance(at.module, OwnAttention):
         at.module.refuse_unfit(mechanism, layer_name(at.site, at.layer))
+    else:
+        refusal = without_scores(mechanism, score_rules(at, config))
+        if refusal is not None:
+            raise InputError(refusal)
     like = next(at.module.parameters())
     return mechanism.to(device=like.device, dtype=like.dtype).train(at.module.training)

@@ -16,6 +16,7 @@ from attnlab.attention.bridge.calls import (
     weights_wanted,
 )
 from attnlab.attention.bridge.masks import Reading, read_mask
+from attnlab.attention.bridge.scores import ScoreRule, without_scores
 from attnlab.attention.bridge.sites import mechanism_of
 from attnlab.attention.mechanism import Mechanism, Scoring
 from attnlab.errors import AttnlabError
@@ -98,7 +99,8 @@ def _of_scores(
     """What the model does to its scores, for mechanisms that have some.
 
     Raises:
-        AttnlabError: a mechanism has none.
+        AttnlabError: a mechanism has none, which `install` could not know beforehand, as where the mask
+            of a call hides pairs.
     """
     found: dict[str, Any] = {}
     # T5's cross-attention adds zeros.
@@ -109,23 +111,14 @@ def _of_scores(
     softcap, sinks = extra.get("softcap"), extra.get("s_aux")
     if reading.allowed is not None or softcap is not None or sinks is not None:
         found["scoring"] = Scoring(reading.allowed, softcap, sinks)
-    for part in mechanism.modules():
-        if isinstance(part, Mechanism):
-            _refuse_without_scores(part, found)
+    rules: set[ScoreRule] = {"bias"} if "bias" in found else set()
+    if reading.allowed is not None:
+        rules.add("allowed")
+    if softcap is not None:
+        rules.add("softcap")
+    if sinks is not None:
+        rules.add("sinks")
+    refusal = without_scores(mechanism, rules)
+    if refusal is not None:
+        raise AttnlabError(refusal)
     return found
-
-
-def _refuse_without_scores(mechanism: Mechanism, asked: dict[str, Any]) -> None:
-    scoring = asked.get("scoring", Scoring())
-    for what, present, possible in (
-        ("adds relative positions to its scores", "bias" in asked, mechanism.traits.bias),
-        ("hides pairs by a mask of its own", scoring.allowed is not None, mechanism.scored),
-        ("caps its scores", scoring.softcap is not None, mechanism.scored),
-        ("has attention sinks", scoring.sinks is not None, mechanism.scored),
-    ):
-        if present and not possible:
-            msg = (
-                f"This model {what}, and '{mechanism.name}' has no scores of single keys for that; "
-                "choose a mechanism with a softmax over keys, such as full, band or topk."
-            )
-            raise AttnlabError(msg)

@@ -21,6 +21,7 @@ from attnlab.attention.bridge.installing import (
 from attnlab.attention.bridge.sites import NAME, mechanism_of
 from attnlab.attention.plan import AttentionPlan, load_plan, read_plan
 from attnlab.errors import InputError
+from attnlab.files import check_regular
 from attnlab.hub import model_source
 from attnlab.pretrained import read_pretrained
 
@@ -209,6 +210,7 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 
 
 def _read(path: Path) -> Tensors:
+    check_regular(path)
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:

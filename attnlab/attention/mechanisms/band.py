@@ -32,7 +32,7 @@ class BandAttention(UnionSoftmax):
 
     specification: ClassVar[type[Specification] | None] = Band
     source: ClassVar[str] = "thesis, section 3.1.2"
-    traits: ClassVar[Traits] = Traits()
+    traits: ClassVar[Traits] = Traits(subquadratic=True)
     positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Band, setup: Setup) -> None:

@@ -53,7 +53,7 @@ class BigBirdAttention(SparseSoftmax):
 
     specification: ClassVar[type[Specification] | None] = BigBird
     source: ClassVar[str] = "Zaheer et al. 2020, arXiv 2007.14062"
-    traits: ClassVar[Traits] = Traits(causal=False, cross=False, cached=False)
+    traits: ClassVar[Traits] = Traits(subquadratic=True, causal=False, cross=False, cached=False)
     positions: ClassVar[Positions] = "pairs"
     refusals: ClassVar[Mapping[str, str]] = {
         "causal": "its last block is seen by all and sees all, which needs the end of the sentence",

@@ -57,7 +57,7 @@ class FixedAttention(PaddingSafeMechanism):
 
     specification: ClassVar[type[Specification] | None] = Fixed
     source: ClassVar[str] = "Raganato et al. 2020, arXiv 2002.10260"
-    traits: ClassVar[Traits] = Traits(bias=False, content_free=True)
+    traits: ClassVar[Traits] = Traits(subquadratic=True, bias=False, content_free=True)
     positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Fixed, setup: Setup) -> None:

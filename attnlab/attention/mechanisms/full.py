@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from attnlab.attention.mechanism import Context
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Traits
 from attnlab.matrices.supports import offsets
 
 
@@ -26,7 +25,6 @@ class FullAttention(MaskedSoftmax):
 
     specification: ClassVar[type[Specification] | None] = Full
     source: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
-    traits: ClassVar[Traits] = Traits(subquadratic=False)
     spec: Full
 
     def pairs(

@@ -70,7 +70,7 @@ class KeysAttention(SparseSoftmax):
 
     specification: ClassVar[type[Specification] | None] = Keys
     source: ClassVar[str] = "this project; thesis, section 3.1"
-    traits: ClassVar[Traits] = Traits()
+    traits: ClassVar[Traits] = Traits(subquadratic=True)
     positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Keys, setup: Setup) -> None:

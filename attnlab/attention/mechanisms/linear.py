@@ -67,7 +67,7 @@ class LinearAttention(PaddingSafeMechanism):
 
     specification: ClassVar[type[Specification] | None] = Linear
     source: ClassVar[str] = "arXiv 2006.16236 (elu), 2007.14902 (taylor), 2009.14794 (favor)"
-    traits: ClassVar[Traits] = Traits(support=False, bias=False)
+    traits: ClassVar[Traits] = Traits(subquadratic=True, support=False, bias=False)
     spec: Linear
 
     @in_full_precision

@@ -53,7 +53,13 @@ class LinformerAttention(PaddingSafeMechanism):
     specification: ClassVar[type[Specification] | None] = Linformer
     source: ClassVar[str] = "Wang et al. 2020, arXiv 2006.04768"
     traits: ClassVar[Traits] = Traits(
-        causal=False, stochastic=False, support=False, bias=False, cached=False, learned=True
+        subquadratic=True,
+        causal=False,
+        stochastic=False,
+        support=False,
+        bias=False,
+        cached=False,
+        learned=True,
     )
     positions: ClassVar[Positions] = "keys"
     refusals: ClassVar[Mapping[str, str]] = {

@@ -60,7 +60,7 @@ class LongformerAttention(UnionSoftmax):
 
     specification: ClassVar[type[Specification] | None] = Longformer
     source: ClassVar[str] = "Beltagy et al. 2020, arXiv 2004.05150"
-    traits: ClassVar[Traits] = Traits(cross=False)
+    traits: ClassVar[Traits] = Traits(subquadratic=True, cross=False)
     refusals: ClassVar[Mapping[str, str]] = {
         "cross": "its global tokens are queries and keys at once, which belong to one sentence"
     }

@@ -26,7 +26,9 @@ class NoAttention(PaddingSafeMechanism):
 
     specification: ClassVar[type[Specification] | None] = Nothing
     source: ClassVar[str] = "Michel et al. 2019, arXiv 1905.10650"
-    traits: ClassVar[Traits] = Traits(bias=False, content_free=True)
+    # Its output is 0 whatever a model does to the scores, so it takes all of that.
+    traits: ClassVar[Traits] = Traits(subquadratic=True, content_free=True)
+    scored: ClassVar[bool] = True
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:  # noqa: ARG002
         """Zeros with a gradient of 0: the sum over no value at all."""

@@ -60,7 +60,7 @@ class ScatterbrainAttention(PaddingSafeMechanism):
 
     specification: ClassVar[type[Specification] | None] = Scatterbrain
     source: ClassVar[str] = "Chen et al. 2021, arXiv 2110.15343"
-    traits: ClassVar[Traits] = Traits(support=False, bias=False)
+    traits: ClassVar[Traits] = Traits(subquadratic=True, support=False, bias=False)
     positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Scatterbrain, setup: Setup) -> None:

@@ -58,7 +58,7 @@ class SigmaAttention(UnionSoftmax):
 
     specification: ClassVar[type[Specification] | None] = Sigma
     source: ClassVar[str] = "this project; thesis, sections 3.1 and 3.2"
-    traits: ClassVar[Traits] = Traits()
+    traits: ClassVar[Traits] = Traits(subquadratic=True)
     positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Sigma, setup: Setup) -> None:

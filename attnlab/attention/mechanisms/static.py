@@ -61,7 +61,7 @@ class StaticAttention(PaddingSafeMechanism):
 
     specification: ClassVar[type[Specification] | None] = Static
     source: ClassVar[str] = "Hassid et al. 2022, arXiv 2211.03495"
-    traits: ClassVar[Traits] = Traits(bias=False, content_free=True)
+    traits: ClassVar[Traits] = Traits(subquadratic=True, bias=False, content_free=True)
     positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Static, setup: Setup) -> None:

@@ -10,7 +10,7 @@ from attnlab.attention.kernels.columns import best
 from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scores_of
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Traits
+from attnlab.attention.traits import Cost
 from attnlab.limits import LONGEST_TEXT
 from attnlab.matrices.supports import offsets
 
@@ -36,7 +36,6 @@ class TopKAttention(MaskedSoftmax):
 
     specification: ClassVar[type[Specification] | None] = TopK
     source: ClassVar[str] = "Gupta et al. 2021, arXiv 2106.06899"
-    traits: ClassVar[Traits] = Traits(subquadratic=False)
     spec: TopK
 
     def pairs(

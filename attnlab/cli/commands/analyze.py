@@ -75,9 +75,14 @@ def analyze(
         if is_matrix_file(source):
             print_notes(notes_on_weights(Path(source).parent))
         page = write_analysis(
-            analysis, folder, title=f"Attention heads of {published(source)}", progress=tell
+            analysis, folder, title=f"Attention heads of {name_of(source)}", progress=tell
         )
     print_analysis(analysis, page)
+
+
+def name_of(source: str) -> str:
+    """The name of a model or file: the last part of a path, or the whole name on the hub."""
+    return Path(source).resolve().name if Path(source).exists() else published(source)
 
 
 def print_analysis(analysis: "Analysis", page: Path, **beside: Any) -> None:
@@ -99,9 +104,10 @@ def print_analysis(analysis: "Analysis", page: Path, **beside: Any) -> None:
     print_table(summary_table(analysis))
     console.print(legend(analysis.summary), highlight=False, style="dim")
     if analysis.labelling is not None:
-        from attnlab.reporting.page.label_section import describe_agreement, describe_labels
+        from attnlab.reporting.heads_shown import describe_roles
+        from attnlab.reporting.page.label_section import describe_agreement
 
-        console.print(describe_labels(analysis.labelling))
-        if not analysis.labelling.agreement.empty:
-            console.print(describe_agreement(analysis.labelling.agreement))
+        console.print(describe_roles(analysis.summary))
+        if agreement := describe_agreement(analysis.labelling.agreement):
+            console.print(agreement)
     console.print(f"Report: {page}", soft_wrap=True)

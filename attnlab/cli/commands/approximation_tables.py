@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # A longer table scrolls away; --format csv and --out have every row.
 _ROWS_SHOWN = 24
-_HEADINGS = {"mean_by_offset": "by offset"}
+_HEADINGS = {"mean_by_offset": "by offset", "column": "col"}
 _NON_ZEROS = (
     "non-zeros: entries of the approximation other than 0, mean over matrices; entries of a member where "
     "the matrix itself is exactly 0, as dropout leaves them, are not counted."

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
+    from attnlab.columns import Column
+
 # So many budgets stand side by side on a terminal of 80 columns.
-_BESIDE = 3
+_BESIDE = 2
 
 
 @with_options(ComparisonSettings)
@@ -81,7 +83,7 @@ def _shown(site: str, summary: "pd.DataFrame", budgets: list[int]) -> "Table":
     """Mechanisms of one site by mean output error; a column a budget."""
     from attnlab.studies.comparison.columns import SUMMARY
 
-    shown = [SUMMARY["mass_fraction"], SUMMARY["output_error"]]
+    shown = [SUMMARY[name] for name in ("mass_fraction", "output_error", "visible_keys")]
     title = f"\n{site}: {', '.join(column.narrow for column in shown)}"
     names = [SUMMARY[name].narrow for name in ("mechanism", "level")]
     keys = [f"{budget} keys" for budget in budgets]
@@ -91,8 +93,13 @@ def _shown(site: str, summary: "pd.DataFrame", budgets: list[int]) -> "Table":
     for name in order:
         own = rows[rows["mechanism"] == name].set_index("budget")
         cells = [
-            " ".join(column.shown(own.at[budget, column.name]) or "    -" for column in shown)
+            " ".join(_figure(column, own.at[budget, column.name]) for column in shown)
             for budget in budgets
         ]
         table.add_row(name, own["level"].iloc[0], *cells)
     return table
+
+
+def _figure(column: "Column", value: float) -> str:
+    """A figure below 10; a dash as wide where there is none."""
+    return column.shown(value) or "-".rjust(2 + (column.digits or 0))

@@ -13,7 +13,6 @@ from attnlab.cli.output import messages
 from attnlab.errors import INTERRUPTED
 from attnlab.studies.analysis.settings import QUICK
 from attnlab.studies.settings import DeviceSettings
-from attnlab.texts import published
 from attnlab.translation.settings import SEED
 
 DEFAULT_FOLDER = Path("runs/demo")
@@ -59,7 +58,7 @@ def demo(
     with locked(folder):
         make_way(folder, overwrite=overwrite)
 
-    from attnlab.cli.commands.analyze import print_analysis
+    from attnlab.cli.commands.analyze import name_of, print_analysis
     from attnlab.cli.progress import progress_bars
     from attnlab.devices import usable_device
     from attnlab.reporting.analysis_folder import write_analysis
@@ -112,7 +111,7 @@ def demo(
             page = write_analysis(
                 analysis,
                 folder / "analysis",
-                title=f"Attention heads of {published(folder)}",
+                title=f"Attention heads of {name_of(str(folder))}",
                 progress=tell,
             )
     print_analysis(analysis, page, run=folder, scores=scores)

@@ -25,6 +25,7 @@ class Part:
 
 
 OPTIONAL = (
+    Part("gensim", "skip-gram vectors: embed, train --embeddings skipgram", "attnlab[embeddings]"),
     Part("distributed", "studies on several processes or machines", "attnlab[cluster]"),
     Part("bokeh", "the dashboard of such a study", "attnlab[cluster]"),
     Part("tensorboard", "curves of a training", "attnlab[tensorboard]"),
@@ -57,7 +58,8 @@ def doctor() -> None:
 
 
 def _facts() -> dict[str, Any]:
-    libraries = {name: version_of(name) for name in LIBRARIES}
+    optional = {part.name for part in OPTIONAL}
+    libraries = {name: version_of(name) for name in LIBRARIES if name not in optional}
     return {
         "versions": versions(()) | libraries,
         "devices": _devices() if libraries["torch"] else ["none: torch is missing"],

@@ -32,7 +32,7 @@ def embed(
     """Train skip-gram embeddings on a corpus; written as safetensors and as word2vec text.
 
     The corpus is cut into tokens as attnlab train does it with the same options, so that a model can start
-    from them: attnlab train RUN --embeddings FOLDER --dim N.
+    from them: attnlab train RUN --embeddings FOLDER --dim N. Needs: pip install 'attnlab[embeddings]'.
     """
     skip_gram = SkipGramSettings(**typed(SkipGramSettings, options))
     corpus = CorpusSettings(**typed(CorpusSettings, options))

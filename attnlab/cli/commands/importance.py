@@ -60,7 +60,7 @@ def importance(
     from attnlab.studies.importance.importance import importance as study
     from attnlab.translation.quiet import quiet
 
-    with quiet(), progress_bars() as tell:
+    with quiet(), progress_bars(announced=True) as tell:
         found = study(source, **replace(settings, progress=tell).keywords())
         write_importance(found, folder, title=f"Importance of the heads of {published(source)}")
     print_notes(found.notes)

@@ -70,7 +70,7 @@ def plan(
     from attnlab.studies.planning.planning import plan as study
     from attnlab.translation.quiet import quiet
 
-    with quiet(), progress_bars() as tell:
+    with quiet(), progress_bars(announced=True) as tell:
         found = study(run, **replace(settings, progress=tell).keywords())
     if out is not None:
         for path in write_plans(found.plans, out):

@@ -54,7 +54,7 @@ def prune(
     from attnlab.studies.pruning.pruning import prune as study
     from attnlab.translation.quiet import quiet
 
-    with quiet(), progress_bars() as tell:
+    with quiet(), progress_bars(announced=True) as tell:
         found = study(run, **replace(settings, progress=tell).keywords())
         runs = write_pruning(found, folder, command=" ".join(["attnlab", *sys.argv[1:]]))
     print_notes(found.notes)

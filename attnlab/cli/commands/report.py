@@ -22,7 +22,8 @@ def report(
     """Make the page of a results folder again, from its tables and result.json.
 
     Draws the figures and writes report.html as the command that made the results does at its end.
-    Nothing is measured again, and no model is loaded.
+    No model is loaded and no table changes; of an analysis the structures of the matrices that it kept
+    are fitted again, to be drawn.
     """
     from attnlab.reporting.result_folder import refuse_without_record
 

@@ -20,7 +20,7 @@ from attnlab.cli.output import (
 )
 from attnlab.cli.progress import progress_bars
 from attnlab.errors import INTERRUPTED, InputError
-from attnlab.studies.engine.settings import Connection, FolderSettings, RunningSettings
+from attnlab.studies.engine.settings import CellBegun, Connection, FolderSettings, RunningSettings
 from attnlab.texts import counted, duration
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _plan(wanted: "Study", options: dict[str, Any]) -> None:
         cells = [cell.key_columns for cell in plan.cells]
         print_json(settings=cells, **_status(plan, folder))
         return
-    varied = _varied(plan)
+    varied = plan.varied
     table = new_table(*varied, title="Cells")
     for cell in plan.cells[:SHOWN_CELLS]:
         table.add_row(*(str(cell.key_columns[name]) for name in varied))
@@ -141,26 +141,20 @@ def _plan(wanted: "Study", options: dict[str, Any]) -> None:
     _print_status(plan, folder)
 
 
-def _varied(plan: "Plan") -> list[str]:
-    """The settings in which cells differ; all where there is one cell."""
-    columns = [cell.key_columns for cell in plan.cells]
-    names = list(columns[0]) if columns else []
-    return [name for name in names if len({one[name] for one in columns}) > 1] or names
-
-
 def _run(wanted: "Study", options: dict[str, Any]) -> None:
     from attnlab.studies.engine.running import run_study
 
     settings = chosen(RunningSettings, options)
     folder = settings.folder_of(wanted.name)
     try:
-        with progress_bars() as tell:
+        with progress_bars(announced=True) as tell:
             found = run_study(
                 wanted.name,
                 **replace(
                     settings,
                     options=typed(wanted.options, options),
                     progress=tell,
+                    begun=lambda cell: tell.name(_cell_in_words(cell)),
                     connected=_print_connection,
                 ).keywords(),
             )
@@ -171,6 +165,12 @@ def _run(wanted: "Study", options: dict[str, Any]) -> None:
     _write(found, str(folder))
     if found.failed:
         raise typer.Exit(1)
+
+
+def _cell_in_words(begun: CellBegun) -> str:
+    """Which cell it is, and in what it differs from the others."""
+    varied = ", ".join(f"{name} {value}" for name, value in begun.varied.items())
+    return f"Cell {begun.number:,} of {begun.cells:,} ({varied})"
 
 
 def _print_connection(connection: Connection) -> None:

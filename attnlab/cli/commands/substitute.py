@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from attnlab.studies.substitution.substitution import Substitution
 
-_ORACLES = "\noracle: looks at the full matrix that it replaces, a bound and no method"
+_ORACLES = "oracle: looks at the full matrix that it replaces, a bound and no method"
 
 
 @with_options(SubstitutionSettings)
@@ -55,7 +55,7 @@ def substitute(
     from attnlab.studies.substitution.substitution import substitute as study
     from attnlab.translation.quiet import quiet
 
-    with quiet(), progress_bars() as tell:
+    with quiet(), progress_bars(announced=True) as tell:
         found = study(source, **replace(settings, progress=tell).keywords())
         write_substitution(found, folder, title=f"Heads of {published(source)} replaced")
     print_notes(found.notes)
@@ -100,7 +100,7 @@ def _shown(steps: int, budget: Any, rows: "pd.DataFrame") -> "Table":
         *columns,
         numbers=columns,
         title=f"\n{what}, {trained}: change of loss (nats per token){bleu}",
-        caption=f"* beyond chance (5 %, Holm's correction){_ORACLES if oracles else ''}",
+        caption=_ORACLES if oracles else None,
     )
     for (mechanism, level), own in rows.groupby(["mechanism", "level"], sort=False):
         marked = f"{mechanism} ({level})" if level == ORACLE else str(mechanism)
@@ -112,8 +112,7 @@ def _shown(steps: int, budget: Any, rows: "pd.DataFrame") -> "Table":
 def _cell(row: Mapping[Any, Any] | None) -> str:
     if row is None:
         return "-"
-    mark = "*" if row["loss_significant"] else " "
     # Fewer decimals than on the page, so that four targets fit 80 characters.
-    loss = rounded(row["loss_change_nats"], 3, signed=True) + mark
+    loss = rounded(row["loss_change_nats"], 3, signed=True)
     bleu = rounded(row["bleu_change"], 1, signed=True)
-    return f"{loss} {bleu:>5}{'*' if row['bleu_significant'] else ' '}" if bleu else loss
+    return f"{loss} {bleu:>5}" if bleu else loss

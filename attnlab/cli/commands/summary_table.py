@@ -12,92 +12,58 @@ if TYPE_CHECKING:
 
 # A longer table scrolls away; the file has every head.
 MOST_HEADS = 48
-# A label with what it was measured with stands on one line up to this length.
-_LINE = 22
-# Columns that hold no numbers.
-_WORDS_IN = ("function", "structure", "nearest_family")
-_WORDS = {"kept_band": "band", "rare_columns": "columns"}
+# The mark stands behind the role, the interval behind the loss; the note says which heads have no output.
+_ELSEWHERE = ("mark", "ablation_low", "ablation_high", "output")
+_PROSE = ("evidence", "structure")
 # Beside the name of a head whose output is nothing.
 _WITHOUT_OUTPUT = "x"
-# What marks beside a cell mean; the columns say what they are themselves.
-_MARKS = {
-    "structure": "~: the next family is as good; columns: rare columns.",
-    "ablation_loss_change": "*: beyond its 95 % interval.",
-}
 
 
 def summary_table(analysis: "Analysis") -> "Table":
     """One row per head; a model of many heads shows the first ones only."""
-    from attnlab.reporting.naming import VIEW_NAMES, head_names
+    from attnlab.reporting.heads_shown import heads_shown
+    from attnlab.reporting.naming import VIEW_NAMES
     from attnlab.studies.analysis.columns import SUMMARY
     from attnlab.texts import counted
 
-    summary = analysis.summary
+    summary, shown = heads_shown(analysis.summary)
+    columns = [column for column in shown if column.name not in _ELSEWHERE]
     heads = summary.head(MOST_HEADS)
     more = len(summary) - len(heads)
-    names = [name for name in _WRITTEN if name in heads]
     table = new_table(
-        "head",
-        *(SUMMARY[name].narrow for name in names),
-        numbers=[SUMMARY[name].narrow for name in names if name not in _WORDS_IN],
+        *(column.narrow for column in columns),
+        numbers=[column.narrow for column in columns if column.digits is not None],
+        prose=[column.narrow for column in columns if column.name in _PROSE],
         title=f"{counted(len(summary), 'head')}, {VIEW_NAMES[analysis.views[0]]}",
         caption=f"and {more} more heads in {SUMMARY.file}" if more > 0 else None,
     )
-    for name, (_, row) in zip(head_names(heads), heads.iterrows(), strict=True):
-        head = f"{name} {_WITHOUT_OUTPUT}" if row.get("output") else name
-        table.add_row(head, *(_WRITTEN[column](column, row) for column in names))
+    for _, row in heads.iterrows():
+        table.add_row(*(_cell(column.name, row) for column in columns))
     return table
 
 
 def legend(summary: "pd.DataFrame") -> str:
-    """What the columns of the table mean, as they are declared, a paragraph."""
+    """What the words and marks of the table mean, two of them a line."""
+    from attnlab.reporting.heads_shown import words_of_heads
+
+    words = [f"{word}: {meaning}" for word, meaning in words_of_heads(summary)]
+    if "ablation_loss_change" in summary:
+        words.append("*: 95 % interval without 0")
+    lines = ["; ".join(words[first : first + 2]) for first in range(0, len(words), 2)]
+    if "output" in summary:
+        lines.append(f"{_WITHOUT_OUTPUT}: without output, see the notes")
+    return "\n".join(lines)
+
+
+def _cell(name: str, row: "pd.Series") -> str:
     from attnlab.studies.analysis.columns import SUMMARY
-
-    columns = [SUMMARY[name] for name in _WRITTEN if name in summary]
-    said = ((f"{one.narrow}: {one.meaning}", _MARKS.get(one.name, "")) for one in columns)
-    without = f"{_WITHOUT_OUTPUT}: without output, see the notes." if "output" in summary else ""
-    return " ".join(text for texts in (*said, (without,)) for text in texts if text)
-
-
-def _function(_: str, row: "pd.Series") -> str:
-    """The labels, a line each; the first with what it was measured with."""
     from attnlab.texts import shown
 
-    first, *others = row["function"].split("; ")
-    detail = shown(row["function_detail"])
-    if detail:
-        together = f"{first}, {detail}"
-        first = together if len(together) <= _LINE else f"{first}\n {detail}"
-    return "\n".join([first, *others])
-
-
-def _structure(_: str, row: "pd.Series") -> str:
-    tie = "~" if row["structure_tie"] else ""
-    return f"{_WORDS.get(row['structure'], row['structure'])}{tie}"
-
-
-def _family(name: str, row: "pd.Series") -> str:
-    return _WORDS.get(row[name], row[name])
-
-
-def _number(name: str, row: "pd.Series") -> str:
-    from attnlab.studies.analysis.columns import SUMMARY
-
-    return SUMMARY[name].shown(row[name])
-
-
-def _loss(name: str, row: "pd.Series") -> str:
-    from attnlab.studies.analysis.columns import SUMMARY
-
-    beyond = row["ablation_low"] > 0 or row["ablation_high"] < 0
-    return f"{SUMMARY[name].shown(row[name], signed=True)}{'*' if beyond else ' '}"
-
-
-_WRITTEN = {
-    "function": _function,
-    "structure": _structure,
-    "nearest_family": _family,
-    "nearest_relative": _number,
-    "uniform_relative": _number,
-    "ablation_loss_change": _loss,
-}
+    if name == "head_name":
+        return f"{row[name]} {_WITHOUT_OUTPUT}" if row.get("output") else row[name]
+    if name == "role":
+        return f"{shown(row[name])} {row['mark']}".strip()
+    if name == "ablation_loss_change":
+        beyond = row["ablation_low"] > 0 or row["ablation_high"] < 0
+        return f"{SUMMARY[name].shown(row[name], signed=True)}{'*' if beyond else ' '}"
+    return SUMMARY[name].shown(row[name]) if name == "strength" else shown(row[name])

@@ -39,13 +39,17 @@ def table(
     columns: Annotated[
         str | None, typer.Option(help="Names of the columns to show; commas between.")
     ] = None,
-    caption: Annotated[str, typer.Option(help="Caption of a LaTeX table.")] = "",
+    caption: Annotated[
+        str, typer.Option(help="Caption of a LaTeX table; $...$ is mathematics.")
+    ] = "",
+    label: Annotated[str, typer.Option(help="Label of a LaTeX table with a caption.")] = "",
 ) -> None:
     """Print a table with headings and decimals as declared, as text, CSV, Markdown or LaTeX."""
     refuse_unknown_form(form)
-    if caption and form != "latex":
-        msg = f"--caption is of LaTeX tables; leave it out with --format {form}."
-        raise InputError(msg)
+    for name in (name for name, value in {"caption": caption, "label": label}.items() if value):
+        if form != "latex":
+            msg = f"--{name} is of LaTeX tables; leave it out with --format {form}."
+            raise InputError(msg)
     if file.is_dir():
         msg = f"{file} is a folder; name a table in it, such as {file / 'summary.csv'}."
         raise InputError(msg)
@@ -68,7 +72,9 @@ def table(
     elif form == AS_TEXT:
         _print(frame, declared)
     else:
-        print_text(formatted(frame, form, declared, caption=caption).removesuffix("\n"))
+        print_text(
+            formatted(frame, form, declared, caption=caption, label=label).removesuffix("\n")
+        )
 
 
 def _with_whole_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":

@@ -3,12 +3,15 @@
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.command_classes import told_once
+from attnlab.cli.command_classes import first_of_several, told_once
+from attnlab.cli.commands.training_report import report_training
 from attnlab.cli.early import refuse_damaged_plans, refuse_unusable_corpus
 from attnlab.cli.options import chosen, typed, with_options
 from attnlab.cli.output import messages
@@ -16,14 +19,10 @@ from attnlab.documents import read_toml
 from attnlab.errors import INTERRUPTED, InputError
 from attnlab.launcher import one_of_several
 from attnlab.studies.settings import DeviceSettings
-from attnlab.translation.model_settings import LANGUAGE_MODEL
 from attnlab.translation.settings import SECTIONS, RunSettings, settings_from
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from attnlab.attention.plan import AttentionPlan
-    from attnlab.translation.training import Trained
 
 PANELS = {
     "corpus": "Corpus",
@@ -43,6 +42,13 @@ def train(
     settings: Annotated[
         Path | None,
         typer.Option(help="TOML file of settings; options typed beside it win."),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run whose settings are taken, batch size and warm-up among them; those of --settings and "
+            "typed options win."
+        ),
     ] = None,
     layers: Annotated[
         int | None, typer.Option(help="Number of encoder layers, and of decoder layers.")
@@ -84,11 +90,15 @@ def train(
     wanted = None
     with told_once():
         if resume:
-            _refuse_changes(words, settings, layers, overwrite=overwrite)
+            others = {"settings": settings, "like": like, "layers": layers}
+            _refuse_changes(words, others, overwrite=overwrite)
         else:
             refuse_damaged_plans(words.get("attention", ()))
             refuse_unusable_corpus(words.get("corpus"))
-            wanted = settings_from(_merged(_from_file(settings), words, layers))
+            taken = _from_run(like)
+            wanted = settings_from(_merged(_from_file(settings), words, layers, taken))
+            if like is not None:
+                _tell_taken(like, settings_from(taken), wanted)
     # Several processes are told of a refusal together, which needs their libraries.
     if not one_of_several():
         _refuse_at_once(folder, resume=resume, overwrite=overwrite)
@@ -138,15 +148,13 @@ def _train(
                 overwrite=overwrite, command=command, device=device, console=console,
             )  # fmt: skip
     if launched_processes().first:
-        _report(trained, console)
+        report_training(trained, console, device=device)
     if trained.interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
-def _refuse_changes(
-    words: dict[str, Any], settings: Path | None, layers: int | None, *, overwrite: bool
-) -> None:
-    others = {"settings": settings, "layers": layers, "overwrite": overwrite or None}
+def _refuse_changes(words: dict[str, Any], others: dict[str, Any], *, overwrite: bool) -> None:
+    others = {**others, "overwrite": overwrite or None}
     changed = [name for name in words if name != "epochs"]
     changed += [name for name, value in others.items() if value is not None]
     if changed:
@@ -164,12 +172,52 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     return read_toml(path)
 
 
+def _from_run(run: Path | None) -> dict[str, Any]:
+    """All settings of a run; none without one."""
+    if run is None:
+        return {}
+    from attnlab.translation.runs.folder import read_record
+
+    return settings_from(read_record(run)["settings"]).as_dict()
+
+
+def _tell_taken(run: Path, taken: RunSettings, wanted: RunSettings) -> None:
+    """Tells which settings are those of another run although the defaults differ, and which are not."""
+    if not first_of_several():
+        return
+    flat = [_flat(settings) for settings in (RunSettings(), taken, wanted)]
+    rows = [(name, *(values.get(name) for values in flat)) for name in flat[-1]]
+    same = [f"{name} {now}" for name, usual, then, now in rows if then == now != usual]
+    other = [f"{name} {now} instead of {then}" for name, _, then, now in rows if then != now]
+    messages().print(
+        f"Settings of {run}: {', '.join(same) or 'all defaults'}; "
+        f"overridden: {', '.join(other) or 'none'}.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _flat(settings: RunSettings) -> dict[str, Any]:
+    return {
+        f"{section}.{name}": value
+        for section, keys in settings.as_dict().items()
+        for name, value in keys.items()
+    }
+
+
 def _merged(
-    values: dict[str, Any], words: dict[str, Any], layers: int | None
+    values: dict[str, Any],
+    words: dict[str, Any],
+    layers: int | None,
+    taken: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, dict[str, Any]]:
-    """The settings of a file with the typed options put over them."""
+    """The settings taken from another run, those of a file over them, and the typed options over both."""
     settings_from(values)
-    merged = {section: dict(keys) for section, keys in values.items()}
+    merged = {
+        section: {**taken.get(section, {}), **values.get(section, {})}
+        for section in (*SECTIONS, *values)
+        if section in taken or section in values
+    }
     if layers is not None:
         both = {"encoder_layers": layers, "decoder_layers": layers}
         merged["model"] = merged.get("model", {}) | both
@@ -222,73 +270,3 @@ def _tokenizer_of_plans(words: list[str]) -> str | None:
         msg = "The plans name token ids of different tokenizers; give plans that were searched for one."
         raise InputError(msg)
     return named.pop() if named else None
-
-
-def _scores(kept: dict[str, Any]) -> str:
-    if "validation_bleu" in kept:
-        return f"BLEU {kept['validation_bleu']:.1f} (chrF {kept['validation_chrf']:.1f})"
-    return f"perplexity {kept['validation_perplexity']:.1f}"
-
-
-def _report(trained: "Trained", console: "Console") -> None:
-    from attnlab.translation.runs.folder import task_of
-    from attnlab.translation.trainer import READABLE_BLEU
-    from attnlab.translation.training import kept_evaluation
-
-    pairs = trained.record["corpus"]["pairs"]
-    dropped = trained.record["corpus"]["dropped_over_max_tokens"]
-    # Runs of the first versions do not tell their task.
-    writes = task_of(trained.record) == LANGUAGE_MODEL
-    console.print(
-        f"{'Texts' if writes else 'Pairs'}: "
-        f"{', '.join(f'{count:,} {name}' for name, count in pairs.items())}; "
-        f"dropped as too long: {', '.join(f'{count} {name}' for name, count in dropped.items())}.",
-        soft_wrap=True,
-    )
-    kept = kept_evaluation(trained)
-    if kept is not None:
-        console.print(
-            f"{trained.parameters:,} parameters, kept as after epoch {kept['epoch']:g}: validation "
-            f"{_scores(kept)}, loss {kept['validation_loss']:.2f}.",
-            soft_wrap=True,
-        )
-    if kept is not None and kept.get("validation_bleu", READABLE_BLEU) < READABLE_BLEU:
-        console.print(
-            f"Warning: with a BLEU below {READABLE_BLEU:g} no translation can be read; train on more "
-            f"pairs, or longer: attnlab train {trained.folder} --resume --epochs N.",
-            style="yellow",
-            soft_wrap=True,
-        )
-    if trained.interrupted:
-        console.print(
-            "Interrupted; the run can be used as it is. Go on with: "
-            f"attnlab train {trained.folder} --resume",
-            soft_wrap=True,
-        )
-    if trained.replaced is not None:
-        from attnlab.translation.runs.replacement import told_replaced
-
-        told = told_replaced(trained.folder, trained.replaced, interrupted=trained.interrupted)
-        console.print(told, style="yellow", soft_wrap=True)
-    _tell_older_results(trained.folder, console)
-    if not trained.interrupted:
-        console.print(
-            f"Run: {trained.folder}. Next: attnlab analyze {trained.folder}", soft_wrap=True
-        )
-
-
-def _tell_older_results(run: Path, console: "Console") -> None:
-    from attnlab.reporting.older_results import results_with
-    from attnlab.studies.notes import OlderWeights, UnknownWeights
-
-    older, unknown = (
-        ", ".join(folder.name for folder in results_with(note, run))
-        for note in (OlderWeights, UnknownWeights)
-    )
-    told = [
-        *([f"of an older state of the model in {run} are: {older}"] if older else []),
-        *([f"these do not say of which weights they are: {unknown}"] if unknown else []),
-    ]
-    if told:
-        text = f"Warning: {'; '.join(told)}; make them again with --overwrite."
-        console.print(text, style="yellow", soft_wrap=True)

@@ -20,6 +20,7 @@ from attnlab.translation.settings import GenerationSettings
 
 _UNKNOWN_SHOWN = 10
 _LONGEST_NAME = 255
+_STANDARD_INPUT = "-"
 Run = Annotated[Path, typer.Argument(help="A run directory of attnlab train.")]
 
 
@@ -44,7 +45,9 @@ def translate(
     run: Run,
     text: Annotated[
         str | None,
-        typer.Argument(help="Sentence; without it, one per line from --input or the pipe."),
+        typer.Argument(
+            help="Sentence; - or none reads one per line from standard input, --input from a file."
+        ),
     ] = None,
     *,
     file: Annotated[
@@ -58,6 +61,8 @@ def translate(
     settings = chosen(TranslateSettings, options)
     refuse_other_task(run, task_of(read_record(run)), TRANSLATION)
     sentences = _sentences(text, file)
+    if text == _STANDARD_INPUT:
+        text = None
     _note_file(text)
 
     from attnlab.devices import usable_device
@@ -113,10 +118,10 @@ def _sentences(text: str | None, path: Path | None) -> list[str]:
     if text is not None and path is not None:
         msg = "Give either a sentence or --input, not both."
         raise InputError(msg)
-    if text is not None:
+    if text is not None and text != _STANDARD_INPUT:
         check_characters(text, "The sentence")
         return [text]
-    if path is None and sys.stdin.isatty():
+    if text is None and path is None and sys.stdin.isatty():
         msg = "Give a sentence, or a file with --input, or pipe sentences in."
         raise InputError(msg)
     where = "standard input" if path is None else str(path)

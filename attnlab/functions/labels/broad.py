@@ -44,9 +44,14 @@ def count_broad(
 def decide_broad(counts: BroadCounts, rule: Rule = BROAD, seed: int = 0) -> list[Verdict]:
     """One verdict per head, on the mean entropy as a share of ln n."""
     found = ratio_condition("mean_entropy_over_ln_n", counts.entropy, rule.threshold, seed=seed)
-    rows = counts.by_half().rows[REPORTED]
+    of_half = counts.by_half()
     return verdicts_of(
-        "broad", rule, [""] * len(found.value), [found], denominator=rows, counted=rows
+        "broad",
+        rule,
+        [""] * len(found.value),
+        [found],
+        denominator=of_half.rows[REPORTED],
+        counted=of_half.entropy.sentences[REPORTED],
     )
 
 
@@ -61,4 +66,6 @@ BROAD_LABEL = HeadLabel(
     count=_count,
     decide=lambda counts, seed: decide_broad(counts, seed=seed),
     precedence=4,
+    # Untrained rows are nearly even, so no head could ever pass that control.
+    against_untrained=False,
 )

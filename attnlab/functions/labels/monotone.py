@@ -92,7 +92,7 @@ def decide_monotone(
     """One verdict per head: mean rank correlation and mean slope at least as large as asked for."""
     rises = ratio_condition("mean_rank_correlation", counts.correlation, rule.threshold, seed=seed)
     steep = ratio_condition("mean_slope", counts.slope, slope, seed=seed)
-    sentences = counts.correlation.by_half().denominator[REPORTED].long()
+    sentences = counts.correlation.by_half().sentences[REPORTED]
     return verdicts_of(
         "monotone",
         rule,

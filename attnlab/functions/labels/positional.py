@@ -11,16 +11,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.functions.conditions import share_condition
-from attnlab.functions.counts import (
-    CHOOSING,
-    GROUPS,
-    REPORTED,
-    Counts,
-    Largest,
-    Scope,
-    sum_by_group,
-    sum_of_halves,
-)
+from attnlab.functions.counts import CHOOSING, REPORTED, Counts, Largest, Scope
+from attnlab.functions.intervals import RatioCounts, count_ratio
 from attnlab.functions.label import HeadLabel, LayerView
 from attnlab.functions.thresholds import POSITIONAL, Rule
 from attnlab.functions.verdict import Verdict, verdicts_of
@@ -30,16 +22,14 @@ MAX_OFFSET = 8
 
 @dataclass(frozen=True)
 class PositionalCounts(Counts):
-    """How often each head looks at each offset from -max to +max.
+    """How often each head's largest weight is at each offset from -max to +max.
 
     Attributes:
-        hits: rows whose largest weight is at the offset; a row without weight on any key that is
-            looked at is a miss.
-        rows: rows that have an ordinary token at the offset.
+        at_offset: `[group, head, offset]`, rows whose largest weight is at the offset, over rows that
+            have an ordinary token there; a row without weight on any key is a miss.
     """
 
-    hits: Int[Tensor, "group head offset"]
-    rows: Int[Tensor, "group offset"]
+    at_offset: RatioCounts
 
 
 def count_positional(best: Largest, scope: Scope, max_offset: int = MAX_OFFSET) -> PositionalCounts:
@@ -57,12 +47,13 @@ def count_positional(best: Largest, scope: Scope, max_offset: int = MAX_OFFSET) 
     found = best.key - position + max_offset
     ordinary = scope.keys.gather(1, best.key.flatten(1)).view_as(best.key) & best.found
     counted = scope.rows[:, None] & ordinary & (found >= 0) & (found < offsets)
-    cell = (scope.groups[:, None] * heads + torch.arange(heads, device=best.key.device))[..., None]
-    cells = GROUPS * heads * offsets
+    batch = len(best.key)
+    cells = batch * heads * offsets
+    cell = torch.arange(batch * heads, device=best.key.device).view(batch, heads, 1)
     index = torch.where(counted, cell * offsets + found, cells)
-    hits = torch.bincount(index.flatten(), minlength=cells + 1)[:-1]
-    at_offsets = sum_by_group(torch.stack(rows, 1), scope.groups)
-    return PositionalCounts(hits.view(GROUPS, heads, offsets), at_offsets)
+    hits = torch.bincount(index.flatten(), minlength=cells + 1)[:-1].view(batch, heads, offsets)
+    there = torch.stack(rows, 1)[:, None].expand_as(hits)
+    return PositionalCounts(count_ratio(hits.double(), there, scope.groups))
 
 
 def _rows_at(scope: Scope, offset: int) -> Int[Tensor, " batch"]:
@@ -82,23 +73,22 @@ def decide_positional(
 ) -> list[Verdict]:
     """One verdict per head: at the offset with the highest arg-max rate in the choosing half.
 
-    Offsets with fewer than `rule.needed` rows in either half are no candidates, unless all are.
+    Offsets that fewer than `rule.needed` sentences of either half have are no candidates, unless all are.
     """
-    of_half = counts.by_half()
-    enough = (of_half.rows >= rule.needed).all(0)
-    candidates = enough if enough.any() else (of_half.rows > 0).all(0)
-    rate = of_half.hits[CHOOSING] / of_half.rows[CHOOSING].clamp_min(1)
+    of_half = counts.by_half().at_offset
+    enough = (of_half.sentences >= rule.needed).all(0)
+    candidates = enough if enough.any() else (of_half.sentences > 0).all(0)
+    rate = of_half.numerator[CHOOSING] / of_half.denominator[CHOOSING].clamp_min(1)
     chosen = rate.masked_fill(~candidates, -1).argmax(-1)
-    rows = counts.rows[:, chosen]
-    hits = counts.hits.gather(2, chosen.expand(len(rows), -1)[..., None])[..., 0]
-    of_head = sum_of_halves(rows)
+    at_chosen = counts.at_offset.of_each_head(chosen)
+    of_head = at_chosen.by_half()
     return verdicts_of(
         "positional",
         rule,
-        [f"offset {column - counts.rows.shape[1] // 2:+d}" for column in chosen.tolist()],
-        [share_condition("argmax_rate", hits, rows, rule.threshold, seed=seed)],
-        denominator=of_head[REPORTED],
-        counted=of_head.amin(0),
+        [f"offset {column - rate.shape[-1] // 2:+d}" for column in chosen.tolist()],
+        [share_condition("argmax_rate", at_chosen, rule.threshold, seed=seed)],
+        denominator=of_head.denominator[REPORTED].long(),
+        counted=of_head.sentences.amin(0),
     )
 
 

@@ -1,4 +1,4 @@
-"""Rare-token heads: most rows have their largest weight on one of the sentence's two rarest tokens.
+"""Rare-token heads (encoder): most rows have their largest weight on a sentence's two rarest tokens.
 
 Counted on sentences whose rarest token is outside the corpus's 500 most frequent types. A head that
 looks at uncommon words in general would often hit the rarest by chance, so the share is compared
@@ -18,13 +18,15 @@ from attnlab.functions.counts import (
     Largest,
     Scope,
     sum_by_group,
-    sum_of_halves,
 )
+from attnlab.functions.intervals import RatioCounts, count_ratio
 from attnlab.functions.label import BatchFacts, HeadLabel, LayerView
 from attnlab.functions.thresholds import RARE, Rule
 from attnlab.functions.verdict import Verdict, verdicts_of
 
 FREQUENT_TYPES = 500
+# What is looked for: by the frequencies of the training corpus, or of the analysed text.
+IN_THE_CORPUS, IN_THE_TEXT = "two rarest", "two rarest of the text"
 
 
 @dataclass(frozen=True)
@@ -32,19 +34,16 @@ class RareCounts(Counts):
     """How often each head's arg-max is the rarest, or one of the two rarest, tokens of a sentence.
 
     Attributes:
-        rows: rows that may look at the two rarest tokens, in sentences that qualify.
-        rarest: of those, rows whose largest weight is on the rarest type.
-        two_rarest: the same for the two rarest types.
-        contested_rows: rows that may also look at some other uncommon token.
-        contested_two_rarest: of those, rows whose largest weight is on one of the two rarest.
+        rarest: rows whose largest weight is on the rarest type, out of those that `two_rarest` counts.
+        two_rarest: rows whose largest weight is on one of the two rarest types, over rows that may
+            attend to both, in sentences that qualify.
+        contested_two_rarest: the same over rows that may also attend to some other uncommon token.
         contested_expected: how many that would be when picking at random among uncommon tokens.
     """
 
-    rows: Int[Tensor, " group"]
     rarest: Int[Tensor, "group head"]
-    two_rarest: Int[Tensor, "group head"]
-    contested_rows: Int[Tensor, " group"]
-    contested_two_rarest: Int[Tensor, "group head"]
+    two_rarest: RatioCounts
+    contested_two_rarest: RatioCounts
     contested_expected: Float[Tensor, " group"]
 
 
@@ -105,15 +104,14 @@ def count_rare(best: Largest, tokens: RareTokens) -> RareCounts:
     """Counts of a batch; `best` is the key with the largest weight of every row."""
     found = tokens.rarity.gather(1, best.key.flatten(1)).view_as(best.key) * best.found
 
-    def total(hits: Tensor, counted: Bool[Tensor, "batch query"]) -> Tensor:
-        return sum_by_group((hits & counted[:, None]).sum(-1), tokens.groups)
+    def share(counted: Bool[Tensor, "batch query"]) -> RatioCounts:
+        hits = ((found > 0) & counted[:, None]).sum(-1)
+        return count_ratio(hits.double(), counted.sum(1), tokens.groups)
 
     return RareCounts(
-        rows=sum_by_group(tokens.rows.sum(1), tokens.groups),
-        rarest=total(found == 2, tokens.rows),
-        two_rarest=total(found > 0, tokens.rows),
-        contested_rows=sum_by_group(tokens.contested.sum(1), tokens.groups),
-        contested_two_rarest=total(found > 0, tokens.contested),
+        rarest=sum_by_group(((found == 2) & tokens.rows[:, None]).sum(-1), tokens.groups),
+        two_rarest=share(tokens.rows),
+        contested_two_rarest=share(tokens.contested),
         contested_expected=sum_by_group(tokens.expected.sum(1), tokens.groups),
     )
 
@@ -122,29 +120,25 @@ def decide_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Ve
     """One verdict per head: of all rows a share of `rule.threshold`, of contested ones more than chance.
 
     The first figure is of all rows, the second of the contested ones, with what a head would hit
-    there that picks at random among uncommon tokens as its threshold. The rule counts contested rows.
+    there that picks at random among uncommon tokens as its threshold. The rule counts sentences with
+    contested rows.
     """
-    heads = counts.two_rarest.shape[1]
-
-    def of_each_head(values: Tensor) -> Tensor:
-        return values[:, None].expand(-1, heads)
-
-    rows, contested = of_each_head(counts.rows), of_each_head(counts.contested_rows)
-    often = share_condition("argmax_rate", counts.two_rarest, rows, rule.threshold, seed=seed)
+    of_half = counts.by_half()
+    heads = counts.rarest.shape[1]
+    often = share_condition("argmax_rate", counts.two_rarest, rule.threshold, seed=seed)
     more_than_chance = share_condition(
         "argmax_rate_contested",
         counts.contested_two_rarest,
-        contested,
-        of_each_head(counts.contested_expected),
+        counts.contested_expected[:, None].expand(-1, heads),
         seed=seed,
     )
     return verdicts_of(
         "rare tokens",
         rule,
-        ["two rarest"] * heads,
+        [IN_THE_CORPUS] * heads,
         [often, more_than_chance],
-        denominator=sum_of_halves(rows)[REPORTED],
-        counted=sum_of_halves(contested)[REPORTED],
+        denominator=of_half.two_rarest.denominator[REPORTED].long(),
+        counted=of_half.contested_two_rarest.sentences[REPORTED],
     )
 
 
@@ -153,9 +147,10 @@ def _rare_tokens(facts: BatchFacts) -> RareTokens:
 
 
 def _count(view: LayerView) -> RareCounts | None:
-    # Not undecided there: no sentence of such a vocabulary can hold a token that is rare.
+    # The published label is of encoders: most rows of a decoder do not see their sentence's rarest token.
+    # Not undecided in a small vocabulary: no sentence can hold a token that is rare.
     types = view.facts.types
-    if types is not None and types <= FREQUENT_TYPES:
+    if view.layer.site != "encoder" or (types is not None and types <= FREQUENT_TYPES):
         return None
     return count_rare(view.best, view.facts.once(_rare_tokens))
 

@@ -1,10 +1,13 @@
-"""Sink heads: on average most of a row's weight lies on one special token or on punctuation.
+"""Sink heads: much of a row's weight lies on one special token, on the first token, or on punctuation.
 
-Mass, not arg-max. For cross-attention the sink to expect is the end-of-sentence token.
+Mass, not arg-max. In a model without a start token the first word is the sink to expect, in
+cross-attention the end-of-sentence token. Source: Gu et al. 2024 (arXiv 2410.10781), threshold 0.3; Clark
+et al. 2019 (1906.04341) draw heads from 0.5 on, so counts at several thresholds are given, `sink_curve`.
 """
 
 from dataclasses import dataclass
 
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -14,12 +17,14 @@ from attnlab.functions.conditions import ratio_condition
 from attnlab.functions.counts import CHOOSING, REPORTED, Counts, Scope
 from attnlab.functions.intervals import RatioCounts, count_ratio
 from attnlab.functions.label import HeadLabel, LayerView
-from attnlab.functions.thresholds import SINK, Rule
+from attnlab.functions.thresholds import SINK, SINK_THRESHOLDS, Rule
 from attnlab.functions.verdict import Verdict, verdicts_of
 
+FIRST = "first"
 # The kinds of keys by view; among content there are no special tokens.
 SINK_KINDS: dict[View, tuple[str, ...]] = {
-    ALL: ("opening", "closing", "punctuation"),
+    # Of equals the first is named: where an opening token comes first, it is that.
+    ALL: ("opening", "closing", "punctuation", FIRST),
     CONTENT: ("punctuation",),
 }
 
@@ -68,26 +73,51 @@ def decide_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Ve
     """One verdict per head: on the kind with the largest mean mass in the choosing half."""
     chosen = counts.mass.by_half().ratio[CHOOSING].nan_to_num(-1).argmax(-1)
     mass = counts.mass.of_each_head(chosen)
-    rows = mass.by_half().denominator[REPORTED].long()
+    of_half = mass.by_half()
     return verdicts_of(
         "sink",
         rule,
         [counts.kinds[kind] for kind in chosen.tolist()],
         [ratio_condition("mean_mass_fraction", mass, rule.threshold, seed=seed)],
-        denominator=rows,
-        counted=rows,
+        denominator=of_half.denominator[REPORTED].long(),
+        counted=of_half.sentences[REPORTED],
     )
+
+
+def first_tokens(real: Bool[Tensor, "batch key"]) -> Bool[Tensor, "batch key"]:
+    """True at the first token of each sentence, whatever it is and wherever padding stands.
+
+    >>> first_tokens(torch.tensor([[False, True, True]])).tolist()
+    [[False, True, False]]
+    """
+    return real & (real.cumsum(1) == 1)
+
+
+def sink_curve(
+    controls: pd.DataFrame, thresholds: tuple[float, ...] = SINK_THRESHOLDS
+) -> dict[float, int]:
+    """How many heads have a mean weight above each threshold on one kind of key.
+
+    Args:
+        controls: one row per head and label, see `attnlab.functions.columns.CONTROLS`.
+        thresholds: shares of the weight.
+    """
+    mass = controls.loc[controls["label"] == SINK_LABEL.name, "value"]
+    return {threshold: int((mass > threshold).sum()) for threshold in thresholds}
 
 
 def _count(view: LayerView) -> SinkCounts:
     kinds = SINK_KINDS[view.keys]
-    marked = torch.stack([getattr(view.layer.keys, kind) for kind in kinds], -1)
+    keys = view.layer.keys
+    marked = torch.stack(
+        [first_tokens(keys.real) if kind == FIRST else getattr(keys, kind) for kind in kinds], -1
+    )
     return count_sink(view.layer.wide, view.facts.scope, kinds, marked, view.mass)
 
 
 SINK_LABEL = HeadLabel(
     name="sink",
-    family="sink",
+    family="column",
     count=_count,
     decide=lambda counts, seed: decide_sink(counts, seed=seed),
     precedence=3,

@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.functions.counts import CHOOSING, REPORTED, resampled, sum_of_halves
-from attnlab.functions.intervals import wilson_interval
 from attnlab.functions.label import HeadLabel, LayerView
 from attnlab.functions.links import (
     ALL_RELATIONS,
@@ -28,7 +27,7 @@ from attnlab.functions.links import (
     make_links,
 )
 from attnlab.functions.thresholds import LINKS, Rule
-from attnlab.functions.verdict import UNDECIDED, Verdict, least_status, status_of
+from attnlab.functions.verdict import Verdict, decided, status_of
 from attnlab.functions.word_attention import merge_tokens
 from attnlab.functions.words import Alignment
 
@@ -77,11 +76,12 @@ def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.
     wide = links.double()
     baseline, chance = sum_of_halves(at_best) / wide, of_half.chance / wide
     threshold = torch.maximum(baseline, chance) + rule.threshold
-    hits = of_half.hits
-    accuracy = hits / wide[..., None]
-    low, high = wilson_interval(hits, links[..., None].expand_as(hits))
-    low, high = (end.masked_fill((links == 0)[..., None], math.nan) for end in (low, high))
-    kinds, heads = hits.shape[1:]
+    accuracy = of_half.followed.numerator / wide[..., None]
+    low, high = (
+        end.masked_fill((links == 0)[..., None], math.nan)
+        for end in of_half.followed.share_interval()
+    )
+    kinds, heads = accuracy.shape[1:]
     number = torch.arange(kinds).repeat_interleave(heads).tolist()
 
     def by_kind(values: Tensor) -> list[float | int]:
@@ -113,8 +113,8 @@ def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.
     }
     table = pd.DataFrame(columns)
     status = [_status(row) for row in table.itertuples(index=False)]
-    table = table.assign(status=status)
-    return table.assign(stability=table["stability"].mask(table["status"] == UNDECIDED))
+    few = table["counted"] < table["needed"]
+    return table.assign(status=status, stability=table["stability"].mask(few))
 
 
 def _stability(
@@ -125,17 +125,18 @@ def _stability(
         resampled(values, seed) for values in (counts.links, at_best, counts.chance)
     )
     asked = torch.maximum(offset, chance) + rule.threshold * links
-    reached = (resampled(counts.hits, seed) >= asked[..., None]) & (links > 0)[..., None]
+    reached = (resampled(counts.followed.numerator, seed) >= asked[..., None]) & (links > 0)[
+        ..., None
+    ]
     return reached.all(1).double().mean(0)
 
 
 def _status(row: Any) -> str:
-    if row.counted < row.needed:
-        return UNDECIDED
-    return least_status(
+    both = (
         status_of(row.low, row.high, row.threshold),
         status_of(row.choosing_low, row.choosing_high, row.choosing_threshold),
     )
+    return decided(both, enough=row.counted >= row.needed)
 
 
 def decide_links(table: pd.DataFrame, label: str) -> list[Verdict]:
@@ -175,6 +176,7 @@ def _decide_head(head: int, rows: pd.DataFrame, label: str) -> Verdict:
         second_low=float(best.choosing_low),
         second_high=float(best.choosing_high),
         second_threshold=float(best.choosing_threshold),
+        second_control=max(float(best.choosing_baseline), float(best.choosing_chance)),
         unit=LINKS.unit,
         counted=int(best.counted),
         needed=int(best.needed),

@@ -13,25 +13,26 @@ from attnlab.reporting.canvas import blank, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark
 from attnlab.reporting.export import declared_columns
+from attnlab.studies.analysis.roles import marked
 
 _LEFT, _TOP, _BETWEEN, _LEGEND_ROW = 0.42, 0.24, 0.42, 0.16
 _LOWEST, _HIGHEST = 0.12, 0.3
 _TITLES = {
-    "function": "what each head does",
+    "role": "closest role of each head",
     "structure": "what each head looks like",
-    "nearest_family": "nearest family",
 }
 
 
-def draw_heads(table: pd.DataFrame, value: str = "function", *, width: float = COLUMN) -> Figure:
-    """Layers by heads, a panel per site: the label of each head as a colour and a letter.
+def draw_heads(table: pd.DataFrame, value: str = "role", *, width: float = COLUMN) -> Figure:
+    """Layers by heads, a panel per site: the closest role of each head as a colour and a letter.
 
-    A head of several labels has a stripe for each.
+    A role that is not confirmed and significant against controls is pale. Other columns may name several
+    things a head, joined by `; `, then it has a stripe for each.
 
     Args:
         table: one row per head with `site, layer, head` and the column `value`, such as `Analysis.summary`
             or `summary.csv`.
-        value: the column that colours the cells: `function`, `structure` or any other of names.
+        value: the column that colours the cells: `role`, `structure` or any other of names.
         width: of the figure in inches.
 
     Raises:
@@ -43,22 +44,27 @@ def draw_heads(table: pd.DataFrame, value: str = "function", *, width: float = C
         raise InputError(msg)
     sites = {str(site): own for site, own in table.groupby("site", sort=False)}
     marks = _marks(table[value])
+    sure = (
+        marked(table) if value == "role" and "confirmed" in table else pd.Series(True, table.index)
+    )
+    pale = not bool(sure.all())
     columns = int(table["head"].max()) + 1
     cell = (width - _LEFT - 0.05) / columns
     height = min(max(cell, _LOWEST), _HIGHEST)
     rows = {site: int(own["layer"].max()) + 1 for site, own in sites.items()}
-    below = _legend_rows(marks, width) * _LEGEND_ROW + 0.36
+    below = (_legend_rows(marks, width) + pale) * _LEGEND_ROW + 0.36
     whole = _TOP + sum(rows.values()) * height + _BETWEEN * (len(sites) - 1) + 0.1 + below
     with style():
         figure = blank(width, whole)
         top = _TOP
         for site, own in sites.items():
             axes = panel(figure, _LEFT, top, cell * columns, height * rows[site])
-            _draw_site(axes, own, value, marks, (rows[site], columns))
+            shown = own.assign(sure=sure[own.index])
+            _draw_site(axes, shown, value, marks, (rows[site], columns))
             axes.set_title(site, loc="left", pad=3)
             top += height * rows[site] + _BETWEEN
         axes.set_xlabel("head", labelpad=1)
-        _draw_legend(figure, marks, width)
+        _draw_legend(figure, marks, width, pale=pale)
         figure.text(
             0.99, 1 - 0.13 / whole, _TITLES.get(value) or _heading(table, value),
             ha="right", va="center", fontsize=7,
@@ -91,7 +97,9 @@ def _draw_site(
     shape: tuple[int, int],
 ) -> None:
     for row in table.to_dict("records"):
-        _draw_cell(axes, row["layer"], row["head"], [marks[n] for n in str(row[value]).split("; ")])
+        named = [marks[name] for name in str(row[value]).split("; ")]
+        shades = named if row["sure"] else [mark.pale for mark in named]
+        _draw_cell(axes, row["layer"], row["head"], shades)
     rows, columns = shape
     axes.set_xlim(0, columns)
     axes.set_ylim(rows, 0)
@@ -127,13 +135,16 @@ def _legend_rows(marks: Mapping[str, Mark], width: float) -> int:
     return -(-len(marks) // _legend_columns(marks, width))
 
 
-def _draw_legend(figure: Figure, marks: Mapping[str, Mark], width: float) -> None:
+def _draw_legend(figure: Figure, marks: Mapping[str, Mark], width: float, *, pale: bool) -> None:
     handles = [
         Patch(facecolor=mark.colour, label=f"{mark.letter} {name.replace('_', ' ')}".strip())
         for name, mark in marks.items()
     ]
+    row = _LEGEND_ROW / figure.get_figheight() if pale else 0
+    if pale:
+        figure.text(0.03, row / 2, "pale: not confirmed and significant", fontsize=7, va="center")
     figure.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0.02, 0.0), frameon=False,
+        handles=handles, loc="lower left", bbox_to_anchor=(0.02, row), frameon=False,
         ncols=_legend_columns(marks, width), handlelength=0.9, handleheight=0.9,
         columnspacing=1.0, handletextpad=0.4, labelspacing=0.3,
     )  # fmt: skip

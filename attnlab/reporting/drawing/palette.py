@@ -15,6 +15,12 @@ class Mark:
     letter: str = ""
 
     @property
+    def pale(self) -> "Mark":
+        """The same mark two thirds of the way to white, of what is not confirmed."""
+        mixed = (round(one + (255 - one) * 2 / 3) for one in _channels(self.colour))
+        return Mark("#" + "".join(f"{one:02x}" for one in mixed), self.letter)
+
+    @property
     def ink(self) -> str:
         """Of the letter, readable on the colour."""
         return "#000000" if _luminance(self.colour) > 0.18 else "#ffffff"
@@ -57,15 +63,15 @@ FUNCTIONS = {
     "broad": Mark("#f0e442", "B"),
     "monotone": Mark("#cc79a7", "M"),
     "alignment": Mark("#56b4e9", "A"),
-    "unknown": Mark("#e3e6ea"),
-    "undecided": Mark("#f6f7f8", "?"),
+    "none": Mark("#e3e6ea"),
 }
 STRUCTURES = {
     "diagonal": Mark("#0072b2", "D"),
     "band": Mark("#56b4e9", "B"),
     "kept_band": Mark("#56b4e9", "B"),
     "rare_columns": Mark("#d55e00", "R"),
-    "sink": Mark("#e69f00", "K"),
+    "column": Mark("#e69f00", "C"),
+    "column_band": Mark("#009e73", "V"),
     "diffuse": Mark("#e3e6ea"),
 }
 # Of labels that other distributions add.

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.addresses import HEAD_COLUMNS, Head, Site
+from attnlab.addresses import Head, Site
 from attnlab.extraction.columns import HEADS
 from attnlab.extraction.keeping import KeptMatrices
 from attnlab.extraction.views import ALL, CONTENT
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.figures import figures_of
+from attnlab.reporting.heads_shown import heads_shown
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.naming import SITE_NAMES, head_names, titled_heads
 from attnlab.reporting.notes import describe_notes
@@ -20,7 +21,6 @@ from attnlab.reporting.page.overview import overview_of
 from attnlab.reporting.page.parts import PageFigure, Section, page_table
 from attnlab.reporting.page.rendering import render_page
 from attnlab.reporting.page.viewer_data import viewer_data
-from attnlab.studies.analysis.columns import SUMMARY
 from attnlab.studies.analysis.measuring import Analysis
 
 MOST_TOKENS_DRAWN = 80
@@ -74,24 +74,23 @@ def analysis_page(
         sections,
         overview=overview_of(analysis),
         viewer=viewer_data(analysis, title),
+        start=_start(analysis.matrices),
     )
 
 
+def _start(kept: KeptMatrices) -> str:
+    """The address of the first chosen sentence, which the page then begins with."""
+    return f"#sentence={kept.sentences[0]}" if kept.chosen else ""
+
+
 def _summary_section(analysis: Analysis) -> Section:
-    found = analysis.summary
-    names = [column.name for column in SUMMARY.columns if column.name in found]
-    shown = ["head_name", *(name for name in names if name not in (*HEAD_COLUMNS, "zero_relative"))]
+    table, columns = heads_shown(analysis.summary)
     return Section(
         "summary",
         "Every head in one table",
-        "What stands beside the controls, what the matrices look like, the nearest family of "
-        "structured matrices beside equal weights (a matrix of zeros has distance 1), and what is "
-        "lost without the head. Point at a heading for its meaning.",
-        (
-            page_table(
-                found.assign(head_name=head_names(found)), columns_named(shown, SUMMARY.columns)
-            ),
-        ),
+        "The closest role of each head with its strength and figure, the family of its matrices, and "
+        "what is lost without it. Point at a heading for its meaning.",
+        (page_table(table, columns),),
     )
 
 
@@ -170,7 +169,7 @@ def _matrices_section(
     return [
         Section(
             "matrices",
-            "The first sentences, matrix by matrix",
+            "The kept sentences, matrix by matrix",
             "A row is the token that looks, a column the token that is looked at. The matrices are "
             f"in matrices.safetensors, {where}.{''.join(map(_said, left_out))}",
             figures=tuple(drawn),

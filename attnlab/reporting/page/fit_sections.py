@@ -6,14 +6,16 @@ from attnlab.extraction.views import rows_of_view
 from attnlab.functions.columns import STRUCTURE_OF_HEAD
 from attnlab.reporting.columns import ADDITIVE, BAND, columns_named
 from attnlab.reporting.figures import figures_of
-from attnlab.reporting.naming import VIEW_NAMES, head_names
+from attnlab.reporting.naming import VIEW_NAMES, family_words, head_names
 from attnlab.reporting.page.parts import Section, page_table
-from attnlab.studies.analysis.columns import BITS, EQUAL_BUDGET, REFERENCES, RELATIVE
+from attnlab.studies.analysis.columns import BITS, EQUAL_BUDGET, RELATIVE
 from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.fits import summarise
 from attnlab.studies.analysis.measuring import Analysis
 
 _WINDOWS_SHOWN = (0, 1, 2, 3, 5, 10)
+# A matrix of zeros has distance 1 in every row, which the text says.
+_REFERENCES = ("uniform", "mean_by_offset")
 DESCRIBED = ("structure", "structure_margin_bits_per_row", "structure_runner_up")
 # What every reader of these tables must know; on the terminal and on the page.
 BUDGET = (
@@ -33,7 +35,7 @@ def _family_sections(analysis: Analysis) -> list[Section]:
     tables, text = [], ""
     if not analysis.fits.empty:
         summary = summarise(analysis.fits)
-        names = [name for name in (*EQUAL_BUDGET, *REFERENCES) if name in summary]
+        names = [name for name in (*EQUAL_BUDGET, *_REFERENCES) if name in summary]
         named = summary.assign(head_name=head_names(summary))
         tables.append(page_table(named, columns_named(["head_name", *names], RELATIVE)))
         count = analysis.fits["sentence"].nunique()
@@ -45,7 +47,7 @@ def _family_sections(analysis: Analysis) -> list[Section]:
         for keys in analysis.views:
             found = structure_of_heads(rows_of_view(analysis.structure, keys))
             for name in ("structure", "structure_runner_up"):
-                found[name] = found[name].str.replace("_", " ")
+                found[name] = found[name].map(family_words)
             named = found.assign(head_name=head_names(found))
             caption = f"Description length: {VIEW_NAMES[keys]}"
             columns = columns_named(["head_name", *DESCRIBED], STRUCTURE_OF_HEAD)
@@ -66,7 +68,7 @@ def _band_sections(analysis: Analysis, figures: Path) -> list[Section]:
     summary = summarise(analysis.fits)
     summary = summary.assign(head_name=head_names(summary))
     shown = [f"band_{window}" for window in _WINDOWS_SHOWN]
-    references = [name for name in REFERENCES if name in summary]
+    references = [name for name in _REFERENCES if name in summary]
     count = analysis.fits["sentence"].nunique()
     return [
         Section(
@@ -75,7 +77,7 @@ def _band_sections(analysis: Analysis, figures: Path) -> list[Section]:
             f"Mean over {count} sentences of the relative l1 distance: the sum of all absolute "
             "differences divided by the sum of the matrix. A band of window w keeps the weights at "
             "most w tokens from the diagonal. A distance alone says nothing: the reference points "
-            "stand beside it.",
+            "stand beside it, and a matrix of zeros has distance 1.",
             (page_table(summary, columns_named(["head_name", *shown, *references], RELATIVE)),),
             figures_of("bands", analysis, figures),
         )

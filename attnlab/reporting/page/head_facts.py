@@ -11,12 +11,14 @@ from attnlab.columns import rounded
 from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, HEADS, OFFSET_PREFIX, OFFSETS
 from attnlab.extraction.views import CONTENT, rows_of_view
 from attnlab.functions.columns import CONTROLS, LABELS
-from attnlab.functions.verdict import BORDERLINE, UNDECIDED, UNKNOWN
 from attnlab.reporting.columns import columns_named
-from attnlab.reporting.naming import VIEW_NAMES
-from attnlab.reporting.page.label_section import with_phrases
+from attnlab.reporting.heads_shown import MARK
+from attnlab.reporting.naming import VIEW_NAMES, family_words
+from attnlab.reporting.page.label_section import STATUS_WORDS, with_phrases
 from attnlab.reporting.page.showing import best_sentences
+from attnlab.studies.analysis.columns import SUMMARY
 from attnlab.studies.analysis.measuring import Analysis
+from attnlab.studies.analysis.roles import NO_ROLE, marked
 
 _NEAREST = 5
 _STATISTICS = ("normalised_entropy", "confidence", "mean_offset", "mass_on_special")
@@ -36,7 +38,7 @@ def head_facts(analysis: Analysis, sentences: Sequence[int]) -> list[Facts]:
         analysis: what was measured.
         sentences: those whose matrices the page holds.
     """
-    labels, shorts = _labels(analysis), _shorts(analysis)
+    labels, shorts = _labels(analysis), _shorts(analysis.summary)
     profiles = _profiles(analysis)
     controls, bits = _controls(analysis), _bits(analysis)
     best = best_sentences(analysis, sentences)
@@ -63,17 +65,18 @@ def head_facts(analysis: Analysis, sentences: Sequence[int]) -> list[Facts]:
     return found
 
 
-def _shorts(analysis: Analysis) -> dict[Head, str]:
-    """All labels that hold, or those that are borderline."""
-    if analysis.labelling is None:
+def _shorts(summary: pd.DataFrame) -> dict[Head, str]:
+    """The closest role of each head with its mark, or else with its strength."""
+    if "role" not in summary:
         return {}
-    rows = analysis.labelling.view(analysis.labelling.views[0]).labels.to_dict("records")
-    return {
-        _head(row): f"{BORDERLINE}: {row[BORDERLINE]}"
-        if row["label"] in {UNKNOWN, UNDECIDED} and row[BORDERLINE]
-        else str(row["labels"])
-        for row in rows
-    }
+    rows = summary.assign(mark=marked(summary)).to_dict("records")
+    return {_head(row): _short(row) for row in rows}
+
+
+def _short(row: Mapping[Any, Any]) -> str:
+    if row["mark"] or row["role"] == NO_ROLE:
+        return f"{row['role']} {MARK}" if row["mark"] else NO_ROLE
+    return f"{row['role']} {SUMMARY['strength'].shown(row['strength'])}"
 
 
 def _labels(analysis: Analysis) -> dict[Head, list[tuple[str, str, str]]]:
@@ -133,7 +136,14 @@ def _controls(analysis: Analysis) -> dict[Head, list[Facts]]:
         )
         label = f"{row['label']}, {row['detail']}" if row["detail"] else row["label"]
         interval = f"{value} [{low}, {high}]" if value else ""
-        cells = [label, interval, threshold, untrained, shuffled, row["stands_status"]]
+        cells = [
+            label,
+            interval,
+            threshold,
+            untrained,
+            shuffled,
+            STATUS_WORDS.get(row["stands_status"], row["stands_status"]),
+        ]
         found.setdefault(_head(row), []).append({"cells": cells, "status": row["status"]})
     return found
 
@@ -145,7 +155,7 @@ def _bits(analysis: Analysis) -> dict[Head, list[tuple[str, float, str, bool]]]:
         return found
     for row in rows_of_view(analysis.structure, analysis.views[0]).to_dict("records"):
         if np.isfinite(row["bits_per_row"]):
-            family = row["family"].replace("_", " ")
+            family = family_words(row["family"])
             member = str(row["member"] or "").replace("_", " ")
             line = (family, round(row["bits_per_row"], 3), member, bool(row["chosen"]))
             found.setdefault(_head(row), []).append(line)

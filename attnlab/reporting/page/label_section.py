@@ -6,37 +6,42 @@ from attnlab.columns import KEYS, rounded
 from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS
 from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
-from attnlab.functions.verdict import BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, UNKNOWN
+from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, UNKNOWN
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.function_phrases import function_phrase, structure_phrase
+from attnlab.reporting.heads_shown import describe_roles, varying
 from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page.parts import PageTable, Section, page_table
 from attnlab.studies.analysis.labelling import Labelling
+from attnlab.studies.analysis.roles import closest_roles
 from attnlab.texts import counted
 
 NO_LABEL = (UNKNOWN, UNDECIDED, NOT_COMPARED)
+STATUS_WORDS = {HOLDS: "confirmed", BELOW: "rejected"}
 _MOST_RELATIONS = 40
 # What every reader of a label must know; on the terminal and on the page.
-STANDING = (
-    "A label holds when the 95 % interval of its figure lies above the threshold, and is borderline "
-    "when the threshold lies within. It stands when the same head of an untrained model is below the "
-    "threshold, and a relation when it is also followed clearly more often than on shuffled words."
+CONFIRMED = (
+    "A label is confirmed when the 95 % interval of its figure lies above the threshold, rejected when "
+    "it lies below, and borderline when the threshold lies within. It is significant against controls "
+    "when it is rejected for the same head of an untrained model, and a relation when it is also "
+    "followed clearly more often than on shuffled words."
 )
 ABLATION = (
     "loss: how much it changes when the head's output is set to zero, in nats per target token; a "
     "label says where a head looks, this says whether anything rests on it."
 )
-_BESIDE = (
+_FIRST_TABLE = (
+    "head_name",
+    "phrase",
+    "labels",
+    "standing",
+    "borderline",
+    "undecided",
+    "stability",
     "mass_on_special",
-    "ablation_loss_change",
-    "ablation_low",
-    "ablation_high",
-    "structure_phrase",
-    "structure_margin_bits_per_row",
 )
-_FIRST_TABLE = ("head_name", "phrase", "stability", "labels", "standing", "borderline", "undecided")
 _SECOND_TABLE = (
-    "The tables behind them give the figure of each label that holds or is borderline, beside the "
+    "The tables behind them give the figure of each label that is confirmed or borderline, beside the "
     "same figure of the untrained model and on shuffled words. "
 )
 VIEWS_SAID = (
@@ -47,6 +52,7 @@ _EVIDENCE = [
     "head_name",
     "label",
     "detail",
+    "stands_status",
     "statistic",
     "value",
     "low",
@@ -59,7 +65,6 @@ _EVIDENCE = [
     "shuffled_value",
     "shuffled_status",
     "denominator",
-    "stands_status",
 ]
 _RELATION = [
     "site",
@@ -94,10 +99,10 @@ def label_sections(labelling: Labelling | None) -> list[Section]:
         Section(
             "labels",
             "What each head does",
-            f"{describe_labels(labelling)} {STANDING} {VIEWS_SAID} A label is measured on one half "
+            f"{_roles_said(labelling)} {CONFIRMED} {VIEWS_SAID} A label is measured on one half "
             "of the sentences; what was picked out of many (an offset, a relation) was picked on the "
             f"other half. {_SECOND_TABLE if evidence else ''}All figures, those of labels that "
-            f"do not hold too, are in controls.csv.{beside}",
+            f"are rejected too, are in controls.csv.{beside}",
             tuple(tables),
         )
     ]
@@ -108,10 +113,21 @@ def label_sections(labelling: Labelling | None) -> list[Section]:
     ]
 
 
+def _roles_said(labelling: Labelling) -> str:
+    """How many heads have a confirmed role, a sentence per view."""
+    said = {}
+    for keys in labelling.views:
+        view = labelling.view(keys)
+        said[keys] = describe_roles(closest_roles(view.labels, view.controls))
+    if len(said) > 1 and len(set(said.values())) == 1:
+        return f"In both views of the keys: {next(iter(said.values()))}"
+    return " ".join(f"With {VIEW_NAMES[keys]}: {what}" for keys, what in said.items())
+
+
 def _label_table(view: Labelling, caption: str) -> PageTable:
     labels = with_phrases(view.labels).assign(head_name=head_names(view.labels))
-    shown = [*_FIRST_TABLE, *(name for name in _BESIDE if name in labels)]
-    return page_table(labels, columns_named(shown, LABELS.columns), f"Labels: {caption}")
+    columns = columns_named([name for name in _FIRST_TABLE if name in labels], LABELS.columns)
+    return page_table(labels, varying(labels, columns), f"Labels: {caption}")
 
 
 def _evidence_table(view: Labelling, caption: str) -> list[PageTable]:
@@ -120,61 +136,27 @@ def _evidence_table(view: Labelling, caption: str) -> list[PageTable]:
         return []
     # Words can be wrapped, identifiers cannot.
     statistic = holding["statistic"].str.replace("_", " ")
-    named = holding.assign(head_name=head_names(holding), statistic=statistic)
+    named = in_words(holding.assign(head_name=head_names(holding), statistic=statistic))
+    columns = columns_named([name for name in _EVIDENCE if name in named], CONTROLS.columns)
     return [
         page_table(
             named,
-            columns_named(_EVIDENCE, CONTROLS.columns),
+            varying(named, columns),
             f"What the labels rest on: {caption}",
         )
     ]
 
 
-def describe_labels(labelling: Labelling) -> str:
-    """How many heads carry each label, and for how many it stands, a sentence per view."""
-    said = {keys: _labels_said(labelling.view(keys).labels) for keys in labelling.views}
-    if len(said) > 1 and len(set(said.values())) == 1:
-        return f"In both views of the keys, {next(iter(said.values()))}."
-    return " ".join(f"With {VIEW_NAMES[keys]}, {what}." for keys, what in said.items())
-
-
-def _labels_said(labels: pd.DataFrame) -> str:
-    """Labels that hold, labels that stand, and heads without any, as a clause."""
-    without = labels["label"].value_counts()
-    rest = [f"{without[name]} {name}" for name in sorted(NO_LABEL) if name in without]
-    several = "; a head may carry several" if labels["labels"].str.contains("; ").any() else ""
-    heads = len(labels) - int(without.reindex(sorted(NO_LABEL)).fillna(0).sum())
-    have = "has" if heads == 1 else "have"
-    return (
-        f"{heads} of {counted(len(labels), 'head')} {have} labels that hold "
-        f"({_named(labels['labels'])}{several}), "
-        f"labels that stand: {_named(labels['standing'])}"
-        + (f"; the others are {' and '.join(rest)}" if rest else "")
-    )
-
-
-def _named(labels: "pd.Series[str]") -> str:
-    """How many heads carry each label that has a name."""
-    counts = labels.str.split("; ").explode().value_counts()
-    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    named = [f"{count} {label}" for label, count in ordered if label not in NO_LABEL]
-    return ", ".join(named) or "none"
-
-
 def describe_agreement(agreement: pd.DataFrame) -> str:
-    """Kappa in all heads of the first view with its interval, as a sentence."""
+    """Kappa in all heads of the first view with its interval, as a sentence; empty where it has none."""
+    if agreement.empty:
+        return ""
     found = agreement.iloc[0]
     labelled, heads = int(found["labelled_heads"]), int(found["heads"])
     carry = "carries" if labelled == 1 else "carry"
     said = f" ({labelled} of {counted(heads, 'head')} {carry} a label)" if heads else ""
     if pd.isna(found["kappa"]):
-        why = (
-            "all heads that are neither undecided nor a tie have one function or one structure"
-            if found["labelled_heads"]
-            else "no head carries a label"
-        )
-        why = why if found["heads"] else "every head is a tie of two families or undecided"
-        return f"Function and structure cannot be compared by kappa, since {why}{said}."
+        return ""
     kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "low", "high"))
     interval = f", 95 % interval {low} to {high}" if low and high else ""
     return f"Function and structure agree with kappa {kappa}{interval}{said}."
@@ -182,7 +164,7 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
 
 def _agreement_section(labelling: Labelling) -> list[Section]:
     agreement = labelling.agreement
-    if agreement.empty:
+    if agreement.empty or agreement["kappa"].isna().all():
         return []
     return [
         Section(
@@ -231,8 +213,9 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
     more = len(best) - _MOST_RELATIONS
     cut = f" {more} more of them are not shown." if more > 0 else ""
     best = best.head(_MOST_RELATIONS)
-    named = best.assign(best_head=head_names(best))
-    table: PageTable = page_table(named, columns_named(_RELATION, RELATIONS.columns))
+    named = in_words(best.assign(best_head=head_names(best)))
+    columns = columns_named([name for name in _RELATION if name in named], RELATIONS.columns)
+    table = page_table(named, varying(named, columns))
     return [
         Section(
             "relations",
@@ -247,9 +230,23 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
     ]
 
 
+def in_words(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its statuses as they are called in the field."""
+    words = {
+        str(name): table[name].map(lambda status: STATUS_WORDS.get(status, status))
+        for name in table
+        if str(name).endswith("status")
+    }
+    return table.assign(**words)
+
+
 def with_phrases(labels: pd.DataFrame) -> pd.DataFrame:
-    """The labels with each head's strongest function and its structure in words."""
+    """The labels with each head's strongest label and its structure in words."""
     rows = list(labels.itertuples(index=False))
+    named = ("labels", "standing")
+    labels = labels.assign(
+        **{name: labels[name].replace(list(NO_LABEL), "") for name in named if name in labels}
+    )
     table = labels.assign(phrase=[function_phrase(row) for row in rows])
     if "structure" not in labels:
         return table

@@ -1,4 +1,4 @@
-"""What was found, in one screen: maps of functions and structures, and the heads most worth a look."""
+"""What was found, in one screen: maps of roles and structures, and the heads most worth a look."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,16 +10,17 @@ import pandas as pd
 from attnlab.addresses import HEAD_COLUMNS, Head, layer_name
 from attnlab.extraction.views import View, rows_of_view
 from attnlab.functions.columns import LABELS
-from attnlab.functions.label_tables import SEPARATOR
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
-from attnlab.functions.verdict import BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, UNKNOWN
-from attnlab.reporting.function_phrases import function_phrase, structure_phrase
-from attnlab.reporting.naming import VIEW_NAMES
+from attnlab.reporting.function_phrases import evidence_phrase, structure_phrase
+from attnlab.reporting.heads_shown import MARK, describe_roles
+from attnlab.reporting.naming import VIEW_NAMES, family_words
+from attnlab.studies.analysis.columns import SUMMARY
 from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.measuring import Analysis
+from attnlab.studies.analysis.roles import NO_ROLE, closest_roles, marked
 
-# How much of what a cell names can be said: it fills the cell, frames it, or frames it with dashes.
-FILLED, FRAMED, DASHED, EMPTY = "filled", "framed", "dashed", "empty"
+# How much of what a cell names can be said: it fills the cell, frames it, or lies in it as a bar.
+FILLED, FRAMED, PARTIAL, EMPTY = "filled", "framed", "partial", "empty"
 _SHORT = {
     "positional": "pos",
     "syntactic": "syn",
@@ -29,15 +30,20 @@ _SHORT = {
     "rare columns": "cols",
     "diagonal": "diag",
     "diffuse": "even",
-    UNKNOWN: "·",
-    UNDECIDED: "?",
+    "column": "col",
+    "column + band": "col+b",
+    NO_ROLE: "·",
 }
 # The first word of what was picked tells such heads apart: the offset, the relation, the token.
 _DETAILED = ("positional", "syntactic", "sink")
-FUNCTION_STYLES = {FILLED: "stands", FRAMED: "holds, does not stand", DASHED: "borderline"}
+ROLE_STYLES = {
+    FILLED: f"{MARK} confirmed and significant against controls",
+    FRAMED: "confirmed, not significant against controls",
+    PARTIAL: "not confirmed; the bar is the strength",
+}
 STYLES_WITHOUT_CONTROLS = {
-    FRAMED: "holds; whether it stands was not asked",
-    DASHED: FUNCTION_STYLES[DASHED],
+    FILLED: f"{MARK} confirmed (controls were left out)",
+    PARTIAL: ROLE_STYLES[PARTIAL],
 }
 STRUCTURE_STYLES = {FILLED: "fewest bits", FRAMED: "tie with the next family"}
 
@@ -49,10 +55,11 @@ class Cell:
     Attributes:
         head: its name.
         kind: what it is, a class of the style sheet with hyphens.
-        style: filled, framed, dashed or empty.
+        style: filled, framed, partial or empty.
         short: in the cell.
         detail: below it, smaller.
         meaning: the whole, for a pointer and a reader of the screen.
+        strength: of a role, from 0 to 1.
     """
 
     head: str
@@ -61,6 +68,7 @@ class Cell:
     short: str
     detail: str
     meaning: str
+    strength: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -71,15 +79,17 @@ class HeadMap:
         caption: what the map shows.
         heads: numbers of the columns.
         rows: name of a layer and its cells, None where it has no such head.
-        kinds: class, name and number of heads of every kind, most heads first.
+        kinds: class, name, number of heads, and number of filled cells of every kind, most heads first.
         styles: the styles that there are, and what they mean.
+        marked: whether filled cells are marked in the legend.
     """
 
     caption: str
     heads: range
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
-    kinds: tuple[tuple[str, str, int], ...]
+    kinds: tuple[tuple[str, str, int, int], ...]
     styles: tuple[tuple[str, str], ...]
+    marked: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,7 @@ class Overview:
         highlights: at most three heads.
         facts: of model, corpus and scores.
         answers: what was found, a sentence each.
+        words: the words of the maps, each with what it means.
     """
 
     maps: tuple[HeadMap, ...] = ()
@@ -108,6 +119,7 @@ class Overview:
     highlights: tuple[Highlight, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     answers: tuple[str, ...] = ()
+    words: tuple[tuple[str, str], ...] = ()
 
 
 _FACTS = (
@@ -120,6 +132,15 @@ _FACTS = (
     "Source",
 )
 _MOST_FACTS = 5
+# Columns of `SUMMARY` whose meaning the first screen gives in a line each.
+_WORDS = (
+    "role",
+    "strength",
+    "confirmed",
+    "significant",
+    "structure",
+    "ablation_loss_change",
+)
 
 
 def overview_of(analysis: Analysis) -> Overview:
@@ -131,22 +152,30 @@ def overview_of(analysis: Analysis) -> Overview:
         tuple((VIEW_NAMES[keys], maps) for keys in others if (maps := _maps(analysis, keys))),
         highlights_of(analysis),
         {name: analysis.about[name] for name in known[:_MOST_FACTS]},
+        () if analysis.labelling is None else (describe_roles(analysis.summary),),
+        tuple(
+            (SUMMARY[name].narrow, SUMMARY[name].meaning)
+            for name in _WORDS
+            if name in analysis.summary
+        ),
     )
 
 
 def _maps(analysis: Analysis, keys: View) -> tuple[HeadMap, ...]:
     maps = []
     if analysis.labelling is not None:
-        labels = analysis.labelling.view(keys).labels
-        cells = [(_function_cell(row), _function_kind(row)) for row in _rows(labels)]
-        compared = (labels["standing"] != NOT_COMPARED).any()
-        styles = FUNCTION_STYLES if compared else STYLES_WITHOUT_CONTROLS
-        maps.append(_map("What each head does", cells, styles))
+        view = analysis.labelling.view(keys)
+        roles = closest_roles(view.labels, view.controls)
+        if keys == analysis.views[0]:
+            roles = analysis.summary
+        table = roles.assign(mark=marked(roles))
+        styles = ROLE_STYLES if "significant" in roles else STYLES_WITHOUT_CONTROLS
+        maps.append(_map("Closest role of each head", map(_role_cell, _rows(table)), styles))
     if not analysis.structure.empty:
         found = structure_of_heads(rows_of_view(analysis.structure, keys))
         tie = found["structure_margin_bits_per_row"] < TIE_BITS_PER_ROW
         rows = _rows(found.assign(structure_tie=tie))
-        cells = [(_structure_cell(row), row.structure.replace("_", " ")) for row in rows]
+        cells = map(_structure_cell, rows)
         maps.append(_map("What each head looks like", cells, STRUCTURE_STYLES))
     return tuple(maps)
 
@@ -159,50 +188,53 @@ def _name(row: Any) -> Head:
     return Head(*(getattr(row, name) for name in HEAD_COLUMNS))
 
 
-def _function_kind(row: Any) -> str:
-    """The strongest function where it holds or is borderline, else the label."""
-    holds = row.function in row.labels.split(SEPARATOR)
-    return str(row.function if holds or row.status == BORDERLINE else row.label)
-
-
-def _function_cell(row: Any) -> Cell:
-    kind = _function_kind(row)
-    detail = row.detail if kind == row.function and kind in _DETAILED else ""
-    return Cell(
+def _role_cell(row: Any) -> tuple[Cell, str]:
+    evidence = evidence_phrase(row)
+    said = f"{row.role} {MARK}" if row.mark else row.role
+    detail = str(row.detail or "") if row.role in _DETAILED else ""
+    cell = Cell(
         str(_name(row)),
-        kind.replace(" ", "-"),
-        _function_style(row, kind),
-        _SHORT.get(kind, kind),
+        _style_class(row.role),
+        _role_style(row),
+        _SHORT.get(row.role, row.role),
         detail.removeprefix("offset ").partition(" ")[0],
-        f"{_name(row)}: {row.labels}. Strongest: {function_phrase(row)}",
+        f"{_name(row)}: {said}, strength {row.strength:.2f}"
+        + (f"; {evidence}" if evidence else ""),
+        float(row.strength),
     )
+    return cell, row.role
 
 
-def _function_style(row: Any, kind: str) -> str:
-    if kind in {UNKNOWN, UNDECIDED}:
+def _role_style(row: Any) -> str:
+    if row.role == NO_ROLE:
         return EMPTY
-    if kind not in row.labels.split(SEPARATOR):
-        return DASHED
-    return FILLED if kind in row.standing.split(SEPARATOR) else FRAMED
+    if row.mark:
+        return FILLED
+    return FRAMED if row.confirmed else PARTIAL
 
 
-def _structure_cell(row: Any) -> Cell:
-    kind = row.structure.replace("_", " ")
+def _structure_cell(row: Any) -> tuple[Cell, str]:
+    kind = family_words(row.structure)
     margin = LABELS["structure_margin_bits_per_row"].shown(row.structure_margin_bits_per_row)
-    return Cell(
+    cell = Cell(
         str(_name(row)),
-        kind.replace(" ", "-"),
+        _style_class(kind),
         FRAMED if row.structure_tie else FILLED,
         _SHORT.get(kind, kind),
         f"+{margin}",
         f"{_name(row)}: {_structure_words(row)}",
     )
+    return cell, kind
 
 
 def _structure_words(row: Any) -> str:
-    runner_up = row.structure_runner_up.replace("_", " ")
+    runner_up = family_words(row.structure_runner_up)
     margin = LABELS["structure_margin_bits_per_row"].shown(row.structure_margin_bits_per_row)
     return f"{structure_phrase(row)}; {runner_up} needs {margin} bits per row more"
+
+
+def _style_class(kind: str) -> str:
+    return kind.replace(" + ", "-").replace(" ", "-")
 
 
 def _map(caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, str]) -> HeadMap:
@@ -213,6 +245,7 @@ def _map(caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, s
         layers.setdefault(layer_name(site, int(layer)), {})[int(head)] = cell
     heads = range(1 + max((max(row) for row in layers.values()), default=-1))
     counts = Counter(kind for _, kind in cells)
+    sure = Counter(kind for cell, kind in cells if cell.style == FILLED)
     used = {cell.style for cell, _ in cells}
     return HeadMap(
         caption,
@@ -221,16 +254,19 @@ def _map(caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, s
             (name.replace(".", " "), tuple(row.get(head) for head in heads))
             for name, row in layers.items()
         ),
-        tuple((kind.replace(" ", "-"), kind, count) for kind, count in counts.most_common()),
+        tuple(
+            (_style_class(kind), kind, count, sure[kind]) for kind, count in counts.most_common()
+        ),
         tuple((style, meaning) for style, meaning in styles.items() if style in used),
+        marked=styles is not STRUCTURE_STYLES,
     )
 
 
 def highlights_of(analysis: Analysis) -> tuple[Highlight, ...]:
     """The head that the loss rests on most, and those with the clearest function and structure.
 
-    A head is needed where the whole interval of its loss lies above 0, and its function is clear
-    where it holds; what no head shows is left out. Without labels the most confident head stands
+    A head is needed where the whole interval of its loss lies above 0, and its role is clear
+    where it is confirmed; what no head shows is left out. Without labels the most confident head stands
     for the first two. A head is named once.
     """
     found: dict[Head, Highlight] = {}
@@ -251,11 +287,11 @@ def _by_labels(analysis: Analysis) -> list[tuple[Head, str, str]]:
             (_name(row), "Largest weights", f"mean largest weight of a row {row.confidence:.2f}")
             for row in _rows(heads)[:1]
         ]
-    labels = analysis.labelling.view(analysis.views[0]).labels
+    summary = analysis.summary
     found = []
-    if "ablation_loss_change" in labels:
-        change = LABELS["ablation_loss_change"]
-        needed = labels[labels["ablation_low"] > 0]
+    if "ablation_loss_change" in summary:
+        change = SUMMARY["ablation_loss_change"]
+        needed = summary[summary["ablation_low"] > 0]
         ranked = needed.sort_values(change.name, ascending=False, kind="stable")
         found += [
             (
@@ -265,13 +301,14 @@ def _by_labels(analysis: Analysis) -> list[tuple[Head, str, str]]:
             )
             for row in _rows(ranked)[:1]
         ]
-    labels = labels.assign(stands=labels["stands_status"] == HOLDS)
-    clear = labels[labels["stands"] | (labels["status"] == HOLDS)].sort_values(
-        ["stands", "strength"], ascending=False, kind="stable"
-    )
+    clear = summary.assign(mark=marked(summary))[summary["confirmed"].astype(bool)]
+    clear = clear.sort_values(["mark", "strength"], ascending=False, kind="stable")
     return [
         *found,
-        *((_name(row), "Clearest function", function_phrase(row)) for row in _rows(clear)),
+        *(
+            (_name(row), "Clearest role", f"{row.role}: {evidence_phrase(row)}")
+            for row in _rows(clear)
+        ),
     ]
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
-from attnlab.columns import Column, rounded
-from attnlab.reporting.export import is_number
+from attnlab.columns import Column
+from attnlab.reporting.export import cell, is_number
 
 
 @dataclass(frozen=True)
@@ -57,21 +56,9 @@ def page_table(frame: pd.DataFrame, columns: Sequence[Column], caption: str = ""
     return PageTable(
         tuple(columns),
         tuple(
-            tuple(_cell(value, of.digits) for value, of in zip(row, columns, strict=True))
+            tuple(cell(value, of) for value, of in zip(row, columns, strict=True))
             for row in chosen.itertuples(index=False)
         ),
         caption,
         tuple(map(is_number, (chosen.iloc[:, index] for index in range(len(columns))))),
     )
-
-
-def _cell(value: Any, digits: int | None) -> str:
-    if pd.isna(value):
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if digits is not None:
-        return rounded(float(value), digits)
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:.4g}"
-    return str(int(value) if isinstance(value, float) else value)

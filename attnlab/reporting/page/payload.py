@@ -41,6 +41,23 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class CutQueries:
+    """A sentence of which only the first queries are kept at a site.
+
+    Attributes:
+        sentence: its number.
+        site: in words.
+        queries: how many are kept.
+        all_queries: how many there are.
+    """
+
+    sentence: int
+    site: str
+    queries: int
+    all_queries: int
+
+
+@dataclass(frozen=True)
 class ViewerData:
     """What the viewer reads.
 
@@ -50,6 +67,7 @@ class ViewerData:
         blocks: tokens per entry along each side, of the sentences too large to be stored whole.
         left_out: sentences for which there was no room.
         largest_kept: rows whose largest weight is still the largest, and all rows.
+        cut: what is kept of sentences that are too large to be kept whole.
     """
 
     facts: str
@@ -57,6 +75,7 @@ class ViewerData:
     blocks: dict[int, int]
     left_out: tuple[int, ...]
     largest_kept: tuple[int, int]
+    cut: tuple[CutQueries, ...] = ()
 
 
 def encode_weights(weights: Float[Tensor, "head query key"]) -> EncodedWeights:

@@ -82,6 +82,7 @@ def render_page(
         lstrip_blocks=True,
         finalize=_visible,
     )
+    environment.globals["letters_of"] = letters_of
     return environment.get_template("report.html.j2").render(
         title=title,
         about=about,
@@ -97,6 +98,35 @@ def render_page(
         script_hash=_hash(bundled_script()),
         budget=f"{most_bytes / 2**20:g} MiB",
     )
+
+
+def letters_of(kinds: Sequence[tuple[str, str, int, int]]) -> dict[str, str]:
+    """The shortest beginning of each kind's name that no other name has, for narrow cells.
+
+    Names joined by + have the first letters of both.
+
+    >>> letters_of([("a", "sink", 3, 1), ("b", "syntactic", 1, 0), ("c", "column", 1, 0)])
+    {'a': 'Si', 'b': 'Sy', 'c': 'C'}
+    >>> letters_of([("a", "column", 3, 1), ("b", "column + band", 1, 0)])
+    {'a': 'C', 'b': 'C+B'}
+    """
+    plain = [name for _, name, *_ in kinds if _JOINED not in name]
+    return {kind: _beginning(name, plain) for kind, name, *_ in kinds}
+
+
+_JOINED = " + "
+
+
+def _beginning(name: str, names: Sequence[str]) -> str:
+    if _JOINED in name:
+        return "+".join(part[0].upper() for part in name.split(_JOINED))
+    lengths = range(1, len(name))
+    alone = (
+        name[:n].capitalize()
+        for n in lengths
+        if sum(other.startswith(name[:n]) for other in names) == 1
+    )
+    return next(alone, name)
 
 
 @cache

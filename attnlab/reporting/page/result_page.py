@@ -13,7 +13,7 @@ from attnlab.columns import Column
 from attnlab.files import write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.columns import columns_named
-from attnlab.reporting.export import declared_columns
+from attnlab.reporting.export import cell, declared_columns
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.page.overview import Overview
@@ -24,6 +24,8 @@ from attnlab.reporting.result_folder import PAGE
 
 # More rows make a page slow; the file has all of them.
 MOST_ROWS = 1000
+# Of 64 letters, which say nothing to a reader.
+_CHECKSUM = "checksum"
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -45,12 +47,14 @@ class ShownTable:
         heading: what stands above it.
         left_out: ends of the names of columns that only the file has.
         own: columns that no other table declares, or declares otherwise.
+        frame: its rows where they are made of those of the file; None for those of the file.
     """
 
     file: str
     heading: str
     left_out: tuple[str, ...] = ()
     own: tuple[Column, ...] = ()
+    frame: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def write_result_page(folder: str | Path, contents_of: ContentsOf) -> Path:
     )
     sections = [Section("figures", "Figures", "", figures=figures)] if figures else []
     sections += [
-        _section(shown, tables[shown.file])
+        _section(shown, tables[shown.file] if shown.frame is None else shown.frame)
         for shown in found.tables
         if not tables.get(shown.file, pd.DataFrame()).empty
     ]
@@ -122,11 +126,12 @@ def _in_words(value: Any) -> str:
 
 def _section(shown: ShownTable, frame: pd.DataFrame) -> Section:
     rows = frame.head(MOST_ROWS)
-    text = f"All columns are in {shown.file}."
+    made = shown.frame is not None
+    text = f"{'Made of' if made else 'All columns are in'} {shown.file}."
     caption = ""
     if len(rows) < len(frame):
         caption = f"The first {len(rows):,} of {len(frame):,} rows; {shown.file} has all of them."
-    anchor = Path(shown.file).stem
+    anchor = f"{Path(shown.file).stem}{'_means' if made else ''}"
     return Section(anchor, shown.heading, text, (_page_table(shown, rows, caption),))
 
 
@@ -135,10 +140,24 @@ def _page_table(shown: ShownTable, frame: pd.DataFrame, caption: str) -> PageTab
     columns = [
         own.get(column.name, column)
         for column in declared_columns(frame, shown.file)
-        if not column.name.endswith(shown.left_out) and not frame[column.name].isna().all()
+        if not column.name.endswith((*shown.left_out, _CHECKSUM))
+        and not frame[column.name].isna().all()
     ]
     if set(HEAD_COLUMNS) <= set(frame):
         frame = frame.assign(head_name=head_names(frame))
         others = [column for column in columns if column.name not in HEAD_COLUMNS]
         columns = [*columns_named(["head_name"], []), *others]
-    return page_table(frame, columns, caption)
+    varying, constant = _by_variation(frame, columns)
+    return page_table(frame, varying, " ".join(filter(None, (caption, constant))))
+
+
+def _by_variation(frame: pd.DataFrame, columns: Sequence[Column]) -> tuple[list[Column], str]:
+    """The columns whose rows differ, and the value of every other one in a sentence."""
+    if len(frame) < 2:
+        return list(columns), ""
+    same = [column for column in columns if frame[column.name].nunique(dropna=False) == 1]
+    if len(same) == len(columns):
+        return list(columns), ""
+    said = "; ".join(f"{one.heading} {cell(frame[one.name].iloc[0], one)}" for one in same)
+    varying = [column for column in columns if column not in same]
+    return varying, f"The same in every row: {said}." if same else ""

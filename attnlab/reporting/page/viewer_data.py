@@ -11,6 +11,7 @@ from attnlab.reporting.naming import SITE_NAMES
 from attnlab.reporting.page.fitted import fitted_layers
 from attnlab.reporting.page.head_facts import CONTROL_COLUMNS, head_facts
 from attnlab.reporting.page.payload import (
+    CutQueries,
     Stored,
     ViewerData,
     block_maxima,
@@ -36,11 +37,13 @@ def viewer_data(
 ) -> ViewerData | None:
     """The sentences of which matrices were kept, with what is known of every head; None without any."""
     kept = analysis.matrices
-    room, weights, blocks, left_out = most_page_bytes, [], {}, []
-    for number in sorted({number for number, _ in kept.tokens}):
+    blocks: dict[int, int] = {}
+    room, weights, left_out = most_page_bytes, [], []
+    for number in kept.sentences:
         block, stored = _encoded(kept, number, most_sentence_bytes)
         size = sum(len(one.encoded.text) for one in stored)
-        if size > room:
+        # A page without any matrix would show nothing of what heads do.
+        if size > room and blocks:
             left_out.append(number)
             continue
         room -= size
@@ -61,6 +64,11 @@ def viewer_data(
         {number: block for number, block in blocks.items() if block > 1},
         tuple(left_out),
         _largest_kept(kept, blocks),
+        tuple(
+            CutQueries(number, SITE_NAMES[site], len(kept.tokens[number, site][0]), count)
+            for (number, site), count in kept.all_queries.items()
+            if number in blocks
+        ),
     )
 
 

@@ -6,34 +6,38 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.addresses import HEAD_COLUMNS
+from attnlab.corpora.splits import clean_sentence
 from attnlab.devices import own_device, usable_device
-from attnlab.errors import InputError
+from attnlab.errors import AttnlabError, InputError
 from attnlab.extraction.matrix_names import is_matrix_file
 from attnlab.extraction.reading import Coverage, prepare
 from attnlab.extraction.sums import PerLayer
 from attnlab.extraction.tokens import TokenizedText
 from attnlab.extraction.views import ALL, CONTENT, View
 from attnlab.functions.structure import HeadStructure
+from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.processes import Processes
 from attnlab.studies.about import model_in_words, versions_in_words
+from attnlab.studies.analysis.choosing import numbers_of
 from attnlab.studies.analysis.closed import closed_among
 from attnlab.studies.analysis.file_analysis import analyze_file
 from attnlab.studies.analysis.label_ablation import ablate_for_labels, evaluator_for_labels
 from attnlab.studies.analysis.labelling import Labeller, Labelling
 from attnlab.studies.analysis.measuring import Analysis, measure
-from attnlab.studies.analysis.notes import ClosedHeads, NoLoss, TooManyToAblate
+from attnlab.studies.analysis.notes import ClosedHeads, NoLoss, TooManyToAblate, TrainingSentences
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.analysis.settings import MOST_HEADS_ABLATED, AnalysisSettings
 from attnlab.studies.evaluation import Evaluator
-from attnlab.studies.sources import Subject, load_subject, notes_on_texts
+from attnlab.studies.sources import Subject, load_subject, notes_on_texts, source_of
+from attnlab.translation.runs.run import Source
 
 # The column of heads that stands beside the labels too.
 SINK_SHARE = "mass_on_special"
 
 
 @options_of(AnalysisSettings)
-def analyze(source: str | Path | tuple[Any, Any], settings: AnalysisSettings) -> Analysis:
+def analyze(source: Source, settings: AnalysisSettings) -> Analysis:
     """What every head of a model or a file does, looks like and is needed for, and a few whole matrices.
 
     Heads of models are labelled, with controls and the loss without each head, unless `labels` is False;
@@ -42,7 +46,7 @@ def analyze(source: str | Path | tuple[Any, Any], settings: AnalysisSettings) ->
     Cost: a pass over the sentences; with labels two more for the controls, and one per head without it.
 
     Args:
-        source: a run folder, a transformers folder or hub name, a pair (model, tokenizer), or a
+        source: a run or its folder, a transformers folder or hub name, a pair (model, tokenizer), or a
             file of matrices, see `attnlab.extraction.matrix_source.load_matrix_source`, such as the one
             that an analysis leaves, of which all arrays are read.
         settings: as keyword arguments.
@@ -54,9 +58,7 @@ def analyze(source: str | Path | tuple[Any, Any], settings: AnalysisSettings) ->
     return analyze_together(source, settings, Processes())
 
 
-def analyze_together(
-    source: str | Path | tuple[Any, Any], settings: AnalysisSettings, processes: Processes
-) -> Analysis:
+def analyze_together(source: Source, settings: AnalysisSettings, processes: Processes) -> Analysis:
     """What `analyze` returns, the whole of it in each of several processes that share the sentences.
 
     Each of them calls this alike, inside `Processes.together`.
@@ -72,7 +74,7 @@ def analyze_together(
 
 
 def _analyze_model(
-    source: str | Path | tuple[Any, Any],
+    source: Source,
     settings: AnalysisSettings,
     processes: Processes,
     views: tuple[View, ...],
@@ -104,6 +106,7 @@ def _analyze_model(
         structure=structure,
         views=views,
         also=[] if labeller is None else [labeller.functions],
+        chosen=numbers_of(settings.show or (), reading.encoding),
     )
     closed = closed_among(reading)
     found = replace(
@@ -114,6 +117,7 @@ def _analyze_model(
             *found.notes,
             *([ClosedHeads(tuple(map(str, closed)))] if closed else []),
             *notes_on_texts(subject, settings.sentences, settings.sites),
+            *([] if settings.text is None else _notes_on_training(subject)),
         ),
         closed=closed,
     )
@@ -126,7 +130,7 @@ def _analyze_model(
     return _with_labels(found, _beside_ablation(labelling, evaluator, passes, settings, seed=seed))
 
 
-def _subject(source: str | Path | tuple[Any, Any], settings: AnalysisSettings) -> Subject:
+def _subject(source: Source, settings: AnalysisSettings) -> Subject:
     return load_subject(
         source,
         sentences=settings.wanted,
@@ -137,6 +141,19 @@ def _subject(source: str | Path | tuple[Any, Any], settings: AnalysisSettings) -
         gold=settings.labelled,
         scores=settings.ablated is not False,
     )
+
+
+def _notes_on_training(subject: Subject) -> list[Note]:
+    """How many of the sentences of a file the run was trained on; nothing where its corpus is gone."""
+    if subject.run is None:
+        return []
+    try:
+        rows = subject.run.corpus().train
+    except AttnlabError:
+        return []
+    texts = {clean_sentence(source_of(text)) for text in subject.texts}
+    learned = texts.intersection(rows["source"][:])
+    return [TrainingSentences(len(learned), len(texts))] if learned else []
 
 
 def _with_labels(found: Analysis, labelling: Labelling) -> Analysis:
@@ -186,9 +203,7 @@ def _beside_ablation(
     return replace(labelling, labels=labels)
 
 
-def _about(
-    source: str | Path | tuple[Any, Any], subject: Subject, coverage: Coverage, kept: int
-) -> dict[str, str]:
+def _about(source: Source, subject: Subject, coverage: Coverage, kept: int) -> dict[str, str]:
     model = subject.model
     layers = ", ".join(f"{site}: {count}" for site, count in coverage.layers.items())
     described = {

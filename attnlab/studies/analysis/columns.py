@@ -2,7 +2,7 @@
 
 from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
 from attnlab.extraction.columns import DISTANCES, HEADS
-from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS, STRUCTURE
+from attnlab.functions.columns import AGREEMENT, CONTROLS, DETAIL, LABELS, RELATIONS, STRUCTURE
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
 
 WIDEST_WINDOW = 10
@@ -36,55 +36,49 @@ SUMMARY = Table(
     (
         *HEAD,
         Column(
-            "function",
-            "what it does",
-            "The labels that stand beside the controls, or without controls those that hold; unknown "
-            "where there are none, undecided where there are none and too little was counted for some.",
+            "role",
+            "closest role",
+            "The label that is closest to its threshold; none where no figure is beyond its control.",
+            short="role",
+        ),
+        DETAIL,
+        Column("statistic", "statistic", "What the value is.", short="statistic"),
+        Column("value", "value", "The figure that the role rests on.", 2),
+        Column(
+            "control",
+            "without the role",
+            "What that figure would be without the role: by the best offset or by chance.",
+            2,
         ),
         Column(
-            "function_detail",
-            "detail",
-            "What the first of them was measured with: offset, relation, token.",
+            "strength",
+            "strength",
+            "How near the figure is to its threshold: 0 at its control, 1 at the threshold or beyond; "
+            "the least where the rule asks for several figures.",
+            2,
         ),
         Column(
-            "function_status",
-            "status",
-            "stands: beside the controls; holds: without controls, which were left out; none.",
+            "confirmed",
+            "confirmed",
+            "Whether the whole 95 % interval lies above the threshold, of every figure of the rule.",
+        ),
+        Column(
+            "significant",
+            "significant",
+            "Whether it is confirmed and significant against controls: the same head of an untrained "
+            "model and, for relations, shuffled words.",
         ),
         Column(
             "structure",
-            "what it looks like",
-            "The family of matrices that describes the head's matrices in the fewest bits.",
-            short="looks like",
+            "structure",
+            "The family of matrices that describes the head's matrices in the fewest bits: what they "
+            "look like, not what for.",
         ),
-        Column("structure_runner_up", "next", "The family of the second fewest bits."),
         Column(
             "structure_tie",
             "tie",
             f"Whether the next family needs less than {TIE_BITS_PER_ROW:g} bits per row more.",
         ),
-        Column(
-            "nearest_family",
-            "nearest family",
-            "Which of Sigma1 (diagonal), Sigma2 (kept_band) and Sigma3 (rare_columns), with the sparse "
-            "error E and at most two entries per row, has the smallest mean distance.",
-            short="nearest",
-        ),
-        Column(
-            "nearest_relative",
-            "its distance",
-            "Mean over sentences of its l1 distance divided by the sum of the matrix.",
-            2,
-            "dist.",
-        ),
-        Column(
-            "union_relative",
-            "union",
-            "The same of the nearest of the three for each matrix: their union with E.",
-            2,
-        ),
-        Column("uniform_relative", "uniform", "The same of equal weights for all keys.", 2),
-        Column("zero_relative", "zero", "The same of a matrix of zeros: 1 by definition.", 2),
         Column(
             "ablation_loss_change",
             "loss without it",
@@ -98,7 +92,7 @@ SUMMARY = Table(
         Column(
             "output",
             "output",
-            "What is left of the head's output: closed where it was pruned away, none where its matrices "
+            "What is left of the head's output: pruned where it was pruned away, none where its matrices "
             "hold no weight; empty where it is whole.",
         ),
     ),
@@ -120,7 +114,7 @@ def _band(window: int) -> Column:
 
 # Of `RELATIVE`: the families that are compared at equal budget, and what they are compared with.
 SIGMA = ("diagonal", "kept_band", "rare_columns")
-EQUAL_BUDGET = (*SIGMA, "union", "additive", "top")
+EQUAL_BUDGET = (*SIGMA, "additive", "top")
 REFERENCES = ("zero", "uniform", "mean_by_offset")
 # Of `summarise`: mean relative distances, a column an approximation.
 RELATIVE = (
@@ -207,10 +201,17 @@ BITS = (
         "rare columns",
     ),
     Column(
-        "bits_sink",
-        "sink (bits a row)",
+        "bits_column",
+        "column (bits a row)",
         "One of the first or last two tokens, for all rows.",
         2,
-        "sink",
+        "column",
+    ),
+    Column(
+        "bits_column_band",
+        "column + band (bits a row)",
+        "One of the first or last two tokens, and an offset or a band within 5 tokens.",
+        2,
+        "column + band",
     ),
 )

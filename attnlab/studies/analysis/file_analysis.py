@@ -19,7 +19,7 @@ from attnlab.studies.analysis.settings import AnalysisSettings
 
 def _refuse_sentences(source: str | Path, settings: AnalysisSettings) -> None:
     """Refuses what chooses sentences or reads tokens: a file of matrices is read whole."""
-    for name in ("text", "corpus", "pair", "sentences"):
+    for name in ("text", "corpus", "pair", "sentences", "show"):
         if getattr(settings, name) is not None:
             msg = f"{source} holds matrices and no sentences; leave {name} out, or analyze a model."
             raise InputError(msg)

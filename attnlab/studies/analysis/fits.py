@@ -218,7 +218,8 @@ def summarise(fits: pd.DataFrame) -> pd.DataFrame:
     table = fits.assign(name=name).pivot_table(
         index=HEAD_COLUMNS, columns="name", values="relative"
     )
-    table.columns.name = None
-    # Heads without any relative distance, whose matrices hold no weight, keep an empty row.
-    table = table.reindex(pd.MultiIndex.from_frame(fits[HEAD_COLUMNS].drop_duplicates()))
+    # Heads without any relative distance, whose matrices hold no weight, keep an empty row; so does an
+    # approximation its column where no head has one.
+    heads = pd.MultiIndex.from_frame(fits[HEAD_COLUMNS].drop_duplicates())
+    table = table.reindex(index=heads, columns=pd.Index(sorted(name.unique())))
     return table.reset_index().sort_values(HEAD_COLUMNS, key=_in_order, ignore_index=True)

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from attnlab.functions.gold import Gold
 from attnlab.functions.labels.rare import FREQUENT_TYPES
+from attnlab.functions.labels.sink import SINK_LABEL, sink_curve
 from attnlab.functions.verdict import UNDECIDED
 from attnlab.notes import Note
 from attnlab.studies.analysis.notes import (
     NoTrees,
+    SinksByThreshold,
     TooLittleCounted,
     TrainingCorpusUnknown,
     Unaligned,
@@ -26,11 +29,10 @@ _NONE_COUNTED = 2
 def label_notes(
     verdicts: pd.DataFrame,
     *,
-    sentences: int,
+    gold: Gold,
     there: int | None,
     unaligned: Mapping[str, str],
     corpus_known: bool,
-    trees: bool,
     paired: bool,
     without_rare: Mapping[str, int],
 ) -> list[Note]:
@@ -38,11 +40,10 @@ def label_notes(
 
     Args:
         verdicts: of the model, one row per head and label.
-        sentences: how many were looked at.
+        gold: the sentences.
         there: how many there are where these come from; None where that is not known.
         unaligned: why a sentence is not aligned with its words, by its identifier.
         corpus_known: whether frequencies of the training corpus are known.
-        trees: whether the sentences have gold trees.
         paired: whether they have translations, which the model reads.
         without_rare: how many types there are at each site that has too few for a rare token.
     """
@@ -51,24 +52,27 @@ def label_notes(
         found.append(Unaligned(len(unaligned), *next(iter(unaligned.items()))))
     if not corpus_known:
         found.append(TrainingCorpusUnknown())
-    if not trees:
+    if not gold.trees:
         found.append(NoTrees())
     if without_rare:
         most = max(without_rare.values())
         found.append(VocabularyTooSmall(tuple(without_rare), most, FREQUENT_TYPES))
-    return [*found, *_too_little(verdicts, sentences, there, treebank=not paired)]
+    sinks = sink_curve(verdicts)
+    heads = int((verdicts["label"] == SINK_LABEL.name).sum())
+    if heads:
+        found.append(SinksByThreshold(heads, tuple(sinks.items())))
+    return [*found, *_too_little(verdicts, gold, there, treebank=not paired)]
 
 
 def _too_little(
-    verdicts: pd.DataFrame, sentences: int, there: int | None, *, treebank: bool
+    verdicts: pd.DataFrame, gold: Gold, there: int | None, *, treebank: bool
 ) -> list[Note]:
-    """One note on all labels for which too little was counted."""
+    """One note on all labels that some head may carry and for which too little was counted."""
     short: dict[tuple[str, int, str], list[str]] = {}
     factor = 0.0
     never_met = False
-    for (site, label), rows in verdicts.groupby(["site", "label"], sort=False):
-        if not (rows["status"] == UNDECIDED).all():
-            continue
+    undecided = verdicts[verdicts["status"] == UNDECIDED]
+    for (site, label), rows in undecided.groupby(["site", "label"], sort=False):
         needed, counted = int(rows["needed"].max()), int(rows["counted"].max())
         key = (str(label), needed, str(rows["unit"].iloc[0]))
         short.setdefault(key, []).append(str(site))
@@ -80,8 +84,17 @@ def _too_little(
         UndecidedLabel(label, tuple(sites), needed, unit)
         for (label, needed, unit), sites in short.items()
     )
-    wanted = _rounded_up(math.ceil(sentences * factor))
-    return [TooLittleCounted(labels, wanted, there, treebank=treebank, never_met=never_met)]
+    wanted = _rounded_up(math.ceil(len(gold.source) * factor))
+    return [
+        TooLittleCounted(
+            labels,
+            wanted,
+            there,
+            treebank=treebank,
+            never_met=never_met,
+            generated=gold.generated,
+        )
+    ]
 
 
 def _rounded_up(number: int) -> int:

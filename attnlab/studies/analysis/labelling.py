@@ -29,6 +29,7 @@ from attnlab.functions.label_tables import (
     without_controls,
     without_label,
 )
+from attnlab.functions.labels.rare import IN_THE_TEXT, RARE_LABEL
 from attnlab.functions.structure import HeadStructure
 from attnlab.functions.verdict import NOT_COMPARED
 from attnlab.notes import Note
@@ -154,17 +155,23 @@ class Labeller:
                 *(() if controls else (NoControls(),)),
                 *label_notes(
                     self.functions.verdicts(self.views[0]),
-                    sentences=len(self.gold.source),
+                    gold=self.gold,
                     there=there,
                     unaligned=self.unaligned,
                     corpus_known=self.corpus_known,
-                    trees=self.gold.trees,
                     paired=self.reading.encoding.paired,
                     without_rare=self.functions.sites_without_rare_tokens(),
                 ),
             ),
             views=self.views,
         )
+
+    def _named_frequencies(self, verdicts: pd.DataFrame) -> pd.DataFrame:
+        """The verdicts, which say of rare tokens that they are rare in the analysed text alone."""
+        if self.corpus_known:
+            return verdicts
+        rare = verdicts["label"] == RARE_LABEL.name
+        return verdicts.assign(detail=verdicts["detail"].mask(rare, IN_THE_TEXT))
 
     def _count_controls(self, passes: Passes, seed: int) -> dict[str, HeadFunctions]:
         """The same counts of an untrained model, and on shuffled words."""
@@ -200,7 +207,10 @@ class Labeller:
         seed: int,
     ) -> dict[str, pd.DataFrame]:
         """The tables of one view, by their names in `Labelling`."""
-        tables = {name: functions.verdicts(keys, seed) for name, functions in counted.items()}
+        tables = {
+            name: self._named_frequencies(functions.verdicts(keys, seed))
+            for name, functions in counted.items()
+        }
         controls = (
             compare_controls(tables, relations)
             if "untrained" in tables

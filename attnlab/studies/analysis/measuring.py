@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
+import torch
 
 from attnlab.addresses import HEAD_COLUMNS, Head
 from attnlab.extraction.keeping import KeptMatrices, MatrixKeeper
+from attnlab.extraction.notes import KeptInPart
 from attnlab.extraction.reading import Coverage
 from attnlab.extraction.statistics import HeadStatistics
 from attnlab.extraction.sums import PerLayer
@@ -66,15 +68,15 @@ class Analysis(OneLine):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row per head: what it does, what it looks like, what is near to it, what it is needed for.
+        """One row per head: its closest role, what it looks like, and the loss without it.
 
         Columns as in `attnlab.studies.analysis.columns.SUMMARY`, those that were measured.
         """
         keys = self.views[0]
-        labels = None if self.labelling is None else self.labelling.view(keys).labels
+        labelling = None if self.labelling is None else self.labelling.view(keys)
         structure = self.structure if self.structure.empty else rows_of_view(self.structure, keys)
         return summarise_heads(
-            self.heads, structure=structure, fits=self.fits, labels=labels, closed=self.closed
+            self.heads, structure=structure, labelling=labelling, closed=self.closed
         )
 
     @property
@@ -91,13 +93,16 @@ def measure(
     structure: HeadStructure,
     views: tuple[View, ...],
     also: Sequence[PerLayer[Any, Any]] = (),
+    chosen: Sequence[int] = (),
 ) -> tuple[Analysis, Coverage]:
     """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
 
-    `structure` and `also` are fed in the pass over all sentences; `views` are those of the structure.
+    `structure` and `also` are fed in the pass over all sentences; `views` are those of the structure;
+    `chosen` are numbers of sentences whose matrices are kept before those of the first.
     """
     statistics, profiles = HeadStatistics(), OffsetProfiles()
-    keeper, fits = MatrixKeeper(keep_matrices, KEPT_BYTES), HeadFits(profiles, fit_sentences)
+    keeper = MatrixKeeper(keep_matrices, KEPT_BYTES, chosen=chosen)
+    fits = HeadFits(profiles, fit_sentences)
     measured_twice = [profiles] if fit_sentences > 0 else []
     consumers: list[PerLayer[Any, Any]] = [statistics, *measured_twice, keeper, structure, *also]
     coverage = run("Capturing heads", consumers, None)
@@ -113,7 +118,7 @@ def measure(
         structure=stacked([structure.families(keys) for keys in views], views),
         matrices=kept,
         views=views,
-        notes=tuple(_notes(heads, coverage, kept, keep_matrices)),
+        notes=tuple(_notes(heads, coverage, kept, len(keeper.wanted))),
     )
     return found, coverage
 
@@ -132,6 +137,12 @@ def _notes(heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: 
         found.append(LearnedSink(float(heads["mass_on_sink_logit"].mean())))
     if kept.left_out:
         found.append(TooLargeToKeep(len(kept.left_out), wanted, KEPT_BYTES / 2**20))
+    half = {key[:2] for key, one in kept.matrices.items() if one.dtype == torch.float16}
+    found += [
+        KeptInPart(*at, len(queries), kept.all_queries.get(at, len(queries)))
+        for at, (queries, _) in kept.tokens.items()
+        if at in half
+    ]
     if coverage.sentences < ENOUGH_FOR_MEANS:
         found.append(FewForMeans(coverage.sentences))
     return found

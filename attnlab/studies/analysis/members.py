@@ -1,6 +1,15 @@
 """Which member of a family was chosen, in words."""
 
-from attnlab.matrices.fit import Additive, Band, Diagonal, Fit, Parameters, RareColumns, Sink
+from attnlab.matrices.fit import (
+    Additive,
+    Band,
+    Column,
+    ColumnBand,
+    Diagonal,
+    Fit,
+    Parameters,
+    RareColumns,
+)
 
 
 def describe_members(fit: Fit) -> list[str]:
@@ -19,8 +28,11 @@ def _described(parameters: Parameters, index: int) -> str:
             return _blocks(parameters, index)
         case Additive():
             return _band_and_columns(parameters, index)
-        case Sink():
+        case Column():
             return f"column {int(parameters.column[index])}"
+        case ColumnBand():
+            left, right = parameters.window
+            return f"column {int(parameters.column[index])} + offsets {-left}..{right}"
     return parameters.families[int(parameters.chosen[index])]
 
 

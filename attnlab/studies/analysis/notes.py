@@ -57,6 +57,14 @@ class Unaligned(Note):
 
 
 @dataclass(frozen=True)
+class TrainingSentences(Note):
+    """How many of the `total` different sentences that were handed in the run was trained on."""
+
+    count: int
+    total: int
+
+
+@dataclass(frozen=True)
 class TrainingCorpusUnknown(Note):
     """Token frequencies are counted in the sentences analyzed."""
 
@@ -68,7 +76,7 @@ class NoTrees(Note):
 
 @dataclass(frozen=True)
 class UndecidedLabel:
-    """A label for which fewer than `needed` observations were counted of every head of some sites."""
+    """A label that fewer than `needed` observations leave undecided for some head of the sites."""
 
     label: str
     sites: tuple[str, ...]
@@ -86,6 +94,7 @@ class TooLittleCounted(Note):
         there: how many there are where these come from; None where that is not known.
         treebank: whether a treebank, which has no translations, can have the links that are lacking.
         never_met: whether some label met nothing at all that it could count.
+        generated: whether the sentences are of a generated corpus, which has no others to offer.
     """
 
     labels: tuple[UndecidedLabel, ...]
@@ -93,6 +102,7 @@ class TooLittleCounted(Note):
     there: int | None
     treebank: bool
     never_met: bool
+    generated: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,19 @@ class VocabularyTooSmall(Note):
     sites: tuple[str, ...]
     types: int
     frequent: int
+
+
+@dataclass(frozen=True)
+class SinksByThreshold(Note):
+    """How many heads have more than each share of their weight on one kind of key.
+
+    Attributes:
+        heads: how many there are.
+        above: threshold and number of heads, the smallest threshold first.
+    """
+
+    heads: int
+    above: tuple[tuple[float, int], ...]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Options of an analysis."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -80,6 +81,12 @@ class AnalysisSettings(CorpusTextSettings):
     keep_matrices: Annotated[
         int, Option("Number of sentences whose matrices are kept and drawn.", least=0)
     ] = 3
+    show: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Sentence, among those that are read, to keep and show before others. Repeat for several."
+        ),
+    ] = None
     fit_sentences: Annotated[
         int, Option("Number of sentences to fit structured matrices to; 0 for none.", least=0)
     ] = 100

@@ -1,4 +1,4 @@
-"""The heads of an analysis in one table: what each does, looks like, is near to, and is needed for."""
+"""The heads of an analysis in one table: the closest role, the structure, and the loss without each."""
 
 from collections.abc import Collection
 
@@ -6,12 +6,13 @@ import pandas as pd
 
 from attnlab.addresses import HEAD_COLUMNS, Head
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
-from attnlab.functions.verdict import NOT_COMPARED, UNDECIDED, UNKNOWN
-from attnlab.studies.analysis.columns import SIGMA
+from attnlab.studies.analysis.columns import SUMMARY
 from attnlab.studies.analysis.description import structure_of_heads
-from attnlab.studies.analysis.fits import summarise
+from attnlab.studies.analysis.labelling import Labelling
+from attnlab.studies.analysis.roles import WITHOUT_ROLE, closest_roles
 
-_WORDS = ("structure", "structure_runner_up", "nearest_family")
+# Of the column `output`: what a pruned head leaves.
+PRUNED = "pruned"
 _LOSS = ("ablation_loss_change", "ablation_low", "ablation_high")
 
 
@@ -19,36 +20,36 @@ def summarise_heads(
     heads: pd.DataFrame,
     *,
     structure: pd.DataFrame,
-    fits: pd.DataFrame,
-    labels: pd.DataFrame | None,
+    labelling: Labelling | None,
     closed: Collection[Head] = (),
 ) -> pd.DataFrame:
     """One row per head with the columns of `SUMMARY` that were measured, in the order of `heads`.
 
+    Every table, map and page shows these columns, so that they count alike.
+
     Args:
         heads: one row per head.
         structure: of one view, see `Analysis.structure`; empty where that was not measured.
-        fits: see `Analysis.fits`; empty likewise.
-        labels: of one view, see `Labelling.labels`; None where heads were not labelled.
+        labelling: of the same view; None where heads were not labelled.
         closed: heads that are closed for good.
     """
     heads = heads.reset_index(drop=True)
     table = heads[HEAD_COLUMNS]
-    parts = [
-        None if labels is None else _functions(labels),
-        None if structure.empty else _structure(structure),
-        None if fits.empty else _distances(fits),
-        None if labels is None or _LOSS[0] not in labels else labels[[*HEAD_COLUMNS, *_LOSS]],
-    ]
-    for part in parts:
-        if part is not None:
-            table = table.merge(part, on=HEAD_COLUMNS, how="left", validate="one_to_one")
-    # A head whose matrices hold no weight looks like nothing and is near to nothing.
+    for part in (*_of_labels(labelling), *([] if structure.empty else [_structure(structure)])):
+        table = table.merge(part, on=HEAD_COLUMNS, how="left", validate="one_to_one")
+    table = table[[*HEAD_COLUMNS, *(name for name in SUMMARY if name in table.columns[3:])]]
     weightless = weightless_heads(heads)
-    words = [name for name in _WORDS if name in table]
-    table = table.assign(**{name: table[name].mask(weightless).fillna("") for name in words})
+    # A head whose matrices hold no weight looks like nothing and has no role.
+    nothing = {"structure": "", "structure_tie": False} | WITHOUT_ROLE
+    for name in nothing.keys() & set(table):
+        known = table[name].notna() & ~weightless
+        values = [
+            value if there else nothing[name]
+            for value, there in zip(table[name], known, strict=True)
+        ]
+        table = table.assign(**{name: pd.Series(values, table.index)})
     among = pd.Series(_among(heads, closed), heads.index, dtype=bool)
-    output = pd.Series("", heads.index).mask(weightless, "none").mask(among, "closed")
+    output = pd.Series("", heads.index).mask(weightless, "none").mask(among, PRUNED)
     return table.assign(output=output) if (output != "").any() else table
 
 
@@ -61,32 +62,15 @@ def _among(heads: pd.DataFrame, some: Collection[Head]) -> list[bool]:
     return [Head(*row) in some for row in heads[HEAD_COLUMNS].itertuples(index=False)]
 
 
-def _functions(labels: pd.DataFrame) -> pd.DataFrame:
-    """Labels that stand; where controls were left out, those that hold."""
-    compared = labels["standing"] != NOT_COMPARED
-    function = labels["standing"].where(compared, labels["labels"])
-    named = ~function.isin([UNKNOWN, UNDECIDED])
-    first = function.str.split("; ").str[0]
-    return labels[HEAD_COLUMNS].assign(
-        function=function,
-        # The detail is that of the strongest function, which may be another.
-        function_detail=labels["detail"].where(named & (labels["function"] == first), ""),
-        function_status=compared.map({True: "stands", False: "holds"}).where(named, "none"),
-    )
+def _of_labels(labelling: Labelling | None) -> list[pd.DataFrame]:
+    if labelling is None:
+        return []
+    labels = labelling.labels
+    roles = closest_roles(labels, labelling.controls)
+    return [roles, labels[[*HEAD_COLUMNS, *_LOSS]]] if _LOSS[0] in labels else [roles]
 
 
 def _structure(structure: pd.DataFrame) -> pd.DataFrame:
     found = structure_of_heads(structure)
-    return found[[*HEAD_COLUMNS, "structure", "structure_runner_up"]].assign(
-        structure_tie=found["structure_margin_bits_per_row"] < TIE_BITS_PER_ROW
-    )
-
-
-def _distances(fits: pd.DataFrame) -> pd.DataFrame:
-    means = summarise(fits)
-    families = means[list(SIGMA)]
-    return means[HEAD_COLUMNS].assign(
-        nearest_family=families.dropna(how="all").idxmin(axis="columns"),
-        nearest_relative=families.min(axis="columns"),
-        **{f"{name}_relative": means[name] for name in ("union", "uniform", "zero")},
-    )
+    tie = found["structure_margin_bits_per_row"] < TIE_BITS_PER_ROW
+    return found[[*HEAD_COLUMNS, "structure"]].assign(structure_tie=tie)

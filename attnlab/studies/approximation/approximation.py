@@ -15,13 +15,14 @@ from attnlab.matrices import references
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import check_dropout, fit_band
 from attnlab.matrices.candidates import FAMILIES
+from attnlab.matrices.column import fit_column
+from attnlab.matrices.column_band import fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.distances import distances, kl_divergence
 from attnlab.matrices.fit import Fit
 from attnlab.matrices.rare_columns import check_blocks, fit_rare_columns
 from attnlab.matrices.residual import check_error
 from attnlab.matrices.sigma import nearest
-from attnlab.matrices.sink import fit_sink
 from attnlab.matrices.supports import sides
 from attnlab.matrices.values import check_values
 from attnlab.matrices.weights import matrix_names, rows_sum_to_one
@@ -182,7 +183,8 @@ def _fitter(family: str, settings: ApproximationSettings, rows: int) -> Callable
         "diagonal": lambda H: fit_diagonal(H, **shared, **window),
         "band": lambda H: fit_band(H, **shared, **window, **dropout, keep=kept),
         "rare_columns": lambda H: fit_rare_columns(H, **shared, **window, **blocks),
-        "sink": lambda H: fit_sink(H, **shared),
+        "column": lambda H: fit_column(H, **shared),
+        "column_band": lambda H: fit_column_band(H, **shared, **window),
         "additive": lambda H: fit_additive(
             H,
             **{name: value for name, value in shared.items() if name != "values"},
@@ -228,7 +230,7 @@ def _options(name: str, settings: ApproximationSettings, rows: int) -> dict[str,
         return {}
     left, right = sides(settings.window, causal=settings.causal)
     options: dict[str, Any] = {"values": settings.values}
-    if name != "sink":
+    if name != "column":
         options |= {"window_left": left, "window_right": right}
     if name in {"rare_columns", "additive", "union"}:
         options |= {"num_pos": settings.num_pos}

@@ -9,7 +9,7 @@ from attnlab.errors import InputError
 from attnlab.options import Option, Settings
 from attnlab.studies.settings import Progress
 
-FITTED_FAMILIES = ("diagonal", "band", "rare_columns", "sink", "additive", "union")
+FITTED_FAMILIES = ("diagonal", "band", "rare_columns", "column", "column_band", "additive", "union")
 DEFAULT_FAMILIES = ("diagonal", "band", "rare_columns", "additive")
 
 
@@ -45,7 +45,7 @@ class ApproximationSettings(Settings):
 
     Every family may use `budget` entries per row and `error_nnz` for E. The diagonal and the rare
     columns have one entry per row by nature and use no more; of the band its largest entries are used,
-    unless `dropout` says how many (0: all of them, whatever the budget).
+    unless `dropout` says how many (0: all of them, whatever the budget); a column with a band is whole.
 
     Attributes:
         progress: called with (what is being done, done, in all).
@@ -81,8 +81,8 @@ class ApproximationSettings(Settings):
     families: Annotated[
         Sequence[str] | None,
         Option(
-            "Families to fit: any of diagonal, band, rare_columns, sink, additive, union; commas "
-            "between.",
+            "Families to fit: any of diagonal, band, rare_columns, column, column_band, additive, "
+            "union; commas between.",
             choices=FITTED_FAMILIES,
             shown="diagonal, band, rare_columns and, with free values, additive",
             read=families_in,

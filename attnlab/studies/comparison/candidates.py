@@ -1,6 +1,6 @@
 """The mechanisms that are compared at a budget of visible keys a row, made ready for one layer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,6 +22,8 @@ from attnlab.studies.comparison.settings import LEAST_BUDGET
 SIGMA_COLUMNS = 2
 ONE_KEY_PATTERNS = ("self", "previous", "next")
 CAUSAL_PATTERNS = ("self", "previous")
+# The best pattern of one key for each head; it has no size.
+FIXED = "fixed"
 LARGEST_SIZE = 128
 
 Apply = Callable[[Observed], Tensor]
@@ -150,18 +152,23 @@ class LayerCalibration:
 
 
 def candidates(
-    budget: int, statistics: SiteStatistics, learned: LayerCalibration
+    size: int,
+    statistics: SiteStatistics,
+    learned: LayerCalibration,
+    sizes_of: Mapping[str, int] | None = None,
 ) -> list[Candidate]:
-    """Every mechanism that the site allows at `budget` visible keys a row, for one layer.
+    """Every mechanism that the site allows, for one layer.
 
     Args:
-        budget: keys a row, 5 and up: BigBird's blocks need as many.
+        size: keys of a row in the middle of a long sentence, 4 and up: BigBird's blocks need as many.
         statistics: the site.
         learned: what the layer did on training sentences.
+        sizes_of: sizes of some mechanisms, by name, that are theirs instead.
     """
+    sizes_of = sizes_of or {}
     allowed = {
-        name: template
-        for name, template in _templates(budget, statistics).items()
+        name: _templates(sizes_of.get(name, size), statistics)[name]
+        for name, template in _templates(size, statistics).items()
         if _refusal(template.text, statistics) is None
     }
     types, sizes = len(statistics.counts), (statistics.queries, statistics.keys, learned.dim)
@@ -178,8 +185,8 @@ def candidates(
             teach(mechanism, statistics.counts, learned)
         found.append(candidate_of((name, text, template.level), mechanism, sizes))
     words = f"fixed: the best of {', '.join(learned.pattern_names())} for each head"
-    found.append(candidate_of(("fixed", words, "calibrated"), learned.best_pattern(), sizes))
-    narrow = narrow_window(budget, causal=statistics.causal)
+    found.append(candidate_of((FIXED, words, "calibrated"), learned.best_pattern(), sizes))
+    narrow = narrow_window(sizes_of.get("sigma oracle", size), causal=statistics.causal)
     words = f"window {narrow} and the {SIGMA_COLUMNS} columns that hold most of the rest"
     if statistics.causal:
         words = (
@@ -208,16 +215,16 @@ class Template:
     level: str
 
 
-def _templates(budget: int, statistics: SiteStatistics) -> dict[str, Template]:
+def _templates(size: int, statistics: SiteStatistics) -> dict[str, Template]:
     """Specifications by name."""
-    narrow = narrow_window(budget, causal=statistics.causal)
+    narrow = narrow_window(size, causal=statistics.causal)
     # Linformer's longest sentence is in its text only where the usual one is too short.
     longest = f", max_length={statistics.longest}" if statistics.longest > 512 else ""
     sigma = f"sigma(window={narrow}, num_pos={SIGMA_COLUMNS}"
     static = {
-        "band": f"band(window={window_of(budget, causal=statistics.causal)})",
-        "longformer": f"longformer(window={window_of(budget - 1, causal=statistics.causal)})",
-        "bigbird": f"bigbird(block=1, global_blocks=2, random={budget - 5})",
+        "band": f"band(window={window_of(size, causal=statistics.causal)})",
+        "longformer": f"longformer(window={window_of(size - 1, causal=statistics.causal)})",
+        "bigbird": f"bigbird(block=1, global_blocks={min(size - 3, 2)}, random={max(size - 5, 0)})",
         "sigma first": f"{sigma}, columns='first')",
         "sigma random": f"{sigma}, columns='random')",
         "linear elu": "linear(feature='elu')",
@@ -233,11 +240,11 @@ def _templates(budget: int, statistics: SiteStatistics) -> dict[str, Template]:
     return {
         **{name: Template(text, "static") for name, text in static.items()},
         **{name: Template(text, "calibrated") for name, text in calibrated.items()},
-        "top-k": Template(f"topk(k={budget})", "oracle"),
+        "top-k": Template(f"topk(k={size})", "oracle"),
         **{
             name: Template(str(spec), "static")
             for name, kind in mechanisms().items()
-            if (spec := kind.at_budget(budget, causal=statistics.causal)) is not None
+            if (spec := kind.at_budget(size, causal=statistics.causal)) is not None
         },
     }
 

@@ -1,11 +1,17 @@
 """The columns of a comparison."""
 
 from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
+from attnlab.studies.comparison.settings import TOLERANCE
 
 SITE, LAYER, INDEX = HEAD
 CASE = (
     SITE,
-    Column("budget", "budget", "Keys that a row may see."),
+    Column(
+        "budget",
+        "budget",
+        "Keys per row, counted. Each mechanism has the size that sees most of them on held-out "
+        f"sentences, at most {TOLERANCE:.0%} more where a size does.",
+    ),
     Column(
         "mechanism",
         "mechanism",
@@ -38,6 +44,13 @@ VISIBLE_KEYS = Column(
     "keys per row",
     "Keys that a row saw, on average: fewer at the ends of a sentence, more where global tokens "
     "see all, 1 for a fixed pattern.",
+    2,
+)
+KEYS_OVER_BUDGET = Column(
+    "keys_over_budget",
+    "over budget",
+    "Keys per row less the budget: rows far from 0 are not at the budget under which they stand. Below 0 "
+    "where sentences are too short for more keys, and for a fixed pattern.",
     2,
 )
 WORK = Column(
@@ -74,13 +87,14 @@ MECHANISMS_BY_HEAD = Table(
         MASS,
         ERROR,
         VISIBLE_KEYS,
+        KEYS_OVER_BUDGET,
     ),
     keys=(*HEAD_KEYS, "budget", "mechanism"),
 )
 SUMMARY = Table(
     "summary.csv",
     "site, mechanism and budget, means over heads and sentences",
-    (*CASE, *_with_interval(MASS), *_with_interval(ERROR), VISIBLE_KEYS, WORK),
+    (*CASE, *_with_interval(MASS), *_with_interval(ERROR), VISIBLE_KEYS, KEYS_OVER_BUDGET, WORK),
     keys=("site", "budget", "mechanism"),
 )
 TABLES = (MECHANISMS_BY_HEAD, SUMMARY)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -26,8 +25,7 @@ from attnlab.studies.comparison.scores import Scores
 from attnlab.studies.comparison.settings import ComparisonSettings
 from attnlab.studies.sources import load_subject
 from attnlab.translation.runs.folder import refuse_without_sentences
-
-Source = str | Path | tuple[Any, Any]
+from attnlab.translation.runs.run import Source
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,10 +58,13 @@ def compare(source: Source, settings: ComparisonSettings) -> Comparison:
 
     Queries, keys and values are the model's own; nothing is trained. Tables of sigma and the fixed
     pattern of each head are learned on training sentences alone; those that are held out too are
-    left out. The model reads each set once; memory does not grow with the number of sentences.
+    left out. Each mechanism has the size at which rows of the held-out sentences see most keys within the
+    budget, counted, and nothing else of these sentences chooses; `keys_over_budget` says by how much a
+    row differs from the budget. The model reads training sentences once and held-out ones twice; memory
+    does not grow with the number of sentences.
 
     Args:
-        source: a run folder, a transformers folder, the name of a model on the hub, or a pair
+        source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair
             (model, tokenizer).
         settings: as keyword arguments.
 
@@ -74,7 +75,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Comparison:
     device = usable_device(settings.device)
     sentences, text = settings.sentences, settings.text
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
-        refuse_without_sentences(source, "--text FILE (a sentence on each line)")
+        refuse_without_sentences(source, "text, a file with a sentence on each line")
     subject = load_subject(source, sentences=sentences, text=text)
     run, model = subject.run, subject.model.to(device)
     held_out = encode(model, subject.tokenizer, subject.texts)
@@ -96,6 +97,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Comparison:
 
     learned = Learned(by_site, levels)
     pass_over("calibrating", learning, learned.add)
+    pass_over("counting keys", held_out, learned.count)
     measured = Measured(
         by_site, learned.candidates(), Scores([s.number for s in held_out.sentences])
     )

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -15,14 +14,15 @@ from attnlab.extraction.batches import Encoding, Sentence
 from attnlab.extraction.observing import Observed
 from attnlab.extraction.tokens import Text
 from attnlab.studies.comparison.candidates import (
+    FIXED,
     Candidate,
     LayerCalibration,
     SiteStatistics,
     candidates,
     narrow_window,
 )
-from attnlab.studies.comparison.scores import Scores
-from attnlab.studies.comparison.settings import ComparisonSettings
+from attnlab.studies.comparison.scores import MEASURED, Scores, measure_matrices
+from attnlab.studies.comparison.settings import TOLERANCE, WIDEST, ComparisonSettings
 from attnlab.studies.sources import (
     Subject,
     first_pairs,
@@ -30,9 +30,7 @@ from attnlab.studies.sources import (
     source_of,
     type_counts_of,
 )
-from attnlab.translation.runs.run import Run
-
-Source = str | Path | tuple[Any, Any]
+from attnlab.translation.runs.run import Run, Source
 
 
 @dataclass(frozen=True)
@@ -49,28 +47,83 @@ class SiteTypes:
 
 
 class Learned:
-    """What every layer did on training sentences."""
+    """What every layer did on training sentences, and how many keys rows see at every size.
 
-    def __init__(self, by_site: dict[str, SiteTypes], budgets: Sequence[int]) -> None:
+    Args:
+        by_site: the sites, with their token types.
+        budgets: keys per row, counted.
+    """
+
+    def __init__(self, by_site: Mapping[str, SiteTypes], budgets: Sequence[int]) -> None:
         self.by_site, self.budgets = by_site, budgets
         self.layers: dict[tuple[str, int], LayerCalibration] = {}
+        self._sizes = range(min(budgets) - 1, WIDEST * max(budgets) + 1)
+        self._counted: dict[str, dict[tuple[str, int], float]] = {}
+        self._sentences: dict[str, int] = {}
+        self._at_sizes: dict[str, list[tuple[int, Candidate]]] = {}
 
     def add(self, layer: Observed) -> None:
         """Counts one batch of one layer."""
         at_site, key = self.by_site[layer.site], (layer.site, layer.layer)
         if key not in self.layers:
             causal = at_site.statistics.causal
-            windows = [narrow_window(budget, causal=causal) for budget in self.budgets]
+            windows = [narrow_window(size, causal=causal) for size in self._sizes]
             self.layers[key] = LayerCalibration(at_site.statistics, windows)
         self.layers[key].add(at_site.numbered(layer))
 
+    def count(self, layer: Observed) -> None:
+        """Counts the keys that rows of one batch see at every size; the first layer speaks for its site."""
+        site, statistics = layer.site, self.by_site[layer.site].statistics
+        if layer.layer != min(index for at, index in self.layers if at == site):
+            return
+        if site not in self._at_sizes:
+            learned = self.layers[site, layer.layer]
+            self._at_sizes[site] = [
+                (size, candidate)
+                for size in self._sizes
+                for candidate in candidates(size, statistics, learned)
+                if candidate.support and candidate.name != FIXED
+            ]
+        numbered = self.by_site[site].numbered(layer)
+        self._sentences[site] = self._sentences.get(site, 0) + len(layer.sentences)
+        counted = self._counted.setdefault(site, {})
+        for size, candidate in self._at_sizes[site]:
+            figures = measure_matrices(candidate.apply(numbered), numbered, support=True)
+            keys = figures[MEASURED.index("visible_keys")].mean(-1).sum()
+            key = candidate.name, size
+            counted[key] = counted.get(key, 0.0) + float(keys)
+
+    def sizes(self, site: str, budget: int) -> dict[str, int]:
+        """By mechanism the size whose rows see most keys within the budget.
+
+        `TOLERANCE` of the budget may be exceeded. Where every size sees more than that, it is the
+        size that sees fewest; of sizes that see as many, the smallest.
+        """
+        found: dict[str, dict[int, float]] = {}
+        for (name, size), keys in self._counted[site].items():
+            found.setdefault(name, {})[size] = keys / self._sentences[site]
+        chosen, most = {}, budget * (1 + TOLERANCE)
+        for name, by_size in found.items():
+            within = {size: one for size, one in by_size.items() if one <= most}
+            wanted = max(within.values()) if within else min(by_size.values())
+            # Sums of the same keys in another order differ by rounding.
+            chosen[name] = min(size for size, one in by_size.items() if abs(one - wanted) < 1e-9)
+        return chosen
+
     def candidates(self) -> dict[tuple[str, int], list[tuple[int, Candidate]]]:
         """Every budget's candidates, by site and layer."""
+        sizes = {
+            (site, budget): self.sizes(site, budget)
+            for site in self._counted
+            for budget in self.budgets
+        }
         return {
             (site, layer): [
                 (budget, candidate)
                 for budget in self.budgets
-                for candidate in candidates(budget, self.by_site[site].statistics, learned)
+                for candidate in candidates(
+                    budget, self.by_site[site].statistics, learned, sizes[site, budget]
+                )
             ]
             for (site, layer), learned in self.layers.items()
         }
@@ -106,8 +159,8 @@ def training_texts(
     elif subject.corpus is not None:
         texts = first_pairs(subject.corpus(), "train", count, without=held_out)
     else:
-        name = "A model without a folder" if isinstance(source, tuple) else source
-        msg = f"{name} brings no training sentences; add --calibration-text FILE."
+        name = source if isinstance(source, str | Path) else "A model without a folder"
+        msg = f"{name} brings no training sentences; give calibration or calibration_text."
         raise InputError(msg)
     found = [text for text in texts if source_of(text) not in held_out][:count]
     if not found:

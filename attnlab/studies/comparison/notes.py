@@ -7,7 +7,7 @@ from attnlab.notes import Note
 
 @dataclass(frozen=True)
 class WhatBoundsAre(Note):
-    """What oracles are the best of, and which mechanisms see more keys than the budget."""
+    """What oracles are the best of, and how near the keys of a mechanism are to the budget."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class Scores:
                 | dict(zip(MEASURED, figures, strict=True))
                 for head, figures in enumerate(means)
             ]
-        return pd.DataFrame(rows)
+        return _over_budget(pd.DataFrame(rows))
 
     def summary(self, seed: int) -> pd.DataFrame:
         """Means over heads and sentences, with percentile bootstrap intervals over sentences."""
@@ -104,7 +104,7 @@ class Scores:
             row["visible_keys"] = means["visible_keys"].mean()
             row["multiply_adds"] = self._levels[entry]["multiply_adds"]
             rows.append(row)
-        table = pd.DataFrame(rows)
+        table = _over_budget(pd.DataFrame(rows))
         order = {site: index for index, site in enumerate(table["site"].unique())}
         table["order"] = table["site"].map(order)
         ordered = table.sort_values(["order", "budget", "output_error"], ignore_index=True)
@@ -114,3 +114,10 @@ class Scores:
         """Entries in the order in which they came, the layers of each together."""
         entry, layer = item[0]
         return list(self._levels).index(entry), layer
+
+
+def _over_budget(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with how many keys a row saw beyond the budget, beside those that it saw."""
+    at = list(table).index("visible_keys") + 1
+    table.insert(at, "keys_over_budget", table["visible_keys"] - table["budget"])
+    return table

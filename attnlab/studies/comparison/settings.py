@@ -10,6 +10,11 @@ from attnlab.studies.settings import MEMORY, SEED, SENTENCE_FLAGS, Sentences, Te
 
 # BigBird's blocks need as many.
 LEAST_BUDGET = 5
+# A site may get this many times the budget, since rows at the borders of a sentence see fewer keys than
+# those in the middle; so may a head of a plan, since others may do with less.
+WIDEST = 3
+# Settings see at most this share of the budget more, counted on held-out sentences.
+TOLERANCE = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +28,7 @@ class ComparisonSettings(TextSettings):
     budgets: Annotated[
         Sequence[int],
         Option(
-            f"Number of visible keys per row, {LEAST_BUDGET} or more; may be given again.",
+            f"Number of keys per row, counted on average, {LEAST_BUDGET} or more; may be given again.",
             ("--budget",),
             least=LEAST_BUDGET,
         ),

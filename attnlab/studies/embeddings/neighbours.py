@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -14,8 +14,7 @@ from attnlab.representations import OneLine
 from attnlab.studies.embeddings.columns import MAP
 from attnlab.studies.embeddings.settings import NeighbourSettings
 from attnlab.studies.sources import load_transformers
-from attnlab.translation.runs.folder import is_run
-from attnlab.translation.runs.run import load
+from attnlab.translation.runs.run import Source, run_at
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,7 +31,7 @@ class Neighbours(OneLine):
 
 
 def neighbours(
-    source: str | Path | tuple[Any, Any] | Embeddings,
+    source: Source | Embeddings,
     words: Sequence[str],
     *,
     count: int = 10,
@@ -41,8 +40,8 @@ def neighbours(
     """The words nearest by cosine to each of `words`, and a map of them.
 
     Args:
-        source: a run, a folder of `attnlab embed`, a file of embeddings (.safetensors, or word2vec text
-            .txt or .vec), a transformers folder, the name of a model on the hub, a pair (model,
+        source: a run or its folder, a folder of `attnlab embed`, a file of embeddings (.safetensors, or
+            word2vec text .txt or .vec), a transformers folder, the name of a model on the hub, a pair (model,
             tokenizer), or embeddings.
         words: written as in the vocabulary, or without the mark that begins a word there.
         count: number of neighbours per word.
@@ -61,9 +60,7 @@ def neighbours(
     return Neighbours(table, map_)
 
 
-def embeddings_of(
-    source: str | Path | tuple[Any, Any] | Embeddings, side: str = "source"
-) -> Embeddings:
+def embeddings_of(source: Source | Embeddings, side: str = "source") -> Embeddings:
     """The token vectors of a run, file or model, those of special tokens left out.
 
     Args:
@@ -73,18 +70,19 @@ def embeddings_of(
     Raises:
         InputError: there is no such source, or `side` is `target` and it is no run.
     """
-    if side == "target" and (not isinstance(source, str | Path) or not is_run(source)):
+    run = None if isinstance(source, Embeddings) else run_at(source)
+    if side == "target" and run is None:
         msg = "The side target is for runs, which may have two vocabularies; leave it out."
         raise InputError(msg)
     if isinstance(source, Embeddings):
         return source
     if isinstance(source, tuple):
         return _of_model(*source)
-    if holds_embeddings(source):
-        return load_embeddings(source)
-    if not is_run(source):
-        return _of_model(*load_transformers(source, scores=False))
-    run = load(source)
+    if run is None:
+        path = cast("str | Path", source)
+        if holds_embeddings(path):
+            return load_embeddings(path)
+        return _of_model(*load_transformers(path, scores=False))
     if side == "target":
         return _of_table(run.model.decoder.embedding.tokens.weight, run.tokenizers.target)
     return _of_table(run.model.get_input_embeddings().weight, run.tokenizers.source)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from attnlab.corpora.corpus import Progress
 from attnlab.embeddings.files import TENSORS, TEXT, write_embeddings
-from attnlab.embeddings.settings import SkipGramSettings
+from attnlab.embeddings.settings import SkipGramSettings, check_gensim
 from attnlab.embeddings.vectors import Embeddings
 from attnlab.errors import InputError
 from attnlab.files import refuse_unwritable, write_json
@@ -54,12 +54,13 @@ def embed(
         progress: called with (what is being done, done, in all).
 
     Raises:
-        InputError: a setting or the corpus cannot be used, or `folder` holds embeddings and `overwrite`
-            is False; nothing is written then.
+        InputError: gensim is not installed, a setting or the corpus cannot be used, or `folder` holds
+            embeddings and `overwrite` is False; nothing is written then.
         AttnlabError: the folder cannot be written.
     """
     folder = Path(folder)
     refuse_taken_embeddings(folder, overwrite=overwrite)
+    check_gensim()
     chosen, cut = skip_gram or SkipGramSettings(), tokenizer or TokenizerSettings()
     sides = side or SideSettings()
     refuse_impossible_tokenizer(cut.kind, cut.vocabulary)
@@ -98,7 +99,7 @@ def refuse_taken_embeddings(folder: str | Path, *, overwrite: bool) -> None:
     taken = [name for name in (TENSORS, TEXT, RECORD) if (folder / name).exists()]
     if taken and not overwrite:
         msg = (
-            f"{folder} already holds {', '.join(taken)}; name another folder, or add --overwrite to "
+            f"{folder} already holds {', '.join(taken)}; name another folder, or set overwrite to "
             "replace them."
         )
         raise InputError(msg)

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from attnlab.documents import fitting, parse_json, read_json
+from attnlab.documents import MOST_FILE_BYTES, fitting, parse_json, read_json
 from attnlab.errors import AttnlabError, InputError
-from attnlab.files import write_json
+from attnlab.files import open_regular, write_json
 from attnlab.studies.engine.cells import Cell
 from attnlab.studies.engine.computing import Attempted
 
@@ -43,6 +43,13 @@ class Plan:
     study: str
     options: Mapping[str, Any]
     cells: tuple[Cell, ...]
+
+    @property
+    def varied(self) -> list[str]:
+        """The settings in which cells differ; all where there is one cell."""
+        columns = [cell.key_columns for cell in self.cells]
+        names = list(columns[0]) if columns else []
+        return [name for name in names if len({one[name] for one in columns}) > 1] or names
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,8 @@ class StudyFolder:
         """What a finished cell holds; None where it is not there, or damaged."""
         folder = self.cell_folder(cell)
         try:
-            rows = (folder / ROWS).read_bytes()
+            with open_regular(folder / ROWS, most_bytes=MOST_FILE_BYTES) as file:
+                rows = file.read()
             record = read_json(folder / RECORD, _Record)
             is_whole = (
                 record.rows_checksum == hashlib.sha256(rows).hexdigest()
@@ -230,7 +238,7 @@ class StudyFolder:
         path = self.path / RUNNING
         if not path.exists():
             return None
-        with path.open("rb") as file:
+        with open_regular(path, most_bytes=MOST_FILE_BYTES) as file:
             if _lock(file.fileno(), alone=False):
                 return None
             told = file.read()

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from attnlab import __version__
 from attnlab.errors import InputError
 from attnlab.limits import LARGEST_SEED
 from attnlab.options import Option
 from attnlab.studies.engine.cells import canonical
 from attnlab.studies.engine.corpora import CORPUS_LOCATIONS, CorpusCellSettings, corpus_of_cell
-from attnlab.studies.engine.study import CellKind, Study
+from attnlab.studies.engine.study import CellKind, Primary, Study
+from attnlab.versions import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,7 @@ def cells_of_models(kind: type[CellOf], options: ModelOptions) -> list[CellOf]:
         InputError: the folder for models is a file.
     """
     if options.runs is not None and Path(options.runs).is_file():
-        msg = f"{options.runs} is a file; name a folder for the models with --runs."
+        msg = f"{options.runs} is a file; name a folder for the models (runs)."
         raise InputError(msg)
     names = {one.name for one in fields(kind)} - {"layers", "seed"}
     shared = {name: getattr(options, name) for name in names}
@@ -90,6 +90,7 @@ def study_of_models(
     options: type[ModelOptions],
     rows: "Callable[[CellOf], pd.DataFrame]",
     schema: int = 1,
+    primary: Primary | None = None,
 ) -> Study:
     """A study whose cells each train a model, of every size with every seed.
 
@@ -100,6 +101,7 @@ def study_of_models(
         options: what the study can be told.
         rows: what is found of one model.
         schema: version of the rows.
+        primary: by what the rows are compared.
     """
     return Study(
         name=name,
@@ -107,6 +109,7 @@ def study_of_models(
         kind=CellKind(name, schema, cell, rows, model_checksum, MODEL_LOCATIONS),
         options=options,
         cells=partial(cells_of_models, cell),
+        primary=primary,
     )
 
 

@@ -1,6 +1,6 @@
 """Plans and runs a study in its folder, and tells how far it is."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from attnlab.studies.engine.collecting import Collected, collect
 from attnlab.studies.engine.computing import Attempted, compute_in_turn
 from attnlab.studies.engine.folder import Plan, StudyFolder
 from attnlab.studies.engine.registry import study_named
-from attnlab.studies.engine.settings import RunningSettings
+from attnlab.studies.engine.settings import CellBegun, RunningSettings
 from attnlab.translation.runs.files import refuse_run
 
 
@@ -62,14 +62,14 @@ def run_study(study: str, settings: RunningSettings) -> Collected:
     with folder.running() as tell_others, stopped_by_signals():
         folder.write_plan(plan)
         missing = [cell for cell in plan.cells if folder.read_cell(cell) is None]
-        ended = len(plan.cells) - len(missing)
-        _tell(settings, ended, plan)
+        ended = 0
+        _tell(settings, ended, missing)
         tell_others(settings.jobs or 1)
-        with closing(_computed(missing, settings)) as attempts:
+        with closing(_computed(missing, plan, settings)) as attempts:
             for attempted in attempts:
                 folder.write(attempted)
                 ended += 1
-                _tell(settings, ended, plan)
+                _tell(settings, ended, missing)
                 tell_others(attempted.at_a_time)
     return collect(folder.path)
 
@@ -89,7 +89,7 @@ def plan_study(study: str, folder: str | Path, options: Mapping[str, Any] | None
     known = study_named(study)
     before = StudyFolder(folder).read_plan()
     if before is not None and before.study != study:
-        msg = f"{folder} holds the study '{before.study}'; name another folder with --out."
+        msg = f"{folder} holds the study '{before.study}'; name another folder."
         raise InputError(msg)
     fields = {option.name for option in option_fields(known.options)}
     kept = {} if before is None else before.options
@@ -117,15 +117,25 @@ def status_of(plan: Plan, folder: str | Path) -> Status:
 
 
 def _computed(
-    missing: Sequence[Cell], settings: RunningSettings
+    missing: Sequence[Cell], plan: Plan, settings: RunningSettings
 ) -> Generator[Attempted, None, None]:
     if not missing or (settings.jobs is None and settings.cluster is None):
-        return compute_in_turn(missing)
+        return compute_in_turn(_named(missing, plan, settings))
     return compute_on_cluster(
         missing, jobs=settings.jobs, cluster=settings.cluster, connected=settings.connected
     )
 
 
-def _tell(settings: RunningSettings, ended: int, plan: Plan) -> None:
-    if settings.progress is not None:
-        settings.progress("Cells", ended, len(plan.cells))
+def _named(missing: Sequence[Cell], plan: Plan, settings: RunningSettings) -> Iterator[Cell]:
+    """The cells, each told of when it is asked for."""
+    number = {cell: index for index, cell in enumerate(plan.cells, start=1)}
+    for cell in missing:
+        if settings.begun is not None:
+            varied = {name: cell.key_columns[name] for name in plan.varied}
+            settings.begun(CellBegun(number[cell], len(plan.cells), varied))
+        yield cell
+
+
+def _tell(settings: RunningSettings, ended: int, missing: Sequence[Cell]) -> None:
+    if settings.progress is not None and missing:
+        settings.progress("Cells", ended, len(missing))

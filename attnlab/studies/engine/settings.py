@@ -39,6 +39,21 @@ class FolderSettings(Settings):
         return Path("studies", study) if self.folder is None else Path(self.folder)
 
 
+@dataclass(frozen=True)
+class CellBegun:
+    """A cell whose computation begins.
+
+    Attributes:
+        number: of the cell in the plan, from 1.
+        cells: how many the plan has.
+        varied: the settings in which its cells differ, by name.
+    """
+
+    number: int
+    cells: int
+    varied: Mapping[str, Any]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunningSettings(FolderSettings):
     """What `attnlab study run` can be told.
@@ -47,6 +62,7 @@ class RunningSettings(FolderSettings):
         options: of the study, by name; those that are not given are as they were in the folder's last
             run, or else their defaults.
         progress: called with (what is being done, done, in all).
+        begun: called with every cell before it is computed; never where cells run in other processes.
         connected: called with the cluster once it answers.
 
     Raises:
@@ -68,6 +84,7 @@ class RunningSettings(FolderSettings):
     ] = None
     options: Mapping[str, Any] | None = None
     progress: Progress | None = None
+    begun: Callable[[CellBegun], None] | None = None
     connected: Callable[[Connection], None] | None = None
 
     def __post_init__(self) -> None:

@@ -37,6 +37,23 @@ class CellKind:
 
 
 @dataclass(frozen=True)
+class Primary:
+    """The measure by which the rows of a study answer its question.
+
+    Attributes:
+        column: of the rows.
+        words: what it is, with its unit.
+        larger: whether the largest value is the best; otherwise the smallest is.
+        within: columns of what rows are compared among each other: at one budget, of one structure.
+    """
+
+    column: str
+    words: str
+    larger: bool
+    within: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Study:
     """A question that is answered by the rows of many cells.
 
@@ -46,6 +63,7 @@ class Study:
         kind: of its cells.
         options: class of what it can be told.
         cells: function from such options to the settings of the cells, in the order of the table.
+        primary: by what its rows are compared; None where no row is better than another.
     """
 
     name: str
@@ -53,3 +71,4 @@ class Study:
     kind: CellKind
     options: type[Settings]
     cells: Callable[[Any], Sequence[Settings]]
+    primary: Primary | None = None

@@ -105,7 +105,7 @@ def bleu_changes(
     chosen = [one for one in ablations if one.replacement in bleu]
     if not chosen:
         return []
-    steps = Steps("Translating without", sum(len(one.heads) for one in chosen), progress)
+    steps = Steps("Translating without one head", sum(len(one.heads) for one in chosen), progress)
     before, gold, (seed, draws) = evaluator.translations(), evaluator.references, bootstrap
     found = []
     for one in chosen:

@@ -1,7 +1,7 @@
 """The columns of an importance study."""
 
 from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
-from attnlab.studies.change_columns import declared_changes
+from attnlab.studies.change_columns import declared_changes, declared_tests
 
 REPLACED_BY = {
     "zero": "0",
@@ -22,21 +22,21 @@ def _replaced(name: str, measure: str) -> tuple[Column, ...]:
     ]
     sign = "above" if measure == "loss" else "below"
     title = f"{measure}, {name}"
-    return declared_changes(
+    change = declared_changes(
         f"{name}_{measure}",
         title,
         f"Change of {needed}, {changed}; {sign} 0 the model needs the head.",
-        together="all heads in the column",
         digits=digits,
         unit=UNITS[measure],
         heading=title,
         short=f"{'BLEU' if measure == 'bleu' else measure}\n{name}",
     )
+    return change + declared_tests(f"{name}_{measure}", title, together="all heads in the column")
 
 
 _LOSS = tuple(_replaced(name, "loss") for name in REPLACED_BY)
 _BLEU = tuple(_replaced(name, "bleu") for name in REPLACED_BY)
-# Each change with the column that says whether it is beyond chance.
+# Each change with the column that says whether it is beyond chance: the last of `declared_tests`.
 CHANGES = tuple((columns[0], columns[-1]) for columns in (*_LOSS, *_BLEU))
 IMPORTANCE_OF_HEADS = Table(
     "importance.csv",

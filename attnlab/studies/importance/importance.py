@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from torch import Tensor
@@ -19,7 +17,7 @@ from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
 from attnlab.studies.about import model_in_words, versions_in_words
-from attnlab.studies.differences import fill_changes
+from attnlab.studies.differences import fill_changes, fill_tests
 from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.importance.ablations import (
     Ablation,
@@ -38,6 +36,7 @@ from attnlab.studies.importance.settings import FEWEST_SENTENCES, ImportanceSett
 from attnlab.studies.scored_sentences import ScoredBatch
 from attnlab.studies.settings import Progress
 from attnlab.studies.steps import Steps
+from attnlab.translation.runs.run import Source
 
 # Columns of `GradientImportance.table`, as they are called beside those of ablation.
 _OF_GRADIENTS = {
@@ -70,7 +69,7 @@ class Importance(OneLine):
 
 
 @options_of(ImportanceSettings)
-def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSettings) -> Importance:
+def importance(source: Source, settings: ImportanceSettings) -> Importance:
     """Importance of every head of a model, by its gradient and by ablation.
 
     The orders in which heads are removed are chosen on every other held-out sentence, the curves
@@ -80,7 +79,7 @@ def importance(source: str | Path | tuple[Any, Any], settings: ImportanceSetting
     the encoder), for each of three orders as many over half of them, and the translations.
 
     Args:
-        source: a run folder, a transformers encoder-decoder or language model, or a pair (model,
+        source: a run or its folder, a transformers encoder-decoder or language model, or a pair (model,
             tokenizer), see `attnlab.studies.evaluation.load_evaluator`.
         settings: as keyword arguments.
 
@@ -134,6 +133,7 @@ def _add_changes(
     )
     changes = {rows[head.site, head.layer, head.head]: one for head, one in found.items()}
     fill_changes(table, f"{replacement}_{measure}", changes, unit=UNITS[measure])
+    fill_tests(table, f"{replacement}_{measure}", changes)
 
 
 def _bleu(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
@@ -171,7 +171,7 @@ def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:
 
 def _gradients(halves: Sequence[Evaluator], progress: Progress | None) -> list[GradientImportance]:
     """Of both halves."""
-    steps = Steps("Gradients", sum(len(half.batches) for half in halves), progress)
+    steps = Steps("Gradients of batches", sum(len(half.batches) for half in halves), progress)
     found = []
     for half in halves:
 
@@ -224,7 +224,9 @@ def _cumulative(
         bleu=bleu,
         seed=seed,
         losses=Steps("Removing heads", passes, progress),
-        translations=Steps("Translating", count_translations(orders, points), progress),
+        translations=Steps(
+            "Translating with heads removed", count_translations(orders, points), progress
+        ),
     )
     number = len(choosing.examples)
     return curves.assign(
@@ -248,7 +250,7 @@ def _measures(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _about(
-    source: str | Path | tuple[Any, Any], evaluator: Evaluator, loss: float, draws: int, seed: int
+    source: Source, evaluator: Evaluator, loss: float, draws: int, seed: int
 ) -> dict[str, str]:
     model = evaluator.model
     left_out = f", {evaluator.dropped} left out (empty or too long)" if evaluator.dropped else ""

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import torch
@@ -27,8 +27,7 @@ from attnlab.studies.inspection.words import (
 )
 from attnlab.studies.sources import load_transformers
 from attnlab.translation.model_settings import RECURRENT
-from attnlab.translation.runs.folder import is_run
-from attnlab.translation.runs.run import load
+from attnlab.translation.runs.run import Source, run_at
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,9 +53,7 @@ class Inspection(OneLine):
     notes: tuple[Note, ...] = ()
 
 
-def inspect(
-    source: str | Path | tuple[Any, Any], *texts: str, device: str | None = None
-) -> Inspection:
+def inspect(source: Source, *texts: str, device: str | None = None) -> Inspection:
     """What the model at `source` makes of one or two texts, each read by itself.
 
     A word that stands in both texts, or twice in the only one, has a vector in each context: the mean
@@ -65,11 +62,11 @@ def inspect(
     encoder-decoder the encoder is read.
 
     Args:
-        source: a run, a transformers folder, the name of a model on the hub, or a pair (model,
+        source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair (model,
             tokenizer).
         texts: one or two sentences.
-        device: on which the model runs, such as cpu or cuda; None: a GPU if there is one. A pair is used
-            where it stands.
+        device: on which the model runs, such as cpu or cuda; None: a GPU if there is one. A loaded
+            run or a pair is used where it is.
 
     Raises:
         InputError: no such model, it has no tokenizer, a text is empty, too long for it or repeats words
@@ -77,7 +74,7 @@ def inspect(
     """
     _refuse_unusable(texts)
     model, tokenizer, lowercase = _model(source)
-    if not isinstance(source, tuple):
+    if isinstance(source, str | Path):
         model.to(usable_device(device))
     read = [text.lower() for text in texts] if lowercase else list(texts)
     words = tuple(words_of(tokenizer, text) for text in read)
@@ -123,15 +120,15 @@ def _refuse_unusable(texts: Sequence[str]) -> None:
             raise InputError(msg)
 
 
-def _model(source: str | Path | tuple[Any, Any]) -> tuple[Any, Any, bool]:
+def _model(source: Source) -> tuple[Any, Any, bool]:
     """The model, the tokenizer of what it reads, and whether that is in lower case."""
     if isinstance(source, tuple):
         return *source, False
-    if not is_run(source):
-        return *load_transformers(source, scores=False), False
-    run = load(source)
+    run = run_at(source)
+    if run is None:
+        return *load_transformers(cast("str | Path", source), scores=False), False
     if run.settings.model.kind == RECURRENT:
-        msg = f"The encoder of {source} is recurrent and has no attention heads; inspect a transformer."
+        msg = f"The encoder of {run.folder} is recurrent and has no attention heads; inspect a transformer."
         raise InputError(msg)
     return run.model, run.tokenizers.source, run.settings.corpus.lowercase
 

@@ -39,17 +39,8 @@ def _with_interval(
 def _gain(name: str, measure: str, meaning: str, digits: int) -> tuple[Column, ...]:
     heading = f"{measure} gain of searched over this"
     short = f"{measure} gain of\nsearched over this"
-    return (
-        *_with_interval(
-            name, heading, f"{meaning}; above 0 the searched is better.", digits, short
-        ),
-        Column(
-            f"{name}_p_value",
-            f"p of {heading}",
-            "Its p-value by the same paired bootstrap, after Holm's correction over all plans of the "
-            "table.",
-            3,
-        ),
+    return _with_interval(
+        name, heading, f"{meaning}; above 0 the searched is better.", digits, short
     )
 
 

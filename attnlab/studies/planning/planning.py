@@ -14,7 +14,7 @@ from torch import Tensor
 from attnlab.addresses import Head
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
-from attnlab.attribution.significance import DRAWS, INTERVAL, draws_for, holm_adjusted
+from attnlab.attribution.significance import DRAWS, INTERVAL
 from attnlab.devices import usable_device
 from attnlab.notes import Note
 from attnlab.options import options_of
@@ -33,6 +33,7 @@ from attnlab.studies.sources import Subject, load_subject
 from attnlab.studies.steps import Steps
 from attnlab.texts import published
 from attnlab.translation.runs.folder import is_run, no_run
+from attnlab.translation.runs.run import Run
 from attnlab.translation.tokenizer import checksum
 
 SEARCHED, FULL = "searched", "full"
@@ -66,7 +67,7 @@ class Planning(OneLine):
 
 
 @options_of(PlanSettings)
-def plan(source: str | Path, settings: PlanSettings) -> Planning:
+def plan(source: str | Path | Run, settings: PlanSettings) -> Planning:
     """For each head the mechanism that serves all heads best under one budget of keys, and its price.
 
     Candidates of every family are learned on training sentences and measured on validation sentences:
@@ -79,7 +80,7 @@ def plan(source: str | Path, settings: PlanSettings) -> Planning:
     Cost: every candidate on every validation sentence; a round of loss and translation for each plan.
 
     Args:
-        source: a run directory; it is read only.
+        source: a run or its folder; neither is changed.
         settings: as keyword arguments.
 
     Raises:
@@ -88,7 +89,7 @@ def plan(source: str | Path, settings: PlanSettings) -> Planning:
         AttnlabError: the corpus changed since the training.
     """
     device = usable_device(settings.device)
-    if not is_run(source):
+    if not isinstance(source, Run) and not is_run(source):
         raise no_run(source)
     subject = load_subject(source, sentences=settings.sentences)
     subject.model.to(device)
@@ -99,11 +100,12 @@ def plan(source: str | Path, settings: PlanSettings) -> Planning:
     read = partial(observe_sentences, sites=settings.sites, progress=settings.progress)
     read("Calibrating", parts.calibration, search.learn)
     read("Choosing", parts.validation, search.measure)
+    wanted = [(budget, name) for budget in budgets for name in (SEARCHED, *BASELINES)]
+    steps = Steps("Searching plans", len(wanted), settings.progress)
     plans = {
-        (budget, name): found
-        for budget in budgets
-        for name in (SEARCHED, *BASELINES)
-        if (found := _found(search, budget, name)) is not None
+        key: found
+        for key in wanted
+        if (found := steps.of(partial(_found, search, *key))()) is not None
     }
     measured = Measurements(_wanted(search, plans), detailed=True)
     read("Measuring", evaluator, measured.add)
@@ -192,13 +194,12 @@ def _score_rows(
     """One row a plan; `full` stands once, at no budget."""
     evaluator, seed = parts.test, settings.seed
     bleu = settings.bleu and evaluator.translates
-    steps = Steps("Scoring", len(plans) + 1, settings.progress)
+    steps = Steps("Scoring plans", len(plans) + 1, settings.progress)
     before = steps.of(lambda: output_of(evaluator, None, bleu=bleu))()
     outputs: dict[tuple[int, str], Output] = {}
     for key, found in plans.items():
         own = found.plan()
         outputs[key] = steps.of(lambda own=own: output_of(evaluator, own, bleu=bleu))()  # type: ignore[misc]
-    draws = draws_for(sum(name != SEARCHED for _, name in plans))
     shared = {
         "sentences": len(parts.test.examples),
         "validation_sentences": len(parts.validation.examples),
@@ -219,19 +220,11 @@ def _score_rows(
         row["error_bound"] = found.allocation.lower_bound / search.rows
         row |= changes(evaluator, before, output, seed=seed)
         if name != SEARCHED:
-            row |= gains(evaluator, output, outputs[budget, SEARCHED], seed=seed, draws=draws)
+            row |= gains(evaluator, output, outputs[budget, SEARCHED], seed=seed)
         rows.append(row | shared)
     table = pd.DataFrame(rows).astype({"budget": "Int64"})
     declared = [column.name for column in SCORES.columns if column.name in table]
-    return _corrected(table)[declared]
-
-
-def _corrected(table: pd.DataFrame) -> pd.DataFrame:
-    """The p-values of the gains after Holm's correction, those of each measure together."""
-    for name in ("loss_gain_p_value", "bleu_gain_p_value"):
-        if name in table and (known := table[name].notna()).any():
-            table.loc[known, name] = holm_adjusted(table.loc[known, name].to_numpy(dtype=float))
-    return table
+    return table[declared]
 
 
 def _written(found: FoundPlan) -> str:

@@ -10,7 +10,6 @@ from torch import Tensor
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attribution.significance import (
-    DRAWS,
     Difference,
     bleu_difference,
     loss_difference,
@@ -44,7 +43,7 @@ def changes(evaluator: Evaluator, before: Output, after: Output, *, seed: int) -
     loss = loss_difference(before.losses, after.losses, evaluator.tokens, seed=seed)
     found: dict[str, Any] = {"loss_nats": loss.after, **_interval("loss_change", loss)}
     if after.translations:
-        bleu = _bleu(evaluator, before, after, seed=seed, draws=DRAWS)
+        bleu = _bleu(evaluator, before, after, seed=seed)
         found |= {
             "bleu": bleu.after,
             **_interval("bleu_change", bleu),
@@ -53,17 +52,12 @@ def changes(evaluator: Evaluator, before: Output, after: Output, *, seed: int) -
     return found
 
 
-def gains(
-    evaluator: Evaluator, baseline: Output, searched: Output, *, seed: int, draws: int
-) -> dict[str, Any]:
+def gains(evaluator: Evaluator, baseline: Output, searched: Output, *, seed: int) -> dict[str, Any]:
     """How much less loss and more BLEU the searched plan has than a baseline."""
-    loss = loss_difference(
-        searched.losses, baseline.losses, evaluator.tokens, seed=seed, draws=draws
-    )
-    found = {**_interval("loss_gain", loss), "loss_gain_p_value": loss.p_value}
+    loss = loss_difference(searched.losses, baseline.losses, evaluator.tokens, seed=seed)
+    found = _interval("loss_gain", loss)
     if searched.translations:
-        bleu = _bleu(evaluator, baseline, searched, seed=seed, draws=draws)
-        found |= {**_interval("bleu_gain", bleu), "bleu_gain_p_value": bleu.p_value}
+        found |= _interval("bleu_gain", _bleu(evaluator, baseline, searched, seed=seed))
     return found
 
 
@@ -79,12 +73,8 @@ def length_ratio(translations: Sequence[str], references: Sequence[str]) -> floa
     return float(found.sys_len / found.ref_len)
 
 
-def _bleu(
-    evaluator: Evaluator, before: Output, after: Output, *, seed: int, draws: int
-) -> Difference:
-    return bleu_difference(
-        before.translations, after.translations, evaluator.references, seed=seed, draws=draws
-    )
+def _bleu(evaluator: Evaluator, before: Output, after: Output, *, seed: int) -> Difference:
+    return bleu_difference(before.translations, after.translations, evaluator.references, seed=seed)
 
 
 def _interval(name: str, found: Difference) -> dict[str, float]:

@@ -11,6 +11,7 @@ from attnlab.studies.engine.models import (
     study_of_models,
     trained_model,
 )
+from attnlab.studies.engine.study import Primary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,4 +79,5 @@ PLAN_SEARCH = study_of_models(
     options=PlanSearchOptions,
     rows=plan_search_rows,
     schema=2,
+    primary=Primary("bleu_change", "change of BLEU", larger=True, within=("layers", "budget")),
 )

@@ -17,11 +17,8 @@ from attnlab.attention.mechanisms.topk import TopK
 from attnlab.attention.registry import mechanisms
 from attnlab.attention.specification import Specification
 from attnlab.studies.comparison.candidates import refusal
-from attnlab.studies.comparison.settings import LEAST_BUDGET
+from attnlab.studies.comparison.settings import LEAST_BUDGET, WIDEST
 
-# A site may get this many times the budget, since rows at the borders of a sentence see fewer keys than
-# those in the middle; so may a head, since others may do with less.
-WIDEST = 3
 SIGMA_COLUMNS = (1, 2, 4, 8)
 # Tokens that Linformer has projections for, unless sentences are longer.
 LONGEST = 512

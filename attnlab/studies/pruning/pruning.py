@@ -3,6 +3,7 @@
 import random as randomness
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from attnlab.studies.pruning.notes import (
 )
 from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.pruning.training import Pruner, State, load_pruner
+from attnlab.studies.steps import Steps
 from attnlab.texts import published
 from attnlab.translation.runs.run import Run
 
@@ -62,7 +64,7 @@ class Pruning(OneLine):
 
 
 @options_of(PruningSettings)
-def prune(source: str | Path, settings: PruningSettings) -> Pruning:
+def prune(source: str | Path | Run, settings: PruningSettings) -> Pruning:
     """The pruning curve of a run: heads left against loss and greedy BLEU, a model a penalty.
 
     For each penalty, from the run as it was trained, minimised over gates and parameters together::
@@ -83,7 +85,7 @@ def prune(source: str | Path, settings: PruningSettings) -> Pruning:
     Source: Voita et al. 2019 (arXiv 1905.09418), section 5; Louizos et al. 2018 (1712.01312).
 
     Args:
-        source: a run directory; it is read only.
+        source: a run or its folder; neither is changed.
         settings: as keyword arguments.
 
     Raises:
@@ -95,15 +97,21 @@ def prune(source: str | Path, settings: PruningSettings) -> Pruning:
     before = pruner.measured("The run")
     curve = Curve(tuple(all_heads(pruner.projections)), before, settings.seed)
     rows = _baseline_rows(pruner, curve, steps)
-    found = []
-    for penalty in sorted(set(settings.penalties)):
+    found: list[_Pruned] = []
+    penalties = sorted(set(settings.penalties))
+    progress = Steps("Penalties", len(penalties), settings.progress)
+
+    def pruned(penalty: float) -> None:
         found.append(_pruned(pruner, curve, penalty, steps, keep=settings.keep_models))
-        rows += found[-1].curve
+        rows.extend(found[-1].curve)
         if settings.random:
             random = _random_rows(pruner, curve, penalty, steps, found[-1].closed)
-            rows += random
+            rows.extend(random)
             if found[-1].closed and not random:
                 found[-1].notes.append(NoRandomHeads(penalty))
+
+    for penalty in penalties:
+        progress.of(partial(pruned, penalty))()
     pruner.start_again()
     return Pruning(
         curve=pd.DataFrame(rows).astype({"unsettled": "Int64"}),

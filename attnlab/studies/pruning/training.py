@@ -1,8 +1,9 @@
 """A run that is pruned again and again: gates learned, parameters tuned, all put back to the start."""
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -147,20 +148,23 @@ class Pruner:
             raise AttnlabError(msg)
 
 
-def load_pruner(source: str | Path, settings: PruningSettings) -> Pruner:
+def load_pruner(source: str | Path | Run, settings: PruningSettings) -> Pruner:
     """The run at `source`, ready to be pruned; with these settings.
 
     Raises:
         InputError: the source is no run, or one that was pruned before.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    if not is_run(source):
+    if not isinstance(source, Run) and not is_run(source):
         raise no_run(source)
-    _refuse_pruned(Path(source))
+    folder = source.folder if isinstance(source, Run) else Path(source)
+    _refuse_pruned(folder)
+    if isinstance(source, Run):  # whose model is the caller's
+        source = replace(source, model=copy.deepcopy(source.model))
     test = load_evaluator(source, sentences=settings.sentences, device=settings.device)
     run, corpus = test.subject.run, test.subject.corpus
     if run is None or corpus is None:
-        raise no_run(source)
+        raise no_run(folder)
     return Pruner(
         run=run,
         evaluators={"validation": test.on_split("validation", settings.sentences), "test": test},

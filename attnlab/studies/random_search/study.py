@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from attnlab.limits import LARGEST_SEED
 from attnlab.options import Option, Settings
-from attnlab.studies.engine.study import CellKind, Study
+from attnlab.studies.engine.study import CellKind, Primary, Study
 
 if TYPE_CHECKING:
     import pandas as pd
 
-STRUCTURES = ("band", "diagonal", "diffuse", "rare_columns", "sink")
+STRUCTURES = ("band", "column", "column_band", "diagonal", "diffuse", "rare_columns")
 
 
 TOKENS = Option("Number of rows and columns.", least=8, most=4096)
@@ -104,4 +104,5 @@ RANDOM_SEARCH = Study(
     kind=CellKind("random_search", 1, SearchSettings, search_rows),
     options=SearchOptions,
     cells=search_cells,
+    primary=Primary("search_l1", "l1 distance of the search", larger=False, within=("structure",)),
 )

@@ -7,6 +7,7 @@ from attnlab.attention.mechanisms.sigma import Sigma, SigmaAttention
 from attnlab.attention.specification import Specification, sides
 from attnlab.extraction.observing import Observed
 from attnlab.studies.comparison.candidates import (
+    FIXED,
     Candidate,
     LayerCalibration,
     candidate_of,
@@ -19,8 +20,6 @@ from attnlab.studies.planning.allocation import Choice, allocate_exactly
 from attnlab.studies.planning.measuring import Layer, Measurements
 from attnlab.studies.planning.uniform import uniform, uniform_mechanisms
 
-# The best pattern of one key for each head, learned on training sentences; it has no other setting.
-FIXED = "fixed"
 Candidates = Mapping[Layer, Sequence[tuple[int, Candidate]]]
 
 

@@ -22,7 +22,6 @@ def _change(stem: str, title: str, what: str, unit: str, digits: int) -> tuple[C
         stem,
         title,
         f"Change of {what} from the model that has full attention and as many `steps`.",
-        together="all rows of its scope and `steps`",
         digits=digits,
         unit=unit,
     )

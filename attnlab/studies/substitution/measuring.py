@@ -73,6 +73,11 @@ class Outcome:
     time_ratio: float
 
 
+def _is_head(trial: Trial | None) -> bool:
+    """Whether one head is replaced, of which only the loss is measured."""
+    return trial is not None and trial.target.scope == "head"
+
+
 class Trials:
     """Tries one replacement after another; the model is put back after each.
 
@@ -89,11 +94,19 @@ class Trials:
 
     def outcomes(self, trials: Sequence[Trial]) -> list[Outcome]:
         """The model with full attention, every trial, and both again after fine-tuning."""
-        steps = Steps("replacing", len(trials) + 1, self.settings.progress)
-        found = [steps.of(partial(self._outcome, trial))() for trial in (None, *trials)]
+        everything = (None, *trials)
+        heads = [index for index, trial in enumerate(everything) if _is_head(trial)]
+        rest = [index for index, trial in enumerate(everything) if not _is_head(trial)]
+        outcomes = {}
+        # What is translated too comes first and is counted alone, since it takes many times as long.
+        for what, indices in (("Replacing sites, models, plans", rest), ("Replacing heads", heads)):
+            steps = Steps(what, len(indices), self.settings.progress)
+            for index in indices:
+                outcomes[index] = steps.of(partial(self._outcome, everything[index]))()
+        found = [outcomes[index] for index in range(len(everything))]
         if self.settings.steps:
             tuned = (None, *(trial for trial in trials if trial.target.scope != "head"))
-            steps = Steps("fine-tuning", len(tuned), self.settings.progress)
+            steps = Steps("Fine-tuning", len(tuned), self.settings.progress)
             found += [steps.of(partial(self._tuned, trial))() for trial in tuned]
         return found
 
@@ -104,7 +117,7 @@ class Trials:
 
     def _outcome(self, trial: Trial | None) -> Outcome:
         """Without training."""
-        alone = trial is not None and trial.target.scope == "head"
+        alone = _is_head(trial)
         behind = trial is not None and all(head.site != "encoder" for head in trial.target.heads)
         with self._replaced(trial):
             losses = (self._encoded if behind else self.evaluator).losses()

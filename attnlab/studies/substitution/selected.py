@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnlab.attention.mechanism import Mechanism, Told
 from attnlab.attention.mechanisms.full import Full, FullAttention
-from attnlab.attention.traits import Setup, Traits
+from attnlab.attention.traits import Setup
 
 
 class SelectedHeads(Mechanism):
@@ -25,7 +25,8 @@ class SelectedHeads(Mechanism):
     """
 
     name: ClassVar[str] = "selected heads"
-    traits: ClassVar[Traits] = Traits(subquadratic=False)
+    # The two that it computes are asked for themselves.
+    scored: ClassVar[bool] = True
 
     def __init__(self, mechanism: Mechanism, heads: Iterable[int], count: int) -> None:
         super().__init__(causal=mechanism.causal, cross=mechanism.cross)

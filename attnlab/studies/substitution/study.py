@@ -11,6 +11,7 @@ from attnlab.studies.engine.models import (
     study_of_models,
     trained_model,
 )
+from attnlab.studies.engine.study import Primary
 from attnlab.studies.settings import words_in
 from attnlab.studies.substitution.settings import DEFAULT_BUDGET, SCOPES
 
@@ -81,4 +82,10 @@ SUBSTITUTION = study_of_models(
     rows=substitution_rows,
     # 2: settings are chosen on validation sentences.
     schema=2,
+    primary=Primary(
+        "loss_change_nats",
+        "change of loss in nats",
+        larger=False,
+        within=("layers", "scope", "budget"),
+    ),
 )

@@ -16,7 +16,6 @@ from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import (
     Difference,
     bleu_differences,
-    draws_for,
     loss_differences,
 )
 from attnlab.errors import InputError
@@ -74,7 +73,7 @@ class Substitution(OneLine):
 
 
 @options_of(SubstitutionSettings)
-def substitute(source: str | Path, settings: SubstitutionSettings) -> Substitution:
+def substitute(source: str | Path | Run, settings: SubstitutionSettings) -> Substitution:
     """What a run loses when heads are replaced by other mechanisms, at equal budgets of keys per row.
 
     Every mechanism replaces one head, all heads of a site and all heads, and every plan stands in the
@@ -90,7 +89,7 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
     every site and model, and `steps` training steps for each of those.
 
     Args:
-        source: a run directory; it is read only.
+        source: a run or its folder; neither is changed.
         settings: as keyword arguments.
 
     Raises:
@@ -98,7 +97,7 @@ def substitute(source: str | Path, settings: SubstitutionSettings) -> Substituti
         AttnlabError: the corpus is no longer the one of the training.
     """
     plans = {path.name: load_plan(path) for path in map(Path, settings.plans)}
-    if not is_run(source):
+    if not isinstance(source, Run) and not is_run(source):
         raise no_run(source)
     evaluator = load_evaluator(source, sentences=settings.sentences, device=settings.device)
     run = evaluator.subject.run
@@ -263,7 +262,7 @@ def _table(
         others = [index for index in same if outcomes[index].trial is not None]
         losses = loss_differences(
             whole.losses, [outcomes[index].losses for index in others], evaluator.tokens,
-            seed=settings.seed, draws=draws_for(len(outcomes)),
+            seed=settings.seed,
         )  # fmt: skip
         found["loss"] |= zip(others, losses, strict=True)
         written = {index: outcomes[index].translations for index in others}
@@ -271,12 +270,11 @@ def _table(
         if known and whole.translations is not None:
             scores = bleu_differences(
                 whole.translations, list(known.values()), evaluator.references,
-                seed=settings.seed, draws=draws_for(len(known)),
+                seed=settings.seed,
             )  # fmt: skip
             found["bleu"] |= zip(known, scores, strict=True)
-    together = {row.Index: (row.scope, row.steps) for row in table.itertuples()}
     for stem, unit in UNITS.items():
-        fill_changes(table, stem, found[stem], unit=unit, together=together)
+        fill_changes(table, stem, found[stem], unit=unit)
     return table[[column.name for column in SUBSTITUTIONS.columns]].astype(
         {"budget": "Int64", "settings_tried": "Int64"}
     )

@@ -12,13 +12,13 @@ from annotated_types import Ge
 from safetensors import SafetensorError
 from transformers import TrainerState
 
-from attnlab.documents import fitting, parse_json
+from attnlab.documents import document_text, fitting, parse_json
 from attnlab.errors import AttnlabError, InputError, reason
-from attnlab.files import set_usual_permissions
-from attnlab.texts import read_text
+from attnlab.files import check_files_in, set_usual_permissions
 from attnlab.translation.base import OwnModel
 from attnlab.translation.loading import UNREADABLE
 from attnlab.translation.model_settings import ModelSettings
+from attnlab.translation.runs.checksum import record_checksum
 from attnlab.translation.runs.files import (
     CHECKPOINTS,
     STATE,
@@ -27,6 +27,7 @@ from attnlab.translation.runs.files import (
     complete_checkpoints,
     is_trained,
 )
+from attnlab.translation.runs.folder import WEIGHTS
 from attnlab.translation.runs.run import load_model
 from attnlab.translation.tokenizer import Tokenizers
 
@@ -54,7 +55,7 @@ def _state_of(checkpoint: Path) -> _State:
         InputError: it is damaged; the message says how, without its path.
     """
     # The loss of a training that diverges is NaN.
-    return fitting(_State, parse_json(read_text(checkpoint / STATE), finite=False))
+    return fitting(_State, parse_json(document_text(checkpoint / STATE), finite=False))
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def damage(path: Path, settings: ModelSettings, tokenizers: Tokenizers | None) -
     What stands in archives of tensors is compared with their checksums; nothing in them is executed.
     """
     try:
+        check_files_in(path)
         state = _state_of(path)
         TrainerState.load_from_json(str(path / STATE))
         if not (state.global_step == checkpoint_step(path) and state.log_history):
@@ -174,6 +176,7 @@ def save_model(model: OwnModel, folder: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".model-") as temporary:
             model.save_pretrained(temporary)
+            record_checksum(Path(temporary) / WEIGHTS)
             set_usual_permissions(Path(temporary))
             for path in sorted(Path(temporary).iterdir()):
                 path.replace(folder / path.name)

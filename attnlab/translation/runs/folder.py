@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 from annotated_types import Ge
 
-from attnlab.documents import fitting, parse_json, read_json
+from attnlab.documents import document_text, fitting, parse_json, read_json
 from attnlab.errors import InputError, reason
 from attnlab.folders import PRETRAINED_MARKS, RESULT_MARK, RUN_MARK
-from attnlab.texts import read_text
 from attnlab.translation.model_settings import TRANSLATION
 from attnlab.translation.settings import RUN_FORMAT, settings_from
 
@@ -58,15 +57,15 @@ def is_run(folder: str | Path) -> bool:
     """Whether `folder` is a run, whole or damaged.
 
     It is one when its `settings.json` has the parts that attnlab writes; that of another program does
-    not count. A `settings.json` that is no JSON counts where a `config.json` stands beside it: that
+    not count. A `settings.json` that is no table of JSON counts where a `config.json` stands beside it: that
     is a damaged run, and `load` then says so. Whether a model is there yet is not asked.
     """
     path = Path(folder) / SETTINGS
     try:
-        record = parse_json(read_text(path))
+        record = fitting(dict[str, Any], parse_json(document_text(path)))
     except InputError:
         return path.is_file() and (path.parent / "config.json").is_file()
-    return isinstance(record, dict) and {"format", "settings", "corpus"} <= set(record)
+    return {"format", "settings", "corpus"} <= set(record)
 
 
 def refuse_without_sentences(source: str | Path, options: str) -> None:
@@ -180,7 +179,7 @@ def refuse_existing(folder: str | Path, *, overwrite: bool) -> None:
     if not overwrite:
         msg = (
             f"{folder} already holds a run; go on with attnlab train {folder} --resume, or start anew "
-            "with --overwrite."
+            "with overwrite."
         )
         raise InputError(msg)
     if replaced_run(folder) is not None:

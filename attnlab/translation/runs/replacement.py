@@ -66,7 +66,7 @@ def recover(folder: Path, *, overwrite: bool = False) -> None:
     if undone and not overwrite:
         msg = (
             f"A replacement of the run in {folder} was cut short, and the old run is back; go on "
-            f"with attnlab train {folder} --resume, or replace it with --overwrite."
+            f"with attnlab train {folder} --resume, or replace it with overwrite."
         )
         raise AttnlabError(msg)
 

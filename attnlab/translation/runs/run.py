@@ -4,28 +4,41 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import GenerationConfig
 
-from attnlab import __version__
 from attnlab.corpora.corpus import ParallelCorpus, load_corpus, local_path
 from attnlab.corpora.files import looks_like_a_path
 from attnlab.corpora.splits import SPLITS
-from attnlab.documents import parse_json
+from attnlab.documents import document_text, fitting, parse_json
 from attnlab.errors import AttnlabError, InputError, reason
 from attnlab.files import file_checksum
 from attnlab.pretrained import read_pretrained
-from attnlab.texts import briefly, read_text
+from attnlab.texts import briefly
 from attnlab.translation.base import OwnModel
 from attnlab.translation.callbacks import read_metrics
 from attnlab.translation.language_model import LanguageModel
-from attnlab.translation.loading import UNREADABLE, DamagedModelError, load_whole
+from attnlab.translation.loading import (
+    UNREADABLE,
+    DamagedModelError,
+    check_generation_config,
+    load_whole,
+)
 from attnlab.translation.model import TranslationModel
 from attnlab.translation.model_settings import LANGUAGE_MODEL, TRANSLATION, ModelSettings
 from attnlab.translation.models import model_class
-from attnlab.translation.runs.folder import WEIGHTS, read_record, refuse_other_task
+from attnlab.translation.runs.checksum import check_checksum
+from attnlab.translation.runs.folder import (
+    WEIGHTS,
+    is_run,
+    read_record,
+    refuse_other_task,
+    replaced_run,
+    ways_on,
+)
 from attnlab.translation.settings import RUN_FORMAT, RunSettings, settings_from
 from attnlab.translation.tokenizer import Tokenizers, load_tokenizers
-from attnlab.versions import versions
+from attnlab.versions import __version__, versions
 
 ARCHITECTURE = (
     "task", "kind", "cell", "score", "dim", "heads", "scaled", "encoder_layers", "decoder_layers",
@@ -99,6 +112,17 @@ class Run:
         return read_metrics(self.folder)
 
 
+# What is studied: a folder or the name of a model, a loaded run, or a pair (model, tokenizer).
+Source = str | Path | Run | tuple[Any, Any]
+
+
+def run_at(source: Source) -> Run | None:
+    """The run that `source` is, or that is in that folder; None where it is something else."""
+    if isinstance(source, Run):
+        return source
+    return load(source) if isinstance(source, str | Path) and is_run(source) else None
+
+
 def load(folder: str | Path) -> Run:
     """The run in `folder`, its model in eval mode.
 
@@ -113,6 +137,8 @@ def load(folder: str | Path) -> Run:
         msg = (
             f"{folder} holds no trained model yet; finish it with: attnlab train {folder} --resume"
         )
+        if replaced_run(folder) is not None:
+            msg = f"{folder} holds no trained model yet; {ways_on(folder)}."
         raise AttnlabError(msg)
     settings, tokenizers = settings_from(record["settings"]), load_tokenizers(folder)
     try:
@@ -138,7 +164,7 @@ def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) ->
     kind = model_class(settings)
     try:
         # First, since transformers takes other types of values than a configuration can have.
-        parse_json(read_text(folder / "config.json"))
+        _check_configuration(folder)
         configuration = read_pretrained(kind.config_class, folder)
     except InputError as error:
         msg = f"config.json: {reason(error)}"
@@ -147,8 +173,10 @@ def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) ->
         "vocab_size": len(tokenizers.target),
         "source_vocab_size": None if tokenizers.shared else len(tokenizers.source),
     }
+    check_generation_config(folder)
     # Before a model of these sizes is made.
     _refuse_disagreement("config.json", configuration, wanted)
+    check_checksum(folder / WEIGHTS)
     model: OwnModel = load_whole(kind, folder)
     for tokenizer in (tokenizers.source, tokenizers.target):
         special = {
@@ -164,6 +192,17 @@ def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) ->
     # Every option of decoding is given where it is called; the file has no say in it.
     model.generation_config = GenerationConfig.from_model_config(model.config)
     return model
+
+
+def _check_configuration(folder: Path) -> None:
+    """Raises InputError where `config.json` is no table, or names a type of numbers that there is not."""
+    values = fitting(dict[str, Any], parse_json(document_text(folder / "config.json")))
+    for name in ("dtype", "torch_dtype"):
+        if values.get(name) is not None:
+            kind = getattr(torch, str(values[name]), None)
+            if not (isinstance(kind, torch.dtype) and kind.is_floating_point):
+                msg = f"{name} must be one such as float32, not {briefly(values[name])}"
+                raise InputError(msg)
 
 
 def _refuse_disagreement(name: str, found: Any, wanted: dict[str, Any]) -> None:

@@ -141,8 +141,8 @@ function drawAxes(context, drawn, layout, ink) {
   });
   context.font = `bold ${FONT}`;
   context.textAlign = "left";
-  context.fillText("looked at →", layout.left, 8);
-  turned(context, 8, layout.top, "right", "← looks");
+  context.fillText("key →", layout.left, 8);
+  turned(context, 8, layout.top, "right", "← query");
 }
 
 /** @param {number} index @param {number} step @param {number | null} lit @returns {boolean} */

@@ -34,6 +34,7 @@ export class Grid {
     this.watcher.disconnect();
     const sites = Object.keys(this.data.sites).filter((site) => this.data.heads.some((head) => head.site === site));
     this.box.replaceChildren(...sites.map((site) => this.site(site, addressOfHead)));
+    this.drawIdle();
   }
 
   /** @param {string} site @param {(name: string) => string} addressOfHead @returns {HTMLElement} */
@@ -56,6 +57,20 @@ export class Grid {
     ]);
   }
 
+  /** Rows that were not yet scrolled to, one whenever nothing else is to do, so that printing finds their weights. */
+  drawIdle() {
+    const row = this.box.querySelector(".thumbs:not([data-drawn])");
+    if (!(row instanceof HTMLElement)) return;
+    requestIdleCallback(() => {
+      void this.draw(row, this.sentence).then(() => this.drawIdle());
+    });
+  }
+
+  /** All rows at once, before they are printed. */
+  drawAll() {
+    for (const row of this.box.querySelectorAll(".thumbs")) if (row instanceof HTMLElement) void this.draw(row, this.sentence);
+  }
+
   /** @param {IntersectionObserverEntry[]} entries */
   drawVisible(entries) {
     for (const { isIntersecting, target } of entries) {
@@ -68,6 +83,7 @@ export class Grid {
   /** @param {HTMLElement} row @param {Sentence | null} sentence */
   async draw(row, sentence) {
     if (!sentence) return;
+    row.dataset.drawn = "";
     const layer = await this.weights.layer(sentence, row.dataset.site ?? "", Number(row.dataset.layer), true);
     if (sentence !== this.sentence) return;
     for (const link of row.querySelectorAll("a.thumb")) {
@@ -96,7 +112,7 @@ export class Grid {
 
   /** Draws again, as after a change of the colours. */
   redraw() {
-    for (const row of this.box.querySelectorAll(".thumbs")) this.watcher.observe(row);
+    for (const row of this.box.querySelectorAll(".thumbs[data-drawn]")) if (row instanceof HTMLElement) void this.draw(row, this.sentence);
   }
 }
 

@@ -130,7 +130,7 @@ export class HeadView {
     const fitted = shown.fits.find((one) => one.name === state.outline);
     showParts(byId("parts"), shown.matrix, this.outline, fitted);
     showBudget(byId("budget"), shown.matrix, keys, this.outline, shown.block > 1);
-    this.canvas.setAttribute("aria-label", `Attention matrix of ${this.head.name}, ${shown.matrix.rows} queries that look, ${shown.matrix.columns} keys that are looked at`);
+    this.canvas.setAttribute("aria-label", `Attention matrix of ${this.head.name}, ${shown.matrix.rows} queries, ${shown.matrix.columns} keys`);
     this.light();
   }
 
@@ -213,18 +213,18 @@ function readout(shown, lit) {
     const values = rowOf(matrix, lit.row);
     if (sum(values) === 0) return `“${queries[lit.row]}”: nothing is left of this row`;
     const rank = values.filter((value) => value > values[lit.column ?? 0]).length + 1;
-    return `“${queries[lit.row]}” looks at “${keys[lit.column]}”: ${percent(values[lit.column])}, number ${rank} of its row`;
+    return `query “${queries[lit.row]}”, key “${keys[lit.column]}”: ${percent(values[lit.column])}, number ${rank} of its row`;
   }
   if (lit.row !== null) {
     const values = rowOf(matrix, lit.row);
     if (sum(values) === 0) return `“${queries[lit.row]}”: nothing is left of this row`;
     const most = largest(values, 3).map((column) => `“${keys[column]}” ${percent(values[column])}`);
-    return `“${queries[lit.row]}” looks at ${most.join(", ")}`;
+    return `query “${queries[lit.row]}”, largest keys ${most.join(", ")}`;
   }
   if (lit.column !== null && shown.block > 1) return `“${keys[lit.column]}”`;
   if (lit.column !== null) {
     const mean = sum(columnOf(matrix, lit.column)) / matrix.rows;
-    return `“${keys[lit.column]}” is looked at with ${mean.toFixed(3)} of a row on average`;
+    return `key “${keys[lit.column]}”, mean weight over queries ${mean.toFixed(3)}`;
   }
   return "Point at a token or an entry; click to lock it.";
 }

@@ -1,4 +1,4 @@
-// Two columns of tokens, those that look and those that are looked at, with lines between them.
+// Two columns of tokens, queries and keys, with lines between them.
 
 import { colourTable, cssColour, darkPage, inkOn, levelOf } from "./colours.js";
 import { make, makeSvg, shortened } from "./elements.js";
@@ -27,10 +27,10 @@ export class Lines {
    */
   constructor(box, hover, lock) {
     this.box = box;
-    this.queries = new Tokens("looks", "Tokens that look", (row) => ({ row, column: null }));
-    this.keys = new Tokens("is looked at", "Tokens that are looked at", (column) => ({ row: null, column }));
+    this.queries = new Tokens("query", "Query tokens", (row) => ({ row, column: null }));
+    this.keys = new Tokens("key", "Key tokens", (column) => ({ row: null, column }));
     this.svg = makeSvg("svg", { class: "lines", "aria-hidden": "true" });
-    this.queries.list.classList.add("looks");
+    this.queries.list.classList.add("queries");
     box.replaceChildren(this.queries.list, this.svg, this.keys.list);
     /** @type {{threshold: number, drawn: SVGElement[], more: number} | null} the lines where no token is lit */
     this.whole = null;

@@ -51,6 +51,7 @@ class Page {
     for (const query of ["(prefers-color-scheme: dark)", "print"]) {
       matchMedia(query).addEventListener("change", () => this.redraw());
     }
+    addEventListener("beforeprint", () => this.grid.drawAll());
     let width = innerWidth;
     addEventListener("resize", () => {
       if (innerWidth !== width) this.view.redraw();

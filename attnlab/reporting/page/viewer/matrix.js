@@ -200,7 +200,7 @@ function bandAndColumns(matrix, keys) {
 /**
  * The entries of which the row may look at the column.
  * @param {Matrix} matrix
- * @param {boolean} causal whether no row looks at a later column
+ * @param {boolean} causal whether no query attends to a later key
  * @param {boolean[]} dropped columns that were left out
  * @returns {Support}
  */

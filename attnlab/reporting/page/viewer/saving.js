@@ -18,7 +18,7 @@ export function saveCsv(name, shown) {
   const rows = shown.queries.map((query, row) => [
     query, ...Array.from(matrix.values.subarray(row * matrix.columns, (row + 1) * matrix.columns), (value) => value.toPrecision(4)),
   ]);
-  download(`${name}.csv`, new Blob([csvOf([["looks", ...shown.keys], ...rows])], { type: "text/csv" }));
+  download(`${name}.csv`, new Blob([csvOf([["query", ...shown.keys], ...rows])], { type: "text/csv" }));
 }
 
 /** @param {string} name @param {HTMLCanvasElement} canvas */
@@ -48,7 +48,7 @@ export function svgOf(name, shown) {
     xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height,
     "font-family": "DejaVu Sans, Verdana, Arial, sans-serif", "font-size": 9, fill: INK,
   }, [
-    makeSvg("title", { text: `${name}: a row looks, a column is looked at` }),
+    makeSvg("title", { text: `${name}: rows are queries, columns are keys` }),
     makeSvg("rect", { width, height, fill: "#ffffff" }),
     makeSvg("image", {
       href: pictureOf(matrix, false).toDataURL("image/png"), x: EDGE, y: EDGE, width: CELL * matrix.columns, height: CELL * matrix.rows,

@@ -1,0 +1,231 @@
+"""All models of the plan searches together, and which families of mechanisms a searched plan needs.
+
+    python experiments/plan_search_pooled/run.py runs/demo
+
+writes results/plan_search/ from the rows of results/plan_search_*/ and from the model of `attnlab demo`,
+which is trained in the folder where it is not there.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnlab.attribution.significance import DRAWS
+from attnlab.cli.commands.demo import DEMO_SETTINGS
+from attnlab.files import write_table
+from attnlab.studies.evaluation import load_evaluator
+from attnlab.studies.over_models import contrasts, over_models
+from attnlab.studies.planning.candidates import BASELINES
+from attnlab.studies.planning.planning import FULL, plan
+from attnlab.studies.planning.scores import changes, gains, output_of
+from attnlab.studies.planning.settings import DEFAULT_FAMILIES
+from attnlab.translation.quiet import quiet
+from attnlab.translation.settings import settings_from
+from experiments.shared.model_study import MODEL
+from experiments.shared.readme import (
+    RESULTS,
+    read_facts,
+    read_table,
+    render,
+    write_facts,
+    write_readme,
+)
+from experiments.shared.runs import trained_run
+
+OUT = RESULTS / "plan_search"
+MODELS = ["corpus", *MODEL]
+NAMES = {"band": "a plain band", "longformer": "Longformer", "bigbird": "BigBird"}
+# What a head may not get in each arm of the ablation; the first arm leaves nothing out.
+ARMS = {
+    "all": (),
+    "without tokens and blocks": ("tokens", "blocks"),
+    "without ends": ("ends",),
+    "without tokens, blocks and ends": ("tokens", "blocks", "ends"),
+}
+BUDGETS = (3, 4, 5, 6, 8)
+SENTENCES, SEED = 500, 0
+MEASURES = ("loss_gain", "bleu_gain")
+
+
+def main() -> None:
+    """Pools the published rows, measures the ablation, and writes tables and README."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "run",
+        type=Path,
+        nargs="?",
+        help="folder of the demo's run; without it nothing is ablated again",
+    )
+    run = parser.parse_args().run
+    if run is not None:
+        write_table(OUT / "ablation.csv", ablated(run))
+    models = by_model()
+    write_table(OUT / "models.csv", models)
+    write_table(OUT / "contrasts.csv", tested(models))
+    write_table(OUT / "over_models.csv", over_models(models, ["plan"], list(MEASURES)))
+    write_table(OUT / "by_budget.csv", over_models(published(), ["plan", "budget"], list(MEASURES)))
+    write_facts(
+        OUT, __file__, "torch", "transformers", "sacrebleu",
+        command="python experiments/plan_search_pooled/run.py runs/demo", draws=DRAWS,
+    )  # fmt: skip
+    write_readme(OUT, readme(OUT))
+
+
+def published() -> pd.DataFrame:
+    """The rows of the published searches at budgets below the keys of full attention of their models."""
+    tables = []
+    for folder in sorted(RESULTS.glob("plan_search_*")):
+        table = read_table(folder, "table").assign(corpus=folder.name.removeprefix("plan_search_"))
+        whole = table[table["plan"] == FULL].set_index(MODELS)
+        own = whole.loc[pd.MultiIndex.from_frame(table[MODELS])]
+        table = table.assign(
+            full_bleu=own["bleu"].to_numpy(), full_keys=own["keys_per_row"].to_numpy()
+        )
+        tables.append(table[table["budget"] < table["full_keys"]])
+    rows = pd.concat(tables, ignore_index=True)
+    return rows[rows["plan"].isin(BASELINES)].astype({"budget": int})
+
+
+def by_model() -> pd.DataFrame:
+    """A row a model and baseline: gains of the searched plan, means over the budgets that have a setting."""
+    grouped = published().groupby([*MODELS, "plan"], as_index=False)
+    return grouped.agg(
+        full_bleu=("full_bleu", "first"), full_keys=("full_keys", "first"),
+        budgets=("budget", "nunique"), **{name: (name, "mean") for name in MEASURES},
+    )  # fmt: skip
+
+
+def tested(models: pd.DataFrame) -> pd.DataFrame:
+    """The three contrasts of the study: the loss of each baseline less that of the searched plan."""
+    return contrasts({str(name): own["loss_gain"].tolist() for name, own in models.groupby("plan")})
+
+
+def ablated(folder: Path) -> pd.DataFrame:
+    """A row an arm and budget: scores on test sentences, and what all families would have gained."""
+    with quiet():
+        trained_run(folder, settings_from(DEMO_SETTINGS))
+        evaluator = load_evaluator(folder, sentences=SENTENCES)
+        before = output_of(evaluator, None, bleu=True)
+        whole: dict[int, Any] = {}
+        rows = []
+        for arm, left_out in ARMS.items():
+            families = [name for name in DEFAULT_FAMILIES if name not in left_out]
+            found = plan(
+                folder, BUDGETS, sentences=SENTENCES, families=families, bleu=False, seed=SEED
+            )
+            keys = found.scores[found.scores["plan"] == "searched"].set_index("budget")
+            for budget, one in found.plans.items():
+                output = output_of(evaluator, one, bleu=True)
+                whole.setdefault(budget, output)
+                row = {"families": arm, "budget": budget}
+                row["keys_per_row"] = keys.loc[budget, "keys_per_row"]
+                row |= changes(evaluator, before, output, seed=SEED)
+                # Above 0 the search of all families is better.
+                row |= gains(evaluator, output, whole[budget], seed=SEED)
+                rows.append(
+                    row
+                    | {"full_bleu": float(changes(evaluator, before, before, seed=SEED)["bleu"])}
+                )
+    return pd.DataFrame(rows).assign(sentences=len(evaluator.examples))
+
+
+def readme(folder: Path) -> str:
+    """The README of the result, from its tables and facts."""
+    models = read_table(folder, "models")
+    ablation = read_table(folder, "ablation")
+    together = read_table(folder, "over_models").set_index("plan")
+    tests = read_table(folder, "contrasts").set_index("contrast")
+    each = models.drop_duplicates(MODELS)
+    return render(
+        __file__,
+        read_facts(folder),
+        bleu=sorted(each["full_bleu"]),
+        models=len(each),
+        corpora=each["corpus"].nunique(),
+        names=NAMES,
+        baselines={
+            name: together.loc[name].to_dict() | tests.loc[name].to_dict()
+            | {"bleu_ahead": int((own["bleu_gain"] > 0).sum())}
+            for name, own in models.groupby("plan")
+        },
+        by_model=shown_models(models),
+        by_budget=shown_budgets(read_table(folder, "by_budget")),
+        ablation=shown_ablation(ablation),
+        ablated_bleu=ablation["full_bleu"].iloc[0],
+        sentences=int(ablation["sentences"].iloc[0]),
+        lost=lost(ablation),
+    )  # fmt: skip
+
+
+def lost(ablation: pd.DataFrame) -> dict[str, dict[str, list[int]]]:
+    """By arm the budgets whose intervals say that leaving out costs loss, and those that cost BLEU."""
+    return {
+        str(arm): {
+            measure: own.loc[own[f"{measure}_gain_low"] > 0, "budget"].tolist()
+            for measure in ("loss", "bleu")
+        }
+        for arm, own in ablation[ablation["families"] != "all"].groupby("families", sort=False)
+    }
+
+
+def shown_models(models: pd.DataFrame) -> pd.DataFrame:
+    """Gains of each model, a column a baseline."""
+    rows = []
+    for key, own in models.groupby(MODELS):
+        row: dict[str, Any] = dict(zip(MODELS, key, strict=True))
+        row["BLEU"] = f"{own['full_bleu'].iloc[0]:.1f}"
+        row["keys of full"] = f"{own['full_keys'].iloc[0]:.1f}"
+        for one in own.to_dict("records"):
+            row[NAMES[one["plan"]]] = (
+                f"{one['loss_gain']:+.3f}, {one['bleu_gain']:+.1f} ({one['budgets']} budgets)"
+            )
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def shown_budgets(rows: pd.DataFrame) -> pd.DataFrame:
+    """Gains at each budget, means over models, a column a baseline."""
+    shown = []
+    for budget, own in rows.groupby("budget"):
+        row: dict[str, Any] = {"budget": budget}
+        by_plan = {one["plan"]: one for one in own.to_dict("records")}
+        for name, heading in NAMES.items():
+            one = by_plan.get(name)
+            row[heading] = (
+                "none fits"
+                if one is None
+                else f"{interval(one, 'loss_gain', '+.3f')}; {interval(one, 'bleu_gain', '+.1f')} "
+                f"({one['models']} models)"
+            )
+        shown.append(row)
+    return pd.DataFrame(shown)
+
+
+def shown_ablation(ablation: pd.DataFrame) -> pd.DataFrame:
+    """BLEU of each arm, and what it loses against the search of all families."""
+    rows = []
+    for budget, own in ablation.groupby("budget"):
+        row: dict[str, Any] = {"budget": budget}
+        for one in own.to_dict("records"):
+            words = f"{one['bleu']:.1f}"
+            if one["families"] != "all":
+                words += (
+                    f"; loses {interval(one, 'loss_gain', '+.3f')} nats, "
+                    f"{interval(one, 'bleu_gain', '+.1f')} BLEU"
+                )
+            row[one["families"]] = words
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def interval(row: Any, name: str, form: str) -> str:
+    """A figure with its interval, where there is one."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    known = "" if pd.isna(low) else f" [{low:{form}}, {high:{form}}]"
+    return f"{row[name]:{form}}{known}"
+
+
+if __name__ == "__main__":
+    main()

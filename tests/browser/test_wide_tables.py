@@ -1,0 +1,37 @@
+"""Tables of many columns whose rows differ fit a window of 1280 pixels."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from browser.planted_page import planted_analysis
+
+from attnlab.reporting.page.analysis_page import analysis_page
+
+FIGURES = ("value", "low", "high", "threshold", "stability", "untrained_value", "shuffled_value")
+
+
+def test_no_column_of_the_evidence_is_cut(open_page: Callable[..., Any], tmp_path: Path) -> None:
+    found = planted_analysis()
+    controls = found.labelling.controls.copy()
+    count = len(controls)
+    for place, name in enumerate((*FIGURES, "denominator")):
+        controls[name] = [(row + place + 1) / (2 * count) for row in range(count)]
+    controls["denominator"] = range(10_000, 10_000 + count)
+    controls["statistic"] = ["argmax_rate", "mean_mass_on_first"] * (count // 2)
+    controls["detail"] = ["nominal modifier: head to dependent", "offset -1"] * (count // 2)
+    for name in ("stands_status", "untrained_status", "shuffled_status"):
+        controls[name] = ["holds", "borderline", "below"] * (count // 3)
+    labelling = replace(found.labelling, controls=controls)
+    page = tmp_path / "report.html"
+    html = analysis_page(replace(found, labelling=labelling), tmp_path, title="Heads")
+    page.write_text(html, encoding="utf-8")
+    widths = open_page(path=page).evaluate(
+        "[...document.querySelectorAll('.wide[aria-label^=\"What the labels rest on\"]')]"
+        ".map(box => [box.querySelectorAll('thead th').length, box.scrollWidth - box.clientWidth])"
+    )
+    assert len(widths) == 2
+    for columns, beyond in widths:
+        assert columns >= 13, "wide enough to say something"
+        assert beyond <= 0

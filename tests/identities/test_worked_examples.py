@@ -1,0 +1,128 @@
+"""Worked examples of the sources with their right values, and the right form of misprinted equations."""
+
+import cmath
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from attnlab.translation import reference
+from attnlab.translation.loss import chunked_cross_entropy
+from attnlab.translation.positions import sinusoidal_positions
+
+CLOSE = {"rtol": 0, "atol": 1e-12}
+# Rezaei, equations (2) to (5): seven tokens ([CLS], The, artist, painted, ...), and the query projection.
+TOKENS = torch.tensor(
+    [
+        [0.1 * entry for entry in row]
+        for row in (
+            (10, 2, 3, 1), (3, 9, 2, 4), (2, 1, 8, 3), (4, 3, 2, 9), (1, 7, 4, 2), (5, 2, 6, 3), (8, 1, 2, 5),
+        )
+    ],
+    dtype=torch.float64,
+)  # fmt: skip
+QUERY_PROJECTION = torch.arange(1, 17, dtype=torch.float64).view(4, 4) / 10
+PAINTED = 3
+
+
+def rounded(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def projections_of_the_tutorial() -> dict[str, torch.Tensor]:
+    """W^K is W^Q plus 0.1 and W^V plus 0.2; torch keeps one row per output."""
+    shifts = {"query": 0.0, "key": 0.1, "value": 0.2}
+    weights = {f"{name}.weight": (QUERY_PROJECTION + by).T for name, by in shifts.items()}
+    return weights | {f"{name}.bias": torch.zeros(4, dtype=torch.float64) for name in shifts}
+
+
+def test_query_scores_and_output_of_painted() -> None:
+    """Rezaei's example from its own X and W: [1.54, ...] and not the printed [1.41, ...]."""
+    weights = projections_of_the_tutorial()
+    mixed, H = reference.head(TOKENS, TOKENS, weights, 0, 1)
+    query = TOKENS[PAINTED] @ weights["query.weight"].T
+    scores = TOKENS @ weights["key.weight"].T @ query
+    torch.testing.assert_close(query, rounded(1.54, 1.72, 1.90, 2.08), **CLOSE)
+    torch.testing.assert_close(
+        scores, rounded(7.384, 11.963, 11.203, 14.570, 9.755, 10.859, 9.990), rtol=0, atol=5e-4
+    )
+    torch.testing.assert_close(
+        H[PAINTED],
+        rounded(0.0150, 0.1482, 0.1014, 0.5456, 0.0491, 0.0853, 0.0553),
+        rtol=0,
+        atol=5e-5,
+    )
+    torch.testing.assert_close(
+        mixed[PAINTED], rounded(1.679, 1.850, 2.021, 2.192), rtol=0, atol=5e-4
+    )
+
+
+@pytest.mark.parametrize("scale", [1, 2])
+def test_softmax_of_four_scores_and_of_their_double(scale: int) -> None:
+    scores = [scale * score for score in (1, 2, 0.5, -1)]
+    total = sum(math.exp(score) for score in scores)
+    expected = rounded(*(math.exp(score) / total for score in scores))
+    actual = reference.softmax(rounded(*scores)[None])[0]
+    torch.testing.assert_close(actual, expected, **CLOSE)
+    printed = {1: (0.2242, 0.6095, 0.1360, 0.0303), 2: (0.1140, 0.8420, 0.0419, 0.0021)}[scale]
+    torch.testing.assert_close(actual, rounded(*printed), rtol=0, atol=5e-5)
+
+
+def test_the_loss_of_a_token_is_minus_the_logarithm_of_its_probability() -> None:
+    logits = torch.tensor([[1.0, 2.0, 0.5, -1.0]])
+    probability = math.exp(2.0) / sum(math.exp(score) for score in logits[0].tolist())
+    loss = chunked_cross_entropy(logits, torch.eye(4), torch.tensor([1]))
+    assert float(loss) == pytest.approx(-math.log(probability), rel=1e-6)
+    assert float(loss) > 0
+
+
+def test_positions_turn_by_the_frequency_times_the_position() -> None:
+    """Columns 2i and 2i + 1 are the parts of e^(i omega t) with omega = M^(-2i/d), not of e^(i t / omega)."""
+    dim = 6
+    table = sinusoidal_positions(9, dim, dtype=torch.float64)
+    for position, pair in product(range(9), range(dim // 2)):
+        frequency = 10_000 ** (-2 * pair / dim)
+        turned = cmath.exp(1j * frequency * position)
+        own = table[position, 2 * pair : 2 * pair + 2]
+        torch.testing.assert_close(own, rounded(turned.imag, turned.real), **CLOSE)
+
+
+@pytest.mark.parametrize("dim", [6, 10])
+def test_exponent_of_the_last_columns_of_the_positions(dim: int) -> None:
+    """The last pair of d columns has i = d/2 - 1, so the exponent (d - 2) / d and not 1."""
+    angle = 5 / 10_000 ** ((dim - 2) / dim)
+    last = sinusoidal_positions(6, dim, dtype=torch.float64)[5, -2:]
+    torch.testing.assert_close(last, rounded(math.sin(angle), math.cos(angle)), **CLOSE)
+    assert not torch.allclose(last, rounded(math.sin(5 / 10_000), math.cos(5 / 10_000)))
+
+
+def test_members_of_the_searched_set_differ_by_at_most_n1_plus_2_eps_n2() -> None:
+    """An entry of P in [0, 1] can differ by 1, an entry of E in [-eps, eps] by 2 eps, and both do."""
+    n1, n2, bound = 2, 3, 0.05
+    corners = list(product(*([(0.0, 1.0)] * n1), *([(-bound, bound)] * n2)))
+    farthest = max(
+        sum(abs(a - b) for a, b in zip(first, second, strict=True))
+        for first, second in product(corners, corners)
+    )
+    assert farthest == pytest.approx(n1 + 2 * bound * n2)
+
+
+def test_scores_are_normalised_over_keys_at_the_scale_of_a_head() -> None:
+    """Rows of softmax(Q K^T / sqrt(d_head)) sum to 1 over keys; normalised over queries they do not."""
+    generator = torch.Generator().manual_seed(0)
+    X, Y = (torch.randn(n, 8, generator=generator, dtype=torch.float64) for n in (4, 5))
+    weights = {
+        f"{name}.{part}": torch.randn(shape, generator=generator, dtype=torch.float64)
+        for name in ("query", "key", "value")
+        for part, shape in (("weight", (8, 8)), ("bias", (8,)))
+    }
+    Q, K = (
+        (T @ weights[f"{name}.weight"].T + weights[f"{name}.bias"])[:, :4]
+        for name, T in (("query", X), ("key", Y))
+    )
+    _, H = reference.head(X, Y, weights, 0, 2)
+    torch.testing.assert_close(H, torch.softmax(Q @ K.T / 4**0.5, 1), **CLOSE)
+    torch.testing.assert_close(H.sum(1), torch.ones(4, dtype=torch.float64), **CLOSE)
+    assert not torch.allclose(H, torch.softmax(Q @ K.T / 8**0.5, 1))
+    assert not torch.allclose(H, torch.softmax(Q @ K.T / 4**0.5, 0))

@@ -1,0 +1,93 @@
+"""What is no regular file is refused at once, wherever it stands in the place of one."""
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attnlab.corpora.corpus import load_corpus
+from attnlab.documents import read_json
+from attnlab.embeddings.files import load_embeddings
+from attnlab.errors import InputError
+from attnlab.extraction.matrix_files import load_matrices
+from attnlab.files import check_files_in, file_checksum, open_regular
+from attnlab.functions.treebank import load_treebank
+from attnlab.studies.sources import load_subject, read_texts
+from attnlab.tables import read_any_table
+from attnlab.texts import read_lines
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "a.csv": lambda path: read_any_table(path, advice="make it again"),
+    "a.json": lambda path: read_json(path, dict),
+    "a.txt": read_texts,
+    "a.txt.gz": read_lines,
+    "a.npy": load_matrices,
+    "a.npz": load_matrices,
+    "a.safetensors": load_matrices,
+    "a.vec": load_embeddings,
+    "a.conllu": load_treebank,
+    "a.tsv": lambda path: load_corpus(str(path)),
+    "a.bin": file_checksum,
+}
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(("make", "kind"), [(_pipe, "a named pipe"), (_zeros, "a device")])
+def test_no_reader_opens_what_is_no_file(
+    tmp_path: Path, name: str, make: Callable[[Path], None], kind: str
+) -> None:
+    make(tmp_path / name)
+    with pytest.raises(InputError, match=f"{name} is {kind} and no regular file"):
+        READERS[name](tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "generation_config.json", "model.safetensors", "token_counts.json",
+     "tokenizer.json", "settings.json"],
+)  # fmt: skip
+@pytest.mark.parametrize("make", [_pipe, _zeros])
+def test_no_file_of_a_run_is_opened_either(
+    copied_run: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    (copied_run / name).unlink()
+    make(copied_run / name)
+    with pytest.raises(InputError):
+        load_subject(copied_run, sentences=("Maria sleeps.",))
+
+
+def test_a_socket_and_a_folder_are_named_as_such(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        with pytest.raises(InputError, match="s is a socket and no regular file"):
+            open_regular(tmp_path / "s")
+    with pytest.raises(InputError, match="is a folder and no regular file"):
+        open_regular(tmp_path)
+
+
+def test_links_to_files_are_followed_and_those_to_nothing_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "b").symlink_to("a")
+    with open_regular(tmp_path / "b") as file:
+        assert file.read() == b"abc"
+    (tmp_path / "c").symlink_to("nothing")
+    check_files_in(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "c")
+
+
+def test_a_file_beyond_the_limit_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "large.csv").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(InputError, match=r"has 1,000,000,000,000 bytes, more than the 200,000,000"):
+        read_any_table(tmp_path / "large.csv", advice="make it again")
