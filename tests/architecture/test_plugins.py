@@ -256,7 +256,7 @@ def analyzed(distribution: Distribution, code: str) -> subprocess.CompletedProce
     folder = distribution.folder
     random_models.bert().save_pretrained(folder / "bert")
     tokenizer().save_pretrained(folder / "bert")
-    (folder / "text").write_text("\n".join(SENTENCES), encoding="utf-8")
+    (folder / "text").write_text("\n".join(10 * SENTENCES), encoding="utf-8")
     return distribution.attnlab(
         "analyze", "bert", "--text", "text", "--labels", "--keep-matrices", "0",
         "--fit-sentences", "0", "--structure-sentences", "0", "--out", "out",

@@ -63,7 +63,7 @@ def test_python_examples_run(
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs" / "demo" / "analysis"
     folder.mkdir(parents=True)
-    head = {"site": ["encoder"], "layer": [0], "head": [0], "function": ["sink"]}
+    head = {"site": ["encoder"], "layer": [0], "head": [0], "role": ["sink"], "strength": [1.0]}
     pd.DataFrame(head).to_csv(folder / "summary.csv")
     names: dict[str, object] = {}
     for example in examples:

@@ -182,7 +182,7 @@ def test_a_sink_hides_no_diagonal(site: str, left: bool) -> None:
         for consumer in (found, structure, statistics):
             consumer.update(batch)
     assert label_table(found.verdicts(ALL)).labels.tolist() == ["sink"]
-    assert structure.labels(ALL).structure.tolist() == ["column"]
+    assert structure.labels(ALL).structure.tolist() == ["column_band"]
     assert label_table(found.verdicts(CONTENT)).labels.tolist() == ["positional"]
     verdicts = found.verdicts(CONTENT).set_index("label")
     assert (verdicts.detail["positional"], verdicts.value["positional"]) == ("offset -1", 1)

@@ -17,6 +17,7 @@ from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import fit_band, project_band
 from attnlab.matrices.candidates import Search
 from attnlab.matrices.column import fit_column
+from attnlab.matrices.column_band import fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.label_sums import sum_labels
 from attnlab.matrices.labels import label_heads
@@ -48,6 +49,7 @@ ENTRIES: dict[str, Callable[[torch.Tensor], object]] = {
     "fit_rare_columns": lambda H: fit_rare_columns(H, window=2, num_pos=1),
     "fit_sigma": lambda H: fit_sigma(H, window=2, num_pos=1),
     "fit_column": fit_column,
+    "fit_column_band": lambda H: fit_column_band(H, window=1),
     "fit_additive": lambda H: fit_additive(H, window=1, num_pos=1, budget=9),
     "fit_residual": lambda H: fit_residual(H, zeros(H), nonzeros=1),
     "project_band": lambda H: project_band(H, 1),

@@ -95,7 +95,7 @@ def test_heads_of_every_model_are_described(
     assert heads[["model", "site", "layer", "head"]].to_numpy().tolist() == [
         ["additive", "cross", 0, 0]
     ]
-    assert {"function", "structure"} <= set(heads)
+    assert {"role", "structure"} <= set(heads)
     assert notes
 
 

@@ -179,7 +179,7 @@ def refuse_existing(folder: str | Path, *, overwrite: bool) -> None:
     if not overwrite:
         msg = (
             f"{folder} already holds a run; go on with attnlab train {folder} --resume, or start anew "
-            "with overwrite."
+            f"with attnlab train {folder} --overwrite."
         )
         raise InputError(msg)
     if replaced_run(folder) is not None:
