@@ -12,11 +12,11 @@ from attnlab.versions import __version__
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
     from attnlab.extraction.capture import capture
-    from attnlab.reporting.notes import describe_notes
+    from attnlab.questions.compare.comparison import compare
     from attnlab.reporting.page.head_viewer import view
+    from attnlab.results.notes import describe_notes
     from attnlab.studies.analysis.analysis import analyze
     from attnlab.studies.approximation.approximation import approximate
-    from attnlab.studies.comparison.comparison import compare
     from attnlab.studies.embeddings.neighbours import neighbours
     from attnlab.studies.embeddings.training import embed
     from attnlab.studies.engine.running import run_study
@@ -56,8 +56,7 @@ _HOMES = {
     "analyze": "attnlab.studies.analysis.analysis",
     "approximate": "attnlab.studies.approximation.approximation",
     "capture": "attnlab.extraction.capture",
-    "compare": "attnlab.studies.comparison.comparison",
-    "describe_notes": "attnlab.reporting.notes",
+    "describe_notes": "attnlab.results.notes",
     "embed": "attnlab.studies.embeddings.training",
     "importance": "attnlab.studies.importance.importance",
     "inspect": "attnlab.studies.inspection.inspection",
@@ -77,10 +76,13 @@ _PACKAGES = ("attention", "matrices", "plot")
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"attnlab.{name}")
-    if name not in _HOMES:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    questions = import_module("attnlab.results.question").questions()
+    if name not in questions:
         msg = f"module 'attnlab' has no attribute {name!r}"
         raise AttributeError(msg)
-    return getattr(import_module(_HOMES[name]), name)
+    return questions[name].verb
 
 
 def __dir__() -> list[str]:

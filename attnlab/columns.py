@@ -66,6 +66,11 @@ class Table:
     columns: tuple[Column, ...]
     keys: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The name of the file without the suffix."""
+        return self.file.removesuffix(".csv")
+
     def __iter__(self) -> Iterator[str]:
         return (column.name for column in self.columns)
 
@@ -97,6 +102,16 @@ HEAD = (
 )
 HEAD_KEYS = tuple(column.name for column in HEAD)
 KEYS = Column("keys", "keys", "`all` keys, or `content`: special tokens are left out as keys.")
+
+
+def with_interval(column: Column) -> tuple[Column, ...]:
+    """A column and the ends of its 95 % interval, a bootstrap over sentences."""
+    end = "end of its 95 % interval, a bootstrap over sentences."
+    return (
+        column,
+        Column(f"{column.name}_low", f"{column.heading}, low", f"Lower {end}", column.digits),
+        Column(f"{column.name}_high", f"{column.heading}, high", f"Upper {end}", column.digits),
+    )
 
 
 def rounded(value: float, digits: int, *, signed: bool = False) -> str:

@@ -9,8 +9,8 @@ Figures are as wide as a column of a paper (`COLUMN`, in inches) unless they hol
 side; `width` sets it. Nothing here changes matplotlib's settings.
 """
 
+from attnlab.questions.compare.view import draw_comparison as comparison
 from attnlab.reporting.canvas import save_figure as save
-from attnlab.reporting.comparison import draw_comparison as comparison
 from attnlab.reporting.drawing.embedding_map import draw_embedding_map as embedding_map
 from attnlab.reporting.drawing.head_map import draw_heads as heads
 from attnlab.reporting.drawing.offsets import draw_offsets as offsets

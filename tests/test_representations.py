@@ -19,7 +19,6 @@ RESULTS = [
     "attnlab.extraction.keeping.KeptMatrices",
     "attnlab.studies.analysis.measuring.Analysis",
     "attnlab.studies.approximation.approximation.Approximation",
-    "attnlab.studies.comparison.comparison.Comparison",
     "attnlab.functions.gold.Gold",
     "attnlab.studies.importance.importance.Importance",
     "attnlab.studies.evaluation.Evaluator",

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -10,7 +11,6 @@ import typer
 from attnlab.cli.command_classes import Command, Group, help_of
 from attnlab.cli.commands.analyze import analyze
 from attnlab.cli.commands.approximate import approximate
-from attnlab.cli.commands.compare import compare
 from attnlab.cli.commands.corpora import corpora
 from attnlab.cli.commands.demo import demo
 from attnlab.cli.commands.doctor import doctor
@@ -21,6 +21,7 @@ from attnlab.cli.commands.mechanisms import mechanisms
 from attnlab.cli.commands.neighbours import neighbours
 from attnlab.cli.commands.plan import plan
 from attnlab.cli.commands.prune import prune
+from attnlab.cli.commands.questions import command_of
 from attnlab.cli.commands.report import report
 from attnlab.cli.commands.study import study
 from attnlab.cli.commands.substitute import substitute
@@ -30,6 +31,7 @@ from attnlab.cli.commands.translate import generate, score, translate
 from attnlab.cli.output import print_error, with_output
 from attnlab.cli.terminal import flushed_output, outlive_terminal, refuse_closed_output
 from attnlab.errors import AttnlabError, ToldElsewhereError
+from attnlab.results.question import own_questions, questions
 from attnlab.versions import __version__
 
 app = typer.Typer(
@@ -44,20 +46,40 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_COMMANDS = {
+_OWN = {
     "Models": (demo, train, translate, generate, score),
     "Words": (embed, neighbours, inspect),
     "Heads": (analyze, importance, approximate),
-    "What could replace them": (compare, substitute, plan, prune),
+    "What could replace them": (substitute, plan, prune),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
 }
 # All others print tables, which --json gives as one object.
 _WITHOUT_TABLES = {train, embed, translate, generate}
-for panel, commands in _COMMANDS.items():
+
+
+def _add(command: Callable[..., None], panel: str) -> None:
+    shared = with_output(command, tables=command not in _WITHOUT_TABLES)
+    app.command(cls=Command, help=help_of(command), rich_help_panel=panel)(shared)
+
+
+for panel, commands in _OWN.items():
+    for question in own_questions().values():
+        if question.panel == panel:
+            _add(command_of(question), panel)
     for command in commands:
-        shared = with_output(command, tables=command not in _WITHOUT_TABLES)
-        app.command(cls=Command, help=help_of(command), rich_help_panel=panel)(shared)
+        _add(command, panel)
 app.add_typer(study, rich_help_panel="Lists, tables and studies")
+
+
+def add_registered() -> None:
+    """Adds the commands of questions that other distributions register.
+
+    Raises:
+        InputError: what is registered cannot be used.
+    """
+    for name, question in questions().items():
+        if name not in own_questions():
+            _add(command_of(question), question.panel)
 
 
 def _print_version(wanted: bool) -> bool:
@@ -92,6 +114,7 @@ def main() -> None:
         sys.argv = ["attnlab", "--debug", *(word for word in sys.argv[1:] if word != "--debug")]
     try:
         refuse_closed_output()
+        add_registered()
         with flushed_output():
             app()
     except AttnlabError as error:

@@ -14,7 +14,7 @@ def print_notes(notes: Iterable["Note"]) -> None:
     """One paragraph per note; none with --quiet."""
     from rich.text import Text
 
-    from attnlab.reporting.notes import describe_notes
+    from attnlab.results.notes import describe_notes
 
     console = messages()
     for text in describe_notes(notes):

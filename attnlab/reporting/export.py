@@ -11,14 +11,13 @@ from attnlab.errors import InputError
 from attnlab.files import inert_texts
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
-from attnlab.studies.comparison import columns as comparison
 from attnlab.studies.importance import columns as importance
 from attnlab.studies.planning import columns as planning
 from attnlab.studies.pruning import columns as pruning
 from attnlab.studies.substitution import columns as substitution
 from attnlab.texts import shown
 
-STUDIES = (analysis, approximation, comparison, importance, planning, pruning, substitution)
+STUDIES = (analysis, approximation, importance, planning, pruning, substitution)
 # Decimals of a number in a column that nobody has declared.
 _DIGITS = 3
 _LATEX = {
@@ -33,22 +32,27 @@ _MATHEMATICS = re.compile(r"(?<!\\)\$(?=\S)((?:\\.|[^$\\])*(?<!\s))\$(?!\d)")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$])")
 
 
-def declared_columns(frame: pd.DataFrame, file: str = "") -> tuple[Column, ...]:
+def declared_columns(
+    frame: pd.DataFrame, file: str = "", declared: Sequence[Table] = ()
+) -> tuple[Column, ...]:
     """A declaration for each column: of the table of that name, or else of any; what is in none is plain.
 
     Args:
         frame: any table.
         file: name of the file that it is from.
+        declared: tables that come before all others.
     """
-    tables = _tables()
-    best = declared_table(map(str, frame), file)
+    tables = [*declared, *_tables()]
+    best = declared_table(map(str, frame), file, declared)
     return tuple(_declared(str(name), best, tables, frame[name]) for name in frame)
 
 
-def declared_table(columns: Iterable[str], file: str) -> Table | None:
+def declared_table(
+    columns: Iterable[str], file: str, declared: Sequence[Table] = ()
+) -> Table | None:
     """The declaration of the table in a file of that name, the one with most of its columns; None without."""
     names = set(columns)
-    named = [table for table in _tables() if table.file == file]
+    named = [table for table in (*declared, *_tables()) if table.file == file]
     return max(named, key=lambda table: len(set(table) & names), default=None)
 
 

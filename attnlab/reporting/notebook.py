@@ -14,7 +14,6 @@ from attnlab.reporting.heads_shown import heads_shown, words_of_heads
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.approximation.approximation import Approximation
-from attnlab.studies.comparison.comparison import Comparison
 from attnlab.studies.engine.collecting import Collected
 from attnlab.studies.importance.importance import Importance
 from attnlab.studies.planning.planning import Planning
@@ -28,7 +27,6 @@ _TABLES: dict[type, str] = {
     Analysis: "summary",
     Approximation: "table",
     Collected: "cells",
-    Comparison: "summary",
     Importance: "heads",
     Planning: "scores",
     Pruning: "curve",
@@ -67,6 +65,11 @@ def table_html(frame: pd.DataFrame, file: str = "") -> Markup:
         file: name of the file that it is written to.
     """
     return _table(frame, declared_columns(frame, file))
+
+
+def table_with_notes(frame: pd.DataFrame, columns: Sequence[Column], notes: Sequence[str]) -> str:
+    """The first rows of a table, these columns of it, and the notes."""
+    return _together(_table(frame, columns), notes=list(notes))
 
 
 def _table(frame: pd.DataFrame, columns: Sequence[Column]) -> Markup:

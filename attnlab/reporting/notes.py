@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from attnlab.budget.notes import MechanismLeftOut
 from attnlab.extraction.notes import KeptInPart, RowsNotNormalized, SentencesDropped
 from attnlab.functions.thresholds import LINKS
 from attnlab.notes import Note
 from attnlab.studies.analysis import notes as analysis
-from attnlab.studies.comparison import notes as comparison
 from attnlab.studies.importance import notes as importance
 from attnlab.studies.inspection import notes as inspection
 from attnlab.studies.notes import (
@@ -22,27 +22,31 @@ from attnlab.studies.planning import notes as planning
 from attnlab.studies.pruning import notes as pruning
 from attnlab.studies.substitution import notes as substitution
 
+# With the values of a note between braces, or of the note.
+Words = str | Callable[[Any], str]
 # A longer list is in summary.csv.
 _MOST_NAMED = 16
 
 
-def describe_notes(notes: Iterable[Note]) -> list[str]:
+def describe_notes(
+    notes: Iterable[Note], words: Mapping[type[Note], Words] | None = None
+) -> list[str]:
     """Sentences of the notes of a result, such as `analyze(...).notes`, in their order.
 
     Raises:
         KeyError: a kind of note that has no words in `WORDS`.
     """
-    return [describe(note) for note in notes]
+    return [describe(note, words) for note in notes]
 
 
-def describe(note: Note) -> str:
+def describe(note: Note, words: Mapping[type[Note], Words] | None = None) -> str:
     """One or two sentences of a note.
 
     Raises:
         KeyError: a kind of note that has no words in `WORDS`.
     """
-    words = WORDS[type(note)]
-    return words.format(**vars(note)) if isinstance(words, str) else words(note)
+    said = (WORDS if words is None else words)[type(note)]
+    return said.format(**vars(note)) if isinstance(said, str) else said(note)
 
 
 def _dropped(note: SentencesDropped) -> str:
@@ -143,7 +147,7 @@ def _unknown_words(note: inspection.UnknownWords) -> str:
 
 
 # Templates are filled with the values of the note.
-WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
+WORDS: Mapping[type[Note], Words] = {
     SentencesDropped: _dropped,
     RowsNotNormalized: _not_normalized,
     FewForMeans: lambda note: f"{_only(note.sentences)}: means may be far from those of a corpus.",
@@ -205,11 +209,7 @@ WORDS: Mapping[type[Note], str | Callable[[Any], str]] = {
     pruning.NoHeadClosed: "At penalty {penalty:g} no head is closed; try a larger one.",
     pruning.NoRandomHeads: "At penalty {penalty:g} no random heads stand beside the gates: as many of each "
     "site, drawn at random, are the same heads, as where a site loses all of its heads or none.",
-    comparison.WhatBoundsAre: "An oracle is the best of its own kind (top-k: of single keys, sigma "
-    "oracle: of a window and two columns), not of all. Each mechanism has the size whose counted keys come "
-    "nearest to the budget without exceeding it by more than 2 %; keys_over_budget in summary.csv says how "
-    "far a row is from it.",
-    comparison.MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
+    MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
     planning.BudgetNearLength: "A budget of {budget} keys is {share:.0%} of the {keys:.1f} that a row of "
     "full attention sees: it saves little.",
     substitution.NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no "

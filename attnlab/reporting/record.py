@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from annotated_types import Ge
 
+from attnlab.columns import Table
 from attnlab.documents import fitting, read_json
 from attnlab.errors import InputError, reason
 from attnlab.files import write_json
@@ -80,7 +81,9 @@ def write_record(
     write_json(Path(folder) / RECORD, values)
 
 
-def read_record(folder: str | Path) -> ResultRecord:
+def read_record(
+    folder: str | Path, kinds_of_notes: Mapping[str, type[Note]] = _NOTES
+) -> ResultRecord:
     """What `write_record` wrote, and a note more where the run that it lies in has other weights now.
 
     Raises:
@@ -92,29 +95,33 @@ def read_record(folder: str | Path) -> ResultRecord:
     # A number that nobody could measure is NaN.
     values = read_json(path, dict[str, Any], fault=fault, advice=advice, finite=False)
     try:
-        record = _record(values)
+        record = _record(values, kinds_of_notes)
     except InputError as error:
         msg = f"{path} {fault} ({reason(error)}); {advice}."
         raise InputError(msg) from error
     return dataclasses.replace(record, notes=(*notes_on_weights(folder), *record.notes))
 
 
-def read_tables(folder: str | Path, record: ResultRecord) -> dict[str, pd.DataFrame]:
+def read_tables(
+    folder: str | Path, record: ResultRecord, declared: Sequence[Table] = ()
+) -> dict[str, pd.DataFrame]:
     """The tables that a record names, by file, with every digit and the types that they were made with.
 
     Raises:
         InputError: a file is absent, or has other columns, values or rows than were written.
     """
     return {
-        name: _read(Path(folder) / name, kinds, record.rows.get(name))
+        name: _read(Path(folder) / name, kinds, record.rows.get(name), declared)
         for name, kinds in record.tables.items()
     }
 
 
-def _read(path: Path, kinds: Mapping[str, Kind], rows: int | None) -> pd.DataFrame:
+def _read(
+    path: Path, kinds: Mapping[str, Kind], rows: int | None, tables: Sequence[Table]
+) -> pd.DataFrame:
     if not kinds:
         return pd.DataFrame()
-    declared = declared_table(kinds, path.name)
+    declared = declared_table(kinds, path.name, tables)
     keys = () if declared is None or not set(declared.keys) <= set(kinds) else declared.keys
     return read_table(path, kinds, keys=keys, rows=rows)
 
@@ -134,7 +141,7 @@ class _Written:
     weights: str | None
 
 
-def _record(values: Any) -> ResultRecord:
+def _record(values: Any, kinds_of_notes: Mapping[str, type[Note]]) -> ResultRecord:
     # Results of the first versions tell neither.
     values = {"weights": None, "rows": {}, **values}
     found = fitting(_Written, values)
@@ -147,7 +154,9 @@ def _record(values: Any) -> ResultRecord:
         found.result,
         found.title,
         found.about,
-        tuple(_note(one, f"notes.{number}") for number, one in enumerate(found.notes)),
+        tuple(
+            _note(one, f"notes.{number}", kinds_of_notes) for number, one in enumerate(found.notes)
+        ),
         found.details,
         {name: _by_column(kinds) for name, kinds in found.tables.items()},
         found.weights,
@@ -160,11 +169,11 @@ def _fields(note: Any) -> dict[str, Any]:
     return dataclasses.asdict(note)
 
 
-def _note(values: Mapping[str, Any], where: str) -> Any:
+def _note(values: Mapping[str, Any], where: str, kinds: Mapping[str, type[Note]]) -> Any:
     name = values.get("note")
-    kind = _NOTES.get(name) if isinstance(name, str) else None
+    kind = kinds.get(name) if isinstance(name, str) else None
     if kind is None:
-        msg = f"{where}.note must be one of {', '.join(_NOTES)}, not {briefly(name)}"
+        msg = f"{where}.note must be one of {', '.join(kinds)}, not {briefly(name)}"
         raise InputError(msg)
     own = {field: value for field, value in values.items() if field != "note"}
     _refuse_unknown(own, kind, where)

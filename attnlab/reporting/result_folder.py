@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.addresses import SITES
 from attnlab.documents import read_json
 from attnlab.errors import InputError
 from attnlab.files import refuse_unwritable
 from attnlab.folders import RESULT_MARK
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
-from attnlab.studies.comparison import columns as comparison
 from attnlab.studies.importance import columns as importance
 from attnlab.studies.planning import columns as planning
 from attnlab.studies.pruning import columns as pruning
@@ -29,7 +27,6 @@ PAGE = "report.html"
 IMPORTANCE_FIGURE = "importance"
 PRUNING_FIGURE = "curve"
 SUBSTITUTION_FIGURE = "substitution"
-COMPARISON_EXPLANATION = "comparison.md"
 IMPORTANCE_EXPLANATION = "importance.md"
 SUBSTITUTION_EXPLANATION = "substitution.md"
 PRUNING_EXPLANATION = "pruning.md"
@@ -64,16 +61,6 @@ class ResultFiles:
         return [path for name in self.all if (path := Path(folder) / name).is_file()]
 
 
-def comparison_figure(site: str) -> str:
-    """The figure of a site in a comparison, without the suffix."""
-    return f"figure_{site}"
-
-
-def pareto_figure(site: str) -> str:
-    """The figure of what nothing beats at a site in a comparison, without the suffix."""
-    return f"pareto_{site}"
-
-
 def _drawn(name: str) -> tuple[str, str]:
     return (f"{name}.svg", f"{name}.png")
 
@@ -83,15 +70,6 @@ ANALYSIS = ResultFiles(
     (*(table.file for table in analysis.TABLES), "matrices.safetensors", "figures"),
 )
 APPROXIMATION = ResultFiles("approximation", (approximation.APPROXIMATIONS.file,))
-COMPARISON = ResultFiles(
-    "comparison",
-    (
-        *(table.file for table in comparison.TABLES),
-        COMPARISON_EXPLANATION,
-        *(file for site in SITES for file in _drawn(comparison_figure(site))),
-        *(file for site in SITES for file in _drawn(pareto_figure(site))),
-    ),
-)
 IMPORTANCE = ResultFiles(
     "importance study",
     (

@@ -11,7 +11,7 @@ from attnlab.columns import rounded
 from attnlab.files import write_table, write_text
 from attnlab.folders import replacing_result
 from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.reporting.comparison import LEVEL_COLOURS, LEVEL_MARKERS, example_of
+from attnlab.reporting.drawing.levels import LEVEL_COLOURS, LEVEL_MARKERS, example_of
 from attnlab.reporting.drawing.stretching import stretch
 from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.page.result_page import (

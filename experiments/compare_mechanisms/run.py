@@ -14,11 +14,10 @@ from typing import Any
 import pandas as pd
 
 from attnlab.attribution.significance import DRAWS
-from attnlab.reporting.comparison import write_comparison
-from attnlab.reporting.result_folder import comparison_figure
-from attnlab.studies.comparison.candidates import left_out
-from attnlab.studies.comparison.comparison import Comparison, compare
-from attnlab.studies.comparison.settings import TOLERANCE
+from attnlab.budget.bounds import TOLERANCE
+from attnlab.budget.candidates import left_out
+from attnlab.questions.compare.comparison import compare
+from attnlab.results.result import Result
 from attnlab.translation.quiet import quiet
 from attnlab.translation.runs.run import Run, load
 from experiments.shared.readme import (
@@ -51,14 +50,14 @@ def main() -> None:
         )
         run = load(chosen.run)
     seconds = time.process_time() - begin
-    write_comparison(found, out)
+    found.save(out, overwrite=True)
     corpus = run.record["corpus"]
     write_facts(
         out, __file__, "torch", "transformers",
-        name=chosen.name, pair=run.settings.corpus.pair, sentences=found.sentences,
-        calibration=found.calibration, checksum=corpus["checksum"],
+        name=chosen.name, pair=run.settings.corpus.pair, sentences=found.about["Held-out sentences"],
+        calibration=found.about["Training sentences"], checksum=corpus["checksum"],
         processor_seconds=round(seconds), tolerance=TOLERANCE, draws=DRAWS,
-        sites={site: about_site(site, run, found) for site in found.lengths},
+        sites={site: about_site(site, run, found) for site in found.details["mean_tokens"]},
     )  # fmt: skip
     write_readme(out, readme(out))
     print(found.summary.to_string(index=False))
@@ -94,10 +93,10 @@ def table_of(summary: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def about_site(site: str, run: Run, found: Comparison) -> dict[str, Any]:
+def about_site(site: str, run: Run, found: Result) -> dict[str, Any]:
     """Size of the model and of its matrices at one site, and which mechanisms it does not allow."""
     model = run.settings.model
-    queries, keys = found.lengths[site]
+    queries, keys = found.details["mean_tokens"][site]
     return {
         "layers": model.encoder_layers if site == "encoder" else model.decoder_layers,
         "heads": model.heads,
@@ -113,7 +112,7 @@ def readme(folder: Path) -> str:
     sites = list(facts["sites"])
     return render(
         __file__, facts, seed=SEED, budgets=BUDGETS,
-        figures={site: comparison_figure(site) for site in sites},
+        figures={site: f"figures/mechanisms_{site}" for site in sites},
         draws=facts.get("draws", OLDER_DRAWS),
         tables={site: table_of(summary[summary["site"] == site]) for site in sites},
     )  # fmt: skip

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attnlab"
 LAYERS = [
     "matrices", "attention", "grammar", "corpora", "embeddings", "translation", "extraction", "functions",
-    "attribution", "studies", "reporting", "cli",
+    "attribution", "budget", "studies", "reporting", "results", "questions", "cli",
 ]  # fmt: skip
 FOUNDATION = {
     "attnlab",

@@ -35,12 +35,17 @@ def test_writes_tables_and_a_figure_for_each_site(
     done = run(model, *budgets, *texts, "--sites", "decoder,cross", "--out", out)
     assert done.exit_code == 0, done.output
     assert {path.name for path in out.iterdir()} == {
-        "mechanisms_by_head.csv", "summary.csv", "comparison.md", "result.json", "report.html",
-        "pareto_decoder.svg", "pareto_decoder.png", "pareto_cross.svg", "pareto_cross.png",
-        "figure_decoder.svg", "figure_decoder.png", "figure_cross.svg", "figure_cross.png",
+        "mechanisms_by_head.csv", "summary.csv", "tables.md", "result.json", "report.html", "figures",
     }  # fmt: skip
+    drawn = (path.name for path in (out / "figures").iterdir())
+    assert sorted(drawn) == [
+        f"{kind}_{site}.{form}"
+        for kind in ("mechanisms", "pareto")
+        for site in ("cross", "decoder")
+        for form in ("png", "svg")
+    ]
     summary = pd.read_csv(out / "summary.csv")
-    explained = (out / "comparison.md").read_text(encoding="utf-8")
+    explained = (out / "tables.md").read_text(encoding="utf-8")
     for column in {*summary, *pd.read_csv(out / "mechanisms_by_head.csv")}:
         known = f"`{column}`" in explained or column.endswith(("_low", "_high"))
         assert known or column in {"site", "layer", "head", "mechanism"}, column
@@ -64,13 +69,14 @@ def test_files_that_are_there_are_replaced_only_when_asked(
 ) -> None:
     (tmp_path / "mechanisms_by_head.csv").write_text("mine")
     (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "figure_cross.svg").write_text("older")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "mechanisms_cross.svg").write_text("older")
     words = [model, "--budget", 5, *texts, "--sites", "encoder", "--out", tmp_path]
     monkeypatch.setattr("sys.argv", ["attnlab", "compare", *map(str, words)])
     with pytest.raises(SystemExit, match="2"):
         program.main()
     assert (
-        "already holds mechanisms_by_head.csv, figure_cross.svg, which the comparison"
+        "already holds mechanisms_by_head.csv, figures, which the comparison"
         in capsys.readouterr().err
     )
     assert (tmp_path / "mechanisms_by_head.csv").read_text() == "mine"
@@ -78,7 +84,9 @@ def test_files_that_are_there_are_replaced_only_when_asked(
     assert read_json(done.stdout)["summary"][0]["site"] == "encoder"
     assert len(pd.read_csv(tmp_path / "mechanisms_by_head.csv")) == 15 * 2 * 3
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert not (tmp_path / "figure_cross.svg").exists(), "a figure of another comparison"
+    assert not (tmp_path / "figures" / "mechanisms_cross.svg").exists(), (
+        "a figure of another comparison"
+    )
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from attnlab.attribution.projections import projections_of
 from attnlab.errors import InputError
 from attnlab.extraction.capture import capture
 from attnlab.functions.controls import untrained_twin
+from attnlab.questions.compare.comparison import compare
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.comparison.comparison import compare
 from attnlab.studies.importance.importance import importance
 
 TOKENIZER = tokenizer()
@@ -211,7 +211,7 @@ def test_studies_read_the_model_with_its_mechanisms(
         without = {"ablation": False, "fit_sentences": 0, "structure_sentences": 0}
         found = analyze((model, TOKENIZER), sentences=rows, labels=True, **without)
         site = "decoder" if name == "llama" else "encoder"
-        heads = found.heads[found.heads["site"] == site]
+        heads = found.mechanisms_by_head[found.heads["site"] == site]
         assert (heads["mass_at_offset_0"] == 1).all()
         assert found.labelling is not None
         with pytest.raises(InputError, match=r"take those out first|full attention"):

@@ -28,8 +28,8 @@ from attnlab.reporting import approximation as approximation_folder
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.approximation import write_approximation
 from attnlab.reporting.record import read_record, read_tables
-from attnlab.reporting.report import write_report
 from attnlab.reporting.result_folder import PAGE, RECORD
+from attnlab.results.report import write_report
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.approximation.approximation import approximate
 from attnlab.studies.engine.cells import Cell

@@ -8,21 +8,20 @@ import pytest
 import torch
 
 from attnlab.columns import Column, Table
+from attnlab.questions.compare import QUESTION as COMPARE
+from attnlab.questions.compare.comparison import compare
 from attnlab.reporting.analysis_folder import write_tables
 from attnlab.reporting.approximation import write_approximation
-from attnlab.reporting.comparison import write_comparison
 from attnlab.reporting.importance_folder import write_importance
 from attnlab.reporting.planning import write_planning
 from attnlab.reporting.pruning_folder import write_pruning
-from attnlab.reporting.report import write_report
+from attnlab.results.report import write_report
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.fits import summarise
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.approximation.approximation import approximate
-from attnlab.studies.comparison import columns as comparison
-from attnlab.studies.comparison.comparison import compare
 from attnlab.studies.importance import columns as importance
 from attnlab.studies.importance.importance import importance as study_importance
 from attnlab.studies.planning import columns as planning
@@ -47,7 +46,7 @@ def write_analysis_tables(run: Path, folder: Path) -> None:
 
 
 def write_comparison_tables(run: Path, folder: Path) -> None:
-    write_comparison(compare(run, (5,), sentences=4, calibration=4), folder)
+    compare(run, (5,), sentences=4, calibration=4).save(folder)
 
 
 def write_importance_tables(run: Path, folder: Path) -> None:
@@ -71,7 +70,7 @@ def write_approximation_tables(_: Path, folder: Path) -> None:
 STUDIES = {
     "analysis": (analysis.TABLES, write_analysis_tables),
     "approximation": (approximation.TABLES, write_approximation_tables),
-    "comparison": (comparison.TABLES, write_comparison_tables),
+    "comparison": (COMPARE.tables, write_comparison_tables),
     "importance": (importance.TABLES, write_importance_tables),
     "planning": (planning.TABLES, write_planning_tables),
     "pruning": (pruning.TABLES, write_pruning_tables),

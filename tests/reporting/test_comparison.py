@@ -7,8 +7,9 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from attnlab.questions.compare.view import draw_comparison
 from attnlab.reporting.canvas import svg
-from attnlab.reporting.comparison import LEVEL_COLOURS, LEVEL_MARKERS, draw_comparison
+from attnlab.reporting.drawing.levels import LEVEL_COLOURS, LEVEL_MARKERS
 
 ROWS = [
     # mechanism, level, mass, error

@@ -39,8 +39,8 @@ from attnlab.reporting.record import (
     read_tables,
     write_record,
 )
-from attnlab.reporting.report import write_report
 from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
+from attnlab.results.report import write_report
 from attnlab.studies.analysis.notes import NoTrees, TooLittleCounted, UndecidedLabel
 from attnlab.studies.notes import OlderWeights, UnknownWeights
 

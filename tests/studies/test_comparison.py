@@ -15,10 +15,8 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 from attnlab.addresses import SITES
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.registry import make
-from attnlab.errors import InputError
-from attnlab.extraction.batches import encode
-from attnlab.extraction.observing import Observed, observe, sites_of
-from attnlab.studies.comparison.candidates import (
+from attnlab.budget.bounds import WIDEST
+from attnlab.budget.candidates import (
     Candidate,
     LayerCalibration,
     SiteStatistics,
@@ -27,11 +25,14 @@ from attnlab.studies.comparison.candidates import (
     narrow_window,
     window_of,
 )
-from attnlab.studies.comparison.comparison import Comparison, compare
-from attnlab.studies.comparison.learning import Learned, SiteTypes
-from attnlab.studies.comparison.notes import MechanismLeftOut
-from attnlab.studies.comparison.scores import MEASURED, measure_matrices
-from attnlab.studies.comparison.settings import WIDEST
+from attnlab.budget.notes import MechanismLeftOut
+from attnlab.budget.scores import MEASURED, measure_matrices
+from attnlab.budget.sizes import Learned, SiteTypes
+from attnlab.errors import InputError
+from attnlab.extraction.batches import encode
+from attnlab.extraction.observing import Observed, observe, sites_of
+from attnlab.questions.compare.comparison import compare
+from attnlab.results.result import Result
 from attnlab.translation.runs.run import load
 
 # Sentences of 11 and 7 tokens, their translations of 8 and 5.
@@ -207,16 +208,16 @@ def test_a_model_with_relative_positions_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def marian() -> Comparison:
+def marian() -> Result:
     model = random_models.marian()
     return compare((model, tokenizer()), [5, 7], sentences=PAIRS[:3], calibration=PAIRS[3:])
 
 
-def test_every_head_of_every_site_has_its_rows(marian: Comparison) -> None:
+def test_every_head_of_every_site_has_its_rows(marian: Result) -> None:
     shapes = {"encoder": (2, 3), "decoder": (3, 5), "cross": (3, 5)}
     assert list(marian.summary["site"].unique()) == list(shapes)
     for site, (layers, heads) in shapes.items():
-        own = marian.heads[marian.heads["site"] == site]
+        own = marian.mechanisms_by_head[marian.mechanisms_by_head["site"] == site]
         names = set(own["mechanism"])
         assert len(names) == 15 - len(left_out(site))
         assert len(own) == layers * heads * len(names) * 2
@@ -225,18 +226,20 @@ def test_every_head_of_every_site_has_its_rows(marian: Comparison) -> None:
             assert MechanismLeftOut(site, name, left_out(site)[name]) in marian.notes
 
 
-def test_tables_do_not_depend_on_how_sentences_are_batched(marian: Comparison) -> None:
+def test_tables_do_not_depend_on_how_sentences_are_batched(marian: Result) -> None:
     again = compare(
         (random_models.marian(), tokenizer()), [5, 7],
         sentences=PAIRS[:3], calibration=PAIRS[3:], batch_size=1,
     )  # fmt: skip
-    pd.testing.assert_frame_equal(marian.heads, again.heads, rtol=1e-5, atol=1e-6)
+    pd.testing.assert_frame_equal(
+        marian.mechanisms_by_head, again.mechanisms_by_head, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_sites_are_those_asked_for_and_there() -> None:
     pair = (random_models.marian(), tokenizer())
     only = compare(pair, [5], sites=["cross"], sentences=PAIRS[:2], calibration=PAIRS[3:])
-    assert set(only.heads["site"]) == {"cross"}
+    assert set(only.mechanisms_by_head["site"]) == {"cross"}
     with pytest.raises(InputError, match="'cross' cannot be compared, since the sentences have no"):
         compare(pair, [5], sites=["cross"], sentences=SENTENCES[:2], calibration=SENTENCES[3:])
     bert = (random_models.bert(), tokenizer())
@@ -274,20 +277,22 @@ def test_layers_are_let_go_before_the_next_is_computed() -> None:
 
 
 @pytest.fixture(scope="module")
-def compared(small_run: Path) -> Comparison:
+def compared(small_run: Path) -> Result:
     return compare(small_run, [5, 7], sentences=5, calibration=7)
 
 
-def test_tables_have_every_head_and_intervals_hold_their_means(compared: Comparison) -> None:
+def test_tables_have_every_head_and_intervals_hold_their_means(compared: Result) -> None:
     for site in SITES:
-        own = compared.heads[compared.heads["site"] == site]
+        own = compared.mechanisms_by_head[compared.mechanisms_by_head["site"] == site]
         assert len(own) == 2 * own["mechanism"].nunique() * 2
         assert not own.duplicated(["budget", "mechanism", "layer", "head"]).any()
     for name in ("mass_fraction", "output_error"):
         known = compared.summary.dropna(subset=[name])
         assert (known[f"{name}_low"] <= known[name] + 1e-12).all()
         assert (known[name] <= known[f"{name}_high"] + 1e-12).all()
-    means = compared.heads.groupby(["site", "budget", "mechanism"])["output_error"].mean()
+    means = compared.mechanisms_by_head.groupby(["site", "budget", "mechanism"])[
+        "output_error"
+    ].mean()
     for row in compared.summary.to_dict("records"):
         key = row["site"], row["budget"], row["mechanism"]
         assert row["output_error"] == pytest.approx(means[key])
@@ -320,8 +325,8 @@ def test_sizes_see_most_keys_within_the_budget_counted(site: str, budget: int) -
         assert chosen["band"].written != f"band(window={window_of(budget)})"
 
 
-def test_the_table_says_how_far_a_row_is_from_its_budget(compared: Comparison) -> None:
-    for table in (compared.summary, compared.heads):
+def test_the_table_says_how_far_a_row_is_from_its_budget(compared: Result) -> None:
+    for table in (compared.summary, compared.mechanisms_by_head):
         known = table.dropna(subset=["visible_keys"])
         assert (known["keys_over_budget"] == known["visible_keys"] - known["budget"]).all()
     fixed = compared.summary[compared.summary["mechanism"] == "fixed"]
@@ -331,10 +336,10 @@ def test_the_table_says_how_far_a_row_is_from_its_budget(compared: Comparison) -
 
 
 def test_the_same_call_gives_the_same_tables(
-    small_run: Path, compared: Comparison, untouched_randomness: None
+    small_run: Path, compared: Result, untouched_randomness: None
 ) -> None:
     again = compare(small_run, [5, 7], sentences=5, calibration=7)
-    assert again.heads.equals(compared.heads)
+    assert again.mechanisms_by_head.equals(compared.mechanisms_by_head)
     assert again.summary.equals(compared.summary)
 
 

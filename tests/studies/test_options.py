@@ -14,9 +14,9 @@ from attnlab.cli.app import app
 from attnlab.cli.options import parameter_name, shown_default, with_options
 from attnlab.errors import InputError
 from attnlab.options import Option, Settings, option_fields, options_of
+from attnlab.questions.compare.question import ComparisonSettings
 from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.approximation.settings import ApproximationSettings
-from attnlab.studies.comparison.settings import ComparisonSettings
 from attnlab.studies.importance.settings import ImportanceSettings
 from attnlab.studies.planning.settings import PlanSettings
 from attnlab.studies.pruning.settings import PruningSettings

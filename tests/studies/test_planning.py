@@ -19,11 +19,11 @@ from attnlab.attention.plan import load_plan, plan_of
 from attnlab.attention.registry import make
 from attnlab.attention.specification import sides
 from attnlab.attribution.significance import loss_difference
+from attnlab.budget.bounds import WIDEST
 from attnlab.errors import InputError
 from attnlab.extraction.observing import Observed
 from attnlab.matrices.references import top_entries
 from attnlab.reporting.planning import write_plans
-from attnlab.studies.comparison.settings import WIDEST
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.planning.allocation import Choice, allocate, allocate_exactly, lower_hull
 from attnlab.studies.planning.measuring import measure

@@ -10,7 +10,7 @@ from attnlab.attention.bridge.installing import PLAN_FILE, install
 from attnlab.attention.bridge.sites import attention_modules, mechanism_of
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.errors import InputError
-from attnlab.studies.comparison.comparison import compare
+from attnlab.questions.compare.comparison import compare
 from attnlab.studies.sources import load_subject
 
 SENTENCES = random_models.SENTENCES

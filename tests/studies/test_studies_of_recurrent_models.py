@@ -13,10 +13,10 @@ import attnlab
 from attnlab.addresses import Head
 from attnlab.attention.bridge.installing import use
 from attnlab.attribution.ablation import ablated
+from attnlab.budget.notes import MechanismLeftOut
 from attnlab.cli.app import app
 from attnlab.errors import InputError
 from attnlab.studies.analysis.measuring import Analysis
-from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.translation.configuration import RecurrentConfig
 from attnlab.translation.recurrent import RecurrentModel
@@ -72,8 +72,8 @@ def test_comparison(recurrent_run: Path, score: str) -> None:
     found = attnlab.compare(
         (model, run.tokenizers), [5], sentences=texts[:4], calibration=texts[4:]
     )
-    assert heads_of(found.heads) == {HEAD}
-    tried = set(found.heads["mechanism"])
+    assert heads_of(found.mechanisms_by_head) == {HEAD}
+    tried = set(found.mechanisms_by_head["mechanism"])
     assert {"band", "sigma salience", "top-k", "fixed", "sigma oracle"} <= tried
     refused = {
         note.mechanism
@@ -100,7 +100,7 @@ def test_comparison(recurrent_run: Path, score: str) -> None:
         weights = out.cross_attentions[0][0, 0]
         offset = torch.arange(len(source)) - torch.arange(len(target))[:, None]
         kept.append(float((weights * (offset.abs() <= 2)).sum() / len(target)))
-    band = found.heads[found.heads["mechanism"] == "band"].iloc[0]
+    band = found.mechanisms_by_head[found.heads["mechanism"] == "band"].iloc[0]
     assert band["mass_fraction"] == pytest.approx(np.mean(kept), abs=1e-6)
 
 

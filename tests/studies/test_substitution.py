@@ -17,9 +17,9 @@ from attnlab.attention.plan import plan_of, write_plan
 from attnlab.attribution.significance import (
     loss_difference,
 )
+from attnlab.budget.notes import MechanismLeftOut
 from attnlab.errors import InputError
 from attnlab.reporting.substitution import answers
-from attnlab.studies.comparison.notes import MechanismLeftOut
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.notes import FewForIntervals
 from attnlab.studies.pruning.fine_tuning import (

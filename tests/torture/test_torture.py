@@ -27,13 +27,12 @@ from attnlab.extraction.keeping import KeptMatrices
 from attnlab.folders import UNFINISHED
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.approximation import write_approximation
-from attnlab.reporting.comparison import write_comparison
 from attnlab.reporting.importance_folder import write_importance
 from attnlab.reporting.planning import write_planning
 from attnlab.reporting.pruning_folder import write_pruning
-from attnlab.reporting.report import write_report
 from attnlab.reporting.result_folder import PAGE
 from attnlab.reporting.substitution import write_substitution
+from attnlab.results.report import write_report
 from attnlab.studies.approximation.approximation import approximate_arrays
 from attnlab.studies.approximation.settings import ApproximationSettings
 from attnlab.studies.embeddings.training import embed
@@ -57,7 +56,9 @@ def _approximate(run: Path) -> Write:
 
 def _compare(run: Path) -> Write:
     found = attnlab.compare(run, [5], sentences=4, calibration=4)
-    return lambda folder, title: write_comparison(found, folder, title=title)
+    return lambda folder, title: dataclasses.replace(found, title=title).save(
+        folder, overwrite=True
+    )
 
 
 def _importance(run: Path) -> Write:

@@ -30,7 +30,7 @@ def report(
     refuse_without_record(folder)
 
     from attnlab.reporting.older_results import notes_on_weights
-    from attnlab.reporting.report import write_report
+    from attnlab.results.report import write_report
 
     with progress_bars() as tell:
         page = write_report(folder, progress=tell)

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.addresses import HEAD_COLUMNS
-from attnlab.columns import Column
+from attnlab.columns import Column, Table
 from attnlab.files import write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.columns import columns_named
@@ -87,14 +87,41 @@ def write_result_page(folder: str | Path, contents_of: ContentsOf) -> Path:
     folder = Path(folder)
     record = read_record(folder)
     tables = read_tables(folder, record)
-    found = contents_of(record, tables)
-    figures = tuple(
-        PageFigure(one.name, write_figure(one.figure, folder, one.name), one.caption)
+    contents = contents_of(record, tables)
+    return write_contents(folder, record, tables, contents, notes=describe_notes(record.notes))
+
+
+def write_contents(
+    folder: Path,
+    record: ResultRecord,
+    tables: Tables,
+    found: Contents,
+    *,
+    notes: Sequence[str],
+    declared: Sequence[Table] = (),
+    figures: str = ".",
+) -> Path:
+    """Writes figures and a page of given contents, and returns the path of the page.
+
+    Args:
+        folder: where the page is written.
+        record: what the result says of itself.
+        tables: by file.
+        found: what the page shows.
+        notes: what a reader must know, as sentences.
+        declared: tables whose columns are meant where several have one of a name.
+        figures: the folder in it to write the figures to.
+
+    Raises:
+        AttnlabError: something could not be written.
+    """
+    drawn = tuple(
+        PageFigure(one.name, write_figure(one.figure, folder / figures, one.name), one.caption)
         for one in found.figures
     )
-    sections = [Section("figures", "Figures", "", figures=figures)] if figures else []
+    sections = [Section("figures", "Figures", "", figures=drawn)] if drawn else []
     sections += [
-        _section(shown, tables[shown.file] if shown.frame is None else shown.frame)
+        _section(shown, tables[shown.file] if shown.frame is None else shown.frame, declared)
         for shown in found.tables
         if not tables.get(shown.file, pd.DataFrame()).empty
     ]
@@ -105,7 +132,7 @@ def write_result_page(folder: str | Path, contents_of: ContentsOf) -> Path:
             for name, value in record.about.items()
             if value != ""
         },
-        describe_notes(record.notes),
+        notes,
         sections,
         overview=Overview(answers=tuple(found.answers), facts=found.facts),
     )
@@ -124,7 +151,7 @@ def _in_words(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _section(shown: ShownTable, frame: pd.DataFrame) -> Section:
+def _section(shown: ShownTable, frame: pd.DataFrame, declared: Sequence[Table]) -> Section:
     rows = frame.head(MOST_ROWS)
     made = shown.frame is not None
     text = f"{'Made of' if made else 'All columns are in'} {shown.file}."
@@ -132,14 +159,16 @@ def _section(shown: ShownTable, frame: pd.DataFrame) -> Section:
     if len(rows) < len(frame):
         caption = f"The first {len(rows):,} of {len(frame):,} rows; {shown.file} has all of them."
     anchor = f"{Path(shown.file).stem}{'_means' if made else ''}"
-    return Section(anchor, shown.heading, text, (_page_table(shown, rows, caption),))
+    return Section(anchor, shown.heading, text, (_page_table(shown, rows, caption, declared),))
 
 
-def _page_table(shown: ShownTable, frame: pd.DataFrame, caption: str) -> PageTable:
+def _page_table(
+    shown: ShownTable, frame: pd.DataFrame, caption: str, declared: Sequence[Table]
+) -> PageTable:
     own = {column.name: column for column in shown.own}
     columns = [
         own.get(column.name, column)
-        for column in declared_columns(frame, shown.file)
+        for column in declared_columns(frame, shown.file, declared)
         if not column.name.endswith((*shown.left_out, _CHECKSUM))
         and not frame[column.name].isna().all()
     ]

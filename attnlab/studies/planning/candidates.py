@@ -9,7 +9,7 @@ from attnlab.attention.mechanisms.keys import Keys
 from attnlab.attention.mechanisms.none import Nothing
 from attnlab.attention.mechanisms.static import Static
 from attnlab.attention.specification import Specification
-from attnlab.studies.comparison.settings import WIDEST
+from attnlab.budget.bounds import WIDEST
 from attnlab.studies.planning.statistics import REACHES, LayerSums
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)

@@ -16,8 +16,8 @@ from attnlab.attention.mechanisms.sigma import Sigma
 from attnlab.attention.mechanisms.topk import TopK
 from attnlab.attention.registry import mechanisms
 from attnlab.attention.specification import Specification
-from attnlab.studies.comparison.candidates import refusal
-from attnlab.studies.comparison.settings import LEAST_BUDGET, WIDEST
+from attnlab.budget.bounds import LEAST_BUDGET, WIDEST
+from attnlab.budget.candidates import refusal
 
 SIGMA_COLUMNS = (1, 2, 4, 8)
 # Tokens that Linformer has projections for, unless sentences are longer.

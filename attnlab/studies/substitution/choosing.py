@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.sigma import Sigma, SigmaAttention
 from attnlab.attention.specification import Specification, sides
-from attnlab.extraction.observing import Observed
-from attnlab.studies.comparison.candidates import (
+from attnlab.budget.candidates import (
     FIXED,
     Candidate,
     LayerCalibration,
@@ -15,7 +14,8 @@ from attnlab.studies.comparison.candidates import (
     refusal,
     teach,
 )
-from attnlab.studies.comparison.learning import SiteTypes
+from attnlab.budget.sizes import SiteTypes
+from attnlab.extraction.observing import Observed
 from attnlab.studies.planning.allocation import Choice, allocate_exactly
 from attnlab.studies.planning.measuring import Layer, Measurements
 from attnlab.studies.planning.uniform import uniform, uniform_mechanisms

@@ -1,8 +1,8 @@
 """The columns of a substitution study."""
 
+from attnlab.budget.columns import ERROR, MASS, VISIBLE_KEYS
 from attnlab.columns import Column, Table
 from attnlab.studies.change_columns import declared_changes
-from attnlab.studies.comparison.columns import ERROR, MASS, VISIBLE_KEYS
 
 # What the names of the changes of each measure end with.
 UNITS = {"loss": "_nats", "bleu": ""}

@@ -18,19 +18,20 @@ from attnlab.attribution.significance import (
     bleu_differences,
     loss_differences,
 )
+from attnlab.budget.notes import MechanismLeftOut
+from attnlab.budget.scores import MEASURED, Scores
+from attnlab.budget.sizes import Measured, types_of_site
 from attnlab.errors import InputError
 from attnlab.extraction.notes import SentencesDropped
 from attnlab.extraction.observing import additive_sites, sites_of
 from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.representations import OneLine
-from attnlab.studies.comparison.learning import Measured, types_of_site
-from attnlab.studies.comparison.notes import MechanismLeftOut
-from attnlab.studies.comparison.scores import MEASURED, Scores
 from attnlab.studies.differences import fill_changes
 from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewerThanAsked, FewForIntervals
 from attnlab.studies.parts import Parts, encoded, observe_sentences, parts_of
+from attnlab.studies.sources import type_counts_of
 from attnlab.studies.substitution.choosing import (
     Candidates,
     Choosing,
@@ -139,7 +140,12 @@ def _chosen(parts: Parts, run: Run, settings: SubstitutionSettings) -> Choosing:
     choosing = Choosing(
         {
             site: types_of_site(
-                site, run, validation, learning, whole=True, additive=site in additive
+                site,
+                type_counts_of(run),
+                validation,
+                learning,
+                whole=True,
+                additive=site in additive,
             )
             for site in sites
         },

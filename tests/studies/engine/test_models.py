@@ -50,7 +50,9 @@ def test_a_cell_for_every_size_and_seed(name: str) -> None:
 def test_a_file_is_no_folder_for_models(name: str, tmp_path: Path) -> None:
     study, file = study_named(name), tmp_path / "models"
     file.touch()
-    with pytest.raises(InputError, match=r"models is a file; name a folder for the models \(runs\)"):
+    with pytest.raises(
+        InputError, match=r"models is a file; name a folder for the models \(runs\)"
+    ):
         study.cells(study.options(runs=str(file)))  # type: ignore[call-arg]
 
 

@@ -9,7 +9,6 @@ from attnlab.files import delete_leftovers, refuse_unwritable
 from attnlab.locking import locked
 from attnlab.reporting.analysis_folder import write_analysis_page
 from attnlab.reporting.approximation import approximation_contents
-from attnlab.reporting.comparison import comparison_contents
 from attnlab.reporting.importance_folder import importance_contents
 from attnlab.reporting.page.result_page import ContentsOf, write_result_page
 from attnlab.reporting.planning import planning_contents
@@ -18,7 +17,6 @@ from attnlab.reporting.record import read_record
 from attnlab.reporting.result_folder import (
     ANALYSIS,
     APPROXIMATION,
-    COMPARISON,
     IMPORTANCE,
     PAGE,
     PLANNING,
@@ -29,10 +27,12 @@ from attnlab.reporting.result_folder import (
 )
 from attnlab.reporting.study_folder import study_contents
 from attnlab.reporting.substitution import substitution_contents
+from attnlab.results.notes import kinds_of_notes
+from attnlab.results.question import question_of
+from attnlab.results.result import Result
 
 CONTENTS: Mapping[str, ContentsOf] = {
     APPROXIMATION.what: approximation_contents,
-    COMPARISON.what: comparison_contents,
     IMPORTANCE.what: importance_contents,
     PLANNING.what: planning_contents,
     PRUNING.what: pruning_contents,
@@ -58,8 +58,8 @@ def write_report(
         InputError: another process writes there.
         AttnlabError: something could not be written.
     """
-    result = read_record(folder).result
-    if result not in (ANALYSIS.what, *CONTENTS):
+    result = read_record(folder, kinds_of_notes()).result
+    if result not in (ANALYSIS.what, *CONTENTS) and question_of(result) is None:
         msg = f"{Path(folder) / RECORD} is of '{result}', which this version of attnlab has no page for."
         raise InputError(msg)
     refuse_unwritable(folder)
@@ -67,6 +67,8 @@ def write_report(
         for part in (Path(folder), Path(folder) / "figures"):
             delete_leftovers(part, [PAGE, *(path.name for path in part.glob("*.[sp][vn]g"))])
         with _fitting_together(folder):
+            if question_of(result) is not None:
+                return Result.load(folder).report(folder)
             if result == ANALYSIS.what:
                 return write_analysis_page(folder, progress=progress)
             return write_result_page(folder, CONTENTS[result])

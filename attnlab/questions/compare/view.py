@@ -1,6 +1,6 @@
-"""A comparison as files: its tables, and a figure of every mechanism by budget for each site."""
+"""A comparison drawn: every mechanism by budget for each site, and its rows on a terminal."""
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -8,106 +8,94 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from attnlab.columns import Column
 from attnlab.errors import InputError
-from attnlab.files import write_table, write_text
-from attnlab.folders import replacing_result
+from attnlab.questions.compare.question import MECHANISMS_BY_HEAD, SUMMARY
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.levels import LEVEL_COLOURS, LEVEL_MARKERS, example_of
 from attnlab.reporting.drawing.palette import PAGE as PAGE_WIDTH
 from attnlab.reporting.drawing.pareto import draw_pareto
 from attnlab.reporting.naming import SITE_NAMES
-from attnlab.reporting.notes import describe_notes
-from attnlab.reporting.page.result_page import (
-    Contents,
-    DrawnFigure,
-    ShownTable,
-    Tables,
-    write_result_page,
-)
-from attnlab.reporting.record import ResultRecord, write_record
-from attnlab.reporting.result_folder import (
-    COMPARISON,
-    COMPARISON_EXPLANATION,
-    comparison_figure,
-    pareto_figure,
-)
-from attnlab.studies.comparison.columns import MECHANISMS_BY_HEAD, SUMMARY, TABLES
-from attnlab.studies.comparison.comparison import Comparison
+from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.result import Result
+from attnlab.results.terminal import TerminalTable
 from attnlab.texts import briefly
 
-LEVEL_COLOURS = {"oracle": "#c2570c", "calibrated": "#2178d9", "static": "#6b7280"}
-# Level is told by shape too, for readers who cannot tell the colours apart.
-LEVEL_MARKERS = {"oracle": "D", "calibrated": "o", "static": "s"}
 _AXES = {"mass_fraction": "share of attention captured", "output_error": "relative output error"}
 # What lies beyond is written in figures: an untrained Linformer would press all others together.
 LIMITS = {"mass_fraction": 1.0, "output_error": 1.5}
 _LEFT, _GAP, _TOP = 1.9, 0.25, 0.75
+# So many budgets stand side by side on a terminal of 80 columns.
+_BESIDE = 2
 
 
-def write_comparison(
-    found: Comparison, folder: str | Path, *, title: str = "Mechanisms beside full attention"
-) -> None:
-    """Writes tables, figures of each site, `comparison.md`, which explains them, and the page.
-
-    Figures of an older comparison in the folder are deleted.
-
-    Raises:
-        AttnlabError: something could not be written.
-    """
-    with replacing_result(folder, COMPARISON.last, COMPARISON.older) as aside:
-        tables = {MECHANISMS_BY_HEAD.file: found.heads, SUMMARY.file: found.summary}
-        for name, table in tables.items():
-            write_table(aside / name, table)
-        about: dict[str, Any] = {
-            "Held-out sentences": found.sentences,
-            "Training sentences": found.calibration,
-        }
-        about |= {
-            f"Mean tokens, {site}": f"{queries} queries, {keys} keys"
-            for site, (queries, keys) in found.lengths.items()
-        }
-        record = ResultRecord(COMPARISON.what, title, about, found.notes, weights=found.weights)
-        write_record(aside, record, tables)
-        write_text(aside / COMPARISON_EXPLANATION, _explanation(found))
-        write_result_page(aside, comparison_contents)
-
-
-def comparison_contents(record: ResultRecord, tables: Tables) -> Contents:
+def contents(result: Result) -> Contents:
     """What the page of a comparison shows."""
-    summary = tables[SUMMARY.file]
-    sites = list(dict.fromkeys(summary["site"]))
-    budgets = list(dict.fromkeys(summary["budget"]))
+    summary = result.summary
+    sites, budgets = (list(dict.fromkeys(summary[name])) for name in ("site", "budget"))
     figures = []
     for site in sites:
-        own = summary[summary["site"] == site]
-        figures.append(
-            DrawnFigure(
-                comparison_figure(site),
-                draw_comparison(own, site),
-                f"{SITE_NAMES[site]}: each mechanism's mean over heads and sentences with its 95 % "
-                "interval; a ring marks the best that can be used.",
-            )
+        of_site = summary[summary["site"] == site]
+        text = (
+            f"{SITE_NAMES[site]}: each mechanism's mean over heads and sentences with its 95 % interval; a "
+            "ring marks the best that can be used."
         )
+        figures.append(DrawnFigure(f"mechanisms_{site}", draw_comparison(of_site, site), text))
         if len(budgets) > 1:
-            figures.append(
-                DrawnFigure(
-                    pareto_figure(site),
-                    draw_pareto(own, width=PAGE_WIDTH),
-                    f"{SITE_NAMES[site]}: output error by keys per row; the line joins what nothing that "
-                    "can be used beats.",
-                )
+            text = (
+                f"{SITE_NAMES[site]}: output error by keys per row; the line joins what nothing that can be "
+                "used beats."
             )
+            figure = draw_pareto(of_site, width=PAGE_WIDTH)
+            figures.append(DrawnFigure(f"pareto_{site}", figure, text))
     facts = {
         "Mechanisms": str(summary["mechanism"].nunique()),
         "Keys per row": ", ".join(map(str, budgets)),
         "Sites": ", ".join(sites),
-        **{name: str(record.about[name]) for name in ("Held-out sentences", "Training sentences")},
+        **{name: str(result.about[name]) for name in ("Held-out sentences", "Training sentences")},
     }
     shown = (
         ShownTable(SUMMARY.file, "Mechanisms by site and budget"),
         ShownTable(MECHANISMS_BY_HEAD.file, "Mechanisms by head"),
     )
     return Contents([_winners(summary, site) for site in sites], facts, figures, shown)
+
+
+def terminal(result: Result) -> Iterator[TerminalTable]:
+    """Mechanisms of each site by mean output error, a column a budget."""
+    columns = [SUMMARY[name] for name in ("mass_fraction", "output_error", "visible_keys")]
+    names = [SUMMARY[name].narrow for name in ("mechanism", "level")]
+    for site, of_site in result.summary.groupby("site", sort=False):
+        budgets = list(dict.fromkeys(of_site["budget"]))
+        for first in range(0, len(budgets), _BESIDE):
+            shown = budgets[first : first + _BESIDE]
+            rows = of_site[of_site["budget"].isin(shown)]
+            keys = tuple(f"{budget} keys" for budget in shown)
+            yield TerminalTable(
+                headings=(*names, *keys),
+                rows=tuple(_terminal_rows(rows, shown, columns)),
+                numbers=keys,
+                title=f"\n{site}: {', '.join(column.narrow for column in columns)}",
+            )
+
+
+def _terminal_rows(
+    rows: pd.DataFrame, budgets: list[int], columns: list[Column]
+) -> Iterator[tuple[str, ...]]:
+    order = rows.groupby("mechanism")["output_error"].mean().sort_values().index
+    for name in order:
+        by_budget = rows[rows["mechanism"] == name].set_index("budget")
+        cells = (
+            " ".join(_figure(column, by_budget.at[budget, column.name]) for column in columns)
+            for budget in budgets
+        )
+        yield name, by_budget["level"].iloc[0], *cells
+
+
+def _figure(column: Column, value: float) -> str:
+    """A figure below 10; a dash as wide where there is none."""
+    return column.shown(value) or "-".rjust(2 + (column.digits or 0))
 
 
 def _winners(summary: pd.DataFrame, site: str) -> str:
@@ -129,13 +117,6 @@ def _winners(summary: pd.DataFrame, site: str) -> str:
     return f"{site.capitalize()}: nearest to full attention, of what can be used, {named}."
 
 
-def _explanation(found: Comparison) -> str:
-    how = "Every mechanism gets the model's own queries, keys and values; nothing is trained again."
-    notes = (f"Note: {note}\n" for note in describe_notes(found.notes))
-    tables = (table.explained() for table in TABLES)
-    return "\n".join(["# Mechanisms beside full attention", "", how, "", *notes, *tables])
-
-
 def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
     """A row of panels per budget: each mechanism's mean at a site with its interval, by level.
 
@@ -143,7 +124,7 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
     for the output error, its name in bold: an oracle is fitted to what it is measured on.
 
     Args:
-        summary: one row per mechanism, budget and site, see `Comparison.summary` and `summary.csv`.
+        summary: one row per mechanism, budget and site, as `compare(...).summary` and `summary.csv`.
         site: encoder, decoder or cross.
 
     Raises:
@@ -151,7 +132,7 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
     """
     bounds = [f"{name}_{end}" for name in _AXES for end in ("low", "high")]
     wanted = ["site", "budget", "mechanism", "level", *_AXES, *bounds]
-    refuse_other_table(summary, wanted, "Comparison.summary or summary.csv")
+    refuse_other_table(summary, wanted, "compare(...).summary or summary.csv")
     sites = list(dict.fromkeys(summary["site"]))
     if site not in sites:
         msg = f"The table has no site {briefly(site)}; choose from: {', '.join(sites)}."
@@ -217,12 +198,6 @@ def _ring() -> Line2D:
         [], [], linestyle="none", marker="o", markersize=8.5, fillstyle="none", color=INK,
         label="best that can be used",
     )  # fmt: skip
-
-
-def example_of(level: str) -> Line2D:
-    """The mark of a level in a legend."""
-    colour, marker = LEVEL_COLOURS[level], LEVEL_MARKERS[level]
-    return Line2D([], [], color=colour, marker=marker, markersize=4, label=level)
 
 
 def _draw(axes: Axes, table: pd.DataFrame, names: list[str], figure: str) -> None:

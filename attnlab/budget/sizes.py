@@ -1,19 +1,15 @@
-"""What mechanisms learn from training sentences before they are measured, layer by layer."""
+"""Sizes of mechanisms at a budget of counted keys, and what they learn before they are measured."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.addresses import Side, sides_of
-from attnlab.errors import InputError
-from attnlab.extraction.batches import Encoding, Sentence
-from attnlab.extraction.observing import Observed
-from attnlab.extraction.tokens import Text
-from attnlab.studies.comparison.candidates import (
+from attnlab.budget.bounds import TOLERANCE, WIDEST
+from attnlab.budget.candidates import (
     FIXED,
     Candidate,
     LayerCalibration,
@@ -21,16 +17,9 @@ from attnlab.studies.comparison.candidates import (
     candidates,
     narrow_window,
 )
-from attnlab.studies.comparison.scores import MEASURED, Scores, measure_matrices
-from attnlab.studies.comparison.settings import TOLERANCE, WIDEST, ComparisonSettings
-from attnlab.studies.sources import (
-    Subject,
-    first_pairs,
-    read_texts,
-    source_of,
-    type_counts_of,
-)
-from attnlab.translation.runs.run import Run, Source
+from attnlab.budget.scores import MEASURED, Scores, measure_matrices
+from attnlab.extraction.batches import Encoding, Sentence
+from attnlab.extraction.observing import Observed
 
 
 @dataclass(frozen=True)
@@ -144,34 +133,9 @@ class Measured:
             self.scores.add(candidate, budget, numbered)
 
 
-def training_texts(
-    source: Source, subject: Subject, settings: ComparisonSettings
-) -> Sequence[Text]:
-    """The first training sentences that are not held out too."""
-    wanted, path = settings.calibration, settings.calibration_text
-    held_out = set(map(source_of, subject.texts))
-    count = wanted if isinstance(wanted, int) else len(wanted)
-    if not isinstance(wanted, int):
-        texts = tuple(wanted)
-    elif path is not None:
-        run = subject.run
-        texts = read_texts(path, lowercase=run is not None and run.settings.corpus.lowercase)
-    elif subject.corpus is not None:
-        texts = first_pairs(subject.corpus(), "train", count, without=held_out)
-    else:
-        name = source if isinstance(source, str | Path) else "A model without a folder"
-        msg = f"{name} brings no training sentences; give calibration or calibration_text."
-        raise InputError(msg)
-    found = [text for text in texts if source_of(text) not in held_out][:count]
-    if not found:
-        msg = "There is no training sentence that is not held out too; give others."
-        raise InputError(msg)
-    return found
-
-
 def types_of_site(
     site: str,
-    run: Run | None,
+    type_counts: tuple[Int[Tensor, " _"], ...] | None,
     held_out: Encoding,
     learning: Encoding,
     *,
@@ -182,19 +146,20 @@ def types_of_site(
 
     Args:
         site: encoder, decoder or cross.
-        run: the run of the model, which knows the counts.
+        type_counts: how often each type of the sources and of the targets occurs in training text; None:
+            as often as in `learning`.
         held_out: sentences to be measured on.
         learning: training sentences.
-        whole: every type of the run's vocabulary, so that ids number them, and not only those that
+        whole: every type that is counted, so that ids number them, and not only those that
             occur in the keys of these sentences.
         additive: whether the site's scores are no products of queries and keys.
     """
     held, before = ([_ids(site, s) for s in e.sentences] for e in (held_out, learning))
     types = torch.tensor(sorted({token for _, ids in [*held, *before] for token in ids}))
-    if run is not None:
-        of_run = type_counts_of(run)[site == "decoder"]
-        types = torch.arange(len(of_run)) if whole else types
-        counts = of_run[types]
+    if type_counts is not None:
+        of_site = type_counts[site == "decoder"]
+        types = torch.arange(len(of_site)) if whole else types
+        counts = of_site[types]
     else:
         tokens = torch.tensor([token for _, ids in before for token in ids])
         counts = torch.bincount(tokens, minlength=int(types.max()) + 1)[types]

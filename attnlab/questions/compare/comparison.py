@@ -1,59 +1,30 @@
 """How well each attention mechanism stands in for full attention, head by head, at equal budgets."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
+from attnlab.budget.candidates import left_out
+from attnlab.budget.notes import MechanismLeftOut
+from attnlab.budget.scores import Scores
+from attnlab.budget.sizes import Learned, Measured, SiteTypes, types_of_site
 from attnlab.devices import usable_device
+from attnlab.errors import InputError
 from attnlab.extraction.batches import Encoding, encode
 from attnlab.extraction.observing import Observed, additive_sites, observe, sites_of
+from attnlab.extraction.tokens import Text
 from attnlab.notes import Note
 from attnlab.options import options_of
-from attnlab.representations import OneLine
-from attnlab.studies.comparison.candidates import left_out
-from attnlab.studies.comparison.learning import (
-    Learned,
-    Measured,
-    SiteTypes,
-    training_texts,
-    types_of_site,
-)
-from attnlab.studies.comparison.notes import MechanismLeftOut, WhatBoundsAre
-from attnlab.studies.comparison.scores import Scores
-from attnlab.studies.comparison.settings import ComparisonSettings
-from attnlab.studies.sources import load_subject
+from attnlab.questions.compare.question import QUESTION, ComparisonSettings, WhatBoundsAre
+from attnlab.results.result import Result
+from attnlab.studies.about import source_in_words
+from attnlab.studies.sources import Subject, first_pairs, load_subject, read_texts, source_of
 from attnlab.translation.runs.folder import refuse_without_sentences
 from attnlab.translation.runs.run import Source
 
 
-@dataclass(frozen=True, repr=False)
-class Comparison(OneLine):
-    """Tables of one comparison.
-
-    Attributes:
-        heads: one row per site, budget, mechanism and head, means over sentences, columns as in
-            `attnlab.studies.comparison.columns`.
-        summary: the same by mechanism, means over heads, with 95 % intervals over sentences.
-        sentences: how many held-out sentences.
-        calibration: how many training sentences.
-        lengths: mean number of queries and of keys of the held-out sentences, by site.
-        notes: how to read the tables and what was left out, see `attnlab.reporting.notes`.
-        weights: checksum of the weights of the run that was studied; None for other models.
-    """
-
-    heads: pd.DataFrame
-    summary: pd.DataFrame
-    sentences: int
-    calibration: int
-    lengths: dict[str, tuple[int, int]]
-    notes: tuple[Note, ...]
-    weights: str | None
-
-
 @options_of(ComparisonSettings)
-def compare(source: Source, settings: ComparisonSettings) -> Comparison:
+def compare(source: Source, settings: ComparisonSettings) -> Result:
     """Every mechanism against the model's full attention, on held-out sentences.
 
     Queries, keys and values are the model's own; nothing is trained. Tables of sigma and the fixed
@@ -68,6 +39,10 @@ def compare(source: Source, settings: ComparisonSettings) -> Comparison:
             (model, tokenizer).
         settings: as keyword arguments.
 
+    Returns:
+        The tables `summary` (means over heads and sentences, with 95 % intervals over sentences) and
+        `mechanisms_by_head`.
+
     Raises:
         InputError: a budget below 5, no sentences, a site that is lacking, or a model that cannot
             be compared.
@@ -77,16 +52,18 @@ def compare(source: Source, settings: ComparisonSettings) -> Comparison:
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
         refuse_without_sentences(source, "text, a file with a sentence on each line")
     subject = load_subject(source, sentences=sentences, text=text)
-    run, model = subject.run, subject.model.to(device)
+    model = subject.model.to(device)
     held_out = encode(model, subject.tokenizer, subject.texts)
-    before = training_texts(source, subject, settings)
+    before = _training_texts(source, subject, settings)
     learning = encode(model, subject.tokenizer, before)
     chosen = sites_of(model, held_out, settings.sites)
     chosen = sites_of(model, learning, chosen)
     levels = list(dict.fromkeys(settings.budgets))
     additive = additive_sites(model)
     by_site = {
-        site: types_of_site(site, run, held_out, learning, additive=site in additive)
+        site: types_of_site(
+            site, subject.type_counts, held_out, learning, additive=site in additive
+        )
         for site in chosen
     }
 
@@ -102,15 +79,49 @@ def compare(source: Source, settings: ComparisonSettings) -> Comparison:
         by_site, learned.candidates(), Scores([s.number for s in held_out.sentences])
     )
     pass_over("measuring", held_out, measured.add)
-    return Comparison(
-        measured.scores.heads(),
-        measured.scores.summary(settings.seed),
-        len(held_out.sentences),
-        len(learning.sentences),
-        {site: (one.statistics.queries, one.statistics.keys) for site, one in by_site.items()},
+    lengths = {site: (one.statistics.queries, one.statistics.keys) for site, one in by_site.items()}
+    about = {
+        "Held-out sentences": len(held_out.sentences),
+        "Training sentences": len(learning.sentences),
+        **{f"Mean tokens, {site}": f"{q} queries, {k} keys" for site, (q, k) in lengths.items()},
+    }
+    return Result(
+        QUESTION.name,
+        f"Mechanisms beside full attention of {source_in_words(source, subject.model)}",
+        {
+            "summary": measured.scores.summary(settings.seed),
+            "mechanisms_by_head": measured.scores.heads(),
+        },
+        about,
         _notes(by_site, held_out, learning),
-        subject.weights,
+        {"mean_tokens": lengths},
+        weights=subject.weights,
     )
+
+
+def _training_texts(
+    source: Source, subject: Subject, settings: ComparisonSettings
+) -> Sequence[Text]:
+    """The first training sentences that are not held out too."""
+    wanted, path = settings.calibration, settings.calibration_text
+    held_out = set(map(source_of, subject.texts))
+    count = wanted if isinstance(wanted, int) else len(wanted)
+    if not isinstance(wanted, int):
+        texts = tuple(wanted)
+    elif path is not None:
+        run = subject.run
+        texts = read_texts(path, lowercase=run is not None and run.settings.corpus.lowercase)
+    elif subject.corpus is not None:
+        texts = first_pairs(subject.corpus(), "train", count, without=held_out)
+    else:
+        name = source if isinstance(source, str | Path) else "A model without a folder"
+        msg = f"{name} brings no training sentences; give calibration or calibration_text."
+        raise InputError(msg)
+    found = [text for text in texts if source_of(text) not in held_out][:count]
+    if not found:
+        msg = "There is no training sentence that is not held out too; give others."
+        raise InputError(msg)
+    return found
 
 
 def _notes(

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.attribution.significance import DRAWS, INTERVAL
+from attnlab.budget.candidates import Candidate
 from attnlab.extraction.observing import Observed
-from attnlab.studies.comparison.candidates import Candidate
 
 MEASURED = ("mass_fraction", "output_error", "visible_keys")
 

@@ -15,9 +15,9 @@ from attnlab.attention.multihead import NO_SCORES
 from attnlab.attention.perhead import PerHead
 from attnlab.attention.registry import make, mechanisms
 from attnlab.attention.specification import Specification, Window
+from attnlab.budget.bounds import LEAST_BUDGET
 from attnlab.extraction.observing import Observed
 from attnlab.matrices.supports import offsets
-from attnlab.studies.comparison.settings import LEAST_BUDGET
 
 SIGMA_COLUMNS = 2
 ONE_KEY_PATTERNS = ("self", "previous", "next")

@@ -1,13 +1,8 @@
-"""What is to be known of a comparison."""
+"""What is to be known of mechanisms at a budget."""
 
 from dataclasses import dataclass
 
 from attnlab.notes import Note
-
-
-@dataclass(frozen=True)
-class WhatBoundsAre(Note):
-    """What oracles are the best of, and how near the keys of a mechanism are to the budget."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""The command of a question, made of what the question declares."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlab.cli.early import refuse_absent_source, refuse_absent_texts
+from attnlab.cli.notes import print_notes
+from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
+from attnlab.cli.output import messages, new_table, output, print_json, print_table
+from attnlab.cli.progress import progress_bars
+from attnlab.results.question import Question
+
+if TYPE_CHECKING:
+    from attnlab.results.result import Result
+
+
+def command_of(question: Question) -> Callable[..., None]:
+    """`attnlab NAME SOURCE`, with the options of the question's settings."""
+    source_help = typer.Argument(help=question.source)
+    out_help = typer.Option(
+        help=f"Folder to write the {question.what} to: {', '.join(table.file for table in question.tables)}, "
+        "figures, a page and what the columns mean (default: nothing is written)."
+    )
+
+    def command(
+        source: Annotated[str, source_help],
+        *,
+        out: Annotated[Path | None, out_help] = None,
+        overwrite: OVERWRITE = False,
+        **options: Any,
+    ) -> None:
+        settings = chosen(question.settings, options)
+        refuse_vain_overwrite(overwrite, out=out)
+        if out is not None:
+            from attnlab.reporting.result_folder import refuse_taken
+            from attnlab.results.files import files_of
+
+            refuse_taken(out, files_of(question), overwrite=overwrite)
+        refuse_absent_source(source, matrices=question.matrices)
+        refuse_absent_texts(settings)
+
+        from attnlab.translation.quiet import quiet
+
+        with quiet(), progress_bars() as tell:
+            result = question.verb(source, **settings.keywords() | {"progress": tell})
+        if out is not None:
+            result.save(out, overwrite=overwrite)
+            messages().print(f"Wrote {out}.", soft_wrap=True)
+        print_notes(result.notes)
+        _print(result)
+
+    command.__name__, command.__doc__ = question.name, question.help
+    return with_options(question.settings)(command)
+
+
+def _print(result: "Result") -> None:
+    if output().as_json:
+        print_json(**{result.asked.tables[0].name: result.table}, notes=result.told)
+        return
+    for table in result.terminal():
+        shown = new_table(*table.headings, numbers=table.numbers, title=table.title)
+        for row in table.rows:
+            shown.add_row(*row)
+        print_table(shown)

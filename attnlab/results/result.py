@@ -1,0 +1,228 @@
+"""The answer to a question: tables with notes, saved, loaded, shown and drawn in one way for all questions."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from attnlab.columns import Column, Table
+from attnlab.errors import InputError
+from attnlab.files import write_table, write_text
+from attnlab.folders import replacing_result
+from attnlab.notes import Note
+from attnlab.reporting.export import cell, declared_columns, formatted, is_number
+from attnlab.reporting.notebook import table_with_notes
+from attnlab.reporting.page.result_page import Contents, write_contents
+from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
+from attnlab.reporting.result_folder import refuse_taken
+from attnlab.results.files import EXPLANATION, FIGURES, files_of
+from attnlab.results.notes import describe_notes, kinds_of_notes
+from attnlab.results.question import Question, question_named, question_of
+from attnlab.results.terminal import TerminalTable
+from attnlab.texts import briefly
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The answer to a question. Its tables are attributes too: `result.summary` is `result.tables["summary"]`.
+
+    Attributes:
+        question: name of the question.
+        title: of its page.
+        tables: by name.
+        about: what was asked of what, and how, by heading.
+        notes: what a reader must know before trusting a number.
+        details: values that its page needs beside the tables.
+        weights: checksum of the weights of the run that was studied; None for other models.
+    """
+
+    question: str
+    title: str
+    tables: Mapping[str, pd.DataFrame]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    weights: str | None = None
+
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        """The table of this name.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        # Not through `self.tables`, which an object that is still being copied has not.
+        tables = self.__dict__.get("tables", {})
+        if name in tables:
+            return tables[name]
+        question = self.__dict__.get("question")
+        msg = f"A result of {question} has no {briefly(name)}; its tables are: {', '.join(tables)}."
+        raise AttributeError(msg)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self.tables})
+
+    def __repr__(self) -> str:
+        sizes = (f"{name}[{len(table)}]" for name, table in self.tables.items())
+        return f"Result({self.question}: {', '.join(sizes)}; {len(self.notes)} notes)"
+
+    def _repr_html_(self) -> str:
+        return table_with_notes(self.table, self._columns(), self.told)
+
+    @property
+    def asked(self) -> Question:
+        """The question that it answers."""
+        return question_named(self.question)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The table that matters most to a reader."""
+        return self.tables[self.asked.tables[0].name]
+
+    @property
+    def told(self) -> list[str]:
+        """The notes as sentences."""
+        return describe_notes(self.notes)
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """Its figures by name, drawn anew."""
+        return {one.name: one.figure for one in self.contents().figures}
+
+    def contents(self) -> Contents:
+        """What its page shows."""
+        contents: Contents = self.asked.viewer.contents(self)
+        return contents
+
+    def plot(self, name: str | None = None) -> Figure:
+        """One of its figures; None: the first.
+
+        Raises:
+            InputError: it has none of that name, or none at all.
+        """
+        drawn = self.figures
+        if not drawn:
+            msg = f"A result of {self.question} has no figure; look at its table."
+            raise InputError(msg)
+        if name is not None and name not in drawn:
+            msg = f"There is no figure {briefly(name)}; choose from: {', '.join(drawn)}."
+            raise InputError(msg)
+        return drawn[next(iter(drawn)) if name is None else name]
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Writes `result.json`, the tables, what their columns mean, the figures and the page; returns `folder`.
+
+        Raises:
+            InputError: the folder holds a result, or files of the same names, and `overwrite` is False; or it
+                is a file or a run.
+            AttnlabError: something could not be written; what was there is as it was.
+        """
+        folder, files = Path(folder), files_of(self.asked)
+        refuse_taken(folder, files, overwrite=overwrite)
+        with replacing_result(folder, files.last, files.older) as aside:
+            for name, table in self._written().items():
+                write_table(aside / name, table)
+            write_record(aside, self._record(), self._written())
+            write_text(aside / EXPLANATION, self._explanation())
+            self.report(aside)
+        return folder
+
+    def report(self, folder: str | Path) -> Path:
+        """Draws the figures and writes the page into a folder; returns the path of the page.
+
+        Raises:
+            AttnlabError: something could not be written.
+        """
+        return write_contents(
+            Path(folder),
+            self._record(),
+            self._written(),
+            self.contents(),
+            notes=self.told,
+            declared=self.asked.tables,
+            figures=FIGURES,
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Result":
+        """What `save` wrote.
+
+        Raises:
+            InputError: the folder holds no result, one that is damaged, or one of another attnlab.
+        """
+        record = read_record(folder, kinds_of_notes())
+        question = question_of(record.result)
+        if question is None:
+            msg = f"{folder} holds '{record.result}', which is no question; see: attnlab --help."
+            raise InputError(msg)
+        tables = read_tables(folder, record, question.tables)
+        return cls(
+            question=question.name,
+            title=record.title,
+            tables={Path(file).stem: table for file, table in tables.items()},
+            about=record.about,
+            notes=record.notes,
+            details=record.details,
+            weights=record.weights,
+        )
+
+    def terminal(self) -> Iterator[TerminalTable]:
+        """Its rows as a terminal shows them: those of the first table, unless the question says otherwise."""
+        own = getattr(self.asked.viewer, "terminal", None)
+        if own is not None:
+            yield from own(self)
+            return
+        columns = self._columns()
+        cells = [[cell(value, column) for value in self.table[column.name]] for column in columns]
+        yield TerminalTable(
+            tuple(column.narrow for column in columns),
+            tuple(zip(*cells, strict=True)),
+            tuple(column.narrow for column in columns if is_number(self.table[column.name])),
+        )
+
+    def show(self) -> None:
+        """Prints the table that matters most, and the notes."""
+        print(formatted(self.table, "markdown", self._columns()))
+        for note in self.told:
+            print(f"Note: {note}")
+
+    def to_latex(self, table: str | None = None, *, caption: str = "", label: str = "") -> str:
+        """A table in LaTeX, as `attnlab table --format latex` writes it; None: that which matters most.
+
+        Raises:
+            InputError: there is no such table, or LaTeX cannot take the label.
+        """
+        if table is not None and table not in self.tables:
+            msg = f"There is no table {briefly(table)}; choose from: {', '.join(self.tables)}."
+            raise InputError(msg)
+        frame = self.table if table is None else self.tables[table]
+        return formatted(frame, "latex", self._columns(table), caption=caption, label=label)
+
+    def _columns(self, table: str | None = None) -> tuple[Column, ...]:
+        name = self.asked.tables[0].name if table is None else table
+        return declared_columns(self.tables[name], f"{name}.csv", self.asked.tables)
+
+    def _written(self) -> dict[str, pd.DataFrame]:
+        """The tables by file."""
+        return {f"{name}.csv": table for name, table in self.tables.items()}
+
+    def _record(self) -> ResultRecord:
+        return ResultRecord(
+            self.asked.what,
+            self.title,
+            self.about,
+            self.notes,
+            self.details,
+            weights=self.weights,
+        )
+
+    def _explanation(self) -> str:
+        notes = (f"Note: {note}\n" for note in self.told)
+        tables = (
+            table.explained(set(map(str, self.tables[table.name])))
+            for table in self.asked.tables
+            if table.name in self.tables
+        )
+        return "\n".join([f"# {self.title}", "", *notes, *tables])

@@ -1,1 +1,0 @@
-"""How well each mechanism stands in for full attention at equal budgets."""
