@@ -196,7 +196,9 @@ class TranslationTrainer(Seq2SeqTrainer):
                 )
         except (AttnlabError, OSError, RuntimeError, SafetensorError) as error:
             # What is said of a file names the folder that is being written, which is gone again.
-            cause = error.__cause__ if isinstance(error, AttnlabError) and error.__cause__ else error
+            cause = (
+                error.__cause__ if isinstance(error, AttnlabError) and error.__cause__ else error
+            )
             msg = (
                 f"Could not write a checkpoint to {folder / CHECKPOINTS}: {cause}; earlier checkpoints are "
                 "unchanged: make room and resume the training."

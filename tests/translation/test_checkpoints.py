@@ -83,7 +83,9 @@ def test_resume_refuses_where_a_bit_is_flipped_in_every_checkpoint(copied_run: P
     for path in checkpoints:
         with_another_weight(path / "model.safetensors")
     before = snapshot(copied_run)
-    message = rf"{checkpoints[0]} is damaged \(.*model\.safetensors.*checksum differs\); .*--overwrite"
+    message = (
+        rf"{checkpoints[0]} is damaged \(.*model\.safetensors.*checksum differs\); .*--overwrite"
+    )
     with pytest.raises(InputError, match=message):
         resume(copied_run, epochs=3)
     assert snapshot(copied_run) == before
