@@ -25,8 +25,9 @@ from attnlab.signals import note_written
 
 # The end of the name of a file that is being written.
 _TEMPORARY = re.compile(r"\.[0-9a-f]{8}")
-# With apostrophes before it, so that what had them gets one more, and every text comes back.
-_FORMULA = re.compile("'*[=+\\-@\t\r]")
+# With apostrophes before it, so that what had them gets one more, and every text comes back. A number with
+# its sign is none.
+_FORMULA = re.compile(r"'*(?![+-](?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z)[=+\-@\t\r]")
 # What a path can lead to that is no file: reading it may never end, or never begin.
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -272,14 +273,22 @@ def write_json(path: str | Path, value: Any) -> None:
 
 def write_table(path: str | Path, table: "pd.DataFrame") -> None:
     """Writes a tidy table as CSV without its index, atomically, its texts as `inert_texts` has them."""
-    with replacing(path) as temporary:
-        inert_texts(table).to_csv(temporary, index=False, lineterminator="\n")
+    write_text(path, csv_of(table))
+
+
+def csv_of(table: "pd.DataFrame") -> str:
+    """A tidy table as CSV without its index, its texts as `inert_texts` has them.
+
+    Every float has the digits that tell it from all others.
+    """
+    return str(inert_texts(table).to_csv(index=False, lineterminator="\n"))
 
 
 def inert_texts(table: "pd.DataFrame") -> "pd.DataFrame":
     """The table with an apostrophe before each text that a spreadsheet would take for a formula.
 
-    These begin with = + - @, a tab or a carriage return; numbers stay. `read_text_cell` takes it off.
+    These begin with = + - @, a tab or a carriage return; numbers stay, also those in columns of texts, such
+    as "-0.5". `read_text_cell` takes it off.
     """
     texts = list(table.select_dtypes(exclude=["number", "bool"]))
     return (

@@ -1,6 +1,7 @@
 """Signals that ask a process to end: Ctrl-C, what batch systems send, what a closed terminal sends."""
 
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -8,7 +9,9 @@ from pathlib import Path
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITTEN: ContextVar[list[Path] | None] = ContextVar("written", default=None)
-_STOPPED: ContextVar[bool] = ContextVar("stopped", default=False)
+_STOPPED: ContextVar[Callable[[], bool] | None] = ContextVar("stopped", default=None)
+# A terminal that is closed and its shell both send SIGHUP, the one as quickly after the other.
+_TOGETHER_SECONDS = 1.0
 
 
 @contextmanager
@@ -32,27 +35,34 @@ def answering(answer: Callable[[int], None], signals: Sequence[int] = SIGNALS) -
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[None]:
-    """Inside the block the first SIGTERM or SIGHUP raises KeyboardInterrupt, as Ctrl-C does.
+def stopped_by_signals() -> Iterator[Callable[[], bool]]:
+    """Inside the block SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
 
-    A block inside another adds nothing, so that the second signal finds neither.
+    Yields a function that tells whether one came. Further ones that come at once are of the same request,
+    and would stop the tidying up; a later one raises anew, since code of libraries may have swallowed the
+    first. A block inside another adds nothing.
     """
-    if _STOPPED.get():
-        yield
+    outer = _STOPPED.get()
+    if outer is not None:
+        yield outer
         return
-    stopped = False
+    heard_at: float | None = None
+
+    def was_stopped() -> bool:
+        return heard_at is not None
 
     def stop(_: int) -> None:
-        nonlocal stopped
-        # A terminal that is closed and its shell both send SIGHUP; a second one would stop the tidying up.
-        if not stopped:
-            stopped = True
+        nonlocal heard_at
+        now = time.monotonic()
+        again = heard_at is not None and now - heard_at < _TOGETHER_SECONDS
+        heard_at = now
+        if not again:
             raise KeyboardInterrupt
 
-    before = _STOPPED.set(True)
+    before = _STOPPED.set(was_stopped)
     try:
         with answering(stop, (signal.SIGTERM, signal.SIGHUP)):
-            yield
+            yield was_stopped
     finally:
         _STOPPED.reset(before)
 

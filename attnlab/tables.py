@@ -72,8 +72,12 @@ def read_any_table(path: str | Path, *, advice: str) -> pd.DataFrame:
     read = _cells_of(path, advice)
     text = io.StringIO()
     csv.writer(text).writerows([read.names, *read.rows])
-    text.seek(0)
-    found = pd.read_csv(text, keep_default_na=False, na_values=[""])
+    return table_of(text.getvalue())
+
+
+def table_of(text: str) -> pd.DataFrame:
+    """The table that `attnlab.files.csv_of` wrote, of columns whose types are guessed from their cells."""
+    found = pd.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""])
     texts = list(found.select_dtypes(exclude=["number", "bool"]))
     plain = {str(name): found[name].map(read_text_cell, na_action="ignore") for name in texts}
     return found.assign(**plain)

@@ -4,8 +4,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from attnlab.cli import app as program
 from attnlab.cli.app import app
 from attnlab.cli.command_classes import Command
+from attnlab.errors import AttnlabError
 from attnlab.files import write_text
 from attnlab.folders import replacing_result
 from attnlab.signals import SIGNALS, answering, stopped_by_signals, undisturbed
@@ -131,6 +133,67 @@ def test_a_second_end_of_the_terminal_does_not_stop_the_tidying_up(
     assert tidied
 
 
+def test_a_later_signal_is_heard_where_a_library_swallowed_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("attnlab.signals.time", clock)
+    now, heard = 0.0, []
+    with stopped_by_signals() as was_stopped:
+        assert not was_stopped()
+        # Beside the first comes another of the same request; the third is a new one, and so is the last.
+        for now in (10.0, 10.5, 12.0, 12.9, 30.0):
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            except KeyboardInterrupt:
+                heard.append(now)
+            assert was_stopped()
+    assert heard == [10.0, 12.0, 30.0]
+
+
+def swallowing(number: signal.Signals, error: Exception | None) -> Callable[..., None]:
+    """Work of a library that takes a signal for nothing, and then fails or goes on."""
+
+    def work(*_: object, **__: object) -> None:
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        if error is not None:
+            raise error
+
+    return work
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("error", [ModuleNotFoundError("half a module"), OSError("gone")], ids=str)
+def test_what_fails_because_of_a_signal_is_an_interruption(
+    name: str, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "attnlab.studies.approximation.approximation.approximate_arrays"
+    monkeypatch.setattr(path, swallowing(signal.Signals[name], error))
+    status, told = approximate(tmp_path)
+    assert status == 130
+    assert told == "Interrupted before anything was finished; nothing that existed changed.\n"
+
+
+def test_a_sentence_about_an_interruption_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "attnlab.studies.approximation.approximation.approximate_arrays"
+    said = AttnlabError("Training was interrupted; the replaced run is kept.")
+    monkeypatch.setattr(path, swallowing(signal.SIGTERM, said))
+    with pytest.raises(AttnlabError, match="replaced run is kept"):
+        approximate(tmp_path)
+
+
+def test_an_error_without_a_signal_is_no_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "attnlab.studies.approximation.approximation.approximate_arrays"
+    monkeypatch.setattr(path, lambda *_, **__: {}["missing"])
+    with pytest.raises(KeyError, match="missing"):
+        approximate(tmp_path)
+
+
 def test_a_signal_is_heard_after_what_it_waited_for_failed() -> None:
     @stopped_by_signals()
     @undisturbed()
@@ -176,10 +239,10 @@ def test_a_command_goes_on_when_its_terminal_is_closed(monkeypatch: pytest.Monke
     assert said == [b"before\r\n"]
 
 
-def test_a_command_runs_where_its_output_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, name, None)
+def test_a_command_runs_where_its_standard_error_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
     ran = []
     monkeypatch.setattr(program, "app", lambda: ran.append(True))
     program.main()
+    sys.stderr.close()
     assert ran

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
-from attnlab.files import write_table
+from attnlab.files import inert_texts, write_table
 from attnlab.reporting.export import STUDIES, formatted
 from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
 from attnlab.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_any_table, read_table
@@ -127,7 +127,7 @@ def test_keys_are_columns_of_their_table() -> None:
 
 
 def test_no_text_is_a_formula_in_a_spreadsheet_and_each_comes_back(tmp_path: Path) -> None:
-    texts = ["=1+1", "+a", "-b", "@c", "'=d", "''-e", "'tis", "f", "\tg", "-1"]
+    texts = ["=1+1", "+a", "-b", "@c", "'=d", "''-e", "'tis", "f", "\tg", "-1+1"]
     written = pd.DataFrame({"text": texts, "number": [-0.5 - number for number in range(10)]})
     write_table(tmp_path / "a.csv", written)
     cells = [line.split(",") for line in (tmp_path / "a.csv").read_text().splitlines()[1:]]
@@ -138,3 +138,26 @@ def test_no_text_is_a_formula_in_a_spreadsheet_and_each_comes_back(tmp_path: Pat
     anyhow = read_any_table(tmp_path / "a.csv", advice="make it again")
     assert anyhow["text"].tolist() == texts
     assert "'=1+1," in formatted(written, "csv")
+
+
+@pytest.mark.parametrize(
+    "text", ["-0.5", "+3", "-1", "-.5", "+5.", "-1e-05", "+2.5E+10", "'-0.5", "''+3", "'", ""]
+)
+def test_a_text_that_is_a_signed_number_stays(text: str, tmp_path: Path) -> None:
+    write_table(tmp_path / "a.csv", pd.DataFrame({"text": [text, "=1"], "n": [1, 2]}))
+    assert (tmp_path / "a.csv").read_text().splitlines()[1] == f"{text},1"
+    read = read_table(tmp_path / "a.csv", {"text": "text", "n": "integer"})
+    assert read["text"].tolist() == [text, "=1"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-", "+", "-1-1", "+3*A1", "-1\n", "--1", "-1e", "-e5", "-.", "+1.2.3", "-1 ", "-A1", "-٣",
+     "-1|calc", "'-1-1"],
+)  # fmt: skip
+def test_a_text_that_is_only_nearly_a_signed_number_is_a_formula(text: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"text": [text]})
+    assert inert_texts(table)["text"].tolist() == [f"'{text}"]
+    write_table(tmp_path / "a.csv", table)
+    read = read_table(tmp_path / "a.csv", {"text": "text"})
+    assert read["text"].tolist() == [text]

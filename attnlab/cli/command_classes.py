@@ -132,13 +132,18 @@ class Command(_PlainHelp, TyperCommand):
             with told_once():
                 msg = f"'{self.name}' runs in one process; start it without torchrun or accelerate launch."
                 raise InputError(msg)
-        with noting_written() as written, stopped_by_signals():
+        with noting_written() as written, stopped_by_signals() as was_stopped:
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt:
-                with suppress(OSError):  # a terminal that is closed
-                    print_error(_told_interrupted(written))
-                raise typer.Exit(INTERRUPTED) from None
+                pass
+            except Exception as error:
+                # A library that was being imported may swallow the interruption, and fail for what it lacks.
+                if not was_stopped() or isinstance(error, AttnlabError | typer.Exit):
+                    raise
+            with suppress(OSError):  # a terminal that is closed
+                print_error(_told_interrupted(written))
+            raise typer.Exit(INTERRUPTED)
 
 
 def _told_interrupted(written: list[Path]) -> str:

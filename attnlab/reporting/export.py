@@ -8,7 +8,7 @@ import pandas as pd
 
 from attnlab.columns import FORMATS, Column, Table, rounded
 from attnlab.errors import InputError
-from attnlab.files import inert_texts
+from attnlab.files import csv_of
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.importance import columns as importance
@@ -106,7 +106,7 @@ def formatted(
     columns = declared_columns(frame) if columns is None else tuple(columns)
     if form == "csv":
         names = [column.name for column in columns]
-        return inert_texts(frame[names]).to_csv(index=False, lineterminator="\n")
+        return csv_of(frame[names])
     cells = [[cell(value, column) for value in frame[column.name]] for column in columns]
     rows = [list(row) for row in zip(*cells, strict=True)]
     right = [is_number(frame[column.name]) for column in columns]

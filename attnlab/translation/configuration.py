@@ -14,9 +14,12 @@ from attnlab.options import option_fields
 from attnlab.texts import briefly
 from attnlab.translation.model_settings import (
     LANGUAGE_MODEL,
+    LANGUAGE_TYPE,
     RECURRENT,
+    RECURRENT_TYPE,
     TRANSFORMER,
     TRANSLATION,
+    TRANSLATION_TYPE,
     ModelSettings,
 )
 from attnlab.translation.tokenizer import END, PAD, START
@@ -37,7 +40,7 @@ class TranslationConfig(PretrainedConfig):
         InputError: a size or choice that no model can have.
     """
 
-    model_type = "attnlab-translation"
+    model_type = TRANSLATION_TYPE
     task: ClassVar[str] = TRANSLATION
     kind: ClassVar[str] = TRANSFORMER
     sites: ClassVar[tuple[Site, ...]] = SITES
@@ -88,7 +91,7 @@ class TranslationConfig(PretrainedConfig):
 class LanguageConfig(TranslationConfig):
     """Sizes and choices of a language model: a decoder alone, whose only attention looks back."""
 
-    model_type = "attnlab-language-model"
+    model_type = LANGUAGE_TYPE
     task: ClassVar[str] = LANGUAGE_MODEL
     sites: ClassVar[tuple[Site, ...]] = ("decoder",)
 
@@ -100,7 +103,7 @@ class LanguageConfig(TranslationConfig):
 class RecurrentConfig(TranslationConfig):
     """Sizes and choices of a recurrent encoder-decoder, whose only attention is one head to the source."""
 
-    model_type = "attnlab-recurrent"
+    model_type = RECURRENT_TYPE
     kind: ClassVar[str] = RECURRENT
     sites: ClassVar[tuple[Site, ...]] = ("cross",)
 

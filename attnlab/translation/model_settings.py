@@ -9,6 +9,10 @@ from attnlab.options import Option, Settings, option_fields
 
 TRANSLATION, LANGUAGE_MODEL = TASKS = ("translation", "language-model")
 TRANSFORMER, RECURRENT = KINDS = ("transformer", "recurrent")
+# What the configuration of attnlab's own models is called in config.json.
+TRANSLATION_TYPE, LANGUAGE_TYPE, RECURRENT_TYPE = OWN_TYPES = (
+    "attnlab-translation", "attnlab-language-model", "attnlab-recurrent",
+)  # fmt: skip
 # What a recurrent model has none of.
 TRANSFORMERS_OWN = ("feed_forward", "norm", "positions", "init", "global_projections")
 

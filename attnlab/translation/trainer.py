@@ -21,6 +21,7 @@ from attnlab.errors import AttnlabError, InputError
 from attnlab.processes import Processes
 from attnlab.translation.batches import LengthGroupedBatches, SharedBatches, TokenPairs
 from attnlab.translation.configuration import IGNORED_LABEL
+from attnlab.translation.runs.checksum import save_with_checksum
 from attnlab.translation.runs.files import (
     CHECKPOINTS,
     STATE,
@@ -193,9 +194,13 @@ class TranslationTrainer(Seq2SeqTrainer):
                 self.state.save_to_json(
                     str(unfinished / checkpoint_path(folder, step).name / STATE)
                 )
-        except (OSError, RuntimeError, SafetensorError) as error:
+        except (AttnlabError, OSError, RuntimeError, SafetensorError) as error:
+            # What is said of a file names the folder that is being written, which is gone again.
+            cause = (
+                error.__cause__ if isinstance(error, AttnlabError) and error.__cause__ else error
+            )
             msg = (
-                f"Could not write a checkpoint to {folder / CHECKPOINTS}: {error}; earlier checkpoints are "
+                f"Could not write a checkpoint to {folder / CHECKPOINTS}: {cause}; earlier checkpoints are "
                 "unchanged: make room and resume the training."
             )
             raise AttnlabError(msg) from error
@@ -215,9 +220,9 @@ class TranslationTrainer(Seq2SeqTrainer):
             super()._load_best_model()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Weights as safetensors and the configuration; no pickled training arguments beside them."""
+        """Weights with their checksum and the configuration; no pickled training arguments beside them."""
         if self.args.should_save:
-            self.model.save_pretrained(output_dir or self.args.output_dir)
+            save_with_checksum(self.model, output_dir or self.args.output_dir)
 
 
 def _in_turn(shares: list[list[Any]]) -> list[Any]:

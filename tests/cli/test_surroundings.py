@@ -1,16 +1,19 @@
 """What surrounds the program: its streams, the variables of its environment, links in place of folders."""
 
+import io
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from attnlab.cli.app import app
 from attnlab.corpora.corpus import load_corpus
 from attnlab.errors import InputError
 
@@ -86,6 +89,120 @@ def test_a_process_whose_others_never_come_ends_at_the_first_signal(tmp_path: Pa
         assert waiting.wait(60) != 0
     finally:
         waiting.kill()
+
+
+@pytest.mark.parametrize("source", ["RUN", "a.npy"])
+def test_a_process_that_nobody_answers_ends_at_the_first_signal(
+    source: str, small_run: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "a.npy", np.eye(5))
+    path = small_run if source == "RUN" else tmp_path / source
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(120)
+        port = str(silent.getsockname()[1])
+        told = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        waiting = subprocess.Popen(
+            [*COMMAND, "analyze", str(path), "--out", str(tmp_path / "out")],
+            env=os.environ | told, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            asked, _ = silent.accept()
+            with asked:
+                waiting.send_signal(signal.SIGTERM)
+                assert waiting.wait(60) != 0
+        finally:
+            waiting.kill()
+
+
+# The words of a batch system, and of no launcher of several processes.
+PARTIAL = ({"WORLD_SIZE": "2", "MASTER_PORT": "1"}, {"WORLD_SIZE": "abc"})
+COMPLETE = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+# All but analyze and train, whose work several processes share.
+ALONE = {
+    "approximate": "approximate a.npy",
+    "compare": "compare RUN --budget 5",
+    "corpora": "corpora",
+    "demo": "demo OUT",
+    "doctor": "doctor",
+    "embed": "embed OUT",
+    "generate": "generate RUN",
+    "importance": "importance RUN --out OUT",
+    "inspect": "inspect RUN cat",
+    "mechanisms": "mechanisms",
+    "neighbours": "neighbours RUN cat",
+    "plan": "plan RUN --budget 5",
+    "prune": "prune RUN --out OUT",
+    "report": "report OUT",
+    "score": "score RUN",
+    "substitute": "substitute RUN --out OUT",
+    "table": "table a.csv",
+    "translate": "translate RUN -",
+}
+# Those that are quick enough to be run to their end.
+QUICK = (
+    "approximate a.npy", "mechanisms", "corpora", "table a.csv", "analyze a.npy --out OUT",
+    "translate RUN -", "neighbours RUN the", "inspect RUN The",
+)  # fmt: skip
+
+
+@pytest.fixture
+def words_of(
+    small_run: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], list[str]]:
+    """The words of a command, with a run, matrices, a table and a folder to write to."""
+    np.save(tmp_path / "a.npy", np.eye(5))
+    named = {"RUN": small_run, "OUT": tmp_path / "out", "a.npy": tmp_path / "a.npy", "a.csv": table}
+    for name in {*COMPLETE, "LOCAL_RANK"}:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Maria sleeps.\n")))
+    return lambda line: [str(named.get(word, word)) for word in line.split()]
+
+
+@pytest.mark.parametrize("told", PARTIAL, ids=str)
+@pytest.mark.parametrize("line", QUICK)
+def test_a_command_takes_no_notice_of_half_a_launcher(
+    attnlab, words_of, monkeypatch: pytest.MonkeyPatch, line: str, told: dict[str, str]
+) -> None:
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    status, shown, said = attnlab(*words_of(line))
+    assert status == 0, said
+    assert shown
+
+
+@pytest.mark.parametrize("line", ALONE.values(), ids=list(ALONE))
+def test_a_command_for_one_process_refuses_a_launcher_at_once(
+    attnlab, words_of, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    for name, value in COMPLETE.items():
+        monkeypatch.setenv(name, value)
+    words = words_of(line)
+    told = f"Error: '{words[0]}' runs in one process; start it without torchrun or accelerate launch.\n"
+    assert attnlab(*words) == (2, "", told)
+    monkeypatch.setenv("WORLD_SIZE", "abc")
+    told = "Error: The environment variable WORLD_SIZE is 'abc' and no number; unset it.\n"
+    assert attnlab(*words) == (2, "", told)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("line", ["analyze RUN --out OUT", "analyze a.npy --out OUT", "train OUT"])
+def test_a_shared_command_refuses_a_launcher_that_counts_nothing(
+    attnlab, words_of, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    for name, value in (COMPLETE | {"WORLD_SIZE": "abc"}).items():
+        monkeypatch.setenv(name, value)
+    status, _, said = attnlab(*words_of(line))
+    assert (status, said) == (
+        2,
+        "Error: The environment variable WORLD_SIZE is 'abc' and no number; unset it.\n",
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_commands_for_one_process_are_all_but_two() -> None:
+    shared = {"analyze", "train"}
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert names == {*ALONE, *shared}
 
 
 def _listens(port: int) -> bool:

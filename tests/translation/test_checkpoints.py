@@ -2,6 +2,7 @@
 
 import io
 import os
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from rich.console import Console
 from safetensors.torch import load, load_file, save_file
 from small_run import bleu_of, small_settings, snapshot
 
-from attnlab.errors import InputError
+from attnlab.errors import AttnlabError, InputError
 from attnlab.translation.runs.checkpoints import best_checkpoint
 from attnlab.translation.runs.files import (
     UNFINISHED,
@@ -34,7 +35,15 @@ def with_another_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
+def with_another_weight(path: Path) -> None:
+    """A bit of the last number's fraction: the file reads as before, and every number is finite."""
+    content = bytearray(path.read_bytes())
+    content[-4] ^= 1
+    path.write_bytes(content)
+
+
 DAMAGES = {
+    "a flipped bit in a weight": ("model.safetensors", with_another_weight),
     "a tensor is missing": ("model.safetensors", without_a_tensor),
     "half a model": ("model.safetensors", lambda path: os.truncate(path, 5_000)),
     "empty optimizer": ("optimizer.pt", lambda path: os.truncate(path, 0)),
@@ -67,6 +76,49 @@ def test_a_damaged_newest_checkpoint_is_passed_over_and_made_again(
     assert complete_checkpoints(copied_run) == [newest, before]
     for tensor, weight in load_file(newest / "model.safetensors").items():
         assert torch.equal(weight, expected[tensor]), tensor
+
+
+def test_resume_refuses_where_a_bit_is_flipped_in_every_checkpoint(copied_run: Path) -> None:
+    checkpoints = complete_checkpoints(copied_run)
+    for path in checkpoints:
+        with_another_weight(path / "model.safetensors")
+    before = snapshot(copied_run)
+    message = (
+        rf"{checkpoints[0]} is damaged \(.*model\.safetensors.*checksum differs\); .*--overwrite"
+    )
+    with pytest.raises(InputError, match=message):
+        resume(copied_run, epochs=3)
+    assert snapshot(copied_run) == before
+
+
+def test_resume_refuses_where_a_bit_is_flipped_in_the_best_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnlab.translation.training.scorer", bleu_of(9.0, 8.0))
+    run = tmp_path / "run"
+    train(run, small_settings())
+    newest, best = complete_checkpoints(run)
+    assert best_checkpoint(newest) == best
+    with_another_weight(best / "model.safetensors")
+    with pytest.raises(InputError, match=rf"{best} is damaged \(.*checksum differs\)"):
+        resume(run, epochs=3)
+
+
+def test_a_full_disk_while_the_checksum_is_written_leaves_the_checkpoints_before(
+    copied_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = complete_checkpoints(copied_run)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    message = rf"Could not write a checkpoint to {copied_run}/checkpoints: .*{os.strerror(ENOSPC)}; earlier"
+    with pytest.raises(AttnlabError, match=message) as failed:
+        resume(copied_run, epochs=3)
+    assert UNFINISHED not in str(failed.value)
+    assert complete_checkpoints(copied_run) == before
+    assert not (copied_run / "checkpoints" / UNFINISHED).exists()
 
 
 def test_resume_refuses_where_no_checkpoint_is_whole(copied_run: Path) -> None:

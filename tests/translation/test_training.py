@@ -254,7 +254,7 @@ def test_a_disk_that_fills_up_damages_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(TranslationModel, "save_pretrained", full)
-    with pytest.raises(AttnlabError, match="No space left on device.*--resume"):
+    with pytest.raises(AttnlabError, match="No space left on device.*resume the training"):
         resume(copied_run, epochs=3)
     assert (copied_run / "model.safetensors").read_bytes() == model
     assert last_complete_checkpoint(copied_run) == before

@@ -10,10 +10,11 @@ from typing import Any
 import pandas as pd
 
 from attnlab.errors import InputError
-from attnlab.files import write_table, write_text
+from attnlab.files import inert_texts, write_table, write_text
 from attnlab.representations import OneLine
 from attnlab.studies.engine.cells import Cell
 from attnlab.studies.engine.folder import FinishedCell, Plan, StudyFolder
+from attnlab.tables import table_of
 
 TABLE, CELLS = "table.csv", "cells.csv"
 
@@ -24,8 +25,9 @@ class Collected(OneLine):
 
     Attributes:
         plan: what it was asked for.
-        text: the rows of all finished cells as CSV, with the digits that the cells have; the first
-            columns are the settings, and the checksum of the data where cells read data.
+        text: the rows of all finished cells as CSV, with the digits that the cells have and texts as
+            `inert_texts` has them; the first columns are the settings, and the checksum of the data where
+            cells read data.
         cells: a row per cell: its settings, state (`done`, `failed` or `missing`), seconds, and
             whether others could run beside it, so that its seconds say little.
     """
@@ -39,7 +41,7 @@ class Collected(OneLine):
         """The rows as a frame."""
         if not self.text:
             return pd.DataFrame()
-        return pd.read_csv(io.StringIO(self.text), keep_default_na=False, na_values=[""])
+        return table_of(self.text)
 
     @property
     def missing(self) -> int:
@@ -89,10 +91,13 @@ def _keys(cell: Cell) -> dict[str, Any]:
 
 
 def _rows(cell: Cell, found: FinishedCell) -> pd.DataFrame:
-    """The rows as text, so that no number is written in other digits than the cell has."""
+    """The rows as text, so that no number is written in other digits than the cell has.
+
+    Texts in them are as `csv_of` wrote them; those of the settings become so here.
+    """
     rows = pd.read_csv(io.StringIO(found.rows), dtype=str, keep_default_na=False)
     keys = pd.DataFrame([_keys(cell)] * len(rows), index=rows.index, dtype=object)
-    return pd.concat([keys, rows], axis=1)
+    return pd.concat([inert_texts(keys), rows], axis=1)
 
 
 def _state(at: StudyFolder, cell: Cell, found: FinishedCell | None) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from attnlab.errors import InputError
+from attnlab.files import csv_of
 from attnlab.studies.engine.cells import Cell, settings_of
 from attnlab.studies.engine.registry import kind_named
 from attnlab.translation.randomness import seeded
@@ -107,7 +108,7 @@ def compute_rows(cell: Cell) -> str:
             "there once, and none that is a setting."
         )
         raise InputError(msg)
-    return str(table.to_csv(index=False, lineterminator="\n"))
+    return csv_of(table)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from attnlab.files import check_files_in, set_usual_permissions
 from attnlab.translation.base import OwnModel
 from attnlab.translation.loading import UNREADABLE
 from attnlab.translation.model_settings import ModelSettings
-from attnlab.translation.runs.checksum import record_checksum
+from attnlab.translation.runs.checksum import save_with_checksum
 from attnlab.translation.runs.files import (
     CHECKPOINTS,
     STATE,
@@ -27,7 +27,6 @@ from attnlab.translation.runs.files import (
     complete_checkpoints,
     is_trained,
 )
-from attnlab.translation.runs.folder import WEIGHTS
 from attnlab.translation.runs.run import load_model
 from attnlab.translation.tokenizer import Tokenizers
 
@@ -100,7 +99,8 @@ def beginning(folder: Path, settings: ModelSettings, tokenizers: Tokenizers | No
 def damage(path: Path, settings: ModelSettings, tokenizers: Tokenizers | None) -> str | None:
     """What is wrong with a checkpoint of the run that has these settings; None for a whole one.
 
-    What stands in archives of tensors is compared with their checksums; nothing in them is executed.
+    Weights and what stands in archives of tensors are compared with their checksums; nothing in them is
+    executed.
     """
     try:
         check_files_in(path)
@@ -175,8 +175,7 @@ def save_model(model: OwnModel, folder: Path) -> None:
     """
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".model-") as temporary:
-            model.save_pretrained(temporary)
-            record_checksum(Path(temporary) / WEIGHTS)
+            save_with_checksum(model, temporary)
             set_usual_permissions(Path(temporary))
             for path in sorted(Path(temporary).iterdir()):
                 path.replace(folder / path.name)

@@ -1,7 +1,11 @@
-"""The checksum of a run's weights, which stands in their own file: a flipped bit is noticed on loading."""
+"""The checksum of weights, which stands in their own file: a flipped bit is noticed on loading.
+
+The model of a run and the models of its checkpoints have one.
+"""
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -10,16 +14,27 @@ from torch import Tensor
 
 from attnlab.files import check_regular, write_tensors
 from attnlab.translation.loading import DamagedModelError
+from attnlab.translation.runs.folder import WEIGHTS
 
 _ENTRY = "sha256"
 
 
-def record_checksum(path: Path) -> None:
-    """Writes a file of tensors once more, with the checksum of their numbers.
+def save_with_checksum(model: Any, folder: str | Path) -> None:
+    """Writes weights and configuration of a model into `folder`, with a checksum of the weights.
+
+    Not atomic: `folder` takes the place of what was there, or its files do, when all are written.
 
     Raises:
         AttnlabError: the disk is full.
+        OSError: the same, where transformers writes.
+        SafetensorError: the same, where safetensors writes.
     """
+    model.save_pretrained(folder)
+    _record_checksum(Path(folder) / WEIGHTS)
+
+
+def _record_checksum(path: Path) -> None:
+    """Writes a file of tensors once more, with the checksum of their numbers."""
     tensors = load_file(path)
     digest = hashlib.sha256()
     for name in sorted(tensors):

@@ -10,7 +10,7 @@ from annotated_types import Ge
 from attnlab.documents import document_text, fitting, parse_json, read_json
 from attnlab.errors import InputError, reason
 from attnlab.folders import PRETRAINED_MARKS, RESULT_MARK, RUN_MARK
-from attnlab.translation.model_settings import TRANSLATION
+from attnlab.translation.model_settings import OWN_TYPES, TRANSLATION
 from attnlab.translation.settings import RUN_FORMAT, settings_from
 
 SETTINGS = RUN_MARK
@@ -57,15 +57,26 @@ def is_run(folder: str | Path) -> bool:
     """Whether `folder` is a run, whole or damaged.
 
     It is one when its `settings.json` has the parts that attnlab writes; that of another program does
-    not count. A `settings.json` that is no table of JSON counts where a `config.json` stands beside it: that
-    is a damaged run, and `load` then says so. Whether a model is there yet is not asked.
+    not count. A damaged run counts, and `load` then says so: where a `config.json` stands beside a
+    `settings.json` that is no table of JSON, or that of one of attnlab's own models beside one that lacks
+    parts. Whether a model is there yet is not asked.
     """
     path = Path(folder) / SETTINGS
     try:
         record = fitting(dict[str, Any], parse_json(document_text(path)))
     except InputError:
         return path.is_file() and (path.parent / "config.json").is_file()
-    return {"format", "settings", "corpus"} <= set(record)
+    whole = {"format", "settings", "corpus"} <= set(record)
+    return whole or (path.is_file() and _holds_own_model(path.parent))
+
+
+def _holds_own_model(folder: Path) -> bool:
+    """Whether the `config.json` of a folder is that of a model that attnlab trains."""
+    try:
+        found = fitting(dict[str, Any], parse_json(document_text(folder / "config.json")))
+    except InputError:
+        return False
+    return found.get("model_type") in OWN_TYPES
 
 
 def refuse_without_sentences(source: str | Path, options: str) -> None:

@@ -1,7 +1,9 @@
 """Cells of a study: computed once, whole or not at all, with the same rows wherever they are computed."""
 
+import csv
 import fcntl
 import json
+import math
 import os
 import signal
 import subprocess
@@ -18,14 +20,16 @@ from engine_cluster import ENVIRONMENT, wait_until
 
 from attnlab.errors import AttnlabError, InputError
 from attnlab.plugins import plugins
+from attnlab.reporting.study_folder import write_study
 from attnlab.studies.engine.cells import Cell, cell_of
 from attnlab.studies.engine.collecting import collect
-from attnlab.studies.engine.computing import ATTEMPTS, compute
-from attnlab.studies.engine.folder import StudyFolder
+from attnlab.studies.engine.computing import ATTEMPTS, compute, compute_in_turn
+from attnlab.studies.engine.folder import Plan, StudyFolder
 from attnlab.studies.engine.registry import STUDIES, studies, study_named
 from attnlab.studies.engine.running import plan_study, run_study, status_of
 from attnlab.studies.engine.settings import Connection
 from attnlab.studies.random_search.study import SearchSettings, search_rows
+from attnlab.tables import read_any_table
 
 # Kept as written: a change of it computes every committed cell again.
 ADDRESS = "c1b2087e9c10a116eceb4bbf36531bb5716b54daf55e641cd4a96fac56a055a0"
@@ -372,3 +376,51 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_read() ->
         InputError, match=r"Could not write to /proc/study: .*; choose another folder"
     ):
         run_study("random_search", folder="/proc/study")
+
+
+def spoken_rows(_: Any) -> pd.DataFrame:
+    """Rows whose texts a spreadsheet would compute, beside signed numbers."""
+    return pd.DataFrame(
+        {
+            "word": ["=1+1", "+cmd", "-x", "@sum", "'=d", "-0.5"],
+            "change": [-0.1 - 0.2, 1e-300, float("nan"), float("-inf"), 2.0, -0.5],
+            "offset": [-3, -2, -1, 0, 1, 2],
+        }
+    )
+
+
+def test_no_text_of_a_study_is_a_formula_and_each_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = study_named("toy")
+    spoken = replace(known, kind=replace(known.kind, rows=spoken_rows))
+    monkeypatch.setattr("attnlab.studies.engine.computing.kind_named", lambda _: spoken.kind)
+    cell = cell_of(spoken.kind, spoken.kind.settings(number=1, trouble="none", marks="=2+2"))
+    (done,) = compute_in_turn([cell])
+    folder = StudyFolder(tmp_path)
+    folder.write_plan(Plan("toy", {}, (cell,)))
+    folder.write(done)
+    found = collect(tmp_path)
+    write_study(found, tmp_path, question="?")
+    expected = spoken_rows(spoken.kind.settings(number=1))
+    for path, settings in (
+        (folder.cell_folder(cell) / "rows.csv", {}),
+        (tmp_path / "table.csv", {"marks": "=2+2"}),
+        (tmp_path / "cells.csv", {"marks": "=2+2"}),
+    ):
+        with path.open(newline="") as file:
+            written = list(csv.DictReader(file))
+        for row in written:
+            for name in {"word", "marks"} & set(row):
+                assert row[name][0] not in "=+-@" or row[name] == "-0.5", (path.name, row[name])
+        read = read_any_table(path, advice="make it again")
+        for name, value in settings.items():
+            assert set(read[name]) == {value}, path.name
+        if path.name != "cells.csv":
+            assert [row["change"] for row in written] == [
+                "" if math.isnan(one) else repr(one) for one in expected["change"]
+            ]
+            assert [int(row["offset"]) for row in written] == expected["offset"].tolist()
+            assert read["word"].tolist() == expected["word"].tolist()
+    assert found.table["word"].tolist() == expected["word"].tolist()
+    assert set(found.table["marks"]) == {"=2+2"}
