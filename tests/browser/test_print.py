@@ -47,8 +47,10 @@ def test_what_was_not_scrolled_to_is_drawn_on_paper(open_page: Opened) -> None:
     until(page, "document.querySelectorAll('.thumbs:not([data-drawn])').length === 0")
     printed(page)
     inked = (
-        "[...document.querySelectorAll('.thumb canvas')].map(one => "
-        "one.getContext('2d').getImageData(0, 0, one.width, one.height).data.some(Boolean))"
+        "[...document.querySelectorAll('.thumb canvas')].map(one => { "
+        "const blank = document.createElement('canvas'); "
+        "[blank.width, blank.height] = [one.width, one.height]; "
+        "return one.toDataURL() !== blank.toDataURL(); })"
     )
     until(page, f"{inked}.length > 0 && {inked}.every(Boolean)")
     hidden = "getComputedStyle(document.querySelector('section.whole')).contentVisibility"

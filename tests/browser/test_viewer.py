@@ -260,7 +260,7 @@ def test_tables_are_sorted_filtered_and_saved(open_page: Opened) -> None:
     assert sorted(names) == ["encoder.0.0", "encoder.1.2"]
     page.locator("#heads .tools input").first.fill("encoder.1")
     assert table.locator("tbody tr:visible").count() == 3
-    assert text_of(page, "#heads .tools .note") == "3 of 6 rows"
+    assert page.locator("#heads .tools .note").first.inner_text() == "3 of 6 rows"
     name, content = saved(page, "#heads .tools button")
     assert name.endswith(".csv")
     assert content.decode().startswith("head,")
