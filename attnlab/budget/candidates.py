@@ -261,7 +261,7 @@ def refusal(kind: type[Mechanism], site: str, *, additive: bool = False) -> str 
     if site == "decoder" and not kind.traits.causal:
         return kind.refusals.get("causal", "it has no causal form")
     if site == "cross" and not kind.traits.cross:
-        return kind.refusals.get("cross", "it has no form for two sentences")
+        return kind.refusals.get("cross", "it is not applicable to two sentences")
     return None
 
 

@@ -5,7 +5,7 @@ from attnlab.columns import Column
 MASS = Column(
     "mass_fraction",
     "attention captured",
-    "Share of full attention on the pairs that the mechanism sees, 0 to 1; empty where it has no "
+    "Share of full attention on the pairs that the mechanism counts, 0 to 1; empty where it has no "
     "support.",
     3,
 )
@@ -19,14 +19,14 @@ ERROR = Column(
 VISIBLE_KEYS = Column(
     "visible_keys",
     "keys per row",
-    "Keys that a row saw, on average: fewer at the ends of a sentence, more where global tokens "
-    "see all, 1 for a fixed pattern.",
+    "Attended keys per query, on average: fewer at the ends of a sentence, more where global tokens "
+    "attend to all, 1 for a fixed pattern.",
     2,
 )
 KEYS_OVER_BUDGET = Column(
     "keys_over_budget",
     "over budget",
-    "Keys per row less the budget: rows far from 0 are not at the budget under which they stand. Below 0 "
+    "Keys per row less the budget: rows far from 0 are not at the budget that they are listed under. Below 0 "
     "where sentences are too short for more keys, and for a fixed pattern.",
     2,
 )

@@ -47,10 +47,10 @@ HEADS = Table(
         Column(
             "rows",
             "rows",
-            "How many rows of attention were counted: one for each token that looks, special "
+            "How many rows of attention were counted: one for each query, special "
             "tokens and padding left out.",
         ),
-        Column("empty_rows", "empty rows", "Counted rows that see no key at all."),
+        Column("empty_rows", "empty rows", "Counted rows without any visible key."),
         Column(
             "entropy_nats",
             "entropy (nats)",
@@ -63,7 +63,7 @@ HEADS = Table(
             "normalised_entropy",
             "entropy / largest",
             "Entropy as a share of the largest that a row of this length can have; near 1 the "
-            "head looks everywhere alike.",
+            "weights are nearly equal.",
             2,
         ),
         Column(
@@ -75,8 +75,8 @@ HEADS = Table(
         Column(
             "mean_offset",
             "mean offset (tokens)",
-            "Where attention lies on average, between content tokens: negative looks back, "
-            "positive looks ahead.",
+            "Where attention lies on average, between content tokens: negative is to the left, "
+            "positive to the right.",
             2,
             "offset",
         ),
@@ -97,14 +97,14 @@ HEADS = Table(
         Column(
             "mass_on_special",
             "on special tokens",
-            "Mean share of a row on special tokens (start, end, separators), over rows that see one.",
+            "Mean share of a row on special tokens (start, end, separators), over rows with one as a key.",
             2,
             "special",
         ),
         Column(
             "mass_on_punctuation",
             "on punctuation",
-            "Mean share of a row on punctuation, over rows that see some.",
+            "Mean share of a row on punctuation, over rows with some as a key.",
             2,
             "punct.",
         ),
@@ -112,33 +112,33 @@ HEADS = Table(
             "mass_on_opening",
             "on start token",
             "Mean share of a row on the special token at the start (BOS, [CLS], a decoder's start "
-            "token), over rows that see one.",
+            "token), over rows with one as a key.",
             2,
         ),
         Column(
             "mass_on_closing",
             "on end token",
-            "Mean share of a row on the end of the sentence (EOS, [SEP]), over rows that see one.",
+            "Mean share of a row on the end of the sentence (EOS, [SEP]), over rows with one as a key.",
             2,
         ),
         Column(
             "rows_seeing_special",
-            "rows that see special tokens",
+            "rows with special tokens",
             "Over how many rows the share on special tokens is a mean.",
         ),
         Column(
             "rows_seeing_punctuation",
-            "rows that see punctuation",
+            "rows with punctuation",
             "Over how many rows the share on punctuation is a mean.",
         ),
         Column(
             "rows_seeing_opening",
-            "rows that see the start token",
+            "rows with a start token",
             "Over how many rows the share on the start token is a mean.",
         ),
         Column(
             "rows_seeing_closing",
-            "rows that see the end token",
+            "rows with an end token",
             "Over how many rows the share on the end token is a mean.",
         ),
         Column(
@@ -157,8 +157,8 @@ HEADS = Table(
         Column(
             "content_normalised_entropy",
             "content entropy / largest",
-            "The same as a share of the largest that a row can have among the content tokens it "
-            "sees.",
+            "The same as a share of the largest that a row can have among the content "
+            "tokens that are its keys.",
             2,
         ),
         Column(
@@ -172,7 +172,7 @@ HEADS = Table(
         Column(
             "content_mass_on_punctuation",
             "on punctuation, among content",
-            "Mean share on punctuation of the weight on content tokens, over rows that see some.",
+            "Mean share on punctuation of the weight on content tokens, over rows with some as a key.",
             2,
             "punct.",
         ),
@@ -181,7 +181,7 @@ HEADS = Table(
             "js_distance_to_others",
             "distance to other heads",
             "Mean Jensen-Shannon distance to the other heads of the layer: 0 when all look alike, "
-            "1 when no two ever look at the same token.",
+            "1 when no two ever attend to the same token.",
             2,
         ),
     ),

@@ -150,7 +150,7 @@ LABELS = Table(
             "Those of its labels that the same head of an untrained model does not carry (and, of "
             "relations, that shuffled words do not explain), or unknown or undecided as there.",
         ),
-        Column("function", "function", "The label that most speaks for."),
+        Column("function", "function", "The strongest label."),
         DETAIL,
         *VALUE_COLUMNS,
         *SECOND_VALUE_COLUMNS,
@@ -165,8 +165,8 @@ LABELS = Table(
         Column(
             "mass_on_special",
             "on special tokens",
-            "Mean share of a row on special tokens (start, end, separators), over rows that see "
-            "one.",
+            "Mean share of a row on special tokens (start, end, separators), over rows with one "
+            "as a key.",
             2,
             "special",
         ),
@@ -196,7 +196,9 @@ RELATIONS = Table(
         Column(
             "relation", "relation", "Dependency between two words, or alignment of translations."
         ),
-        Column("direction", "direction", "Which of the two words looks > at which it should look."),
+        Column(
+            "direction", "direction", "Query > key: which of the two words should attend to which."
+        ),
         Column("links", "pairs", "How many pairs of words were counted."),
         Column(
             "accuracy",
@@ -209,10 +211,10 @@ RELATIONS = Table(
         Column(
             "baseline",
             "best offset",
-            "What always looking at the relation's most frequent offset gives.",
+            "Accuracy of always picking the relation's most frequent offset.",
             2,
         ),
-        Column("chance", "chance", "What picking a visible word at random gives.", 2),
+        Column("chance", "chance", "Accuracy of picking a visible word at random.", 2),
         Column(
             "threshold",
             "threshold",

@@ -17,7 +17,7 @@ ONLY_SHOWN = (
     Column(
         "phrase",
         "strongest function",
-        "The label that most speaks for: the figure with its 95 % interval, and the threshold that "
+        "The strongest label: the figure with its 95 % interval, and the threshold that "
         "it lies above or below, or about where the interval holds the threshold.",
     ),
     Column(

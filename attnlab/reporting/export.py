@@ -25,6 +25,10 @@ _LATEX = {
     "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
 }  # fmt: skip
+# Of Computer Modern at 10 points: a character on average, and the space around a column.
+_POINTS_OF_CHARACTER, _POINTS_OF_COLUMN = 4.6, 12.0
+# The width of the text of the class article.
+PAGE_POINTS = 345
 # Longer ones go on over pages.
 _MOST_TABULAR_ROWS = 40
 _LABEL = re.compile(r"[A-Za-z0-9:._/-]+")
@@ -114,6 +118,18 @@ def formatted(
     if form == "markdown":
         return _markdown(headings, rows, right)
     return _latex(headings, rows, right, caption, label)
+
+
+def latex_points(frame: pd.DataFrame, columns: Sequence[Column]) -> list[int]:
+    """Estimated width in points of each column of a LaTeX table, the space around it included."""
+    return [
+        round(
+            _POINTS_OF_COLUMN
+            + _POINTS_OF_CHARACTER
+            * max(len(column.heading), *(len(cell(value, column)) for value in frame[column.name]))
+        )
+        for column in columns
+    ]
 
 
 def is_number(values: "pd.Series") -> bool:

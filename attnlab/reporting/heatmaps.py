@@ -120,7 +120,7 @@ def _draw_scale(figure: Figure, left: float, top: float) -> None:
     bar.set_ticks([0, 0.05, 0.25, 0.5, 1], labels=["0", "0.05", "0.25", "0.5", "1"])
     bar.ax.tick_params(labelsize=7.5, length=2)
     bar.outline.set(linewidth=0.5, edgecolor=INK)
-    axes.text(1.04, 0.5, "attention weight; each row adds up to 1; row looks at column",
+    axes.text(1.04, 0.5, "attention weight; each row adds up to 1; rows: queries, columns: keys",
               transform=axes.transAxes, va="center", fontsize=8)  # fmt: skip
 
 

@@ -13,9 +13,10 @@ from attnlab.studies.analysis.roles import marked
 VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
 # What stands above the matrices of a site.
 SITE_NAMES: dict[Site, str] = {
-    "encoder": "encoder self-attention (source looks at source)",
+    "encoder": "encoder self-attention (queries and keys from the source)",
     "decoder": "decoder self-attention (the row of a token predicts the next one)",
-    "cross": "cross-attention (target looks at source; the row of a token predicts the next one)",
+    "cross": "cross-attention (queries from the target, keys from the source; the row of a token "
+    "predicts the next one)",
     "unknown": "matrices of a file",
 }
 

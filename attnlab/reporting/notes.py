@@ -16,6 +16,7 @@ from attnlab.studies.notes import (
     FewForMeans,
     NoTranslations,
     OlderWeights,
+    TableWiderThanPage,
     UnknownWeights,
 )
 from attnlab.studies.planning import notes as planning
@@ -98,7 +99,7 @@ def _too_little(note: analysis.TooLittleCounted) -> str:
         f"'{one.label}' in {', '.join(one.sites)} (fewer than {one.needed:,} {one.unit})"
         for one in note.labels
     )
-    advice = f"look at about {note.wanted:,} sentences (--sentences {note.wanted})"
+    advice = f"use about {note.wanted:,} sentences (--sentences {note.wanted})"
     if note.there is None:
         advice += " if there are that many"
     elif note.there < note.wanted:
@@ -146,6 +147,15 @@ def _unknown_words(note: inspection.UnknownWords) -> str:
     return f"{said}{alike if note.moved else ''}."
 
 
+def _wider_than_page(note: TableWiderThanPage) -> str:
+    columns = ",".join(note.fitting)
+    choice = f", as with --columns {columns}" if columns else " with --columns"
+    return (
+        f"The table is about {note.points:,} pt wide, and the text of a LaTeX article "
+        f"{note.page_points}: choose columns{choice}."
+    )
+
+
 # Templates are filled with the values of the note.
 WORDS: Mapping[type[Note], Words] = {
     SentencesDropped: _dropped,
@@ -159,18 +169,19 @@ WORDS: Mapping[type[Note], Words] = {
     "since; make them again with --overwrite.",
     UnknownWeights: "These results do not say of which weights of the model in {run} they are, which may "
     "have changed since; make them again with --overwrite to be sure.",
+    TableWiderThanPage: _wider_than_page,
     NoTranslations: "The heads of decoder and cross-attention are left out, since the sentences have "
     "no translations; a line of a file can hold a sentence, a tab and its translation.",
     analysis.LayersHeldAtOnce: "This model's layers could not be read one at a time, so all layers of "
     "a batch were held in memory at once.",
     analysis.RowsWithoutKeys: _without_keys,
     analysis.HeadsWithoutWeight: lambda note: (
-        f"{_heads(note.heads)} without any weight, as where a plan says none: no output, and nothing to "
-        "say of what they look at."
+        f"{_heads(note.heads)} without any weight, as where a plan says none: no output, and no pattern to "
+        "describe."
     ),
     analysis.ClosedHeads: lambda note: (
-        f"{_heads(note.heads)} closed, as pruning leaves them: what they look at changes nothing the "
-        "model gives, whatever their labels say."
+        f"{_heads(note.heads)} pruned: their output is 0, so that the model does not use their "
+        "attention, whatever their labels say."
     ),
     analysis.LearnedSink: "A learned sink beside the keys takes {mass_fraction:.0%} of a row on "
     "average, so rows sum to less than 1; distances between heads are lower bounds.",
@@ -195,7 +206,7 @@ WORDS: Mapping[type[Note], Words] = {
     "and the loss without each head was not measured; leave out --quick to have both.",
     analysis.TooManyToAblate: "The loss without each head was not measured, since there are {heads} "
     "heads and more than {most} take long; --ablation measures it.",
-    analysis.NoLoss: "No head was taken away to see what the loss loses, since there is none here: "
+    analysis.NoLoss: "The change of loss without each head was not measured, since there is no loss here: "
     "{reason}",
     inspection.UnknownWords: _unknown_words,
     importance.NoMeans: "Heads are not replaced by their mean: {reason}",
@@ -211,9 +222,10 @@ WORDS: Mapping[type[Note], Words] = {
     "site, drawn at random, are the same heads, as where a site loses all of its heads or none.",
     MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
     planning.BudgetNearLength: "A budget of {budget} keys is {share:.0%} of the {keys:.1f} that a row of "
-    "full attention sees: it saves little.",
+    "full attention has: it saves little.",
     substitution.NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no "
     "setting of it fits.",
     planning.NoSettingFits: "No setting of the baseline {mechanism} fits a budget of {budget} keys.",
-    planning.BandInstead: "The baseline {mechanism} has no form at the site {at}, where it has a band.",
+    planning.BandInstead: "The baseline {mechanism} is not applicable at the site {at}; a band "
+    "replaces it there.",
 }

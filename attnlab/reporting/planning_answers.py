@@ -79,7 +79,7 @@ def _gain(baseline: pd.Series, by: Goodness, beside: str) -> str:
     """The size of the gain, its interval, and whether that holds 0."""
     gain, low, high = (baseline[f"{by.gain.name}{end}"] for end in ("", "_low", "_high"))
     interval = ", ".join(by.gain.shown(end, signed=True) for end in (low, high))
-    chance = ", which holds 0" if low <= 0 <= high else ""
+    chance = ", which includes 0" if low <= 0 <= high else ""
     size = f"{by.gain.shown(abs(gain))} {by.unit}"
     return f"{size} {beside} it (95 % interval of its gain [{interval}]{chance})"
 

@@ -113,8 +113,8 @@ def _cheapest(rows: pd.DataFrame) -> list[str]:
         oracles = dict.fromkeys(together.loc[together["level"] == ORACLE, "mechanism"])
         if oracles:
             text += (
-                f" Oracles ({', '.join(oracles)}) are left out here, since they look at the full matrix "
-                "that they replace."
+                f" Oracles ({', '.join(oracles)}) are left out here, since they are chosen from the full "
+                "matrix that they replace."
             )
         sentences.append(text)
     return sentences

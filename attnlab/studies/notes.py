@@ -48,3 +48,18 @@ class UnknownWeights(Note):
 @dataclass(frozen=True)
 class NoTranslations(Note):
     """Decoder and cross-attention of an encoder-decoder are left out: nothing for it to read."""
+
+
+@dataclass(frozen=True)
+class TableWiderThanPage(Note):
+    """A LaTeX table that runs over the margin.
+
+    Attributes:
+        points: its estimated width.
+        page_points: the width of the text of an article.
+        fitting: names of the first columns that are no wider together.
+    """
+
+    points: int
+    page_points: int
+    fitting: tuple[str, ...]

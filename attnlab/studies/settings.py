@@ -65,7 +65,7 @@ class StudySettings(DeviceSettings):
     sites: Annotated[
         Sequence[str] | None,
         Option(
-            "Sites to look at: any of encoder, decoder, cross; commas between.",
+            "Sites to analyze: any of encoder, decoder, cross; commas between.",
             shown="all there are",
             read=sites_named,
         ),

@@ -252,15 +252,15 @@ def test_evidence_stands_beside_the_matrix(open_page: Opened) -> None:
 
 def test_tables_are_sorted_filtered_and_saved(open_page: Opened) -> None:
     page = open_page()
-    table = page.locator("#heads table.results")
+    table = page.locator("#heads table.results").first
     table.locator("thead button").first.click()
     names = [table.locator("tbody th").first.inner_text()]
     table.locator("thead button").first.click()
     names.append(table.locator("tbody th").first.inner_text())
     assert sorted(names) == ["encoder.0.0", "encoder.1.2"]
-    page.locator("#heads .tools input").fill("encoder.1")
+    page.locator("#heads .tools input").first.fill("encoder.1")
     assert table.locator("tbody tr:visible").count() == 3
-    assert text_of(page, "#heads .tools .note") == "3 of 6 rows"
+    assert page.locator("#heads .tools .note").first.inner_text() == "3 of 6 rows"
     name, content = saved(page, "#heads .tools button")
     assert name.endswith(".csv")
     assert content.decode().startswith("head,")

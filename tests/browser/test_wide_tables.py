@@ -35,3 +35,24 @@ def test_no_column_of_the_evidence_is_cut(open_page: Callable[..., Any], tmp_pat
     for columns, beyond in widths:
         assert columns >= 13, "wide enough to say something"
         assert beyond <= 0
+
+
+def test_the_statistics_of_heads_fit_the_window(
+    open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    found = planted_analysis()
+    heads = found.heads.assign(empty_rows=1, rows_without_content_mass=1)
+    # Fewer rows than all have such a key, so that every count is told.
+    for name in heads:
+        if name.startswith(("rows_seeing", "mass_on", "content_mass")):
+            heads[name] = heads["rows"] - 1 if name.startswith("rows") else 0.25
+    page = tmp_path / "report.html"
+    html = analysis_page(replace(found, heads=heads), tmp_path, title="Heads")
+    page.write_text(html, encoding="utf-8")
+    shown = open_page(path=page)
+    widths = shown.evaluate(
+        "[...document.querySelectorAll('#heads .wide:has(table)')]"
+        ".map(box => [box.querySelectorAll('thead th').length, box.scrollWidth - box.clientWidth])"
+    )
+    assert [columns for columns, _ in widths] == [9, 7, 8]
+    assert all(beyond <= 0 for _, beyond in widths)

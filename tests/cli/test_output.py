@@ -338,3 +338,18 @@ def test_the_terminal_prints_text_as_it_is_in_messages_tables_and_titles() -> No
     terminal.print(table)
     assert file.getvalue().count(PRINTED) == 5
     assert "\x07" not in file.getvalue()
+
+
+def test_a_latex_table_that_is_too_wide_is_told_with_columns_that_fit(
+    attnlab, tmp_path: Path
+) -> None:
+    file = tmp_path / "wide.csv"
+    names = [f"column_{index}" for index in range(12)]
+    pd.DataFrame([range(12)], columns=names).to_csv(file, index=False)
+    _, _, said = attnlab("table", file, "--format", "latex")
+    assert "pt wide, and the text of a LaTeX article 345" in " ".join(said.split())
+    fitting = " ".join(said.split()).partition("--columns ")[2].rstrip(".").replace(" ", "")
+    # Eight letters and the space around them: 49 points each.
+    assert fitting.split(",") == names[:7]
+    _, _, said = attnlab("table", file, "--format", "latex", "--columns", fitting)
+    assert "wide" not in said

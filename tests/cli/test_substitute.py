@@ -32,7 +32,7 @@ def test_writes_what_it_names_and_explains_every_column(
     assert answer in " ".join(done.output.split())
     lines = done.stdout.splitlines()
     assert any(line.startswith("top-k (oracle)") for line in lines)
-    assert any(line.startswith("oracle: looks at the full matrix") for line in lines)
+    assert any(line.startswith("oracle: chosen from the full matrix") for line in lines)
     assert "Oracles (top-k) are left out here" in " ".join(done.stdout.split())
     assert "change of loss (nats per token)" in done.stdout
     assert "BLEU" not in done.stdout, "none was asked for"

@@ -58,7 +58,10 @@ def test_the_cheapest_mechanism_for_all_heads_is_named(sites: tuple[str, ...]) -
     text = "retraining, {} at 5 keys per row in place of {} heads costs least of 2 mechanisms on"
     assert text.format(*cheapest) in sentence
     oracles = "m0.1" if len(sites) == 1 else "m0.1, m1.1"
-    assert f"Oracles ({oracles}) are left out here, since they look at the full matrix" in sentence
+    assert (
+        f"Oracles ({oracles}) are left out here, since they are chosen from the full matrix"
+        in sentence
+    )
 
 
 def test_no_oracle_is_left_out_where_there_is_none() -> None:

@@ -331,7 +331,7 @@ def test_what_does_not_vary_predicts_nothing() -> None:
         ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan.json"),
         (
             {"scopes": ("model",), "mechanisms": ("bigbird",)},
-            "'bigbird' has no form within the budget for all heads",
+            "'bigbird' is not applicable within the budget to all heads",
         ),
     ],
 )

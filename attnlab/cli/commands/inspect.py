@@ -34,7 +34,7 @@ def inspect(
     ],
     text: Annotated[str, typer.Argument(help="A sentence.")],
     other: Annotated[
-        str | None, typer.Argument(help="Another one, in which some of its words stand again.")
+        str | None, typer.Argument(help="Another one that shares some of its words.")
     ] = None,
     **options: Any,
 ) -> None:
@@ -62,7 +62,7 @@ def inspect(
     if len(found.moves):
         _print("Words in two contexts", found.moves, columns.MOVES)
     elif other is not None:
-        results().print("No word stands in both texts.\n")
+        results().print("No word is in both texts.\n")
     _print("Heads, by layer", found.heads, OF_HEADS, HEADS)
 
 

@@ -207,7 +207,7 @@ def _write(found: "Collected", folder: str) -> None:
         cells = counted(beside, "cell")
         console.print(f"The timings of {cells} were taken while others could run.")
     if found.failed:
-        console.print(f"Why cells failed stands in {folder}/failed/.", soft_wrap=True)
+        console.print(f"Why cells failed is written in {folder}/failed/.", soft_wrap=True)
 
 
 @with_options(FolderSettings)

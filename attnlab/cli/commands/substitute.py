@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from attnlab.studies.substitution.substitution import Substitution
 
-_ORACLES = "oracle: looks at the full matrix that it replaces, a bound and no method"
+_ORACLES = "oracle: chosen from the full matrix that it replaces, a bound and no method"
 
 
 @with_options(SubstitutionSettings)

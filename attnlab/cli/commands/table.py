@@ -1,5 +1,6 @@
 """`attnlab table`: a table that a command wrote, for a terminal, a paper or a page."""
 
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attnlab.columns import Column
+    from attnlab.notes import Note
 
 # Columns that say which row it is.
 KEYS = ("site", "layer", "head", "mechanism", "matrix")
@@ -73,9 +75,24 @@ def table(
     elif form == AS_TEXT:
         _print(frame, declared)
     else:
+        if form == "latex":
+            print_notes(_too_wide(frame, declared))
         print_text(
             formatted(frame, form, declared, caption=caption, label=label).removesuffix("\n")
         )
+
+
+def _too_wide(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> "list[Note]":
+    """A note where the table is wider than the text of an article, with the columns that fit."""
+    from attnlab.reporting.export import PAGE_POINTS, latex_points
+    from attnlab.studies.notes import TableWiderThanPage
+
+    widths = latex_points(frame, columns)
+    if sum(widths) <= PAGE_POINTS:
+        return []
+    within = [total <= PAGE_POINTS for total in accumulate(widths)]
+    fitting = tuple(column.name for column, fits in zip(columns, within, strict=True) if fits)
+    return [TableWiderThanPage(sum(widths), PAGE_POINTS, fitting)]
 
 
 def _with_whole_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":

@@ -19,7 +19,7 @@ CASE = (
     Column(
         "budget",
         "budget",
-        "Keys per row, counted. Each mechanism has the size that sees most of them on held-out "
+        "Keys per row, counted. Each mechanism has the size that gives most of them on held-out "
         f"sentences, at most {TOLERANCE:.0%} more where a size does.",
     ),
     Column(

@@ -7,41 +7,44 @@ from pathlib import Path
 from attnlab.addresses import Head, Site
 from attnlab.extraction.columns import HEADS
 from attnlab.extraction.keeping import KeptMatrices
-from attnlab.extraction.views import ALL, CONTENT
+from attnlab.extraction.views import ALL, CONTENT, VIEWS
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.figures import figures_of
 from attnlab.reporting.heads_shown import heads_shown
 from attnlab.reporting.heatmaps import draw_heads
-from attnlab.reporting.naming import SITE_NAMES, head_names, titled_heads
+from attnlab.reporting.naming import SITE_NAMES, VIEW_NAMES, head_names, titled_heads
 from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.page.fit_sections import fit_sections
 from attnlab.reporting.page.label_section import label_sections
 from attnlab.reporting.page.overview import overview_of
-from attnlab.reporting.page.parts import PageFigure, Section, page_table
+from attnlab.reporting.page.parts import PageFigure, PageTable, Section, page_table
 from attnlab.reporting.page.rendering import render_page
 from attnlab.reporting.page.viewer_data import viewer_data
 from attnlab.studies.analysis.measuring import Analysis
 
 MOST_TOKENS_DRAWN = 80
 _VIEW_COLUMNS = {
-    ALL: ("entropy_nats", "normalised_entropy", "confidence", "mass_on_punctuation"),
+    ALL: (
+        "entropy_nats",
+        "normalised_entropy",
+        "confidence",
+        "mass_on_punctuation",
+        "mass_on_special",
+        "mass_on_opening",
+        "mass_on_closing",
+        "js_distance_to_others",
+    ),
     CONTENT: (
         "content_entropy_nats",
         "content_normalised_entropy",
         "content_confidence",
         "content_mass_on_punctuation",
+        "mean_offset",
+        "mean_absolute_offset",
     ),
 }
-_OTHER_COLUMNS = (
-    "mean_offset",
-    "mean_absolute_offset",
-    "mass_on_special",
-    "mass_on_opening",
-    "mass_on_closing",
-    "js_distance_to_others",
-    "rows",
-)
+# A share is a mean over the rows that could attend to such a token: said where they are fewer.
 _FEWER_ROWS = tuple(
     f"rows_seeing_{name}" for name in ("special", "opening", "closing", "punctuation")
 )
@@ -95,21 +98,30 @@ def _summary_section(analysis: Analysis) -> Section:
 
 
 def _heads_section(analysis: Analysis, figures: Path) -> Section:
-    heads = analysis.heads
-    named = heads.assign(head_name=head_names(heads))
-    first, *others = (_VIEW_COLUMNS[keys] for keys in analysis.views)
-    wanted = ("head_name", *first, *_OTHER_COLUMNS, *(name for view in others for name in view))
-    columns = [name for name in wanted if named[name].notna().any()]
-    columns += [n for n in ("empty_rows", "rows_without_content_mass") if heads[n].any()]
-    # A share is a mean over the rows that could see such a token: said where they are fewer.
-    columns += [n for n in _FEWER_ROWS if ((heads[n] < heads["rows"]) & (heads[n] > 0)).any()]
     return Section(
         "heads",
-        "What each head looks at",
+        "Attention statistics of each head",
         "Means over all sentences. A token is what the tokenizer makes, which may be a part of a "
-        "word. Special tokens and padding are not counted as tokens that look.",
-        (page_table(named, columns_named(columns, HEADS.columns)),),
+        "word. Rows of special tokens and padding are not counted.",
+        _statistics_tables(analysis),
         figures_of("heads", analysis, figures),
+    )
+
+
+def _statistics_tables(analysis: Analysis) -> tuple[PageTable, ...]:
+    """A table per view of the keys, and one of the rows that were counted; each fits a window."""
+    heads = analysis.heads
+    named = heads.assign(head_name=head_names(heads))
+    views = [*analysis.views, *(keys for keys in VIEWS if keys not in analysis.views)]
+    counts = ["rows"]
+    counts += [n for n in ("empty_rows", "rows_without_content_mass") if heads[n].any()]
+    counts += [n for n in _FEWER_ROWS if ((heads[n] < heads["rows"]) & (heads[n] > 0)).any()]
+    columns = {VIEW_NAMES[keys]: _VIEW_COLUMNS[keys] for keys in views}
+    columns["counted rows"] = tuple(counts)
+    return tuple(
+        page_table(named, columns_named(["head_name", *known], HEADS.columns), caption)
+        for caption, wanted in columns.items()
+        if (known := [name for name in wanted if named[name].notna().any()])
     )
 
 
@@ -170,7 +182,7 @@ def _matrices_section(
         Section(
             "matrices",
             "The kept sentences, matrix by matrix",
-            "A row is the token that looks, a column the token that is looked at. The matrices are "
+            "Rows are queries, columns are keys. The matrices are "
             f"in matrices.safetensors, {where}.{''.join(map(_said, left_out))}",
             figures=tuple(drawn),
         )

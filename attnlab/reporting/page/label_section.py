@@ -28,7 +28,7 @@ CONFIRMED = (
 )
 ABLATION = (
     "loss: how much it changes when the head's output is set to zero, in nats per target token; a "
-    "label says where a head looks, this says whether anything rests on it."
+    "label says where a head attends, this says whether the model needs it."
 )
 _FIRST_TABLE = (
     "head_name",

@@ -136,7 +136,7 @@ RELATIVE = (
     Column(
         "rare_columns",
         "rare columns + E",
-        "Relative distance of the identity with at most 2 blocks of rows that look at one token, "
+        "Relative distance of the identity with at most 2 blocks of rows with all weight on one key, "
         "and E.",
         2,
         "rare columns",
@@ -196,7 +196,7 @@ BITS = (
     Column(
         "bits_rare_columns",
         "rare columns (bits a row)",
-        "Blocks of rows that look at one token, placed per sentence.",
+        "Blocks of rows with all weight on one key, placed per sentence.",
         2,
         "rare columns",
     ),

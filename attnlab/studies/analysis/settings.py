@@ -94,7 +94,7 @@ class AnalysisSettings(CorpusTextSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ablation and not self.labelled:
-            msg = "Ablation stands beside labels; ask for labels too, or leave it out."
+            msg = "Ablation needs labels; ask for labels too, or leave it out."
             raise InputError(msg)
 
     def refuse_options_of_files(self) -> None:

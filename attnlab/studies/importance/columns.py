@@ -6,7 +6,7 @@ from attnlab.studies.change_columns import declared_changes, declared_tests
 REPLACED_BY = {
     "zero": "0",
     "mean": "its mean over training sentences",
-    "uniform": "what it would be if it looked everywhere alike",
+    "uniform": "what it would be with equal weights on all visible keys",
 }
 # What the names of the changes of each measure end with.
 UNITS = {"loss": "_nats", "bleu": ""}

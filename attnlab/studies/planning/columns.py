@@ -7,8 +7,8 @@ ERROR = Column(
     "error",
     "error",
     "|X - H| / |H| in l1 on the test sentences, H full attention and X the mechanism's matrix: 0 is "
-    "exact, 2 the most. A row that sees no key counts 2, as keys that hold no attention do, so that "
-    "leaving a head out is no better than keys that hold little.",
+    "exact, 2 the most. A row without visible keys gets the largest error, 2, as keys without "
+    "attention do, so that leaving a head out is no better than keys of little weight.",
     3,
 )
 KEYS = Column(

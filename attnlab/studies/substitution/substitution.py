@@ -221,7 +221,7 @@ def _trials(
     for name in settings.mechanisms or ():
         if settings.scopes and name not in tried:
             msg = (
-                f"The mechanism '{name}' has no form within the budget for all heads of a "
+                f"The mechanism '{name}' is not applicable within the budget to all heads of a "
                 f"{' or '.join(settings.scopes)} here; add a smaller scope, choose other sites, or raise "
                 "the budget."
             )

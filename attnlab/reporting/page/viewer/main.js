@@ -179,9 +179,23 @@ function drawScale() {
   byId("scale").replaceChildren(make("div", { class: "colours", style: `background: linear-gradient(to right, ${stops.join(", ")})` }), make("div", { class: "ticks" }, ticks));
 }
 
+/** Notes and meanings that are folded on the screen are open on paper. */
+function unfoldInPrint() {
+  /** @type {HTMLDetailsElement[]} */
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    unfolded = [...document.querySelectorAll("details")].filter((one) => !one.open);
+    for (const one of unfolded) one.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const one of unfolded) one.open = false;
+  });
+}
+
 // Without JavaScript a link to a head leads to its row; here it leads to its matrix.
 for (const row of document.querySelectorAll('[id^="head="]')) row.removeAttribute("id");
 document.documentElement.classList.add("scripted");
 enhanceTables();
+unfoldInPrint();
 if (document.getElementById("attnlab-data")) new Page(readData("attnlab-data"));
 else themeOfTables();
