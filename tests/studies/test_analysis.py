@@ -104,7 +104,7 @@ def test_no_fits_when_none_are_wanted(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "brings no sentences; add --text"),
+        ({}, "brings no sentences; add text, a file"),
         ({"sentences": 0}, "at least 1, not 0"),
         ({"sites": ["middle"]}, "no site 'middle'; choose from: encoder, decoder, cross"),
         ({"batch_size": 0}, "batch size must be at least 1 and at most 100000, not 0"),

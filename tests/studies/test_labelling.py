@@ -21,6 +21,7 @@ from attnlab.functions.gold import gold_of_embedded
 from attnlab.functions.structure import HeadStructure
 from attnlab.functions.verdict import least_status
 from attnlab.grammar.corpus import draw_pairs
+from attnlab.matrices.candidates import FAMILIES
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.naming import VIEW_NAMES
 from attnlab.reporting.page.label_section import label_sections
@@ -121,7 +122,7 @@ def test_structure_stands_beside_function(labelled: Analysis) -> None:
     members = found.structure[(found.structure.site == "encoder") & found.structure.chosen]
     assert set(members.member) == {"offset 0"}
     assert set(found.structure.sentences) == {20}
-    assert len(found.structure) == 5 * len(found.labels)
+    assert len(found.structure) == len(FAMILIES) * len(found.labels)
     chosen = found.structure[found.structure.chosen].merge(found.labels)
     assert (chosen.family == chosen.structure).all()
     assert found.agreement.site.tolist() == ["all", "encoder", "decoder", "cross"]

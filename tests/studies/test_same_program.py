@@ -32,7 +32,7 @@ def pairs() -> list[tuple[str, str]]:
 
 def tables() -> dict[str, pd.DataFrame]:
     """All tables of `analyze` with labels, `compare` and `importance`."""
-    model = random_models.marian().eval()
+    model = random_models.marian().eval().double()
     for name, weight in model.named_parameters():
         if "q_proj.weight" in name or "k_proj.weight" in name:
             # Weights near 0 make every head broad.

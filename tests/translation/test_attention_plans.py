@@ -161,8 +161,8 @@ class Uniform(Mechanism):
     name: ClassVar[str] = "uniform"
     traits: ClassVar[Traits] = Traits(causal=False, cached=False, learned=True)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, cross: bool = False) -> None:
+        super().__init__(cross=cross)
         self.scale = torch.nn.Parameter(torch.ones(()))
 
     def forward(
@@ -180,7 +180,7 @@ class Uniform(Mechanism):
 
 def test_a_users_own_mechanism_runs_trains_and_cannot_be_saved_as_text(tmp_path: Path) -> None:
     model = model_of()
-    with use(model, {"encoder.0.1": Uniform(), "cross": Uniform()}):
+    with use(model, {"encoder.0.1": Uniform(), "cross": Uniform(cross=True)}):
         out = model.train()(SOURCE, labels=LABELS, output_attentions=True)
         torch.testing.assert_close(out.encoder_attentions[0][0, 1], torch.full((5, 5), 0.2))
         out.loss.backward()
