@@ -1,6 +1,6 @@
 """Sizes of mechanisms at a budget of counted keys, and what they learn before they are measured."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -48,8 +48,8 @@ class Learned:
         self.layers: dict[tuple[str, int], LayerCalibration] = {}
         self._sizes = range(min(budgets) - 1, WIDEST * max(budgets) + 1)
         self._counted: dict[str, dict[tuple[str, int], float]] = {}
-        self._sentences: dict[str, int] = {}
-        self._at_sizes: dict[str, list[tuple[int, Candidate]]] = {}
+        self._sentences: dict[str, dict[tuple[str, int], int]] = {}
+        self._at_sizes: dict[tuple[str, int], list[tuple[int, Candidate]]] = {}
 
     def add(self, layer: Observed) -> None:
         """Counts one batch of one layer."""
@@ -61,26 +61,28 @@ class Learned:
         self.layers[key].add(at_site.numbered(layer))
 
     def count(self, layer: Observed) -> None:
-        """Counts the keys that rows of one batch see at every size; the first layer speaks for its site."""
-        site, statistics = layer.site, self.by_site[layer.site].statistics
-        if layer.layer != min(index for at, index in self.layers if at == site):
-            return
-        if site not in self._at_sizes:
-            learned = self.layers[site, layer.layer]
-            self._at_sizes[site] = [
-                (size, candidate)
-                for size in self._sizes
-                for candidate in candidates(size, statistics, learned)
-                if candidate.support and candidate.name != FIXED
-            ]
+        """Counts the keys of the rows of one batch at every size."""
+        site, key = layer.site, (layer.site, layer.layer)
+        if key not in self._at_sizes:
+            self._at_sizes[key] = list(self._counted_in(*key))
         numbered = self.by_site[site].numbered(layer)
-        self._sentences[site] = self._sentences.get(site, 0) + len(layer.sentences)
-        counted = self._counted.setdefault(site, {})
-        for size, candidate in self._at_sizes[site]:
+        counted, sentences = (sums.setdefault(site, {}) for sums in (self._counted, self._sentences))
+        for size, candidate in self._at_sizes[key]:
             figures = measure_matrices(candidate.apply(numbered), numbered, support=True)
             keys = figures[MEASURED.index("visible_keys")].mean(-1).sum()
-            key = candidate.name, size
-            counted[key] = counted.get(key, 0.0) + float(keys)
+            case = candidate.name, size
+            counted[case] = counted.get(case, 0.0) + float(keys)
+            sentences[case] = sentences.get(case, 0) + len(layer.sentences)
+
+    def _counted_in(self, site: str, layer: int) -> Iterator[tuple[int, Candidate]]:
+        """The candidates of a layer by size; static ones are the same in every layer, so the first has them."""
+        first = min(index for at, index in self.layers if at == site)
+        for size in self._sizes:
+            statistics = self.by_site[site].statistics
+            for candidate in candidates(size, statistics, self.layers[site, layer]):
+                counts = candidate.support and candidate.name != FIXED
+                if counts and (layer == first or candidate.level != "static"):
+                    yield size, candidate
 
     def sizes(self, site: str, budget: int) -> dict[str, int]:
         """By mechanism the size whose rows see most keys within the budget.
@@ -90,7 +92,7 @@ class Learned:
         """
         found: dict[str, dict[int, float]] = {}
         for (name, size), keys in self._counted[site].items():
-            found.setdefault(name, {})[size] = keys / self._sentences[site]
+            found.setdefault(name, {})[size] = keys / self._sentences[site][name, size]
         chosen, most = {}, budget * (1 + TOLERANCE)
         for name, by_size in found.items():
             within = {size: one for size, one in by_size.items() if one <= most}

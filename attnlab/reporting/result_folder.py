@@ -56,6 +56,10 @@ class ResultFiles:
         """Every file and folder that the result writes."""
         return (*self.others, RECORD, self.last)
 
+    def taken(self, folder: str | Path) -> list[str]:
+        """The names in `folder` that this result would write."""
+        return [name for name in self.all if (Path(folder) / name).exists()]
+
     def older(self, folder: str | Path) -> list[Path]:
         """The files in `folder` that have the names of this result; what stands in folders is left out."""
         return [path for name in self.all if (path := Path(folder) / name).is_file()]
@@ -134,7 +138,7 @@ def _refuse_there(folder: Path, result: ResultFiles) -> None:
             "or name another folder with --out."
         )
         raise InputError(msg)
-    taken = [name for name in result.all if (folder / name).exists()]
+    taken = result.taken(folder)
     if taken:
         msg = (
             f"{folder} already holds {', '.join(taken)}, which the {result.what} would write; name "

@@ -1,5 +1,6 @@
 """The files of a result of a question; nothing heavy is imported."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.reporting.result_folder import ResultFiles
@@ -10,16 +11,31 @@ EXPLANATION = "tables.md"
 FIGURES = "figures"
 
 
+@dataclass(frozen=True)
 class QuestionFiles(ResultFiles):
-    """The files of a result of a question: its figures have a folder of their own."""
+    """The files of a result of a question.
+
+    Attributes:
+        figures: names of its figures in `FIGURES`, as `Question.figures`; other pictures there are not its.
+    """
+
+    figures: tuple[str, ...] = ()
+
+    def taken(self, folder: str | Path) -> list[str]:
+        """The names in `folder` that this result would write, or may."""
+        figures = (f"{FIGURES}/{path.name}" for path in self._drawn(folder))
+        return [*super().taken(folder), *figures]
 
     def older(self, folder: str | Path) -> list[Path]:
         """The files in `folder` that have the names of this result, its figures among them."""
-        figures = (Path(folder) / FIGURES).glob("*.[sp][vn]g")
-        return [*super().older(folder), *sorted(figures)]
+        return [*super().older(folder), *self._drawn(folder)]
+
+    def _drawn(self, folder: str | Path) -> list[Path]:
+        drawn = Path(folder) / FIGURES
+        return sorted(path for name in self.figures for path in drawn.glob(f"{name}.[sp][vn]g"))
 
 
 def files_of(question: Question) -> QuestionFiles:
     """What a result of the question writes to its folder."""
     tables = (table.file for table in question.tables)
-    return QuestionFiles(question.what, (*tables, EXPLANATION, FIGURES))
+    return QuestionFiles(question.what, (*tables, EXPLANATION), figures=question.figures)

@@ -35,6 +35,7 @@ class Question:
         view: `module`, with `contents(result)` for the page, and where the rows of the first table are not
             what a terminal shows best, `terminal(result)`.
         notes: the words of its own kinds of notes, see `attnlab.reporting.notes`.
+        figures: names of its figures without the suffix, with * where they depend on what was found.
         source: help of the argument.
         matrices: whether a file of matrices can be the source.
     """
@@ -48,6 +49,7 @@ class Question:
     run: str
     view: str
     notes: Mapping[type[Note], str | Callable[[Any], str]] = field(default_factory=dict)
+    figures: tuple[str, ...] = ()
     source: str = (
         "A run of `attnlab train`, a folder of a transformers model, or its name on the hub."
     )

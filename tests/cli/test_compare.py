@@ -76,7 +76,7 @@ def test_files_that_are_there_are_replaced_only_when_asked(
     with pytest.raises(SystemExit, match="2"):
         program.main()
     assert (
-        "already holds mechanisms_by_head.csv, figures, which the comparison"
+        "already holds mechanisms_by_head.csv, figures/mechanisms_cross.svg, which the comparison"
         in capsys.readouterr().err
     )
     assert (tmp_path / "mechanisms_by_head.csv").read_text() == "mine"

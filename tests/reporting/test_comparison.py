@@ -28,6 +28,7 @@ def summary() -> pd.DataFrame:
             for mechanism, level, mass, error in ROWS:
                 numbers = {"mass_fraction": mass - less, "output_error": error - less}
                 row = {"site": site, "budget": budget, "mechanism": mechanism, "level": level}
+                row["visible_keys"] = np.nan if np.isnan(mass) else budget
                 for name, number in numbers.items():
                     row |= {
                         name: number,

@@ -115,9 +115,11 @@ QUESTION = Question(
     tables=(SUMMARY, MECHANISMS_BY_HEAD),
     run="attnlab.questions.compare.comparison:compare",
     view="attnlab.questions.compare.view",
+    figures=("mechanisms_*", "pareto_*"),
     notes={
-        WhatBoundsAre: "An oracle is the best of its own kind (top-k: of single keys, sigma oracle: of a "
-        "window and two columns), not of all. Each mechanism has the size whose counted keys come nearest to "
+        WhatBoundsAre: "An oracle captures most attention of its own kind and size (top-k: of single "
+        "keys, sigma oracle: of a window and two columns), not of all, and need not have the least output "
+        "error. Each mechanism has the size whose counted keys come nearest to "
         f"the budget without exceeding it by more than {TOLERANCE:.0%}; keys_over_budget in summary.csv says "
         "how far a row is from it.",
     },

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from attnlab.budget.bounds import TOLERANCE
 from attnlab.columns import Column
 from attnlab.errors import InputError
 from attnlab.questions.compare.question import MECHANISMS_BY_HEAD, SUMMARY
@@ -112,9 +113,14 @@ def _winners(summary: pd.DataFrame, site: str) -> str:
                 f"output error {error.shown(best[error.name])} [{low}, {high}])"
             )
     if not parts:
-        return f"{site.capitalize()}: no mechanism that can be used has an output error."
+        return f"{site.capitalize()}: no mechanism that can be used is within the budget."
     named = f"{'are' if len(parts) > 1 else 'is'} {'; '.join(parts)}"
-    return f"{site.capitalize()}: nearest to full attention, of what can be used, {named}."
+    answer = f"{site.capitalize()}: nearest to full attention, of what can be used, {named}."
+    without = summary[(summary["site"] == site) & summary["visible_keys"].isna()]
+    unsized = _best(without, error.name)
+    if unsized is None:
+        return answer
+    return f"{answer} Without a number of keys: {unsized['mechanism']}, {error.shown(unsized[error.name])}."
 
 
 def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
@@ -131,7 +137,7 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
         InputError: it is no such table, or has no row of the site.
     """
     bounds = [f"{name}_{end}" for name in _AXES for end in ("low", "high")]
-    wanted = ["site", "budget", "mechanism", "level", *_AXES, *bounds]
+    wanted = ["site", "budget", "mechanism", "level", "visible_keys", *_AXES, *bounds]
     refuse_other_table(summary, wanted, "compare(...).summary or summary.csv")
     sites = list(dict.fromkeys(summary["site"]))
     if site not in sites:
@@ -166,7 +172,15 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
 
 
 def winner(rows: pd.DataFrame, figure: str) -> dict[Any, Any] | None:
-    """The row of the best mechanism that could be used, by one figure; None where there is none."""
+    """The row of the best mechanism that could be used, by one figure; None where there is none.
+
+    Its keys are counted and within the budget: what attends to every key, as linear attention does, has none.
+    """
+    within = rows["visible_keys"] <= rows["budget"] * (1 + TOLERANCE)
+    return _best(rows[within], figure)
+
+
+def _best(rows: pd.DataFrame, figure: str) -> dict[Any, Any] | None:
     usable = rows[(rows["level"] != "oracle") & rows[figure].notna()]
     if usable.empty:
         return None
