@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.commands.summary_table import MOST_HEADS
 from attnlab.cli.early import refuse_absent_source, refuse_absent_texts
 from attnlab.cli.notes import print_notes
 from attnlab.cli.options import OVERWRITE, chosen, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table
+from attnlab.results.terminal import MOST_ROWS
 from attnlab.studies.importance.settings import ImportanceSettings
 from attnlab.texts import counted, published
 
@@ -80,7 +80,7 @@ def _heads(found: "Importance") -> "Table":
     from attnlab.studies.importance.columns import CHANGES, IMPORTANCE_OF_HEADS
 
     heads = found.heads
-    more = len(heads) - MOST_HEADS
+    more = len(heads) - MOST_ROWS
     left_out = f"\nand {counted(more, 'more head')} in importance.csv" if more > 0 else ""
     gradient = IMPORTANCE_OF_HEADS["gradient_importance"]
     changes = [(change, proof) for change, proof in CHANGES if change.name in heads]
@@ -93,7 +93,7 @@ def _heads(found: "Importance") -> "Table":
         caption="Loss in nats per token: above 0 the head is needed. * beyond chance (5%, corrected "
         f"for {counted(len(heads), 'head')}).{left_out}",
     )
-    first = heads.head(MOST_HEADS)
+    first = heads.head(MOST_ROWS)
     for name, row in zip(head_names(first), first.to_dict("records"), strict=True):
         cells = [
             f"{change.shown(row[change.name], signed=True)}{'*' if row[proof.name] else ' '}"
