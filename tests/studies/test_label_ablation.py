@@ -115,7 +115,7 @@ def test_a_language_model_has_a_loss_and_an_encoder_has_none(tmp_path) -> None:
 
 def test_what_is_asked_for_and_cannot_be() -> None:
     model = random_models.marian(), tokenizer()
-    with pytest.raises(InputError, match="Ablation stands beside labels"):
+    with pytest.raises(InputError, match="Ablation needs labels"):
         analyze(model, sentences=PAIRS, labels=False, ablation=True)
     without = analyze(model, sentences=PAIRS, labels=True, ablation=False, **HEADS_ALONE)
     assert not set(COLUMNS) & set(without.labelling.labels)
