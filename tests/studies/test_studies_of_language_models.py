@@ -44,7 +44,7 @@ def test_analysis_and_labels(language_run: Path) -> None:
 
 def test_comparison(language_run: Path) -> None:
     found = attnlab.compare(language_run, [5], sentences=6, calibration=20)
-    assert heads_of(found.heads) == HEADS
+    assert heads_of(found.mechanisms_by_head) == HEADS
 
 
 def test_importance(language_run: Path) -> None:
