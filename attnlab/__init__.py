@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
     from attnlab.extraction.capture import capture
     from attnlab.questions.compare.comparison import compare
+    from attnlab.questions.importance.importance import importance
     from attnlab.reporting.page.head_viewer import view
     from attnlab.results.notes import describe_notes
     from attnlab.studies.analysis.analysis import analyze
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from attnlab.studies.embeddings.neighbours import neighbours
     from attnlab.studies.embeddings.training import embed
     from attnlab.studies.engine.running import run_study
-    from attnlab.studies.importance.importance import importance
     from attnlab.studies.inspection.inspection import inspect
     from attnlab.studies.planning.planning import plan
     from attnlab.studies.pruning.pruning import prune
@@ -58,7 +58,6 @@ _HOMES = {
     "capture": "attnlab.extraction.capture",
     "describe_notes": "attnlab.results.notes",
     "embed": "attnlab.studies.embeddings.training",
-    "importance": "attnlab.studies.importance.importance",
     "inspect": "attnlab.studies.inspection.inspection",
     "load": "attnlab.translation.runs.run",
     "neighbours": "attnlab.studies.embeddings.neighbours",

@@ -10,6 +10,7 @@ side; `width` sets it. Nothing here changes matplotlib's settings.
 """
 
 from attnlab.questions.compare.view import draw_comparison as comparison
+from attnlab.questions.importance.view import draw_importance as importance
 from attnlab.reporting.canvas import save_figure as save
 from attnlab.reporting.drawing.embedding_map import draw_embedding_map as embedding_map
 from attnlab.reporting.drawing.head_map import draw_heads as heads
@@ -21,7 +22,6 @@ from attnlab.reporting.drawing.spectrum import draw_spectrum as spectrum
 from attnlab.reporting.drawing.training import draw_training as training
 from attnlab.reporting.drawing.windows import draw_windows as windows
 from attnlab.reporting.heatmaps import draw_heads as matrices
-from attnlab.reporting.importance_figure import draw_importance as importance
 from attnlab.reporting.pruning_curve import draw_pruning as pruning
 
 __all__ = [

@@ -20,7 +20,6 @@ RESULTS = [
     "attnlab.studies.analysis.measuring.Analysis",
     "attnlab.studies.approximation.approximation.Approximation",
     "attnlab.functions.gold.Gold",
-    "attnlab.studies.importance.importance.Importance",
     "attnlab.studies.evaluation.Evaluator",
     "attnlab.extraction.kept_source.KeptSource",
     "attnlab.studies.analysis.labelling.Labelling",

@@ -15,7 +15,6 @@ from attnlab.cli.commands.corpora import corpora
 from attnlab.cli.commands.demo import demo
 from attnlab.cli.commands.doctor import doctor
 from attnlab.cli.commands.embed import embed
-from attnlab.cli.commands.importance import importance
 from attnlab.cli.commands.inspect import inspect
 from attnlab.cli.commands.mechanisms import mechanisms
 from attnlab.cli.commands.neighbours import neighbours
@@ -49,7 +48,7 @@ app = typer.Typer(
 _OWN = {
     "Models": (demo, train, translate, generate, score),
     "Words": (embed, neighbours, inspect),
-    "Heads": (analyze, importance, approximate),
+    "Heads": (analyze, approximate),
     "What could replace them": (substitute, plan, prune),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
 }

@@ -15,7 +15,6 @@ from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.approximation.approximation import Approximation
 from attnlab.studies.engine.collecting import Collected
-from attnlab.studies.importance.importance import Importance
 from attnlab.studies.planning.planning import Planning
 from attnlab.studies.pruning.pruning import Pruning
 from attnlab.studies.substitution.substitution import Substitution
@@ -27,7 +26,6 @@ _TABLES: dict[type, str] = {
     Analysis: "summary",
     Approximation: "table",
     Collected: "cells",
-    Importance: "heads",
     Planning: "scores",
     Pruning: "curve",
     Substitution: "substitutions",

@@ -8,7 +8,6 @@ from attnlab.extraction.notes import KeptInPart, RowsNotNormalized, SentencesDro
 from attnlab.functions.thresholds import LINKS
 from attnlab.notes import Note
 from attnlab.studies.analysis import notes as analysis
-from attnlab.studies.importance import notes as importance
 from attnlab.studies.inspection import notes as inspection
 from attnlab.studies.notes import (
     FewerThanAsked,
@@ -209,11 +208,6 @@ WORDS: Mapping[type[Note], Words] = {
     analysis.NoLoss: "The change of loss without each head was not measured, since there is no loss here: "
     "{reason}",
     inspection.UnknownWords: _unknown_words,
-    importance.NoMeans: "Heads are not replaced by their mean: {reason}",
-    importance.NotUniform: lambda note: (
-        f"Heads of {', '.join(note.layers)} cannot be made uniform, since their scores do not come "
-        "from the query alone; they are left out there."
-    ),
     pruning.GatesNotSettled: "At penalty {penalty:g}, {count} of {heads} gates have not settled "
     "(neither 0 nor 1 with probability {probability}); train longer with --steps.",
     pruning.AllHeadsClosed: _all_closed,

@@ -14,7 +14,6 @@ from attnlab.files import refuse_unwritable
 from attnlab.folders import RESULT_MARK
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
-from attnlab.studies.importance import columns as importance
 from attnlab.studies.planning import columns as planning
 from attnlab.studies.pruning import columns as pruning
 from attnlab.studies.substitution import columns as substitution
@@ -24,10 +23,8 @@ from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse
 # What a page is made of, and the page, which is written last.
 RECORD = RESULT_MARK
 PAGE = "report.html"
-IMPORTANCE_FIGURE = "importance"
 PRUNING_FIGURE = "curve"
 SUBSTITUTION_FIGURE = "substitution"
-IMPORTANCE_EXPLANATION = "importance.md"
 SUBSTITUTION_EXPLANATION = "substitution.md"
 PRUNING_EXPLANATION = "pruning.md"
 MODELS = "models"
@@ -74,14 +71,6 @@ ANALYSIS = ResultFiles(
     (*(table.file for table in analysis.TABLES), "matrices.safetensors", "figures"),
 )
 APPROXIMATION = ResultFiles("approximation", (approximation.APPROXIMATIONS.file,))
-IMPORTANCE = ResultFiles(
-    "importance study",
-    (
-        *(table.file for table in importance.TABLES),
-        *_drawn(IMPORTANCE_FIGURE),
-        IMPORTANCE_EXPLANATION,
-    ),
-)
 SUBSTITUTION = ResultFiles(
     "substitution study",
     (

@@ -38,6 +38,10 @@ class Question:
         figures: names of its figures without the suffix, with * where they depend on what was found.
         source: help of the argument.
         matrices: whether a file of matrices can be the source.
+        folder: where the command writes its result unless told, in the source where that is a folder; None:
+            nothing is written unless asked for.
+        announced: whether the command says beforehand how much there is to do and how long it will take.
+        printed: how many of its tables --json prints, the first ones.
     """
 
     name: str
@@ -54,6 +58,9 @@ class Question:
         "A run of `attnlab train`, a folder of a transformers model, or its name on the hub."
     )
     matrices: bool = False
+    folder: str | None = None
+    announced: bool = False
+    printed: int = 1
 
     @property
     def verb(self) -> Callable[..., Any]:

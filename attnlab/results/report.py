@@ -9,7 +9,6 @@ from attnlab.files import delete_leftovers, refuse_unwritable
 from attnlab.locking import locked
 from attnlab.reporting.analysis_folder import write_analysis_page
 from attnlab.reporting.approximation import approximation_contents
-from attnlab.reporting.importance_folder import importance_contents
 from attnlab.reporting.page.result_page import ContentsOf, write_result_page
 from attnlab.reporting.planning import planning_contents
 from attnlab.reporting.pruning_folder import pruning_contents
@@ -17,7 +16,6 @@ from attnlab.reporting.record import read_record
 from attnlab.reporting.result_folder import (
     ANALYSIS,
     APPROXIMATION,
-    IMPORTANCE,
     PAGE,
     PLANNING,
     PRUNING,
@@ -33,7 +31,6 @@ from attnlab.results.result import Result
 
 CONTENTS: Mapping[str, ContentsOf] = {
     APPROXIMATION.what: approximation_contents,
-    IMPORTANCE.what: importance_contents,
     PLANNING.what: planning_contents,
     PRUNING.what: pruning_contents,
     STUDY.what: study_contents,

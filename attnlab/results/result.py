@@ -20,7 +20,7 @@ from attnlab.reporting.record import ResultRecord, read_record, read_tables, wri
 from attnlab.reporting.result_folder import refuse_taken
 from attnlab.results.files import EXPLANATION, FIGURES, files_of
 from attnlab.results.notes import describe_notes, kinds_of_notes
-from attnlab.results.question import Question, question_named, question_of
+from attnlab.results.question import Question, question_named, question_of, questions
 from attnlab.results.terminal import TerminalTable
 from attnlab.texts import briefly
 
@@ -155,7 +155,8 @@ class Result:
         record = read_record(folder, kinds_of_notes())
         question = question_of(record.result)
         if question is None:
-            msg = f"{folder} holds '{record.result}', which is no question; see: attnlab --help."
+            known = ", ".join(sorted(one.what for one in questions().values()))
+            msg = f"{folder} holds '{record.result}'; a result that can be loaded is one of: {known}."
             raise InputError(msg)
         tables = read_tables(folder, record, question.tables)
         return cls(

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+# A longer table scrolls away; the file has every row.
+MOST_ROWS = 48
+
 
 @dataclass(frozen=True)
 class TerminalTable:
@@ -12,9 +15,11 @@ class TerminalTable:
         rows: cells.
         numbers: headings of the columns that are aligned right.
         title: above it.
+        caption: below it.
     """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[str, ...] = ()
     title: str | None = None
+    caption: str | None = None

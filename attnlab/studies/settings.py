@@ -16,6 +16,8 @@ Progress = Callable[[str, int, int], None]
 # How many sentences, or the sentences themselves: texts, or pairs of source and target.
 Sentences = int | Sequence[str | tuple[str, str]]
 SENTENCE_FLAGS = ("--sentences", "-n")
+# On so many of the first sentences each head is ablated, beside its label and by itself.
+ABLATION_SENTENCES = 500
 SEED = Option(
     "Seed of all that is drawn at random: bootstrap, controls, batches, gates, dropout.",
     least=0,

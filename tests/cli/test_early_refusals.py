@@ -38,7 +38,7 @@ COMMANDS = {
     "analyze some/model": "analysis/report.html",
     "analyze run --out tables": "tables/labels.csv",
     "compare run --budget 7 --out compared": "compared/summary.csv",
-    "importance run": "run/importance/importance.md",
+    "importance run": "run/importance/tables.md",
     "substitute run": "run/substitution/report.html",
     "importance run --out important": "important/cumulative.csv",
     "plan run --budget 9 --out plan.json": "plan.json",

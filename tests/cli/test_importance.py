@@ -9,10 +9,12 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
-from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
+from attnlab.questions.importance import QUESTION
+from attnlab.reporting.result_folder import refuse_taken
+from attnlab.results.files import files_of
 
-WRITTEN = ["cumulative.csv", "importance.csv", "importance.md", "importance.png", "importance.svg"]
-WRITTEN += ["rank_agreement.csv", "report.html", "result.json"]
+WRITTEN = ["cumulative.csv", "figures", "importance.csv", "rank_agreement.csv", "report.html"]
+WRITTEN += ["result.json", "tables.md"]
 
 
 def run(*words: object):
@@ -30,20 +32,26 @@ def test_writes_its_folder_and_says_what_it_found(
     done = run(small_run, "-n", 9, "--points", 3, "--training", 7, "--out", out)
     assert done.exit_code == 0
     assert sorted(path.name for path in out.iterdir()) == WRITTEN
+    drawn = sorted(path.name for path in (out / "figures").iterdir())
+    assert drawn == ["importance.png", "importance.svg"]
     heads = pd.read_csv(out / "importance.csv")
     assert {f"{name}_loss_change_nats" for name in ("zero", "mean", "uniform")} <= set(heads)
     assert {"zero_bleu_change", "zero_bleu_significant"} <= set(heads)
-    explained = (out / "importance.md").read_text(encoding="utf-8")
-    assert "from the test part of embedded" in explained
+    explained = (out / "tables.md").read_text(encoding="utf-8")
     assert "Holm" in explained
     told = {line.split("`")[1] for line in explained.splitlines() if line.startswith("- `")}
     tables = [pd.read_csv(path) for path in out.glob("*.csv")]
     assert told == {column for table in tables for column in table}
     page = (out / "report.html").read_text(encoding="utf-8")
+    assert "from the test part of embedded" in page
     assert "Best validation perplexity" not in explained + page, "a translation model has none"
     assert "the half of the sentences that did not choose the order" in page
     assert "sentences: intervals are wide" in explained
-    assert "cross.0.1" in done.output
+    assert "cross.0.1" in done.stdout
+    assert "* beyond chance (5%, corrected for 6 heads)." in " ".join(done.stdout.split())
+    assert "Orders chosen on one half of the sentences" in done.stdout
+    assert "Ablating heads: 18 to do" in done.stderr.splitlines()
+    assert f"Wrote {out}." in done.stderr.splitlines()
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "…" not in done.output
 
@@ -52,28 +60,32 @@ def test_an_older_study_is_replaced_only_when_asked(model: Path, text: Path) -> 
     words = [model, "--text", text, "--bleu", "none", "--replacements", "zero"]
     assert run(*words).exit_code == 0
     study = model / "importance"
-    before = {path: path.read_bytes() for path in study.iterdir()}
+    before = {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
     with pytest.raises(InputError, match="holds a finished importance study; add --overwrite"):
         run(*words)
-    assert before == {path: path.read_bytes() for path in study.iterdir()}
+    assert before == {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
     own = study / "notes.txt"
     own.write_text("mine", encoding="utf-8")
     found = read_json(run(*words, "--overwrite", "--sites", "cross", "--json").stdout)
-    assert {row["site"] for row in found["heads"]} == {"cross"}
+    assert set(found) == {"importance", "cumulative", "notes", "folder"}
+    assert found["folder"] == str(study)
+    assert {row["site"] for row in found["importance"]} == {"cross"}
+    assert found["cumulative"][0]["heads_removed"] == 0
     assert own.read_text(encoding="utf-8") == "mine"
     assert set(pd.read_csv(study / "importance.csv")["site"]) == {"cross"}
 
 
 def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "importance.csv").write_text("mine", encoding="utf-8")
+    files = files_of(QUESTION)
     with pytest.raises(
         InputError, match="already holds importance.csv, which the importance study"
     ):
-        refuse_taken(tmp_path, IMPORTANCE, overwrite=False)
+        refuse_taken(tmp_path, files, overwrite=False)
     with pytest.raises(InputError, match="is a file; name a folder to write the importance study"):
-        refuse_taken(tmp_path / "importance.csv", IMPORTANCE, overwrite=True)
-    refuse_taken(tmp_path, IMPORTANCE, overwrite=True)
-    refuse_taken(tmp_path / "new", IMPORTANCE, overwrite=False)
+        refuse_taken(tmp_path / "importance.csv", files, overwrite=True)
+    refuse_taken(tmp_path, files, overwrite=True)
+    refuse_taken(tmp_path / "new", files, overwrite=False)
 
 
 @pytest.mark.parametrize(
@@ -92,3 +104,15 @@ def test_bad_options_are_refused(
     with pytest.raises(InputError, match=message):
         run(model, *words, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_name_has_its_result_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "importance").mkdir()
+    (tmp_path / "importance" / "cumulative.csv").write_text("mine", encoding="utf-8")
+    with pytest.raises(InputError, match="importance already holds cumulative.csv, which the"):
+        run("some/model")
+    shown = " ".join(run("--help").stdout.replace("│", " ").split())
+    assert "(default: SOURCE/importance; for a name: importance)" in shown

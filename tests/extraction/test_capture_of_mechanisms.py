@@ -22,8 +22,8 @@ from attnlab.errors import InputError
 from attnlab.extraction.capture import capture
 from attnlab.functions.controls import untrained_twin
 from attnlab.questions.compare.comparison import compare
+from attnlab.questions.importance.importance import importance
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.importance.importance import importance
 
 TOKENIZER = tokenizer()
 SPECS = [
@@ -211,7 +211,7 @@ def test_studies_read_the_model_with_its_mechanisms(
         without = {"ablation": False, "fit_sentences": 0, "structure_sentences": 0}
         found = analyze((model, TOKENIZER), sentences=rows, labels=True, **without)
         site = "decoder" if name == "llama" else "encoder"
-        heads = found.mechanisms_by_head[found.heads["site"] == site]
+        heads = found.mechanisms_by_head[found.mechanisms_by_head["site"] == site]
         assert (heads["mass_at_offset_0"] == 1).all()
         assert found.labelling is not None
         with pytest.raises(InputError, match=r"take those out first|full attention"):
@@ -219,9 +219,9 @@ def test_studies_read_the_model_with_its_mechanisms(
         with torch.no_grad():
             assert torch.equal(model(**inputs(model, rows[0])).logits, before)
     # A head that sees one key is uniform already.
-    even = narrow.heads[narrow.heads["site"] == site]["uniform_loss_change_nats"]
+    even = narrow.importance[narrow.importance["site"] == site]["uniform_loss_change_nats"]
     assert even.abs().max() < 1e-5
-    assert wide.heads["uniform_loss_change_nats"].abs().max() > 1e-3
+    assert wide.importance["uniform_loss_change_nats"].abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("spec", ["topk(k=2)", "linear", "fixed(pattern='previous')"])

@@ -10,9 +10,10 @@ import torch
 from attnlab.columns import Column, Table
 from attnlab.questions.compare import QUESTION as COMPARE
 from attnlab.questions.compare.comparison import compare
+from attnlab.questions.importance import QUESTION as IMPORTANCE
+from attnlab.questions.importance.importance import importance
 from attnlab.reporting.analysis_folder import write_tables
 from attnlab.reporting.approximation import write_approximation
-from attnlab.reporting.importance_folder import write_importance
 from attnlab.reporting.planning import write_planning
 from attnlab.reporting.pruning_folder import write_pruning
 from attnlab.results.report import write_report
@@ -22,8 +23,6 @@ from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.fits import summarise
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.approximation.approximation import approximate
-from attnlab.studies.importance import columns as importance
-from attnlab.studies.importance.importance import importance as study_importance
 from attnlab.studies.planning import columns as planning
 from attnlab.studies.planning.planning import plan
 from attnlab.studies.pruning import columns as pruning
@@ -50,8 +49,7 @@ def write_comparison_tables(run: Path, folder: Path) -> None:
 
 
 def write_importance_tables(run: Path, folder: Path) -> None:
-    found = study_importance(run, sentences=10, replacements=REPLACEMENTS, bleu=REPLACEMENTS)
-    write_importance(found, folder, title="t")
+    importance(run, sentences=10, replacements=REPLACEMENTS, bleu=REPLACEMENTS).save(folder)
 
 
 def write_pruning_tables(run: Path, folder: Path) -> None:
@@ -71,7 +69,7 @@ STUDIES = {
     "analysis": (analysis.TABLES, write_analysis_tables),
     "approximation": (approximation.TABLES, write_approximation_tables),
     "comparison": (COMPARE.tables, write_comparison_tables),
-    "importance": (importance.TABLES, write_importance_tables),
+    "importance": (IMPORTANCE.tables, write_importance_tables),
     "planning": (planning.TABLES, write_planning_tables),
     "pruning": (pruning.TABLES, write_pruning_tables),
 }

@@ -23,8 +23,6 @@ from attnlab.files import file_checksum
 from attnlab.reporting import (
     analysis_folder,
     approximation,
-    comparison,
-    importance_folder,
     planning,
     pruning_folder,
     study_folder,
@@ -39,14 +37,14 @@ from attnlab.reporting.record import (
     read_tables,
     write_record,
 )
-from attnlab.reporting.result_folder import IMPORTANCE, refuse_taken
+from attnlab.reporting.result_folder import PRUNING, refuse_taken
+from attnlab.results import result
 from attnlab.results.report import write_report
 from attnlab.studies.analysis.notes import NoTrees, TooLittleCounted, UndecidedLabel
 from attnlab.studies.notes import OlderWeights, UnknownWeights
 
 WRITERS = (
-    analysis_folder, approximation, comparison, importance_folder, planning, pruning_folder, study_folder,
-    substitution,
+    analysis_folder, approximation, planning, pruning_folder, result, study_folder, substitution,
 )  # fmt: skip
 NOTES = (
     SentencesDropped(2, 9, 64, "test"),
@@ -153,12 +151,12 @@ def test_a_finished_result_of_another_kind_is_not_called_by_this_name(tmp_path: 
     (tmp_path / "report.html").write_text("done")
     write_record(tmp_path, ResultRecord("analysis", "T"), {})
     with pytest.raises(
-        InputError, match=r"already holds result\.json, report\.html, which the imp"
+        InputError, match=r"already holds result\.json, report\.html, which the pru"
     ):
-        refuse_taken(tmp_path, IMPORTANCE, overwrite=False)
-    write_record(tmp_path, ResultRecord(IMPORTANCE.what, "T"), {})
-    with pytest.raises(InputError, match="holds a finished importance study"):
-        refuse_taken(tmp_path, IMPORTANCE, overwrite=False)
+        refuse_taken(tmp_path, PRUNING, overwrite=False)
+    write_record(tmp_path, ResultRecord(PRUNING.what, "T"), {})
+    with pytest.raises(InputError, match="holds a finished pruning"):
+        refuse_taken(tmp_path, PRUNING, overwrite=False)
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -189,7 +187,7 @@ def test_every_result_is_put_in_place_whole(module: ModuleType) -> None:
     tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
     writers = [
         node
-        for node in tree.body
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
         and any(
             isinstance(call, ast.Call) and getattr(call.func, "id", "") == "write_record"

@@ -14,14 +14,17 @@ from attnlab.errors import InputError
 
 # Each function with what is asked of it first, and a place that the error names.
 TABLES: dict[str, tuple[Callable[[Any], object], str]] = {
-    "comparison": (lambda table: plot.comparison(table, "encoder"), "Comparison.summary"),
+    "comparison": (lambda table: plot.comparison(table, "encoder"), "compare(...).summary"),
     "embedding_map": (plot.embedding_map, "attnlab.neighbours"),
     "heads": (plot.heads, "Analysis.summary"),
-    "importance": (lambda table: plot.importance(table, CUMULATIVE), "Importance.heads"),
-    "importance, removed": (lambda table: plot.importance(HEADS, table), "Importance.cumulative"),
+    "importance": (lambda table: plot.importance(table, CUMULATIVE), "importance(...).importance"),
+    "importance, removed": (
+        lambda table: plot.importance(HEADS, table),
+        "importance(...).cumulative",
+    ),
     "offsets": (plot.offsets, "Analysis.heads"),
     "offsets of content": (lambda table: plot.offsets(table, "content"), "Analysis.heads"),
-    "pareto": (plot.pareto, "Comparison.summary"),
+    "pareto": (plot.pareto, "compare(...).summary"),
     "pruning": (plot.pruning, "Pruning.curve"),
     "scaling": (plot.scaling, "table.csv"),
     "training": (plot.training, "the evaluations of a run"),

@@ -18,11 +18,12 @@ from attnlab.attribution.ablation import ablated, mean_outputs
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.significance import Difference
 from attnlab.errors import InputError
+from attnlab.questions.importance.importance import importance
+from attnlab.questions.importance.question import NoMeans, NotUniform
+from attnlab.questions.importance.removal import orders_of, rank_agreement
+from attnlab.results.result import Result
 from attnlab.studies.differences import fill_changes, fill_tests
 from attnlab.studies.evaluation import load_evaluator
-from attnlab.studies.importance.importance import Importance, importance
-from attnlab.studies.importance.notes import NoMeans, NotUniform
-from attnlab.studies.importance.removal import orders_of, rank_agreement
 from attnlab.studies.notes import FewForIntervals
 from attnlab.translation.runs.run import load
 from attnlab.translation.scoring import score
@@ -41,7 +42,7 @@ def planted(small_run: Path):
 
 
 @pytest.fixture(scope="module")
-def found(planted) -> Importance:
+def found(planted) -> Result:
     source, texts = planted
     return importance(source, sentences=texts, replacements=["zero", "uniform"], bleu=(), seed=3)
 
@@ -51,22 +52,22 @@ def row_of(table: pd.DataFrame, head: Head) -> pd.Series:
     return table[chosen & (table["head"] == head.head)].iloc[0]
 
 
-def test_a_head_that_adds_nothing_is_worth_nothing(found: Importance) -> None:
-    useless = row_of(found.heads, USELESS)
+def test_a_head_that_adds_nothing_is_worth_nothing(found: Result) -> None:
+    useless = row_of(found.importance, USELESS)
     assert useless["gradient_importance"] == 0
     for name in ("zero", "uniform"):
         assert useless[f"{name}_loss_change_nats"] == 0
         assert useless[f"{name}_loss_low"] == useless[f"{name}_loss_high"] == 0
         assert useless[f"{name}_loss_p_value"] == 1
         assert not useless[f"{name}_loss_significant"]
-    others = found.heads[found.heads["zero_loss_change_nats"] != 0]
+    others = found.importance[found.importance["zero_loss_change_nats"] != 0]
     assert len(others) == 5
     assert (others["gradient_importance"] > 0).all()
     first = found.cumulative[found.cumulative["heads_removed"] == 1].set_index("order")
     assert first["removed"]["gradient"] == str(USELESS)
 
 
-def test_changes_are_those_of_the_evaluator(found: Importance, planted) -> None:
+def test_changes_are_those_of_the_evaluator(found: Result, planted) -> None:
     source, texts = planted
     evaluator = load_evaluator(source, sentences=texts)
     before = evaluator.losses()
@@ -74,13 +75,13 @@ def test_changes_are_those_of_the_evaluator(found: Importance, planted) -> None:
         for name in ("zero", "uniform"):
             with ablated(evaluator.projections, [head], name):
                 change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
-            row = row_of(found.heads, head)
+            row = row_of(found.importance, head)
             assert row[f"{name}_loss_change_nats"] == pytest.approx(change, abs=1e-12)
             assert row[f"{name}_loss_low"] <= change + 1e-12
             assert row[f"{name}_loss_high"] >= change - 1e-12
 
 
-def test_orders_are_chosen_and_reported_apart(found: Importance, planted) -> None:
+def test_orders_are_chosen_and_reported_apart(found: Result, planted) -> None:
     source, texts = planted
     evaluator = load_evaluator(source, sentences=texts)
     choosing, reporting = evaluator.on(texts[::2]), evaluator.on(texts[1::2])
@@ -102,7 +103,7 @@ def test_orders_are_chosen_and_reported_apart(found: Importance, planted) -> Non
     assert set(curve["reported_on"]) == {"4 sentences: 2nd, 4th, ..."}
 
 
-def test_every_order_ends_with_all_heads_removed(found: Importance) -> None:
+def test_every_order_ends_with_all_heads_removed(found: Result) -> None:
     curves = found.cumulative
     assert list(dict.fromkeys(curves["order"])) == ["gradient", "loss", "random"]
     for _, curve in curves.groupby("order"):
@@ -130,10 +131,10 @@ def test_bleu_and_means_of_a_run(small_run: Path) -> None:
         with ablated(evaluator.projections, [head], "mean", means):
             change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
             bleu = score(evaluator.translations(), evaluator.references).bleu
-        row = row_of(found.heads, head)
+        row = row_of(found.importance, head)
         assert row["mean_loss_change_nats"] == pytest.approx(change, abs=1e-6)
         assert row["mean_bleu_change"] == pytest.approx(bleu - whole, abs=1e-3)
-    assert len(found.heads) == 2
+    assert len(found.importance) == 2
     assert found.cumulative["bleu"].notna().all()
     assert set(found.cumulative["replacement"]) == {"mean"}
     done = {what: (count, total) for what, count, total in told}
@@ -144,9 +145,9 @@ def test_bleu_and_means_of_a_run(small_run: Path) -> None:
 def test_a_language_model_has_no_bleu() -> None:
     source = (random_models.llama(), tokenizer())
     found = importance(source, sentences=SENTENCES)
-    assert "zero_bleu_change" not in found.heads
+    assert "zero_bleu_change" not in found.importance
     assert found.cumulative["bleu"].isna().all()
-    assert "mean_loss_change_nats" not in found.heads
+    assert "mean_loss_change_nats" not in found.importance
     assert found.notes[0] == FewForIntervals(len(SENTENCES))
     assert isinstance(found.notes[1], NoMeans)
     assert "There is no corpus" in found.notes[1].reason
@@ -164,7 +165,7 @@ def test_a_corpus_that_was_changed_leaves_the_mean_out(small_run: Path, tmp_path
     found = importance(
         copied, sentences=texts, replacements=["zero", "mean"], bleu=(), sites=["cross"]
     )
-    assert "mean_loss_change_nats" not in found.heads
+    assert "mean_loss_change_nats" not in found.importance
     assert isinstance(found.notes[-1], NoMeans)
     assert "its checksum differs" in found.notes[-1].reason
 
@@ -172,10 +173,10 @@ def test_a_corpus_that_was_changed_leaves_the_mean_out(small_run: Path, tmp_path
 def test_uniform_is_left_out_where_it_cannot_be_done() -> None:
     source = (random_models.t5(), tokenizer())
     found = importance(source, sentences=PAIRS, replacements=["zero", "uniform"], bleu=())
-    t5_bias = found.heads["uniform_loss_change_nats"].isna()
+    t5_bias = found.importance["uniform_loss_change_nats"].isna()
     assert t5_bias.any()
-    assert not found.heads.loc[t5_bias, "uniform_loss_significant"].any()
-    assert found.heads["zero_loss_change_nats"].notna().all()
+    assert not found.importance.loc[t5_bias, "uniform_loss_significant"].any()
+    assert found.importance["zero_loss_change_nats"].notna().all()
     assert isinstance(found.notes[-1], NotUniform)
     assert "encoder.0" in found.notes[-1].layers
     with pytest.raises(InputError, match="can be done for every head here; add zero"):
@@ -190,9 +191,9 @@ def test_marian_and_its_orders(untouched_randomness) -> None:
     again = importance(
         source, sentences=PAIRS, replacements=["zero"], points=2, sites=["encoder"], seed=1
     )
-    pd.testing.assert_frame_equal(found.heads, again.heads)
+    pd.testing.assert_frame_equal(found.importance, again.importance)
     pd.testing.assert_frame_equal(found.cumulative, again.cumulative)
-    assert found.heads["zero_bleu_change"].notna().all()
+    assert found.importance["zero_bleu_change"].notna().all()
     known = found.cumulative[found.cumulative["bleu"].notna()]
     assert set(known["heads_removed"]) == {0, 6}
 

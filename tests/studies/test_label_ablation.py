@@ -12,12 +12,12 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.errors import InputError
 from attnlab.processes import Processes
+from attnlab.questions.importance.importance import importance
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.label_ablation import ablate_for_labels
 from attnlab.studies.analysis.notes import NoLoss
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.evaluation import evaluator_of
-from attnlab.studies.importance.importance import importance
 from attnlab.studies.sources import Subject
 from attnlab.translation.runs.folder import SETTINGS
 from attnlab.translation.runs.run import load
@@ -74,9 +74,9 @@ def test_labels_and_importance_leave_out_the_same_pairs(
     assert "left out" in weighed.about["Sentences"]
     keys = ["site", "layer", "head"]
     both = labelled.labelling.view("all").labels.merge(
-        weighed.heads, on=keys, validate="one_to_one"
+        weighed.importance, on=keys, validate="one_to_one"
     )
-    assert len(both) == len(weighed.heads)
+    assert len(both) == len(weighed.importance)
     for mine, theirs in (("loss_change", "loss_change_nats"), ("low", "loss_low")):
         difference = both[f"ablation_{mine}"] - both[f"zero_{theirs}"]
         assert difference.abs().max() < 1e-6
@@ -115,7 +115,7 @@ def test_a_language_model_has_a_loss_and_an_encoder_has_none(tmp_path) -> None:
 
 def test_what_is_asked_for_and_cannot_be() -> None:
     model = random_models.marian(), tokenizer()
-    with pytest.raises(InputError, match="Ablation stands beside labels"):
+    with pytest.raises(InputError, match="Ablation needs labels"):
         analyze(model, sentences=PAIRS, labels=False, ablation=True)
     without = analyze(model, sentences=PAIRS, labels=True, ablation=False, **HEADS_ALONE)
     assert not set(COLUMNS) & set(without.labelling.labels)

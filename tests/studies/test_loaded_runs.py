@@ -17,7 +17,7 @@ LEARNING = {"calibration": 4, "validation": 4}
 # Of each verb, a table of what it finds.
 VERBS: dict[str, Callable[[Source], pd.DataFrame]] = {
     "analyze": lambda run: attnlab.analyze(run, **FEW, quick=True, structure_sentences=2).heads,
-    "importance": lambda run: attnlab.importance(run, **FEW, bleu=()).heads,
+    "importance": lambda run: attnlab.importance(run, **FEW, bleu=()).importance,
     "compare": lambda run: attnlab.compare(run, [5], **FEW, calibration=4).summary,
     "inspect": lambda run: attnlab.inspect(run, "the dog sees the cat").heads,
     "neighbours": lambda run: attnlab.neighbours(run, ["the"], count=3).table,

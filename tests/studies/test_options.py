@@ -15,9 +15,9 @@ from attnlab.cli.options import parameter_name, shown_default, with_options
 from attnlab.errors import InputError
 from attnlab.options import Option, Settings, option_fields, options_of
 from attnlab.questions.compare.question import ComparisonSettings
+from attnlab.questions.importance.question import ImportanceSettings
 from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.approximation.settings import ApproximationSettings
-from attnlab.studies.importance.settings import ImportanceSettings
 from attnlab.studies.planning.settings import PlanSettings
 from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.settings import StudySettings

@@ -49,7 +49,7 @@ def tables() -> dict[str, pd.DataFrame]:
         "analyze_labels": labelling.labels,
         "analyze_structure": analysis.structure,
         "compare_summary": comparison.summary,
-        "importance_heads": importance.heads,
+        "importance_heads": importance.importance,
         "importance_cumulative": importance.cumulative,
     }
 

@@ -44,18 +44,20 @@ def test_analysis_and_labels(language_run: Path) -> None:
 
 def test_comparison(language_run: Path) -> None:
     found = attnlab.compare(language_run, [5], sentences=6, calibration=20)
-    assert heads_of(found.heads) == HEADS
+    assert heads_of(found.mechanisms_by_head) == HEADS
 
 
 def test_importance(language_run: Path) -> None:
     found = attnlab.importance(language_run, sentences=6, replacements=["zero"])
-    assert heads_of(found.heads) == HEADS
-    assert not [name for name in found.heads if "bleu" in name]
+    assert heads_of(found.importance) == HEADS
+    assert not [name for name in found.importance if "bleu" in name]
     evaluator = load_evaluator(language_run, sentences=6)
     before = evaluator.losses()
     with ablated(evaluator.projections, [Head("decoder", 1, 0)], "zero"):
         change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
-    row = found.heads[(found.heads["layer"] == 1) & (found.heads["head"] == 0)].iloc[0]
+    row = found.importance[(found.importance["layer"] == 1) & (found.importance["head"] == 0)].iloc[
+        0
+    ]
     assert row["zero_loss_change_nats"] == pytest.approx(change, abs=1e-6)
     with pytest.raises(InputError, match="translates nothing; leave BLEU out"):
         attnlab.importance(language_run, sentences=4, replacements=["zero"], bleu=["zero"])

@@ -100,7 +100,7 @@ def test_comparison(recurrent_run: Path, score: str) -> None:
         weights = out.cross_attentions[0][0, 0]
         offset = torch.arange(len(source)) - torch.arange(len(target))[:, None]
         kept.append(float((weights * (offset.abs() <= 2)).sum() / len(target)))
-    band = found.mechanisms_by_head[found.heads["mechanism"] == "band"].iloc[0]
+    band = found.mechanisms_by_head[found.mechanisms_by_head["mechanism"] == "band"].iloc[0]
     assert band["mass_fraction"] == pytest.approx(np.mean(kept), abs=1e-6)
 
 
@@ -114,8 +114,8 @@ def test_importance(recurrent_run: Path) -> None:
             change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
         assert change != 0
         name = f"{kind}_loss_change_nats"
-        assert found.heads[name].iloc[0] == pytest.approx(change, abs=1e-6)
-    assert np.isfinite(found.heads["mean_loss_change_nats"]).all()
+        assert found.importance[name].iloc[0] == pytest.approx(change, abs=1e-6)
+    assert np.isfinite(found.importance["mean_loss_change_nats"]).all()
 
 
 def test_substitution_and_a_written_plan(recurrent_run: Path, tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from attnlab.extraction.keeping import KeptMatrices
 from attnlab.folders import UNFINISHED
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.approximation import write_approximation
-from attnlab.reporting.importance_folder import write_importance
 from attnlab.reporting.planning import write_planning
 from attnlab.reporting.pruning_folder import write_pruning
 from attnlab.reporting.result_folder import PAGE
@@ -63,7 +62,9 @@ def _compare(run: Path) -> Write:
 
 def _importance(run: Path) -> Write:
     found = attnlab.importance(run, sentences=8, training=4, replacements=["zero"], bleu=[])
-    return lambda folder, title: write_importance(found, folder, title=title)
+    return lambda folder, title: dataclasses.replace(found, title=title).save(
+        folder, overwrite=True
+    )
 
 
 def _prune(run: Path) -> Write:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 def command_of(question: Question) -> Callable[..., None]:
     """`attnlab NAME SOURCE`, with the options of the question's settings."""
     source_help = typer.Argument(help=question.source)
+    own = question.folder
+    unasked = "nothing is written" if own is None else f"SOURCE/{own}; for a name: {own}"
     out_help = typer.Option(
         help=f"Folder to write the {question.what} to: {', '.join(table.file for table in question.tables)}, "
-        "figures, a page and what the columns mean (default: nothing is written)."
+        f"figures, a page and what the columns mean (default: {unasked})."
     )
 
     def command(
@@ -33,6 +35,8 @@ def command_of(question: Question) -> Callable[..., None]:
         **options: Any,
     ) -> None:
         settings = chosen(question.settings, options)
+        if out is None and own is not None:
+            out = Path(source) / own if Path(source).is_dir() else Path(own)
         refuse_vain_overwrite(overwrite, out=out)
         if out is not None:
             from attnlab.reporting.result_folder import refuse_taken
@@ -44,24 +48,28 @@ def command_of(question: Question) -> Callable[..., None]:
 
         from attnlab.translation.quiet import quiet
 
-        with quiet(), progress_bars() as tell:
+        with quiet(), progress_bars(announced=question.announced) as tell:
             result = question.verb(source, **settings.keywords() | {"progress": tell})
         if out is not None:
             result.save(out, overwrite=overwrite)
             messages().print(f"Wrote {out}.", soft_wrap=True)
         print_notes(result.notes)
-        _print(result)
+        _print(result, out)
 
     command.__name__, command.__doc__ = question.name, question.help
     return with_options(question.settings)(command)
 
 
-def _print(result: "Result") -> None:
+def _print(result: "Result", folder: Path | None) -> None:
     if output().as_json:
-        print_json(**{result.asked.tables[0].name: result.table}, notes=result.told)
+        tables = (table.name for table in result.asked.tables[: result.asked.printed])
+        written = {} if folder is None else {"folder": folder}
+        print_json(**{name: result.tables[name] for name in tables}, notes=result.told, **written)
         return
     for table in result.terminal():
-        shown = new_table(*table.headings, numbers=table.numbers, title=table.title)
+        shown = new_table(
+            *table.headings, numbers=table.numbers, title=table.title, caption=table.caption
+        )
         for row in table.rows:
             shown.add_row(*row)
         print_table(shown)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from attnlab.cli.output import new_table
+from attnlab.results.terminal import MOST_ROWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -10,8 +11,6 @@ if TYPE_CHECKING:
 
     from attnlab.studies.analysis.measuring import Analysis
 
-# A longer table scrolls away; the file has every head.
-MOST_HEADS = 48
 # The mark stands behind the role, the interval behind the loss; the note says which heads have no output.
 _ELSEWHERE = ("mark", "ablation_low", "ablation_high", "output")
 _PROSE = ("evidence", "structure")
@@ -28,7 +27,7 @@ def summary_table(analysis: "Analysis") -> "Table":
 
     summary, shown = heads_shown(analysis.summary)
     columns = [column for column in shown if column.name not in _ELSEWHERE]
-    heads = summary.head(MOST_HEADS)
+    heads = summary.head(MOST_ROWS)
     more = len(summary) - len(heads)
     table = new_table(
         *(column.narrow for column in columns),

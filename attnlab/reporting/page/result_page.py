@@ -92,7 +92,7 @@ def write_result_page(folder: str | Path, contents_of: ContentsOf) -> Path:
 
 
 def write_contents(
-    folder: Path,
+    folder: str | Path,
     record: ResultRecord,
     tables: Tables,
     found: Contents,
@@ -115,6 +115,7 @@ def write_contents(
     Raises:
         AttnlabError: something could not be written.
     """
+    folder = Path(folder)
     drawn = tuple(
         PageFigure(one.name, write_figure(one.figure, folder / figures, one.name), one.caption)
         for one in found.figures

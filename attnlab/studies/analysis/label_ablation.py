@@ -12,7 +12,7 @@ from attnlab.errors import AttnlabError
 from attnlab.extraction.tokens import TokenizedText
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.evaluation import Evaluator, evaluator_of
-from attnlab.studies.importance.settings import ABLATION_SENTENCES
+from attnlab.studies.settings import ABLATION_SENTENCES
 from attnlab.studies.sources import Subject
 
 

@@ -1,8 +1,25 @@
-"""The columns of an importance study."""
+"""What `attnlab importance` can be told, and what its columns mean; nothing heavy is imported."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from attnlab.attribution.replacements import REPLACEMENTS
 from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
+from attnlab.errors import InputError
+from attnlab.notes import Note
+from attnlab.options import Option
+from attnlab.results.question import Question
 from attnlab.studies.change_columns import declared_changes, declared_tests
+from attnlab.studies.settings import (
+    ABLATION_SENTENCES,
+    SEED,
+    SENTENCE_FLAGS,
+    CorpusTextSettings,
+    Sentences,
+)
 
+FEWEST_SENTENCES = 4
 REPLACED_BY = {
     "zero": "0",
     "mean": "its mean over training sentences",
@@ -38,7 +55,7 @@ _LOSS = tuple(_replaced(name, "loss") for name in REPLACED_BY)
 _BLEU = tuple(_replaced(name, "bleu") for name in REPLACED_BY)
 # Each change with the column that says whether it is beyond chance: the last of `declared_tests`.
 CHANGES = tuple((columns[0], columns[-1]) for columns in (*_LOSS, *_BLEU))
-IMPORTANCE_OF_HEADS = Table(
+IMPORTANCE = Table(
     "importance.csv",
     "head",
     (
@@ -92,7 +109,7 @@ CUMULATIVE = Table(
     ),
     keys=("order", "heads_removed"),
 )
-AGREEMENT_OF_MEASURES = Table(
+RANK_AGREEMENT = Table(
     "rank_agreement.csv",
     "pair of measures",
     (
@@ -110,4 +127,109 @@ AGREEMENT_OF_MEASURES = Table(
     ),
     keys=("measure", "other"),
 )
-TABLES = (IMPORTANCE_OF_HEADS, CUMULATIVE, AGREEMENT_OF_MEASURES)
+
+
+@dataclass(frozen=True)
+class NoMeans(Note):
+    """Heads are not replaced by their mean, for a reason that is a sentence."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class NotUniform(Note):
+    """Layers such as `encoder.0` whose scores do not come from the query alone."""
+
+    layers: tuple[str, ...]
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names of a list with commas; none for the word `none`.
+
+    >>> names_in("zero, mean"), names_in("none")
+    (('zero', 'mean'), ())
+    """
+    return () if text == "none" else tuple(n.strip() for n in text.split(",") if n.strip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportanceSettings(CorpusTextSettings):
+    """What `attnlab importance` can be told.
+
+    Raises:
+        InputError: a value out of range, no replacement, or BLEU for one that is not measured.
+    """
+
+    sentences: Annotated[
+        Sentences,
+        Option(
+            f"Maximum number of held-out sentences, {FEWEST_SENTENCES} or more.", SENTENCE_FLAGS
+        ),
+    ] = ABLATION_SENTENCES
+    replacements: Annotated[
+        Sequence[str],
+        Option(
+            "Replacements of a head: any of zero, mean, uniform; commas between. Heads are "
+            "removed by the first that all of them take.",
+            choices=REPLACEMENTS,
+            read=names_in,
+        ),
+    ] = REPLACEMENTS
+    bleu: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Replacements for which all sentences are translated without each head, or none.",
+            choices=REPLACEMENTS,
+            none="none",
+            shown="the first replacement, where the model translates",
+            read=names_in,
+        ),
+    ] = None
+    points: Annotated[
+        int,
+        Option(
+            "Number of points on the curve of removed heads at which BLEU is measured.", least=2
+        ),
+    ] = 10
+    training: Annotated[
+        int, Option("Number of training sentences for the mean outputs of heads.", least=1)
+    ] = 500
+    seed: Annotated[int, SEED] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.replacements:
+            msg = f"No replacement is named; choose from: {', '.join(REPLACEMENTS)}."
+            raise InputError(msg)
+        for name in self.bleu or ():
+            if name not in self.replacements:
+                msg = f"BLEU of {name} needs {name} among the replacements."
+                raise InputError(msg)
+        count = self.sentences if isinstance(self.sentences, int) else len(self.sentences)
+        if count < FEWEST_SENTENCES:
+            msg = f"Importance needs at least {FEWEST_SENTENCES} sentences, not {count}."
+            raise InputError(msg)
+
+
+QUESTION = Question(
+    name="importance",
+    what="importance study",
+    panel="Heads",
+    help="Measure the importance of every head: gradients, heads removed alone, heads removed in turn.",
+    settings=ImportanceSettings,
+    tables=(IMPORTANCE, CUMULATIVE, RANK_AGREEMENT),
+    run="attnlab.questions.importance.importance:importance",
+    view="attnlab.questions.importance.view",
+    notes={
+        NoMeans: "Heads are not replaced by their mean: {reason}",
+        NotUniform: lambda note: (
+            f"Heads of {', '.join(note.layers)} cannot be made uniform, since their scores do not come "
+            "from the query alone; they are left out there."
+        ),
+    },
+    source="A run of `attnlab train`, or a transformers encoder-decoder or language model (folder, or "
+    "name on the hub).",
+    folder="importance",
+    announced=True,
+    printed=2,
+)

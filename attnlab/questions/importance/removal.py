@@ -42,7 +42,7 @@ def removal_curves(
         translations: told of every point.
 
     Returns:
-        The columns of `attnlab.studies.importance.columns.CUMULATIVE`; an interval is for one step at a
+        The columns of `attnlab.questions.importance.question.CUMULATIVE`; an interval is for one step at a
         time, uncorrected, and `bleu` NaN between the points.
     """
     tables = []

@@ -7,32 +7,39 @@ from functools import partial
 import pandas as pd
 from torch import Tensor
 
-from attnlab.addresses import Head
+from attnlab.addresses import Head, layer_name
+from attnlab.attribution.ablation import Means, ablate_each, ablated, mean_outputs
 from attnlab.attribution.gradients import GradientImportance, gradient_importance
 from attnlab.attribution.projections import all_heads
 from attnlab.attribution.replacements import REPLACEMENTS, Replacement
-from attnlab.attribution.significance import Difference, draws_for, loss_differences
-from attnlab.errors import InputError
+from attnlab.attribution.significance import (
+    Difference,
+    bleu_differences,
+    draws_for,
+    loss_differences,
+)
+from attnlab.errors import AttnlabError, InputError
 from attnlab.notes import Note
 from attnlab.options import options_of
-from attnlab.representations import OneLine
-from attnlab.studies.about import model_in_words, versions_in_words
-from attnlab.studies.differences import fill_changes, fill_tests
-from attnlab.studies.evaluation import Evaluator, load_evaluator
-from attnlab.studies.importance.ablations import (
-    Ablation,
-    ablated_losses,
-    bleu_changes,
-    possible_ablations,
+from attnlab.questions.importance.question import (
+    FEWEST_SENTENCES,
+    QUESTION,
+    UNITS,
+    ImportanceSettings,
+    NoMeans,
+    NotUniform,
 )
-from attnlab.studies.importance.columns import UNITS
-from attnlab.studies.importance.removal import (
+from attnlab.questions.importance.removal import (
     count_translations,
     orders_of,
     rank_agreement,
     removal_curves,
 )
-from attnlab.studies.importance.settings import FEWEST_SENTENCES, ImportanceSettings
+from attnlab.results.result import Result
+from attnlab.studies.about import model_in_words, source_in_words, versions_in_words
+from attnlab.studies.differences import fill_changes, fill_tests
+from attnlab.studies.evaluation import Evaluator, load_evaluator
+from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewForIntervals
 from attnlab.studies.scored_sentences import ScoredBatch
 from attnlab.studies.settings import Progress
 from attnlab.studies.steps import Steps
@@ -46,30 +53,8 @@ _OF_GRADIENTS = {
 }
 
 
-@dataclass(frozen=True, repr=False)
-class Importance(OneLine):
-    """Tables of one study.
-
-    Attributes:
-        heads: one row per head, columns as in `attnlab.studies.importance.columns`; NaN where a head
-            cannot be replaced.
-        cumulative: one row per order and number of heads removed.
-        agreement: one row per pair of measures.
-        about: what was measured, in words, in the order to print it.
-        notes: what a reader must know before trusting a number, see `attnlab.reporting.notes`.
-        weights: checksum of the weights of the run that was studied; None for other models.
-    """
-
-    heads: pd.DataFrame
-    cumulative: pd.DataFrame
-    agreement: pd.DataFrame
-    about: Mapping[str, str]
-    notes: tuple[Note, ...]
-    weights: str | None
-
-
 @options_of(ImportanceSettings)
-def importance(source: Source, settings: ImportanceSettings) -> Importance:
+def importance(source: Source, settings: ImportanceSettings) -> Result:
     """Importance of every head of a model, by its gradient and by ablation.
 
     The orders in which heads are removed are chosen on every other held-out sentence, the curves
@@ -83,6 +68,10 @@ def importance(source: Source, settings: ImportanceSettings) -> Importance:
             tokenizer), see `attnlab.studies.evaluation.load_evaluator`.
         settings: as keyword arguments.
 
+    Returns:
+        The tables `importance` (a row per head, NaN where a head cannot be replaced), `cumulative` (a row
+        per order and number of heads removed) and `rank_agreement` (a row per pair of measures).
+
     Raises:
         InputError: the source, the sentences or an option cannot be used.
     """
@@ -93,10 +82,10 @@ def importance(source: Source, settings: ImportanceSettings) -> Importance:
     )  # fmt: skip
     evaluator = _at_sites(evaluator, settings.sites)
     bleu = _bleu(evaluator, settings)
-    ablations, notes = possible_ablations(evaluator, settings.replacements, settings.training)
+    ablations, notes = _possible_ablations(evaluator, settings.replacements, settings.training)
     halves = [evaluator.half(first) for first in (0, 1)]
     slopes = _gradients(halves, progress)
-    losses = ablated_losses(evaluator, ablations, progress)
+    losses = _ablated_losses(evaluator, ablations, progress)
     draws = draws_for(len(all_heads(evaluator.projections)))
     table = (slopes[0] + slopes[1]).table().rename(columns=_OF_GRADIENTS)
     before = evaluator.losses()
@@ -107,20 +96,126 @@ def importance(source: Source, settings: ImportanceSettings) -> Importance:
         )
         found = dict(zip(after, changes, strict=True))
         _add_changes(table, ablation.replacement, "loss", found)
-    for ablation, found in bleu_changes(evaluator, ablations, bleu, (seed, draws), progress):
+    for ablation, found in _bleu_changes(evaluator, ablations, bleu, (seed, draws), progress):
         _add_changes(table, ablation.replacement, "bleu", found)
     cumulative = _cumulative(
         halves, slopes[0], losses, before, ablations,
         bleu=bool(bleu), points=settings.points, seed=seed, progress=progress,
     )  # fmt: skip
-    return Importance(
-        heads=table,
-        cumulative=cumulative,
-        agreement=rank_agreement(_measures(table)),
-        about=_about(source, evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
-        notes=tuple(notes),
+    return Result(
+        QUESTION.name,
+        f"Importance of the heads of {source_in_words(source, evaluator.model)}",
+        {
+            "importance": table,
+            "cumulative": cumulative,
+            "rank_agreement": rank_agreement(_measures(table)),
+        },
+        _about(source, evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
+        tuple(notes),
         weights=evaluator.subject.weights,
     )
+
+
+@dataclass(frozen=True)
+class _Ablation:
+    """One way to replace heads: those that it can replace, and what it needs."""
+
+    replacement: Replacement
+    heads: tuple[Head, ...]
+    means: Means | None
+
+
+def _possible_ablations(
+    evaluator: Evaluator, replacements: Sequence[str], training: int
+) -> tuple[list[_Ablation], list[Note]]:
+    """The replacements with what they need; heads and means that cannot be had are left out."""
+    heads = all_heads(evaluator.projections)
+    notes: list[Note] = []
+    if len(evaluator.examples) < ENOUGH_FOR_INTERVALS:
+        notes.append(FewForIntervals(len(evaluator.examples)))
+    found = []
+    for name in REPLACEMENTS:
+        means, replaceable = None, heads
+        if name not in replacements:
+            continue
+        if name == "mean":
+            try:
+                means = _means(evaluator, training)
+            except AttnlabError as error:
+                notes.append(NoMeans(str(error)))
+                continue
+        if name == "uniform":
+            replaceable = [head for head in heads if _can_be_uniform(evaluator, head)]
+            if len(replaceable) < len(heads):
+                layers = dict.fromkeys(
+                    layer_name(h.site, h.layer) for h in heads if h not in replaceable
+                )
+                notes.append(NotUniform(tuple(layers)))
+        found.append(_Ablation(name, tuple(replaceable), means))
+    if not any(len(ablation.heads) == len(heads) for ablation in found):
+        msg = "No replacement that was named can be done for every head here; add zero."
+        raise InputError(msg)
+    return found, notes
+
+
+def _means(evaluator: Evaluator, training: int) -> Means:
+    learning = evaluator.on_split("train", training)
+    return mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)
+
+
+def _can_be_uniform(evaluator: Evaluator, head: Head) -> bool:
+    try:
+        with ablated(evaluator.projections, [head], "uniform"):
+            return True
+    except InputError:
+        return False
+
+
+def _ablated_losses(
+    evaluator: Evaluator, ablations: Sequence[_Ablation], progress: Progress | None
+) -> dict[Replacement, dict[Head, Tensor]]:
+    """Losses of all sentences with each head replaced alone."""
+    steps = Steps("Ablating heads", sum(len(one.heads) for one in ablations), progress)
+    behind = evaluator.reading_once()
+    found: dict[Replacement, dict[Head, Tensor]] = {}
+    for one in ablations:
+        by_reader = [
+            (evaluator, [head for head in one.heads if head.site == "encoder"]),
+            (behind, [head for head in one.heads if head.site != "encoder"]),
+        ]
+        found[one.replacement] = {}
+        for reader, heads in by_reader:
+            found[one.replacement] |= ablate_each(
+                evaluator.projections, heads, one.replacement, steps.of(reader.losses), one.means
+            )
+    return found
+
+
+def _bleu_changes(
+    evaluator: Evaluator,
+    ablations: Sequence[_Ablation],
+    bleu: Sequence[str],
+    bootstrap: tuple[int, int],
+    progress: Progress | None,
+) -> list[tuple[_Ablation, dict[Head, Difference]]]:
+    """Changes of BLEU with each head replaced alone, for the replacements that were asked for."""
+    chosen = [one for one in ablations if one.replacement in bleu]
+    if not chosen:
+        return []
+    steps = Steps("Translating without one head", sum(len(one.heads) for one in chosen), progress)
+    before, gold, (seed, draws) = evaluator.translations(), evaluator.references, bootstrap
+    found = []
+    for one in chosen:
+        written = ablate_each(
+            evaluator.projections,
+            one.heads,
+            one.replacement,
+            steps.of(evaluator.translations),
+            one.means,
+        )
+        changes = bleu_differences(before, list(written.values()), gold, seed=seed, draws=draws)
+        found.append((one, dict(zip(written, changes, strict=True))))
+    return found
 
 
 def _add_changes(
@@ -188,7 +283,7 @@ def _cumulative(
     slopes: GradientImportance,
     losses: Mapping[Replacement, Mapping[Head, Tensor]],
     before: Tensor,
-    ablations: Sequence[Ablation],
+    ablations: Sequence[_Ablation],
     *,
     bleu: bool,
     points: int,

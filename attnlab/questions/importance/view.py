@@ -1,0 +1,268 @@
+"""Importance drawn: how much each head matters alone, what is left without many; and both on a terminal."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from attnlab.columns import HEAD_KEYS
+from attnlab.questions.importance.question import CHANGES, CUMULATIVE, IMPORTANCE, RANK_AGREEMENT
+from attnlab.reporting.canvas import INK, blank, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.naming import head_names
+from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.result import Result
+from attnlab.results.terminal import MOST_ROWS, TerminalTable
+from attnlab.texts import counted
+
+REPLACEMENT_COLOURS = {"zero": "#2178d9", "mean": "#c2571a", "uniform": "#6b7280"}
+ORDER_COLOURS = {"gradient": "#2178d9", "loss": "#c2571a", "random": "#6b7280"}
+ORDER_NAMES = {
+    "gradient": "least gradient first",
+    "loss": "least loss alone first",
+    "random": "random order",
+}
+_CURVES = ("order", "heads_removed", "replacement", "loss_nats", "bleu")
+_LEFT, _WIDTH, _GAP, _TOP = 0.6, 2.15, 0.5, 0.72
+_CURVE_HEIGHT, _BETWEEN = 2.1, 1.05
+_ORDERS = {"gradient": "by gradient", "loss": "by loss", "random": "at random"}
+
+
+def contents(result: Result) -> Contents:
+    """What the page of an importance study shows."""
+    figure = DrawnFigure(
+        "importance",
+        draw_importance(result.importance, result.cumulative),
+        "Above: change of loss with each head replaced alone; right of 0 the model needs it. Below: what "
+        "is left when heads are removed one after another.",
+    )
+    shown = (
+        ShownTable(IMPORTANCE.file, "Every head replaced alone", ("_p_value",)),
+        ShownTable(
+            CUMULATIVE.file, "Heads removed one after another", ("chosen_on", "reported_on")
+        ),
+        ShownTable(RANK_AGREEMENT.file, "Do the measures agree?"),
+    )
+    facts = {
+        name: str(result.about[name])
+        for name in ("Model", "Sentences", "Loss of the whole model")
+        if name in result.about
+    }
+    answers = [*_needed(result.importance), *removable(result.cumulative)]
+    return Contents(answers, facts, [figure], shown)
+
+
+def terminal(result: Result) -> Iterator[TerminalTable]:
+    """Heads replaced alone, the first ones where a model has many; then heads removed in turn."""
+    yield _alone(result.importance)
+    yield _in_turn(result.cumulative)
+
+
+def _alone(heads: pd.DataFrame) -> TerminalTable:
+    """Change of loss and BLEU by head."""
+    more = len(heads) - MOST_ROWS
+    left_out = f"\nand {counted(more, 'more head')} in {IMPORTANCE.file}" if more > 0 else ""
+    gradient = IMPORTANCE["gradient_importance"]
+    changes = [(change, proof) for change, proof in CHANGES if change.name in heads]
+    numbers = tuple(column.narrow for column in (gradient, *(change for change, _ in changes)))
+    first = heads.head(MOST_ROWS)
+    rows = tuple(
+        (
+            name,
+            gradient.shown(row[gradient.name]),
+            *(
+                f"{change.shown(row[change.name], signed=True)}{'*' if row[proof.name] else ' '}"
+                for change, proof in changes
+            ),
+        )
+        for name, row in zip(head_names(first), first.to_dict("records"), strict=True)
+    )
+    return TerminalTable(
+        ("head", *numbers),
+        rows,
+        numbers,
+        "Each head replaced alone",
+        "Loss in nats per token: above 0 the head is needed. * beyond chance (5%, corrected "
+        f"for {counted(len(heads), 'head')}).{left_out}",
+    )
+
+
+def _in_turn(curves: pd.DataFrame) -> TerminalTable:
+    """Loss and BLEU with none, all and at most about ten numbers of heads between removed."""
+    orders = list(dict.fromkeys(curves["order"]))
+    loss, bleu = CUMULATIVE["loss_nats"], CUMULATIVE["bleu"]
+    measured = curves[curves[bleu.name].notna()]
+    columns = [loss] if measured.empty else [loss, bleu]
+    counts = sorted(set((curves if measured.empty else measured)["heads_removed"]))
+    step = max(1, round((len(counts) - 1) / 9))
+    scores = (f"{column.narrow},\n{_ORDERS[order]}" for column in columns for order in orders)
+    headings = (CUMULATIVE["heads_removed"].narrow, *scores)
+    by_number = curves.set_index(["order", "heads_removed"])
+    rows = tuple(
+        (
+            str(count),
+            *(
+                column.shown(by_number.loc[(order, count), column.name])
+                for column in columns
+                for order in orders
+            ),
+        )
+        for count in sorted({*counts[::step], counts[-1]})
+    )
+    return TerminalTable(
+        headings,
+        rows,
+        headings,
+        "\nHeads removed one after another",
+        "Orders chosen on one half of the sentences, figures from the other.",
+    )
+
+
+def _needed(heads: pd.DataFrame) -> list[str]:
+    """How many heads the model needs when each is replaced alone, and which most, as sentences."""
+    found = []
+    for change, proof in CHANGES:
+        if change.name not in heads or heads[change.name].isna().all() or "loss" not in change.name:
+            continue
+        needed = heads[(heads[change.name] > 0) & (heads[proof.name] == True)]  # noqa: E712 - may be missing
+        replacement = change.name.partition("_")[0]
+        ranked = heads.sort_values(change.name, ascending=False)
+        raises = "raises" if len(needed) == 1 else "raise"
+        found.append(
+            f"Replaced alone ({replacement}), {len(needed)} of {counted(len(heads), 'head')} "
+            f"{raises} the loss beyond chance, most {head_names(ranked)[0]} "
+            f"({change.shown(float(ranked[change.name].iloc[0]), signed=True)} nats per token)."
+        )
+    return found
+
+
+def removable(cumulative: pd.DataFrame) -> list[str]:
+    """How many heads can go together at little loss, in the best order, as a sentence.
+
+    An interval that lies above 0 ends an order, even where a later one does not.
+    """
+    found = {
+        str(order): int((own["loss_change_low"] <= 0).cummin().sum()) - 1
+        for order, own in cumulative.sort_values("heads_removed").groupby("order", sort=False)
+    }
+    if not found:
+        return []
+    best = max(found, key=found.__getitem__)
+    where = ", on the half of the sentences that did not choose the order"
+    if found[best] < 1:
+        return [f"Already the first head that is removed raises the loss beyond chance{where}."]
+    total = cumulative["heads_removed"].max()
+    told = (
+        f"{found[best]} of {counted(total, 'head')} can go, one after another (order: {best}), before the "
+        f"interval of the loss lies above that of the whole model{where}."
+    )
+    return [told]
+
+
+def draw_importance(heads: pd.DataFrame, cumulative: pd.DataFrame) -> Figure:
+    """Above: change of loss with each head replaced alone, with intervals, a panel per site, one scale.
+
+    Below: loss (logarithmic) and BLEU of the model by the number of heads removed, a line per order.
+
+    Args:
+        heads: one row per head, as `importance(...).importance` and `importance.csv`.
+        cumulative: one row per order and number of heads, as `importance(...).cumulative` and
+            `cumulative.csv`.
+
+    Raises:
+        InputError: one of them is no table, or lacks a column.
+    """
+    wanted = "importance(...).importance or importance.csv"
+    refuse_other_table(heads, HEAD_KEYS, wanted)
+    refuse_other_table(heads, _changes(heads), wanted)
+    refuse_other_table(cumulative, _CURVES, "importance(...).cumulative or cumulative.csv")
+    sites = [table for _, table in heads.groupby("site", sort=False)]
+    row = 0.24 if max(map(len, sites)) <= 24 else 0.15
+    height = row * max(map(len, sites)) + 0.1
+    wide = _LEFT + max(3, len(sites)) * (_WIDTH + _GAP)
+    with style():
+        figure = blank(wide, _TOP + height + _BETWEEN + _CURVE_HEIGHT + 0.55)
+        for index, table in enumerate(sites):
+            left = _LEFT + index * (_WIDTH + _GAP)
+            axes = panel(figure, left, _TOP, _WIDTH, row * len(table) + 0.1)
+            _draw_heads(axes, table, row)
+        limits = [axes.get_xlim() for axes in figure.axes]
+        for axes in figure.axes:
+            axes.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(), loc="center right", frameon=False,
+            bbox_to_anchor=(0.99, 1 - 0.2 / figure.get_figheight()), fontsize=8, ncols=3,
+            columnspacing=1, handletextpad=0.1,
+        )  # fmt: skip
+        _draw_curves(figure, cumulative, _TOP + height + _BETWEEN, wide)
+        figure.text(
+            0.012, 1 - 0.2 / figure.get_figheight(),
+            "Each head replaced alone (rows: layer.head; bars: 95% intervals; one scale)",
+            va="center", fontsize=11,
+        )  # fmt: skip
+    return figure
+
+
+def _changes(heads: pd.DataFrame) -> list[str]:
+    """The columns with intervals: of each replacement in the table, or of one where it has none."""
+    changes = {name: f"{name}_loss_change_nats" for name in REPLACEMENT_COLOURS}
+    there = [name for name, column in changes.items() if column in heads] or [*changes][:1]
+    bounds = [f"{name}_loss_{end}" for name in there for end in ("low", "high")]
+    return [*(changes[name] for name in there), *bounds]
+
+
+def _draw_heads(axes: Axes, table: pd.DataFrame, row: float) -> None:
+    there = [name for name in REPLACEMENT_COLOURS if f"{name}_loss_change_nats" in table]
+    for index, name in enumerate(there):
+        shift = (index - (len(there) - 1) / 2) * 0.24
+        heights = [number + shift for number in range(len(table))]
+        colour = REPLACEMENT_COLOURS[name]
+        axes.hlines(
+            heights, table[f"{name}_loss_low"], table[f"{name}_loss_high"],
+            color=colour, linewidth=1, alpha=0.7,
+        )  # fmt: skip
+        axes.plot(
+            table[f"{name}_loss_change_nats"], heights, "o", color=colour, label=name,
+            markersize=3 if row > 0.2 else 2,
+        )  # fmt: skip
+    axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
+    names = [f"{layer}.{head}" for layer, head in zip(table["layer"], table["head"], strict=True)]
+    axes.set_yticks(range(len(table)), names, fontsize=8 if row > 0.2 else 6)
+    axes.set_ylim(len(table) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("change of loss (nats per token)", fontsize=8.5)
+    axes.set_title(str(table["site"].iloc[0]), loc="left")
+    sns.despine(ax=axes)
+
+
+def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float) -> None:
+    measures = {"loss_nats": "loss (nats per token, logarithmic)"}
+    if curves["bleu"].notna().any():
+        measures["bleu"] = "BLEU"
+    width = (wide - _LEFT - 1.75) / 2 - _GAP
+    for index, (name, label) in enumerate(measures.items()):
+        axes = panel(figure, _LEFT + index * (width + _GAP + 0.15), top, width, _CURVE_HEIGHT)
+        for order, table in curves.dropna(subset=[name]).groupby("order", sort=False):
+            axes.plot(
+                table["heads_removed"], table[name], color=ORDER_COLOURS[str(order)],
+                linewidth=1.4, marker="o" if name == "bleu" else None, markersize=3,
+                label=ORDER_NAMES[str(order)],
+            )  # fmt: skip
+        if name == "loss_nats":
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+            axes.yaxis.set_minor_locator(NullLocator())
+            axes.yaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel(f"heads removed ({curves['replacement'].iloc[0]})", fontsize=8.5)
+        axes.set_title(label, loc="left")
+        sns.despine(ax=axes)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.04), frameon=False, fontsize=7.5)
+    figure.text(
+        0.012, 1 - (top - 0.42) / figure.get_figheight(),
+        "Heads removed one after another, in orders chosen on other sentences",
+        va="center", fontsize=11,
+    )  # fmt: skip

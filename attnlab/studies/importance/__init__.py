@@ -1,1 +1,0 @@
-"""How much a model's heads matter."""
