@@ -66,7 +66,8 @@ class Learned:
         if key not in self._at_sizes:
             self._at_sizes[key] = list(self._counted_in(*key))
         numbered = self.by_site[site].numbered(layer)
-        counted, sentences = (sums.setdefault(site, {}) for sums in (self._counted, self._sentences))
+        counted = self._counted.setdefault(site, {})
+        sentences = self._sentences.setdefault(site, {})
         for size, candidate in self._at_sizes[key]:
             figures = measure_matrices(candidate.apply(numbered), numbered, support=True)
             keys = figures[MEASURED.index("visible_keys")].mean(-1).sum()

@@ -237,9 +237,6 @@ def test_the_folder_and_the_page(labelled: Analysis, tmp_path: Path) -> None:
     rows = tables[2].rows
     assert ("positional", "offset +0") in {row[1:3] for row in rows}
     assert "argmax rate" in {row[3] for row in rows}, "words, which a narrow page can wrap"
-    statuses = [at for at, column in enumerate(tables[2].columns) if "status" in column.name]
-    assert statuses, "whether it is confirmed, and against which control"
-    assert {row[at] for row in rows for at in statuses if row[at]} >= {"confirmed"}
     assert "Does what a head does show in what it looks like?" in page
     for name in ("labels", "relations", "controls", "structure", "agreement"):
         table = getattr(labelled.labelling, name)

@@ -220,6 +220,7 @@ QUESTION = Question(
     tables=(IMPORTANCE, CUMULATIVE, RANK_AGREEMENT),
     run="attnlab.questions.importance.importance:importance",
     view="attnlab.questions.importance.view",
+    figures=("importance",),
     notes={
         NoMeans: "Heads are not replaced by their mean: {reason}",
         NotUniform: lambda note: (
