@@ -12,16 +12,17 @@ import pytest
 from attnlab import plot
 from attnlab.errors import InputError
 
+COMPARED = "compare(...).summary or summary.csv"
 # Each function with what is asked of it first, and a place that the error names.
 TABLES: dict[str, tuple[Callable[[Any], object], str]] = {
-    "comparison": (lambda table: plot.comparison(table, "encoder"), "Comparison.summary"),
+    "comparison": (lambda table: plot.comparison(table, "encoder"), COMPARED),
     "embedding_map": (plot.embedding_map, "attnlab.neighbours"),
     "heads": (plot.heads, "Analysis.summary"),
     "importance": (lambda table: plot.importance(table, CUMULATIVE), "Importance.heads"),
     "importance, removed": (lambda table: plot.importance(HEADS, table), "Importance.cumulative"),
     "offsets": (plot.offsets, "Analysis.heads"),
     "offsets of content": (lambda table: plot.offsets(table, "content"), "Analysis.heads"),
-    "pareto": (plot.pareto, "Comparison.summary"),
+    "pareto": (plot.pareto, COMPARED),
     "pruning": (plot.pruning, "Pruning.curve"),
     "scaling": (plot.scaling, "table.csv"),
     "training": (plot.training, "the evaluations of a run"),

@@ -16,6 +16,7 @@ _HEIGHT = 2.2
 _MOST_TICKS = 6
 # What is so many times as bad as the worst of the best stands outside, so that these can be told apart.
 _REACH = 2.0
+_WANTED = "compare(...).summary or summary.csv, or Planning.scores or plan_scores.csv"
 
 
 def frontier(table: pd.DataFrame, price: str, value: str, *, larger: bool = False) -> pd.DataFrame:
@@ -48,7 +49,7 @@ def draw_pareto(
 
     Args:
         table: one row per candidate and budget with a column `mechanism`, `plan`, `family` or
-            `approximation`, such as `Comparison.summary` at one site or `Planning.scores`; rows of one
+            `approximation`, such as `compare(...).summary` at one site or `Planning.scores`; rows of one
             candidate and price are averaged.
         price: the column across; less is better.
         value: the column up.
@@ -58,7 +59,7 @@ def draw_pareto(
     Raises:
         InputError: it is no table, a column is missing, or there are no rows.
     """
-    refuse_other_table(table, (price, value), "Comparison.summary or Planning.scores, or its file")
+    refuse_other_table(table, (price, value), _WANTED)
     name = next((one for one in _NAMES if one in table), None)
     if name is None:
         msg = f"The table lacks one of {', '.join(_NAMES)}; it has: {', '.join(map(str, table))}."
