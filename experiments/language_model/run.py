@@ -20,7 +20,7 @@ import attnlab
 from attnlab.attribution.significance import loss_difference
 from attnlab.files import write_table
 from attnlab.functions.labels.syntactic import best_heads
-from attnlab.functions.thresholds import LINKS
+from attnlab.functions.thresholds import LINKS, SINK
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.notes import describe_notes
@@ -41,7 +41,7 @@ from experiments.shared.readme import (
     write_readme,
 )
 from experiments.shared.runs import trained_run
-from experiments.shared.sinks import sink_counts, sink_threshold
+from experiments.shared.sinks import sink_counts, sink_threshold, sinks_today
 
 OUT = RESULTS / "language_model"
 MODELS = {"one_layer": 1, "three_layers": 3}
@@ -188,20 +188,24 @@ def readme(folder: Path) -> str:
     for name in MODELS:
         summary = pd.read_csv(folder / name / "summary.csv", keep_default_na=False)
         trees = pd.read_csv(folder / name / "labels_treebank.csv", keep_default_na=False)
+        controls = read_table(folder / name, "controls")
         heads[name] = {
             "count": len(summary),
             "functions": counted(summary["function"]),
             "structures": counted(summary["structure"]),
             "trees": counted(trees["standing"]),
             "ties": int((summary["structure_tie"].astype(str) == "True").sum()),
-            "sinks": sink_counts(read_table(folder / name, "controls")),
+            "sinks": sink_counts(controls),
+            "sinks_today": sinks_today(controls),
+            "highest": controls.groupby("label")["high"].max(),
             "most_needed": most_needed(summary),
             "layers": sorted({0, int(summary["layer"].max())}),
         }
+    threshold = sink_threshold(read_table(folder / next(iter(MODELS)), "controls"))
     return render(
         __file__, facts, table=table, by_model=by_model, heads=heads, corpus=CORPUS, model=MODEL,
         optimizer=OPTIMIZER, vocabulary=VOCABULARY, samples=read_table(folder, "samples"),
-        sink_threshold=sink_threshold(read_table(folder / next(iter(MODELS)), "controls")),
+        sink_threshold=threshold, sink_threshold_today=SINK.threshold, older=threshold != SINK.threshold,
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from attnlab.studies.planning.candidates import BASELINES
 from attnlab.studies.planning.planning import FULL, plan
 from attnlab.studies.planning.scores import changes, gains, output_of
 from attnlab.studies.planning.settings import DEFAULT_FAMILIES
+from attnlab.texts import counted
 from attnlab.translation.quiet import quiet
 from attnlab.translation.settings import settings_from
 from experiments.shared.model_study import MODEL
@@ -63,8 +64,11 @@ def main() -> None:
         write_table(OUT / "ablation.csv", ablated(run))
     models = by_model()
     write_table(OUT / "models.csv", models)
-    write_table(OUT / "contrasts.csv", tested(models))
     write_table(OUT / "over_models.csv", over_models(models, ["plan"], list(MEASURES)))
+    corpora = by_corpus(models)
+    write_table(OUT / "corpora.csv", corpora)
+    write_table(OUT / "over_corpora.csv", over_corpora(corpora))
+    write_table(OUT / "contrasts.csv", tested(corpora))
     write_table(OUT / "by_budget.csv", over_models(published(), ["plan", "budget"], list(MEASURES)))
     write_facts(
         OUT, __file__, "torch", "transformers", "sacrebleu",
@@ -77,7 +81,8 @@ def published() -> pd.DataFrame:
     """The rows of the published searches at budgets below the keys of full attention of their models."""
     tables = []
     for folder in sorted(RESULTS.glob("plan_search_*")):
-        table = read_table(folder, "table").assign(corpus=folder.name.removeprefix("plan_search_"))
+        # Two folders have models of one corpus, of different sizes.
+        table = read_table(folder, "table").assign(corpus=read_facts(folder)["corpus"])
         whole = table[table["plan"] == FULL].set_index(MODELS)
         own = whole.loc[pd.MultiIndex.from_frame(table[MODELS])]
         table = table.assign(
@@ -97,9 +102,21 @@ def by_model() -> pd.DataFrame:
     )  # fmt: skip
 
 
-def tested(models: pd.DataFrame) -> pd.DataFrame:
-    """The three contrasts of the study: the loss of each baseline less that of the searched plan."""
-    return contrasts({str(name): own["loss_gain"].tolist() for name, own in models.groupby("plan")})
+def by_corpus(models: pd.DataFrame) -> pd.DataFrame:
+    """A row a corpus and baseline: gains, means over the models of the corpus, which share its sentences."""
+    grouped = models.groupby(["corpus", "plan"], as_index=False)
+    return grouped.agg(models=("seed", "size"), **{name: (name, "mean") for name in MEASURES})
+
+
+def over_corpora(corpora: pd.DataFrame) -> pd.DataFrame:
+    """A row a baseline: means over corpora with 95 % t intervals."""
+    return over_models(corpora, ["plan"], list(MEASURES)).rename(columns={"models": "corpora"})
+
+
+def tested(corpora: pd.DataFrame) -> pd.DataFrame:
+    """The three contrasts over corpora: the loss of each baseline less that of the searched plan."""
+    differences = {str(name): own["loss_gain"].tolist() for name, own in corpora.groupby("plan")}
+    return contrasts(differences).rename(columns={"models": "corpora"})
 
 
 def ablated(folder: Path) -> pd.DataFrame:
@@ -135,7 +152,9 @@ def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     models = read_table(folder, "models")
     ablation = read_table(folder, "ablation")
+    corpora = read_table(folder, "corpora")
     together = read_table(folder, "over_models").set_index("plan")
+    apart = read_table(folder, "over_corpora").set_index("plan")
     tests = read_table(folder, "contrasts").set_index("contrast")
     each = models.drop_duplicates(MODELS)
     return render(
@@ -143,13 +162,21 @@ def readme(folder: Path) -> str:
         read_facts(folder),
         bleu=sorted(each["full_bleu"]),
         models=len(each),
-        corpora=each["corpus"].nunique(),
+        of_corpus=each["corpus"].value_counts().to_dict(),
+        ahead_of_all=int(models.groupby(MODELS)["loss_gain"].min().gt(0).sum()),
+        bleu_not_shown=[NAMES[name] for name in apart.index[apart["bleu_gain_low"] <= 0]],
         names=NAMES,
         baselines={
-            name: together.loc[name].to_dict() | tests.loc[name].to_dict()
-            | {"bleu_ahead": int((own["bleu_gain"] > 0).sum())}
+            name: {
+                "over_models": together.loc[name],
+                "over_corpora": apart.loc[name],
+                "tested": tests.loc[name],
+                "ahead": int((own["loss_gain"] > 0).sum()),
+                "bleu_ahead": int((own["bleu_gain"] > 0).sum()),
+            }
             for name, own in models.groupby("plan")
         },
+        by_corpus=shown_corpora(corpora),
         by_model=shown_models(models),
         by_budget=shown_budgets(read_table(folder, "by_budget")),
         ablation=shown_ablation(ablation),
@@ -185,6 +212,17 @@ def shown_models(models: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def shown_corpora(corpora: pd.DataFrame) -> pd.DataFrame:
+    """Gains of each corpus, a column a baseline."""
+    rows = []
+    for (corpus, models), own in corpora.groupby(["corpus", "models"]):
+        row: dict[str, Any] = {"corpus": corpus, "models": models}
+        for one in own.to_dict("records"):
+            row[NAMES[one["plan"]]] = f"{one['loss_gain']:+.3f}, {one['bleu_gain']:+.1f}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def shown_budgets(rows: pd.DataFrame) -> pd.DataFrame:
     """Gains at each budget, means over models, a column a baseline."""
     shown = []
@@ -197,7 +235,7 @@ def shown_budgets(rows: pd.DataFrame) -> pd.DataFrame:
                 "none fits"
                 if one is None
                 else f"{interval(one, 'loss_gain', '+.3f')}; {interval(one, 'bleu_gain', '+.1f')} "
-                f"({one['models']} models)"
+                f"({counted(one['models'], 'model')})"
             )
         shown.append(row)
     return pd.DataFrame(shown)

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from attnlab.attribution.significance import DRAWS, bleu_difference
 from attnlab.files import write_table
+from attnlab.functions.thresholds import SINK
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.analysis import analyze
@@ -203,6 +204,8 @@ def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     table = read_table(folder, "table")
     heads = pd.read_csv(folder / "heads.csv", keep_default_na=False)
+    # What a head does is called `function` in tables by the older rules of labels.
+    called = "function" if "function" in heads else "role"
     wide = table.pivot_table(index="words", columns="model", values="bleu", sort=False)
     rows = {words: own.set_index("model") for words, own in table.groupby("words", sort=False)}
     shortest, longest = named(*BINS[0]), named(*BINS[-1])
@@ -217,7 +220,8 @@ def readme(folder: Path) -> str:
             for words in ("all", longest)
         },
         corpus=CORPUS, optimizer=OPTIMIZER, vocabulary=VOCABULARY,
-        heads=heads[["model", "site", "layer", "head", "function", "structure"]],
+        heads=heads[["model", "site", "layer", "head", called, "structure"]],
+        older=called == "function", sink_threshold_today=SINK.threshold,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The page of all plan searches: its models counted again by loops over the published rows."""
+"""The page of all plan searches: its models and corpora counted again by loops over the published rows."""
 
 import csv
 from collections import defaultdict
@@ -11,9 +11,18 @@ from scipy.stats import ttest_1samp
 from experiments.plan_search_pooled.run import NAMES, OUT, lost
 from experiments.shared.readme import RESULTS, read_table
 
+# Models of one corpus share its test sentences: these folders are of one.
+CORPORA = {
+    "plan_search_bible": "bible",
+    "plan_search_embedded": "embedded",
+    "plan_search_multi30k_en-de": "multi30k",
+    "plan_search_tatoeba": "tatoeba",
+    "plan_search_tatoeba_3_layers": "tatoeba",
+}
 
-def gains(measure: str) -> dict[str, list[float]]:
-    """By baseline one figure a model: the mean over its budgets below the keys of full attention."""
+
+def gains(measure: str) -> dict[str, dict[str, list[float]]]:
+    """By baseline and corpus one figure a model: the mean over budgets below the keys of full attention."""
     found: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
     for path in sorted(RESULTS.glob("plan_search_*/table.csv")):
         with path.open(encoding="utf-8") as file:
@@ -26,25 +35,63 @@ def gains(measure: str) -> dict[str, list[float]]:
         for row in rows:
             model = row["layers"], row["seed"]
             if row["plan"] in NAMES and float(row["budget"]) < full[model]:
-                found[row["plan"], path.parent.name, *model].append(float(row[measure]))
-    by_plan: dict[str, list[float]] = defaultdict(list)
-    for (plan, *_), values in found.items():
-        by_plan[plan].append(mean(values))
+                found[row["plan"], CORPORA[path.parent.name], *model].append(float(row[measure]))
+    by_plan: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (plan, corpus, *_), values in found.items():
+        by_plan[plan][corpus].append(mean(values))
     return by_plan
 
 
+def described(values: list[float]) -> list[float]:
+    """The mean of the values and the ends of their 95 % t interval."""
+    interval = ttest_1samp(values, 0).confidence_interval(0.95)
+    return [mean(values), interval.low, interval.high]
+
+
+def sentences_about(plan: str) -> str:
+    text = " ".join((OUT / "README.md").read_text("utf-8").split())
+    return text.split(f"**{NAMES[plan]}**, ")[1].split(" * **")[0]
+
+
 @pytest.mark.parametrize("measure", ["loss_gain", "bleu_gain"])
-def test_models_are_the_units(measure: str) -> None:
-    table = read_table(OUT, "over_models").set_index("plan")
-    text = (OUT / "README.md").read_text("utf-8")
-    for plan, values in gains(measure).items():
-        assert len(values) == table.loc[plan, "models"]
-        interval = ttest_1samp(values, 0).confidence_interval(0.95)
-        ends = [table.loc[plan, f"{measure}{end}"] for end in ("", "_low", "_high")]
-        assert ends == pytest.approx([mean(values), interval.low, interval.high])
-        ahead = sum(value > 0 for value in values)
-        sentence = text.split(f"**{NAMES[plan]}**: ")[1].split("*")[0]
-        assert f"in {ahead} of {len(values)} models" in sentence
+def test_models_are_described_and_corpora_are_the_units(measure: str) -> None:
+    models = read_table(OUT, "over_models").set_index("plan")
+    corpora = read_table(OUT, "over_corpora").set_index("plan")
+    names = [f"{measure}{end}" for end in ("", "_low", "_high")]
+    found = gains(measure)
+    assert set(found) == set(NAMES)
+    for plan, by_corpus in found.items():
+        every = [value for own in by_corpus.values() for value in own]
+        each = [mean(own) for own in by_corpus.values()]
+        assert (models.loc[plan, "models"], corpora.loc[plan, "corpora"]) == (7, 4)
+        assert (len(every), len(each)) == (7, 4)
+        assert models.loc[plan, names].tolist() == pytest.approx(described(every))
+        assert corpora.loc[plan, names].tolist() == pytest.approx(described(each))
+        assert f"in {sum(value > 0 for value in every)} of 7" in sentences_about(plan)
+
+
+def test_contrasts_are_tested_over_corpora_and_corrected_over_all_three() -> None:
+    tests = read_table(OUT, "contrasts").set_index("contrast")
+    each = {
+        plan: [mean(own) for own in by_corpus.values()]
+        for plan, by_corpus in gains("loss_gain").items()
+    }
+    ordered = sorted((ttest_1samp(values, 0).pvalue, plan) for plan, values in each.items())
+    least = 0.0
+    for rank, (p_value, plan) in enumerate(ordered):
+        least = max(least, p_value * (len(ordered) - rank))
+        assert tests.loc[plan, "p_value"] == pytest.approx(least)
+        assert tests.loc[plan, "corpora"] == 4
+        assert f"(p = {least:.3f} after Holm's correction)" in sentences_about(plan)
+
+
+def test_the_page_begins_with_what_corpora_do_not_show() -> None:
+    begin = (OUT / "README.md").read_text("utf-8").split("\n* **")[0]
+    corpora = read_table(OUT, "over_corpora").set_index("plan")
+    assert "chosen when the figures of these models were known" in begin
+    sentence = next(one for one in begin.splitlines() if "is not shown beyond" in one)
+    for plan, low in corpora["bleu_gain_low"].items():
+        assert (NAMES[str(plan)] in sentence) == (low <= 0)
 
 
 def test_what_is_lost_is_what_lies_beyond_0() -> None:

@@ -55,8 +55,8 @@ def script(name: str) -> Any:
 
 @recomputes("thesis_tables")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.matrices.sigma import fit_sigma
     from attnlab.extraction.matrix_files import load_matrices
+    from attnlab.matrices.sigma import fit_sigma
 
     H = load_matrices(request.getfixturevalue("shared_data") / "thesis" / "heads.npz")
     table = pd.read_csv(folder / "table.csv")
@@ -236,10 +236,16 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     pooled = script("plan_search_pooled")
     models = pooled.by_model()
-    again = pd.read_csv(io.StringIO(models.to_csv(index=False)))
-    pd.testing.assert_frame_equal(again, pd.read_csv(folder / "models.csv"))
-    tests = pd.read_csv(io.StringIO(pooled.tested(models).to_csv(index=False)))
-    pd.testing.assert_frame_equal(tests, pd.read_csv(folder / "contrasts.csv"))
+    corpora = pooled.by_corpus(models)
+    tables = {
+        "models": models,
+        "corpora": corpora,
+        "over_corpora": pooled.over_corpora(corpora),
+        "contrasts": pooled.tested(corpora),
+    }
+    for name, table in tables.items():
+        again = pd.read_csv(io.StringIO(table.to_csv(index=False)))
+        pd.testing.assert_frame_equal(again, pd.read_csv(folder / f"{name}.csv"))
 
 
 @recomputes("study_engine")

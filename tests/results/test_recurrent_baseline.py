@@ -10,8 +10,8 @@ from attnlab.files import write_table
 from attnlab.translation.models import model_class
 from attnlab.translation.preparing import configuration
 from attnlab.translation.runs.run import load
-from experiments.shared import runs
 from experiments.recurrent_baseline import run as experiment
+from experiments.shared import runs
 from experiments.shared.readme import write_facts
 
 
@@ -105,7 +105,8 @@ def test_words_follow_the_intervals() -> None:
     assert experiment.said(0.5, -0.5, 1.0).startswith("not told apart")
 
 
-def test_the_readme_is_made_from_tables_and_facts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", ["role", "function"])
+def test_the_readme_is_made_from_tables_and_facts(named: str, tmp_path: Path) -> None:
     names = [experiment.named(*limits) for limits in (experiment.EVERY, *experiment.BINS)]
     rows = [
         {"words": words, "model": model, "bleu": 30.0 - 5 * number, "bleu_low": 28.0 - 5 * number,
@@ -115,7 +116,7 @@ def test_the_readme_is_made_from_tables_and_facts(tmp_path: Path) -> None:
         for model in experiment.MODELS
     ]  # fmt: skip
     write_table(tmp_path / "table.csv", pd.DataFrame(rows))
-    head = {"site": "cross", "layer": 0, "head": 0, "function": "positional", "structure": "band"}
+    head = {"site": "cross", "layer": 0, "head": 0, named: "positional", "structure": "band"}
     write_table(tmp_path / "heads.csv", pd.DataFrame([{"model": "dot"} | head]))
     write_facts(
         tmp_path, experiment.__file__, "torch", parameters={"dot": 5}, pairs={"train": 7},
@@ -127,3 +128,4 @@ def test_the_readme_is_made_from_tables_and_facts(tmp_path: Path) -> None:
     assert "from 25.0 to 10.0 for additive" in text
     assert "do not test it" in text
     assert "| dot | cross | 0 | 0 | positional | band |" in text
+    assert ("by older rules" in text) == (named == "function")

@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from attnlab.attribution.significance import holm_adjusted
+from attnlab.errors import InputError
 from attnlab.studies.over_models import contrasts, over_models
 
 VALUES = {3: (1.0, 2.5, 0.5), 5: (0.2, -0.1, 0.4)}
@@ -51,6 +52,7 @@ def test_one_model_says_nothing_about_others() -> None:
 def test_missing_values_are_left_out_and_equal_ones_have_no_spread() -> None:
     values = {3: (1.0, np.nan, 3.0), 5: (0.0, 0.0, 0.0), 7: (2.0, 2.0, 2.0)}
     found = over_models(table(values), ["budget"], ["gain"]).set_index("budget")
+    assert found["models"].tolist() == [2, 3, 3]
     assert found.loc[3, "gain"] == 2.0
     assert found.loc[5, ["gain_low", "gain_high"]].tolist() == [0, 0]
     assert found.loc[7, "gain"] == 2.0
@@ -67,3 +69,44 @@ def test_no_rows_are_an_empty_table_with_its_columns() -> None:
     some, none = (over_models(table(values), ["budget"], ["gain"]) for values in (VALUES, {}))
     assert none.empty
     assert list(none) == list(some)
+
+
+def test_models_are_those_that_the_figures_are_of() -> None:
+    nan = np.nan
+    rows = pd.DataFrame(
+        {
+            "budget": [3, 3, 3, 3, 5, 5, 7, 7],
+            "gain": [1.0, 3.0, 8.0, nan, 4.0, 6.0, nan, nan],
+            "bleu": [2.0, 4.0, nan, 9.0, nan, nan, nan, nan],
+        }
+    )
+    found = over_models(rows, ["budget"], ["gain", "bleu"]).set_index("budget")
+    assert found["models"].tolist() == [2, 2, 0]
+    assert found["gain"].tolist() == pytest.approx([2.0, 5.0, nan], nan_ok=True)
+    assert found["bleu"].tolist() == pytest.approx([3.0, nan, nan], nan_ok=True)
+    # Two values 2 apart: standard error 1, and the 97.5 % point of t with 1 degree of freedom.
+    reach = np.tan(np.pi * 0.475)
+    assert found.loc[3, ["gain_low", "gain_high"]].tolist() == pytest.approx([2 - reach, 2 + reach])
+    assert found.loc[[5, 7], ["bleu_low", "bleu_high"]].isna().all(axis=None)
+
+
+def test_no_contrasts_are_an_empty_table_with_its_columns() -> None:
+    none = contrasts({})
+    assert none.empty
+    assert list(none) == list(contrasts({"some": (1.0, 2.0)}))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_contrast_that_lacks_a_figure_is_refused(value: float) -> None:
+    # Left out of Holm's correction it would make the p-values of the others too small.
+    with pytest.raises(
+        InputError, match=r"^Contrast 'second' has no .* 1 of 3 models; give [^.]+\.$"
+    ):
+        contrasts({"first": (1.0, 2.5, 0.5), "second": (0.2, value, 0.4)})
+
+
+def test_holm_multiplies_the_smallest_p_value_by_the_number_of_contrasts() -> None:
+    # Of values a and b the t-test has p = 1 - 2 / pi * atan(|a + b| / |a - b|).
+    small, large = 1 - 2 / np.pi * np.arctan(9), 1 - 2 / np.pi * np.arctan(3)
+    found = contrasts({"first": (4.0, 5.0), "second": (1.0, 2.0)})
+    assert found["p_value"].tolist() == pytest.approx([2 * small, max(2 * small, large)])
