@@ -191,20 +191,24 @@ def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataF
 def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     """One row per head: the strongest label, with the figures that it rests on.
 
-    First comes what stands, then what is borderline, then the rest; among these the largest
-    `strength`. Without controls what holds comes first. Columns `function` and those of `Verdict`,
-    `strength`, `stands_status`.
+    First comes what is significant, then what is borderline and has any strength, then the rest; among
+    these the largest `strength`, of equals what is confirmed, then the first by precedence. Without
+    controls what is confirmed comes first. Columns `function` and those of `Verdict`, `strength`,
+    `stands_status`.
 
     Args:
         controls: from `compare_controls`.
     """
-    known = controls["stands_status"].where(
-        controls["stands_status"] != NOT_COMPARED, controls["status"]
-    )
-    order = known.map({HOLDS: 2, BORDERLINE: 1}).fillna(0)
-    ranked = controls.assign(order=order).sort_values(
-        ["order", "strength"], ascending=False, kind="stable", na_position="last"
-    )
+    known = known_labels()
+    status = _status_shown(controls)
+    near = (status == BORDERLINE) & (controls["strength"] > 0)
+    order = {
+        "order": (2 * (status == HOLDS) + near).astype(int),
+        "strength": controls["strength"],
+        "confirmed": controls["status"] == HOLDS,
+        "precedence": -controls["label"].map(lambda name: known[name].precedence),
+    }
+    ranked = controls.assign(**order).sort_values([*order], ascending=False, na_position="last")
     best = ranked.drop_duplicates(HEAD_COLUMNS).sort_index()
     columns = ["detail", *_SHOWN, "strength", "stands_status"]
     return best[[*HEAD_COLUMNS, "label", *columns]].rename(columns={"label": "function"})

@@ -1,5 +1,6 @@
 """Labels from verdicts, controls beside them, and agreement with structural labels."""
 
+import itertools
 import math
 
 import pandas as pd
@@ -32,9 +33,10 @@ from attnlab.functions.label_tables import (
     compare_controls,
     compare_relations,
     label_table,
+    strongest_functions,
     with_strength,
 )
-from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
+from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, Verdict
 from attnlab.matrices.candidates import FAMILIES
 
 
@@ -193,13 +195,10 @@ def test_label_is_held_against_the_relation_it_rests_on() -> None:
 
 def controls_of(*rows: dict) -> pd.DataFrame:
     """Rows of controls.csv, a head each; what is not given is missing."""
-    none = dict.fromkeys(
-        ("control", "second_value", "second_threshold", "second_control", "untrained_value"),
-        math.nan,
-    )
+    none = dict.fromkeys([*Verdict.__dataclass_fields__, "untrained_value"], math.nan)
     named = {"site": "encoder", "layer": 0, "detail": "", "second_statistic": ""}
     status = {"status": BELOW, "stands_status": BELOW}
-    return pd.DataFrame([{"head": n} | named | none | status | row for n, row in enumerate(rows)])
+    return pd.DataFrame([none | {"head": n} | named | status | row for n, row in enumerate(rows)])
 
 
 def positional(value: float, untrained: float, *, stands: str = BELOW) -> dict:
@@ -227,6 +226,47 @@ def test_strength_by_hand() -> None:
     rows, strengths = zip(*rows_and_strengths, strict=True)
     found = with_strength(controls_of(*rows))["strength"].tolist()
     assert found == pytest.approx(list(strengths), nan_ok=True)
+
+
+def head_of(*rows: dict) -> str:
+    """The closest role of one head of these labels."""
+    controls = with_strength(controls_of(*rows)).assign(head=0)
+    return strongest_functions(controls)["function"].item()
+
+
+def row_of(label: str, value: float, status: str, stands: str, *, control: float = 0) -> dict:
+    return {
+        "label": label, "value": value, "threshold": 0.5, "control": control,
+        "status": status, "stands_status": stands,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_equal_strengths_the_first_by_precedence_is_shown(turned: bool) -> None:
+    for first, second in itertools.pairwise(sorted(OWN_LABELS, key=lambda one: one.precedence)):
+        pair = [row_of(one.name, 0.9, HOLDS, HOLDS) for one in (first, second)]
+        assert head_of(*(pair[::-1] if turned else pair)) == first.name
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("shown", "other"),
+    [
+        (row_of("sink", 0.6, HOLDS, HOLDS), row_of("positional", 0.6, HOLDS, BELOW)),
+        (row_of("sink", 0.6, HOLDS, NOT_COMPARED), row_of("positional", 0.5, BELOW, NOT_COMPARED)),
+        (row_of("sink", 0.6, HOLDS, BELOW), row_of("positional", 0.6, BELOW, BELOW)),
+        (row_of("sink", 0.48, BORDERLINE, BORDERLINE), row_of("positional", 0.49, BELOW, BELOW)),
+        (row_of("sink", 0.4, BELOW, BELOW), row_of("positional", 0.3, BELOW, BELOW)),
+        (
+            row_of("sink", 0.4, BELOW, BELOW),
+            row_of("positional", 0.48, BORDERLINE, BORDERLINE, control=0.49),
+        ),
+    ],
+)
+def test_what_is_significant_confirmed_or_stronger_is_shown_first(
+    shown: dict, other: dict, turned: bool
+) -> None:
+    assert head_of(*((other, shown) if turned else (shown, other))) == "sink"
 
 
 SHARES = st.floats(0, 1)
