@@ -118,27 +118,27 @@ def with_strength(controls: pd.DataFrame) -> pd.DataFrame:
         least over the figures of the rule of   clip((value - base) / (threshold - base), 0, 1)
 
     where base is what the figure would be without the function: the largest of 0, the `control` column,
-    and the untrained head's figure where that is compared. Where base reaches the threshold, as chance
+    and the untrained head's figure. Where base reaches the threshold, as chance
     does where it is the threshold, a figure counts 1 above base and 0 elsewhere. NaN where a figure is.
 
     A label that is significant, or confirmed where controls were left out, has strength 1. Any other has
-    0 where the untrained head reaches the threshold.
+    0 where the untrained head reaches the threshold, and where its label, such as `broad`, is not compared
+    with that of an untrained head: then nothing says what the figure would be without the function.
 
     Args:
         controls: with `status` and `stands_status`.
     """
     known = known_labels()
     compared = controls["label"].map(lambda name: known[name].against_untrained).astype(bool)
-    untrained = controls.get("untrained_value", pd.Series(math.nan, controls.index)).where(compared)
-    untrained = untrained.astype(float)
+    untrained = controls.get("untrained_value", pd.Series(math.nan, controls.index)).astype(float)
     first = _progress(controls["value"], controls["threshold"], [controls["control"], untrained])
     second = _progress(
         controls["second_value"], controls["second_threshold"], [controls["second_control"]]
     )
     asked = controls["second_statistic"].fillna("") != ""
     least = first.where(~asked, first.combine(second, min))
-    reached = untrained >= controls["threshold"]
-    strength = least.where(least.isna() | ~reached, 0.0)
+    without_base = ~compared | (untrained >= controls["threshold"])
+    strength = least.where(least.isna() | ~without_base, 0.0)
     return controls.assign(strength=strength.mask(_status_shown(controls) == HOLDS, 1.0))
 
 

@@ -269,6 +269,25 @@ def test_what_is_significant_confirmed_or_stronger_is_shown_first(
     assert head_of(*((other, shown) if turned else (shown, other))) == "sink"
 
 
+@pytest.mark.parametrize("untrained", [math.nan, 0.2, 0.997])
+@pytest.mark.parametrize("status", [BELOW, BORDERLINE])
+@pytest.mark.parametrize("stands", [None, NOT_COMPARED])
+def test_an_unconfirmed_broad_head_is_shown_with_the_role_that_it_is_closer_to(
+    untrained: float, status: str, stands: str | None
+) -> None:
+    broad = {
+        "label": "broad", "value": 0.899, "threshold": 0.9, "untrained_value": untrained,
+        "status": status, "stands_status": stands or status,
+    }  # fmt: skip
+    weak = row_of("sink", 0.01, BELOW, stands or BELOW)
+    found = with_strength(controls_of(broad, weak, broad | {"value": math.nan}))["strength"]
+    assert found.tolist() == pytest.approx([0, 0.02, math.nan], nan_ok=True)
+    assert head_of(broad, weak) == "sink"
+    confirmed = broad | {"value": 0.95, "status": HOLDS, "stands_status": stands or HOLDS}
+    assert with_strength(controls_of(confirmed))["strength"].tolist() == [1]
+    assert head_of(weak, confirmed) == "broad"
+
+
 SHARES = st.floats(0, 1)
 
 
