@@ -136,7 +136,8 @@ def with_strength(controls: pd.DataFrame) -> pd.DataFrame:
         controls["second_value"], controls["second_threshold"], [controls["second_control"]]
     )
     asked = controls["second_statistic"].fillna("") != ""
-    least = first.where(~asked, first.combine(second, min))
+    both = pd.concat([first, second], axis="columns").min(axis="columns", skipna=False)
+    least = first.where(~asked, both)
     without_base = ~compared | (untrained >= controls["threshold"])
     strength = least.where(least.isna() | ~without_base, 0.0)
     return controls.assign(strength=strength.mask(_status_shown(controls) == HOLDS, 1.0))
