@@ -92,7 +92,8 @@ class HeadLabel:
         decide: a verdict per head from the counts of all sentences and the seed of the bootstrap.
         precedence: of several labels that hold the smallest comes first.
         by_view: whether it depends on the view; else it is counted once, with all keys.
-        against_untrained: whether the same head of an untrained model must not carry it too.
+        against_untrained: whether the same head of an untrained model must not carry it too; if not, a
+            head that is not confirmed has strength 0.
     """
 
     name: str

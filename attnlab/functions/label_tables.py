@@ -117,33 +117,45 @@ def with_strength(controls: pd.DataFrame) -> pd.DataFrame:
 
         least over the figures of the rule of   clip((value - base) / (threshold - base), 0, 1)
 
-    where base is what the figure would be without the function: the larger of 0, the `control` column,
-    and the untrained head's figure where that is compared and itself lies below the threshold. A head
-    that reaches every threshold has strength 1, one that does no better than its controls 0.
+    where base is what the figure would be without the function: the largest of 0, the `control` column,
+    and the untrained head's figure. Where base reaches the threshold, as chance
+    does where it is the threshold, a figure counts 1 above base and 0 elsewhere. NaN where a figure is.
+
+    A label that is significant, or confirmed where controls were left out, has strength 1. Any other has
+    0 where the untrained head reaches the threshold, and where its label, such as `broad`, is not compared
+    with that of an untrained head: then nothing says what the figure would be without the function.
+
+    Args:
+        controls: with `status` and `stands_status`.
     """
     known = known_labels()
-    compared = controls["label"].map(lambda name: known[name].against_untrained)
-    untrained = controls.get("untrained_value", pd.Series(math.nan, controls.index)).where(compared)
-    first = _progress(
-        controls["value"], controls["threshold"], [controls["control"], untrained.astype(float)]
-    )
+    compared = controls["label"].map(lambda name: known[name].against_untrained).astype(bool)
+    untrained = controls.get("untrained_value", pd.Series(math.nan, controls.index)).astype(float)
+    first = _progress(controls["value"], controls["threshold"], [controls["control"], untrained])
     second = _progress(
         controls["second_value"], controls["second_threshold"], [controls["second_control"]]
     )
-    asked = controls["second_threshold"].notna()
-    return controls.assign(strength=first.where(~asked, first.combine(second, min)))
+    asked = controls["second_statistic"].fillna("") != ""
+    both = pd.concat([first, second], axis="columns").min(axis="columns", skipna=False)
+    least = first.where(~asked, both)
+    without_base = ~compared | (untrained >= controls["threshold"])
+    strength = least.where(least.isna() | ~without_base, 0.0)
+    return controls.assign(strength=strength.mask(_status_shown(controls) == HOLDS, 1.0))
 
 
 def _progress(
     value: "pd.Series[float]", threshold: "pd.Series[float]", bases: Sequence["pd.Series[float]"]
 ) -> "pd.Series[float]":
-    base = pd.Series(0.0, value.index)
-    for other in bases:
-        base = base.where(~((other > base) & (other < threshold)), other)
+    base = pd.concat(bases, axis="columns").max(axis="columns").fillna(0).clip(lower=0)
     distance = threshold - base
-    progress = ((value - base) / distance.where(distance > 0)).clip(0, 1)
-    # A threshold of 0 is reached by anything that is not below it.
-    return progress.where(distance > 0, (value >= threshold).astype(float).where(value.notna()))
+    progress = ((value - base) / distance).clip(0, 1)
+    return progress.where(distance > 0, (value > base).astype(float)).where(value.notna())
+
+
+def _status_shown(controls: pd.DataFrame) -> "pd.Series[str]":
+    """The status against controls, or the label's own where these were left out."""
+    against = controls["stands_status"]
+    return against.where(against != NOT_COMPARED, controls["status"])
 
 
 def without_controls(table: pd.DataFrame, declared: Table) -> pd.DataFrame:
@@ -153,9 +165,8 @@ def without_controls(table: pd.DataFrame, declared: Table) -> pd.DataFrame:
     """
     empty = pd.DataFrame(index=table.index, columns=[n for n in declared if n not in table])
     whole = pd.concat([table, empty], axis="columns").drop(columns=KEYS.name, errors="ignore")
-    if "strength" in whole:
-        whole = with_strength(whole)
-    return whole.assign(stands_status=NOT_COMPARED, stands=False)
+    whole = whole.assign(stands_status=NOT_COMPARED, stands=False)
+    return with_strength(whole) if "strength" in whole else whole
 
 
 def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
@@ -181,20 +192,24 @@ def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataF
 def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     """One row per head: the strongest label, with the figures that it rests on.
 
-    First comes what stands, then what is borderline, then the rest; among these the largest
-    `strength`. Without controls what holds comes first. Columns `function` and those of `Verdict`,
-    `strength`, `stands_status`.
+    First comes what is significant, then what is borderline and has any strength, then the rest; among
+    these the largest `strength`, of equals what is confirmed, then the first by precedence. Without
+    controls what is confirmed comes first. Columns `function` and those of `Verdict`, `strength`,
+    `stands_status`.
 
     Args:
         controls: from `compare_controls`.
     """
-    known = controls["stands_status"].where(
-        controls["stands_status"] != NOT_COMPARED, controls["status"]
-    )
-    order = known.map({HOLDS: 2, BORDERLINE: 1}).fillna(0)
-    ranked = controls.assign(order=order).sort_values(
-        ["order", "strength"], ascending=False, kind="stable", na_position="last"
-    )
+    known = known_labels()
+    status = _status_shown(controls)
+    near = (status == BORDERLINE) & (controls["strength"] > 0)
+    order = {
+        "order": (2 * (status == HOLDS) + near).astype(int),
+        "strength": controls["strength"],
+        "confirmed": controls["status"] == HOLDS,
+        "precedence": -controls["label"].map(lambda name: known[name].precedence),
+    }
+    ranked = controls.assign(**order).sort_values([*order], ascending=False, na_position="last")
     best = ranked.drop_duplicates(HEAD_COLUMNS).sort_index()
     columns = ["detail", *_SHOWN, "strength", "stands_status"]
     return best[[*HEAD_COLUMNS, "label", *columns]].rename(columns={"label": "function"})

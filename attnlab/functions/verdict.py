@@ -138,6 +138,7 @@ def verdicts_of(
     denominator: Int[Tensor, " head"],
     counted: Int[Tensor, " head"],
     control: float = NO_CONTROL,
+    second_control: float = NO_CONTROL,
 ) -> list[Verdict]:
     """One verdict per head from the one or two figures that the rule asks for."""
     stability = torch.stack([one.reached for one in conditions]).all(0).double().mean(0).tolist()
@@ -164,7 +165,7 @@ def verdicts_of(
                 second_low=second.low,
                 second_high=second.high,
                 second_threshold=second.threshold,
-                second_control=NO_CONTROL,
+                second_control=second_control,
                 unit=rule.unit,
                 counted=int(counted[head]),
                 needed=rule.needed,

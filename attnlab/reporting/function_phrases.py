@@ -71,6 +71,9 @@ def evidence_phrase(found: Any) -> str:
     >>> print(evidence_phrase(SimpleNamespace(role="syntactic", detail="case head>dependent",
     ...     statistic="argmax_accuracy", value=0.65, control=0.56)))
     case: head to dependent 65 %, offset or chance 56 %
+    >>> print(evidence_phrase(SimpleNamespace(role="rare tokens", detail="two rarest",
+    ...     statistic="argmax_rate", value=0.4, control=0.3)))
+    two rarest in 40 %, by chance among more uncommon tokens 30 %
     """
     if not found.role or found.role == NO_ROLE or pd.isna(found.value):
         return ""
@@ -117,7 +120,7 @@ _EVIDENCE: dict[str, tuple[Callable[[str], str], str]] = {
     "positional": (_offset, ""),
     "syntactic": (_relation, "offset or chance"),
     "alignment": (_relation, "offset or chance"),
-    "rare tokens": (_always("two rarest in"), "by chance"),
+    "rare tokens": (_always("two rarest in"), "by chance among more uncommon tokens"),
     "sink": (lambda detail: f"weight on {_SINKS.get(detail, detail)}", ""),
     "broad": (_always("entropy, of the largest,"), ""),
     "monotone": (_always("rank correlation"), ""),

@@ -35,7 +35,7 @@ def heads_shown(summary: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Column, ...]
     """The rows of `Analysis.summary` with words for what they hold, and the columns to show of them.
 
     A column that is the same in every row is left out, unless it is one of the few that every reader
-    looks for.
+    looks for. The mark is there wherever some head has it.
     """
     table = summary.assign(head_name=head_names(summary))
     if "role" in table:
@@ -48,6 +48,8 @@ def heads_shown(summary: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Column, ...]
         table = table.assign(structure=table["structure"].map(family_words) + tie)
     columns = columns_named([name for name in _SHOWN if name in table], SUMMARY.columns)
     kept = {column.name for column in varying(table, columns)} | _ALWAYS
+    if "mark" in table and (table["mark"] == MARK).any():
+        kept.add("mark")
     return table, tuple(column for column in columns if column.name in kept)
 
 

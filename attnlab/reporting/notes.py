@@ -5,6 +5,7 @@ from typing import Any
 
 from attnlab.budget.notes import MechanismLeftOut
 from attnlab.extraction.notes import KeptInPart, RowsNotNormalized, SentencesDropped
+from attnlab.extraction.views import ALL, CONTENT
 from attnlab.functions.thresholds import LINKS
 from attnlab.notes import Note
 from attnlab.studies.analysis import notes as analysis
@@ -116,9 +117,16 @@ def _sinks(note: analysis.SinksByThreshold) -> str:
     (threshold, number), *higher = note.above
     others = ", ".join(f"{share:g}: {count}" for share, count in higher)
     return (
-        f"{number} of {note.heads} heads have more than {threshold:g} of their weight on one special token, "
-        f"the first token or punctuation (more than {others}); a count of sinks depends on the threshold."
+        f"{number} of {note.heads} heads have more than {threshold:g} of {_SINK_KEYS[note.keys]} "
+        f"(more than {others}); a count of sinks depends on the threshold."
     )
+
+
+_SINK_KEYS = {
+    ALL: "their weight on one special token, the first token or punctuation",
+    CONTENT: "their weight among ordinary tokens on the first token, where that is one of them, or on "
+    "punctuation",
+}
 
 
 def _others(note: analysis.TooLittleCounted) -> str:

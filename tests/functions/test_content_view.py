@@ -17,6 +17,7 @@ from attnlab.functions.labels.rare import FREQUENT_TYPES
 from attnlab.functions.structure import HeadStructure
 from attnlab.matrices.labels import label_heads
 
+OPENED_BY_A_WORD = ["word", "word", "point", "word", "end"]
 SHORT = ["start", "word", "point", "word", "word", "end"]
 LONG = ["start", "word", "word", "point", "word", "end", "word", "word", "point", "end"]
 MIDDLE = ["start", "word", "word", "word", "word", "word", "point"]
@@ -124,11 +125,13 @@ def test_every_count_equals_loops(site: str, left: bool) -> None:
             assert counts.rare.two_rarest.numerator.sum(0)[head].item() == hits
         else:
             assert counts.rare is None
-        share, rows = oracle.punctuation(mine)
         sink = counts.sink.mass
-        assert counts.sink.kinds == ("punctuation",)
-        assert sink.denominator.sum(0)[head, 0].item() == rows
-        assert (sink.numerator.sum(0) / rows)[head, 0].item() == pytest.approx(share, rel=1e-12)
+        assert counts.sink.kinds == ("punctuation", "first")
+        for kind, expected in enumerate((oracle.punctuation(mine), oracle.first_position(mine))):
+            share, rows = expected
+            assert sink.denominator.sum(0)[head, kind].item() == rows
+            mean = (sink.numerator.sum(0) / rows)[head, kind].item()
+            assert mean == pytest.approx(share, rel=1e-12)
         entropy = counts.broad.entropy
         value = (entropy.numerator.sum(0) / entropy.denominator.sum(0))[head].item()
         assert value == pytest.approx(oracle.broad(mine), rel=1e-12)
@@ -238,3 +241,31 @@ def test_a_row_without_weight_on_content_looks_at_no_content_token() -> None:
     assert counts.positional.at_offset.denominator.sum() > 0
     assert counts.positional.at_offset.numerator.sum() == 0
     assert counts.rare.two_rarest.numerator.sum() == 0
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_the_first_token_is_a_sink_among_content_unless_it_is_special(
+    causal: bool, left: bool
+) -> None:
+    sentences = [OPENED_BY_A_WORD, SHORT, ["point", "word", "word"], OPENED_BY_A_WORD]
+    site = "decoder" if causal else "encoder"
+    matrices = [
+        stochastic(2, len(words), len(words), causal=causal, seed=number)
+        for number, words in enumerate(sentences)
+    ]
+    found = functions(site)
+    found.update(layer(matrices, sentences, site=site, left=left, padding=math.nan))
+    sink = of_view(found, site, CONTENT).sink
+    column = sink.kinds.index("first")
+    for head in range(2):
+        told = [
+            (matrix[head].tolist(), counted_rows(words, site), specials(words),
+             [kind == "point" for kind in words], [0] * len(words), causal)
+            for matrix, words in zip(matrices, sentences, strict=True)
+        ]  # fmt: skip
+        share, rows = oracle.first_position(told)
+        assert sink.mass.numerator.sum(0)[head, column].item() == pytest.approx(share * rows)
+        assert share > 0
+        alone, _ = oracle.first_position(told[1:2])
+        assert alone == 0, "a start token is no content"

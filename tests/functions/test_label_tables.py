@@ -1,5 +1,6 @@
 """Labels from verdicts, controls beside them, and agreement with structural labels."""
 
+import itertools
 import math
 
 import pandas as pd
@@ -13,6 +14,8 @@ from functions.planting import (
     make_batch,
     random_attention,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 from attnlab.extraction.views import VIEWS
 from attnlab.functions.agreement import (
@@ -26,8 +29,14 @@ from attnlab.functions.counting import (
     decide_functions,
     relations_of_layer,
 )
-from attnlab.functions.label_tables import compare_controls, compare_relations, label_table
-from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
+from attnlab.functions.label_tables import (
+    compare_controls,
+    compare_relations,
+    label_table,
+    strongest_functions,
+    with_strength,
+)
+from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, Verdict
 from attnlab.matrices.candidates import FAMILIES
 
 
@@ -69,7 +78,7 @@ def verdicts_of(**statuses: list[str]) -> pd.DataFrame:
 
 def _with_one_figure(table: pd.DataFrame) -> pd.DataFrame:
     second = ("second_value", "second_threshold", "second_control")
-    return table.assign(control=math.nan, **dict.fromkeys(second, math.nan))
+    return table.assign(control=math.nan, second_statistic="", **dict.fromkeys(second, math.nan))
 
 
 def test_first_label_is_the_first_of_the_list() -> None:
@@ -178,10 +187,131 @@ def test_label_is_held_against_the_relation_it_rests_on() -> None:
     assert compared.shuffled_value.tolist() == [0.5, 0.6, 0.8, 0.8]
     assert compared.stands.tolist() == [True, False, True, False], "the last does not hold"
     assert compared.untrained_low.tolist() == [0.1, 0.1, 0.9, 0.1]
-    # The untrained head is at 0.4 too; one above the threshold is no measure.
+    # The third is significant, so it has reached its label; the last is where the untrained head is.
     assert compared.strength.tolist() == [1, 1, 1, 0]
     plain = compare_controls(tables)
     assert plain.stands.tolist() == [False, False, True, False]
+
+
+def controls_of(*rows: dict) -> pd.DataFrame:
+    """Rows of controls.csv, a head each; what is not given is missing."""
+    none = dict.fromkeys([*Verdict.__dataclass_fields__, "untrained_value"], math.nan)
+    named = {"site": "encoder", "layer": 0, "detail": "", "second_statistic": ""}
+    status = {"status": BELOW, "stands_status": BELOW}
+    return pd.DataFrame([none | {"head": n} | named | status | row for n, row in enumerate(rows)])
+
+
+def positional(value: float, untrained: float, *, stands: str = BELOW) -> dict:
+    return {
+        "label": "positional", "value": value, "threshold": 0.9, "untrained_value": untrained,
+        "stands_status": stands,
+    }  # fmt: skip
+
+
+def test_strength_by_hand() -> None:
+    rows_and_strengths = [
+        (positional(0.85, math.nan), 0.85 / 0.9),
+        (positional(0.85, 0.8), 0.5),
+        (positional(0.85, 0.85), 0),
+        (positional(0.85, 0.88), 0),
+        (positional(0.85, 0.95), 0),
+        (positional(0.97, 0.8), 1),
+        (positional(0.97, 0.9), 0),
+        (positional(0.97, 0.95), 0),
+        (positional(0.97, 0.95, stands=HOLDS), 1),
+        (positional(0.85, 0.1) | {"control": 0.8}, 0.5),
+        (positional(0.85, 0.8) | {"control": 0.1}, 0.5),
+        (positional(math.nan, 0.8), math.nan),
+    ]
+    rows, strengths = zip(*rows_and_strengths, strict=True)
+    found = with_strength(controls_of(*rows))["strength"].tolist()
+    assert found == pytest.approx(list(strengths), nan_ok=True)
+
+
+def head_of(*rows: dict) -> str:
+    """The closest role of one head of these labels."""
+    controls = with_strength(controls_of(*rows)).assign(head=0)
+    return strongest_functions(controls)["function"].item()
+
+
+def row_of(label: str, value: float, status: str, stands: str, *, control: float = 0) -> dict:
+    return {
+        "label": label, "value": value, "threshold": 0.5, "control": control,
+        "status": status, "stands_status": stands,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_equal_strengths_the_first_by_precedence_is_shown(turned: bool) -> None:
+    for first, second in itertools.pairwise(sorted(OWN_LABELS, key=lambda one: one.precedence)):
+        pair = [row_of(one.name, 0.9, HOLDS, HOLDS) for one in (first, second)]
+        assert head_of(*(pair[::-1] if turned else pair)) == first.name
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("shown", "other"),
+    [
+        (row_of("sink", 0.6, HOLDS, HOLDS), row_of("positional", 0.6, HOLDS, BELOW)),
+        (row_of("sink", 0.6, HOLDS, NOT_COMPARED), row_of("positional", 0.5, BELOW, NOT_COMPARED)),
+        (row_of("sink", 0.6, HOLDS, BELOW), row_of("positional", 0.6, BELOW, BELOW)),
+        (row_of("sink", 0.48, BORDERLINE, BORDERLINE), row_of("positional", 0.49, BELOW, BELOW)),
+        (row_of("sink", 0.4, BELOW, BELOW), row_of("positional", 0.3, BELOW, BELOW)),
+        (
+            row_of("sink", 0.4, BELOW, BELOW),
+            row_of("positional", 0.48, BORDERLINE, BORDERLINE, control=0.49),
+        ),
+    ],
+)
+def test_what_is_significant_confirmed_or_stronger_is_shown_first(
+    shown: dict, other: dict, turned: bool
+) -> None:
+    assert head_of(*((other, shown) if turned else (shown, other))) == "sink"
+
+
+@pytest.mark.parametrize("untrained", [math.nan, 0.2, 0.997])
+@pytest.mark.parametrize("status", [BELOW, BORDERLINE])
+@pytest.mark.parametrize("stands", [None, NOT_COMPARED])
+def test_an_unconfirmed_broad_head_is_shown_with_the_role_that_it_is_closer_to(
+    untrained: float, status: str, stands: str | None
+) -> None:
+    broad = {
+        "label": "broad", "value": 0.899, "threshold": 0.9, "untrained_value": untrained,
+        "status": status, "stands_status": stands or status,
+    }  # fmt: skip
+    weak = row_of("sink", 0.01, BELOW, stands or BELOW)
+    found = with_strength(controls_of(broad, weak, broad | {"value": math.nan}))["strength"]
+    assert found.tolist() == pytest.approx([0, 0.02, math.nan], nan_ok=True)
+    assert head_of(broad, weak) == "sink"
+    confirmed = broad | {"value": 0.95, "status": HOLDS, "stands_status": stands or HOLDS}
+    assert with_strength(controls_of(confirmed))["strength"].tolist() == [1]
+    assert head_of(weak, confirmed) == "broad"
+
+
+SHARES = st.floats(0, 1)
+
+
+@given(
+    value=SHARES,
+    controls=st.tuples(SHARES, SHARES),
+    name=st.sampled_from(["control", "untrained_value", "second_control"]),
+    second=st.tuples(SHARES, SHARES),
+    stands=st.sampled_from([HOLDS, BORDERLINE, BELOW, UNDECIDED]),
+)
+def test_a_stronger_control_never_raises_the_strength(
+    value: float, controls: tuple, name: str, second: tuple, stands: str
+) -> None:
+    reached, asked = second
+    row = positional(value, math.nan, stands=stands) | {
+        "second_statistic": "another", "second_value": reached, "second_threshold": asked,
+    }  # fmt: skip
+    found = with_strength(controls_of(*(row | {name: control} for control in sorted(controls))))
+    weak, strong = found["strength"]
+    assert 0 <= strong <= weak <= 1
+    mine, theirs = (reached, asked) if name == "second_control" else (value, 0.9)
+    highest = max(controls)
+    if stands != HOLDS and (highest >= mine or (name == "untrained_value" and highest >= theirs)):
+        assert strong == 0
 
 
 def test_counts_of_a_layer_add_up_with_and_without_links() -> None:

@@ -1,5 +1,6 @@
 """Rare-token heads: two rarest tokens, sentences that qualify, and the frequency control."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 from attnlab.extraction.views import ALL
 from attnlab.functions.counts import REPORTED, largest
 from attnlab.functions.label import LayerView
+from attnlab.functions.label_tables import with_strength
 from attnlab.functions.labels.rare import (
     RARE_LABEL,
     count_rare,
@@ -18,7 +20,7 @@ from attnlab.functions.labels.rare import (
     frequency_ranks,
     rare_tokens,
 )
-from attnlab.functions.verdict import BORDERLINE, HOLDS, UNDECIDED
+from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED, Verdict, verdict_table
 
 
 def draw_ranks(batch: Batch, low: int = 300, high: int = 2000, seed: int = 0) -> Tensor:
@@ -105,7 +107,65 @@ def test_without_a_third_uncommon_token_there_is_no_label() -> None:
     verdict = decide_rare(count_rare(largest(weights), rare_tokens(batch.scope, ranks)))[0]
     assert (verdict.status, verdict.value) == (UNDECIDED, 1.0)
     assert (verdict.counted, verdict.needed) == (0, 20)
+    assert math.isnan(strength_of(verdict)), "all rows say nothing where there was no choice"
     assert verdict.denominator > 1000
+
+
+def strength_of(verdict: Verdict) -> float:
+    table = verdict_table([verdict]).assign(stands_status=BELOW)
+    return with_strength(table)["strength"].item()
+
+
+def test_chance_on_contested_rows_is_the_control_of_both_figures() -> None:
+    batch = make_batch(sentences=31)
+    ranks = draw_ranks(batch, 300, 900)
+    weights = random_attention(batch)
+    verdicts = decide_rare(count_rare(largest(weights), rare_tokens(batch.scope, ranks)))
+    for head, verdict in enumerate(verdicts):
+        sums = [0.0] * 6
+        for sentence in range(1, 31, 2):
+            real = batch.visible[sentence].nonzero().flatten()
+            found = rare_by_loops(
+                weights[sentence, head][real][:, real].tolist(),
+                batch.special[sentence][real].tolist(),
+                ranks[sentence][real].tolist(),
+                500,
+                False,
+            )
+            sums = [a + b for a, b in zip(sums, found, strict=True)]
+        rows, _, hits, contested, contested_hits, expected = sums
+        chance, value = expected / contested, hits / rows
+        assert verdict.control == verdict.second_control == pytest.approx(chance)
+        progress = max(0, value - chance) / (0.5 - chance)
+        above = contested_hits / contested > chance
+        assert strength_of(verdict) == pytest.approx(progress if above else 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "contested", "chance", "strength"),
+    [
+        (0.4, 0.4, 0.3, 0.5),
+        (0.4, 0.3, 0.3, 0),
+        (0.3, 0.4, 0.3, 0),
+        (0.25, 0.4, 0.3, 0),
+        (0.55, 0.7, 0.6, 0),
+        (0.7, 0.7, 0.6, 1),
+        (0.4, math.nan, math.nan, math.nan),
+    ],
+)
+def test_strength_starts_from_chance(
+    value: float, contested: float, chance: float, strength: float
+) -> None:
+    batch = make_batch(sentences=2)
+    counts = count_rare(
+        largest(random_attention(batch, heads=1)), rare_tokens(batch.scope, draw_ranks(batch))
+    )
+    verdict = replace(
+        decide_rare(counts)[0],
+        value=value, second_value=contested, control=chance, second_control=chance,
+        second_threshold=chance, status=BELOW,
+    )  # fmt: skip
+    assert strength_of(verdict) == pytest.approx(strength, nan_ok=True)
 
 
 def test_special_tokens_are_never_the_rarest_but_may_win() -> None:

@@ -47,10 +47,19 @@ def rare(sentences, frequent):
 
 
 def punctuation(sentences):
-    """Mean share of the weight on content that is on punctuation."""
+    """Mean share of the weight on content that is on punctuation, and of how many rows."""
+    return _mean_share(sentences, lambda sentence: sentence[3])
+
+
+def first_position(sentences):
+    """The same on the first key, which is no content where it is special."""
+    return _mean_share(sentences, lambda sentence: [j == 0 for j in range(len(sentence[3]))])
+
+
+def _mean_share(sentences, marks_of):
     shares = []
     for sentence in sentences:
-        marks = sentence[3]
+        marks = marks_of(sentence)
         for _, keys, row, total in rows_of(sentence):
             if total > 0:
                 shares.append(sum(row[j] for j in keys if marks[j]) / total)

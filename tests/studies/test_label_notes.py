@@ -3,10 +3,13 @@
 import pandas as pd
 import pytest
 
+from attnlab.extraction.views import ALL, VIEWS, View
 from attnlab.functions.gold import Gold
+from attnlab.functions.labels.sink import SINK_KINDS
 from attnlab.functions.verdict import UNDECIDED
+from attnlab.reporting.notes import describe
 from attnlab.studies.analysis.label_notes import label_notes
-from attnlab.studies.analysis.notes import TooLittleCounted
+from attnlab.studies.analysis.notes import SinksByThreshold, TooLittleCounted
 
 VERDICTS = pd.DataFrame(
     {
@@ -21,6 +24,7 @@ VERDICTS = pd.DataFrame(
 def test_a_treebank_reaches_the_decoder_of_a_language_model_alone(paired: bool) -> None:
     found = label_notes(
         VERDICTS,
+        keys=ALL,
         gold=Gold((), trees=True),
         there=None,
         unaligned={},
@@ -29,3 +33,27 @@ def test_a_treebank_reaches_the_decoder_of_a_language_model_alone(paired: bool) 
         without_rare={},
     )
     assert [note.treebank for note in found if isinstance(note, TooLittleCounted)] == [not paired]
+
+
+@pytest.mark.parametrize("keys", VIEWS)
+def test_the_note_on_sinks_names_the_kinds_of_keys_that_its_view_counts(keys: View) -> None:
+    verdicts = VERDICTS.assign(label="sink", unit="sentences")
+    notes = label_notes(
+        verdicts,
+        keys=keys,
+        gold=Gold((), trees=True),
+        there=None,
+        unaligned={},
+        corpus_known=True,
+        paired=False,
+        without_rare={},
+    )
+    (note,) = (one for one in notes if isinstance(one, SinksByThreshold))
+    assert note == SinksByThreshold(keys, 1, ((0.3, 1), (0.4, 1), (0.5, 0), (0.6, 0)))
+    words = {
+        "opening": "one special token",
+        "closing": "one special token",
+        "first": "the first token",
+    }
+    for kind in {kind for kinds in SINK_KINDS.values() for kind in kinds}:
+        assert (words.get(kind, kind) in describe(note)) == (kind in SINK_KINDS[keys])

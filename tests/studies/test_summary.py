@@ -89,3 +89,12 @@ def test_columns_that_never_vary_are_left_out() -> None:
     nothing = LABELS.assign(status="below", stands_status="below", strength=0.2)
     names = [column.name for column in heads_shown(summary(labelling(nothing)))[1]]
     assert names == ["head_name", "role", "strength", "evidence"]
+
+
+def test_the_mark_is_shown_wherever_some_head_has_it() -> None:
+    for number in range(5):
+        status = ["holds"] * number + ["below"] * (4 - number)
+        found = summary(labelling(LABELS.assign(status=status, stands_status=status, strength=0.2)))
+        shown, columns = heads_shown(found)
+        assert list(shown["mark"]) == ["✓"] * number + [""] * (4 - number)
+        assert ("mark" in [column.name for column in columns]) == (number > 0)

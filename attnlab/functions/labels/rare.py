@@ -120,8 +120,9 @@ def decide_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Ve
     """One verdict per head: of all rows a share of `rule.threshold`, of contested ones more than chance.
 
     The first figure is of all rows, the second of the contested ones, with what a head would hit
-    there that picks at random among uncommon tokens as its threshold. The rule counts sentences with
-    contested rows.
+    there that picks at random among uncommon tokens as its threshold. That chance, of the contested
+    rows, is the control of both figures: on the others a random choice never misses. The rule counts
+    sentences with contested rows.
     """
     of_half = counts.by_half()
     heads = counts.rarest.shape[1]
@@ -132,6 +133,7 @@ def decide_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Ve
         counts.contested_expected[:, None].expand(-1, heads),
         seed=seed,
     )
+    chance = float(more_than_chance.threshold[0])
     return verdicts_of(
         "rare tokens",
         rule,
@@ -139,6 +141,8 @@ def decide_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Ve
         [often, more_than_chance],
         denominator=of_half.two_rarest.denominator[REPORTED].long(),
         counted=of_half.contested_two_rarest.sentences[REPORTED],
+        control=chance,
+        second_control=chance,
     )
 
 

@@ -21,11 +21,11 @@ from attnlab.functions.thresholds import SINK, SINK_THRESHOLDS, Rule
 from attnlab.functions.verdict import Verdict, verdicts_of
 
 FIRST = "first"
-# The kinds of keys by view; among content there are no special tokens.
+# The kinds of keys by view; among content there are no special tokens, also where one comes first.
 SINK_KINDS: dict[View, tuple[str, ...]] = {
     # Of equals the first is named: where an opening token comes first, it is that.
     ALL: ("opening", "closing", "punctuation", FIRST),
-    CONTENT: ("punctuation",),
+    CONTENT: ("punctuation", FIRST),
 }
 
 
@@ -109,9 +109,10 @@ def sink_curve(
 def _count(view: LayerView) -> SinkCounts:
     kinds = SINK_KINDS[view.keys]
     keys = view.layer.keys
-    marked = torch.stack(
-        [first_tokens(keys.real) if kind == FIRST else getattr(keys, kind) for kind in kinds], -1
-    )
+    first = first_tokens(keys.real)
+    marked = torch.stack([first if kind == FIRST else getattr(keys, kind) for kind in kinds], -1)
+    if view.keys == CONTENT:
+        marked = marked & keys.content[..., None]
     return count_sink(view.layer.wide, view.facts.scope, kinds, marked, view.mass)
 
 

@@ -47,7 +47,8 @@ SUMMARY = Table(
         Column(
             "control",
             "without the role",
-            "What that figure would be without the role: by the best offset or by chance.",
+            "What that figure would be without the role: by the best offset or by chance; of rare tokens, by "
+            "chance on the rows that see more uncommon tokens than the two rarest.",
             2,
         ),
         Column(

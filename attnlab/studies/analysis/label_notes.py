@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from attnlab.extraction.views import View
 from attnlab.functions.gold import Gold
 from attnlab.functions.labels.rare import FREQUENT_TYPES
 from attnlab.functions.labels.sink import SINK_LABEL, sink_curve
@@ -29,6 +30,7 @@ _NONE_COUNTED = 2
 def label_notes(
     verdicts: pd.DataFrame,
     *,
+    keys: View,
     gold: Gold,
     there: int | None,
     unaligned: Mapping[str, str],
@@ -39,7 +41,8 @@ def label_notes(
     """What lies behind labels that a reader could not guess.
 
     Args:
-        verdicts: of the model, one row per head and label.
+        verdicts: of the model in one view, one row per head and label.
+        keys: that view.
         gold: the sentences.
         there: how many there are where these come from; None where that is not known.
         unaligned: why a sentence is not aligned with its words, by its identifier.
@@ -60,7 +63,7 @@ def label_notes(
     sinks = sink_curve(verdicts)
     heads = int((verdicts["label"] == SINK_LABEL.name).sum())
     if heads:
-        found.append(SinksByThreshold(heads, tuple(sinks.items())))
+        found.append(SinksByThreshold(keys, heads, tuple(sinks.items())))
     return [*found, *_too_little(verdicts, gold, there, treebank=not paired)]
 
 

@@ -155,6 +155,7 @@ class Labeller:
                 *(() if controls else (NoControls(),)),
                 *label_notes(
                     self.functions.verdicts(self.views[0]),
+                    keys=self.views[0],
                     gold=self.gold,
                     there=there,
                     unaligned=self.unaligned,

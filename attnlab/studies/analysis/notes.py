@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from attnlab.extraction.views import View
 from attnlab.notes import Note
 
 
@@ -125,10 +126,12 @@ class SinksByThreshold(Note):
     """How many heads have more than each share of their weight on one kind of key.
 
     Attributes:
+        keys: the view in which weights were counted.
         heads: how many there are.
         above: threshold and number of heads, the smallest threshold first.
     """
 
+    keys: View
     heads: int
     above: tuple[tuple[float, int], ...]
 
