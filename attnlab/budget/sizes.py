@@ -76,7 +76,7 @@ class Learned:
             sentences[case] = sentences.get(case, 0) + len(layer.sentences)
 
     def _counted_in(self, site: str, layer: int) -> Iterator[tuple[int, Candidate]]:
-        """The candidates of a layer by size; static ones are the same in every layer, so the first has them."""
+        """The candidates of a layer by size; the first layer has the static ones, alike in all."""
         first = min(index for at, index in self.layers if at == site)
         for size in self._sizes:
             statistics = self.by_site[site].statistics
