@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from attnlab.questions.importance.importance import importance
     from attnlab.reporting.page.head_viewer import view
     from attnlab.results.notes import describe_notes
+    from attnlab.results.result import Result
     from attnlab.studies.analysis.analysis import analyze
     from attnlab.studies.approximation.approximation import approximate
     from attnlab.studies.embeddings.neighbours import neighbours
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from attnlab.translation.training import resume, train
 
 __all__ = [
+    "Result",
     "__version__",
     "analyze",
     "approximate",
@@ -53,6 +55,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Result": "attnlab.results.result",
     "analyze": "attnlab.studies.analysis.analysis",
     "approximate": "attnlab.studies.approximation.approximation",
     "capture": "attnlab.extraction.capture",

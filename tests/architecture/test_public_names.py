@@ -13,8 +13,8 @@ import attnlab
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
     "attnlab": {
-        "__version__", "analyze", "approximate", "attention", "capture", "compare", "describe_notes",
-        "embed", "importance", "inspect", "load", "matrices", "neighbours", "plan", "plot", "prune", "resume",
+        "Result", "__version__", "analyze", "approximate", "attention", "capture", "compare",
+        "describe_notes", "embed", "importance", "inspect", "load", "matrices", "neighbours", "plan", "plot", "prune", "resume",
         "run_study", "substitute", "train", "view",
     },
     "attnlab.attention": {

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from attnlab.questions.compare.view import draw_comparison
 from attnlab.reporting.canvas import svg
 from attnlab.reporting.drawing.levels import LEVEL_COLOURS, LEVEL_MARKERS
+from attnlab.results.result import Result
 
 ROWS = [
     # mechanism, level, mass, error
@@ -114,3 +115,35 @@ def test_every_label_is_inside_and_the_legend_names_each_level(summary: pd.DataF
     assert len(set(LEVEL_MARKERS.values())) == len(LEVEL_MARKERS), (
         "levels differ without colour too"
     )
+
+
+def answers(rows: list[dict[str, object]]) -> list[str]:
+    intervals = [
+        {"site": "encoder", "budget": 5, "level": "static", "mass_fraction": 0.5}
+        | {
+            f"{name}_{end}": 0.5
+            for name in ("mass_fraction", "output_error")
+            for end in ("low", "high")
+        }
+        | row
+        for row in rows
+    ]
+    about = {"Held-out sentences": 2, "Training sentences": 3}
+    tables = {"summary": pd.DataFrame(intervals), "mechanisms_by_head": pd.DataFrame()}
+    return list(Result("compare", "A comparison", tables, about).contents().answers)
+
+
+def test_the_page_names_the_best_within_the_budget_its_equals_and_what_has_no_keys() -> None:
+    rows: list[dict[str, object]] = [
+        {"mechanism": "wide", "output_error": 0.1, "visible_keys": 5.2},
+        {"mechanism": "oracle", "output_error": 0.05, "visible_keys": 5.0, "level": "oracle"},
+        {"mechanism": "band", "output_error": 0.2, "visible_keys": 5.0},
+        {"mechanism": "rows", "output_error": 0.2, "visible_keys": 4.0},
+        {"mechanism": "linear", "output_error": 0.15, "visible_keys": np.nan},
+    ]
+    (answer,) = answers(rows)
+    assert answer == (
+        "Encoder: nearest to full attention, of what can be used, is band at 5 keys per row (5.00 counted, "
+        "output error 0.200 [0.500, 0.500], the same as 1 other). Without a number of keys: linear, 0.150."
+    )
+    assert answers(rows[:2]) == ["Encoder: no mechanism that can be used is within the budget."]

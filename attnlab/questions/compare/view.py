@@ -21,7 +21,7 @@ from attnlab.reporting.naming import SITE_NAMES
 from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable
-from attnlab.texts import briefly
+from attnlab.texts import briefly, counted
 
 _AXES = {"mass_fraction": "share of attention captured", "output_error": "relative output error"}
 # What lies beyond is written in figures: an untrained Linformer would press all others together.
@@ -108,16 +108,19 @@ def _winners(summary: pd.DataFrame, site: str) -> str:
         if best is not None:
             low, high = (error.shown(best[f"{error.name}_{end}"]) for end in ("low", "high"))
             keys = SUMMARY["visible_keys"].shown(best["visible_keys"])
+            shown = error.shown(best[error.name])
+            alike = _usable(rows, error.name)[error.name].map(error.shown).eq(shown).sum() - 1
+            others = f", the same as {counted(int(alike), 'other')}" if alike else ""
             parts.append(
-                f"{best['mechanism']} at {budget} keys per row ({f'{keys} counted, ' if keys else ''}"
-                f"output error {error.shown(best[error.name])} [{low}, {high}])"
+                f"{best['mechanism']} at {budget} keys per row ({keys} counted, output error {shown} "
+                f"[{low}, {high}]{others})"
             )
     if not parts:
         return f"{site.capitalize()}: no mechanism that can be used is within the budget."
     named = f"{'are' if len(parts) > 1 else 'is'} {'; '.join(parts)}"
     answer = f"{site.capitalize()}: nearest to full attention, of what can be used, {named}."
-    without = summary[(summary["site"] == site) & summary["visible_keys"].isna()]
-    unsized = _best(without, error.name)
+    without = (summary["site"] == site) & summary["visible_keys"].isna()
+    unsized = _best(summary[without & summary[error.name].notna()], error.name)
     if unsized is None:
         return answer
     return f"{answer} Without a number of keys: {unsized['mechanism']}, {error.shown(unsized[error.name])}."
@@ -176,12 +179,16 @@ def winner(rows: pd.DataFrame, figure: str) -> dict[Any, Any] | None:
 
     Its keys are counted and within the budget: what attends to every key, as linear attention does, has none.
     """
+    return _best(_usable(rows, figure), figure)
+
+
+def _usable(rows: pd.DataFrame, figure: str) -> pd.DataFrame:
+    """The rows that could be used at their budget, and have the figure."""
     within = rows["visible_keys"] <= rows["budget"] * (1 + TOLERANCE)
-    return _best(rows[within], figure)
+    return rows[within & (rows["level"] != "oracle") & rows[figure].notna()]
 
 
-def _best(rows: pd.DataFrame, figure: str) -> dict[Any, Any] | None:
-    usable = rows[(rows["level"] != "oracle") & rows[figure].notna()]
+def _best(usable: pd.DataFrame, figure: str) -> dict[Any, Any] | None:
     if usable.empty:
         return None
     order = usable[figure].sort_values(ascending=figure != "mass_fraction", kind="stable")
