@@ -123,15 +123,17 @@ class RatioCounts(Counts):
 
             n' = n / max(1, var R / (R (1 - R) / n)) * (z / t)^2,   n = sum b
 
-        with var R as in `interval` and t of S - 1 degrees of freedom; shares of 0 and 1 vary between no
-        sentences, and their n is taken as it is. NaN below two sentences, 0 and 1 without any.
+        with var R as in `interval` and t of S - 1 degrees of freedom. Shares of 0 and 1 vary between no
+        sentences, so what their rows tell beyond the sentence is not known: n / max(...) is S there, as if
+        the rows of a sentence were all alike. NaN below two sentences, 0 and 1 without any.
         Source: Korn and Graubard 1998, Survey Methodology 24, with Wilson's in place of the exact interval.
         """
         share = self.ratio
         independent = share * (1 - share) / self.denominator
-        effect = (self._variance / independent).masked_fill(independent == 0, 1).clamp_min(1)
+        effect = (self._variance / independent).clamp_min(1)
+        alike = torch.where(independent == 0, self.sentences, self.denominator / effect)
         z = float(norm.ppf((1 + level) / 2))
-        alike = self.denominator / effect * (z / _student(self.sentences, level)) ** 2
+        alike = alike * (z / _student(self.sentences, level)) ** 2
         known = alike.masked_fill(self.denominator == 0, 0)
         return wilson_interval((share * known).nan_to_num(0), known, level)
 

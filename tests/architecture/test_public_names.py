@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
     "attnlab": {
         "Result", "__version__", "analyze", "approximate", "attention", "capture", "compare",
-        "describe_notes", "embed", "importance", "inspect", "load", "matrices", "neighbours", "plan", "plot", "prune", "resume",
+        "describe_notes", "embed", "importance", "inspect", "load", "matrices", "neighbours",
+        "plan", "plot", "prune", "resume",
         "run_study", "substitute", "train", "view",
     },
     "attnlab.attention": {
