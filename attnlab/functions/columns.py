@@ -4,6 +4,10 @@ from attnlab.columns import HEAD, HEAD_KEYS, KEYS, Column, Table
 from attnlab.functions.thresholds import LINKS, TIE_BITS_PER_ROW
 
 POINTS = f"{100 * LINKS.threshold:.0f} points"
+# Of the structure `diffuse`, as readers are told of it.
+NO_STRUCTURE = "none"
+NO_STRUCTURE_MEANS = "no family of matrices needs fewer bits than equal weights"
+STRUCTURE_SAID = f"{NO_STRUCTURE} (diffuse in files): {NO_STRUCTURE_MEANS}"
 LOW = Column("low", "low", "Lower end of the 95 % interval.", 2)
 HIGH = Column("high", "high", "Upper end of the 95 % interval.", 2)
 LABEL = Column("label", "label", "What the head does by the rule of that label.")
@@ -112,7 +116,7 @@ STRUCTURE_OF_HEAD = (
         "structure",
         "structure",
         "The family of matrices that describes the head's matrices, with the keys of the view, in "
-        "the fewest bits; says what they look like, not what for.",
+        f"the fewest bits; says what they look like, not what for; {STRUCTURE_SAID}.",
         short="family",
     ),
     Column("structure_runner_up", "next", "The family of the second fewest bits."),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from attnlab.columns import Column
+from attnlab.functions.columns import STRUCTURE_SAID
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
 
 ADDITIVE = (
@@ -25,7 +26,8 @@ ONLY_SHOWN = (
         "structure",
         "The family of matrices that describes the head's matrices, with the keys of the view, in "
         "the fewest bits; a tie where the next family needs less than "
-        f"{TIE_BITS_PER_ROW:g} bits per row more. It says what they look like, not what for.",
+        f"{TIE_BITS_PER_ROW:g} bits per row more. It says what they look like, not what for; "
+        f"{STRUCTURE_SAID}.",
     ),
     Column(
         "best_head", "best head", "The head that follows the relation most often on the other half."

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from attnlab.columns import Column
+from attnlab.functions.columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
+from attnlab.matrices.candidates import NO_FAMILY
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.function_phrases import evidence_phrase
 from attnlab.reporting.naming import family_words, head_names
@@ -70,6 +72,8 @@ def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
             ("structure", "the family of the fewest bits per row"),
             (TIE, f"the next within {TIE_BITS_PER_ROW:g}"),
         ]
+        if (summary["structure"] == NO_FAMILY).any():
+            words += [(f"structure {NO_STRUCTURE}", NO_STRUCTURE_MEANS)]
     if "ablation_loss_change" in summary:
         words += [("loss", "its change without the head, nats per token")]
     return tuple(words)

@@ -173,3 +173,11 @@ def test_no_head_is_needed_or_clear_without_evidence(analysis: Analysis) -> None
     )
     weak = replace(analysis, labelling=replace(analysis.labelling, labels=labels))
     assert [one.reason for one in highlights_of(weak)] == ["Clearest structure"]
+
+
+def test_the_clearest_structure_is_one(analysis: Analysis) -> None:
+    """Whatever the margin, no head is shown for that no family describes it."""
+    bits = analysis.structure["bits_per_row"].mask(analysis.structure["family"] == "diffuse", -9.0)
+    nothing = replace(analysis, structure=analysis.structure.assign(bits_per_row=bits))
+    assert "Clearest structure" in {one.reason for one in highlights_of(analysis)}
+    assert "Clearest structure" not in {one.reason for one in highlights_of(nothing)}

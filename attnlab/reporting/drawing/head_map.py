@@ -13,6 +13,7 @@ from attnlab.reporting.canvas import blank, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark
 from attnlab.reporting.export import declared_columns
+from attnlab.reporting.naming import family_words
 from attnlab.studies.analysis.roles import marked
 
 _LEFT, _TOP, _BETWEEN, _LEGEND_ROW = 0.42, 0.24, 0.42, 0.16
@@ -127,7 +128,7 @@ def _draw_cell(axes: Axes, layer: int, head: int, marks: Sequence[Mark]) -> None
 
 
 def _legend_columns(marks: Mapping[str, Mark], width: float) -> int:
-    longest = max(map(len, marks))
+    longest = max(len(family_words(name)) for name in marks)
     return max(1, min(len(marks), int((width - 0.1) / (0.07 * longest + 0.42))))
 
 
@@ -137,7 +138,7 @@ def _legend_rows(marks: Mapping[str, Mark], width: float) -> int:
 
 def _draw_legend(figure: Figure, marks: Mapping[str, Mark], width: float, *, pale: bool) -> None:
     handles = [
-        Patch(facecolor=mark.colour, label=f"{mark.letter} {name.replace('_', ' ')}".strip())
+        Patch(facecolor=mark.colour, label=f"{mark.letter} {family_words(name)}".strip())
         for name, mark in marks.items()
     ]
     row = _LEGEND_ROW / figure.get_figheight() if pale else 0

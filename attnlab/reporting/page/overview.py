@@ -9,8 +9,9 @@ import pandas as pd
 
 from attnlab.addresses import HEAD_COLUMNS, Head, layer_name
 from attnlab.extraction.views import View, rows_of_view
-from attnlab.functions.columns import LABELS
+from attnlab.functions.columns import LABELS, NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
+from attnlab.matrices.candidates import NO_FAMILY
 from attnlab.reporting.function_phrases import evidence_phrase, structure_phrase
 from attnlab.reporting.heads_shown import MARK, describe_roles
 from attnlab.reporting.naming import VIEW_NAMES, family_words
@@ -29,7 +30,6 @@ _SHORT = {
     "rare tokens": "rare",
     "rare columns": "cols",
     "diagonal": "diag",
-    "diffuse": "even",
     "column": "col",
     "column + band": "col+b",
     NO_ROLE: "·",
@@ -45,7 +45,11 @@ STYLES_WITHOUT_CONTROLS = {
     FILLED: f"{MARK} confirmed (controls were left out)",
     PARTIAL: ROLE_STYLES[PARTIAL],
 }
-STRUCTURE_STYLES = {FILLED: "fewest bits", FRAMED: "tie with the next family"}
+STRUCTURE_STYLES = {
+    FILLED: "fewest bits",
+    FRAMED: "tie with the next family",
+    EMPTY: f"{NO_STRUCTURE}: {NO_STRUCTURE_MEANS}",
+}
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,7 @@ def _structure_cell(row: Any) -> tuple[Cell, str]:
     cell = Cell(
         str(_name(row)),
         _style_class(kind),
-        FRAMED if row.structure_tie else FILLED,
+        _structure_style(row),
         _SHORT.get(kind, kind),
         f"+{margin}",
         f"{_name(row)}: {_structure_words(row)}",
@@ -227,10 +231,18 @@ def _structure_cell(row: Any) -> tuple[Cell, str]:
     return cell, kind
 
 
+def _structure_style(row: Any) -> str:
+    if row.structure == NO_FAMILY:
+        return EMPTY
+    return FRAMED if row.structure_tie else FILLED
+
+
 def _structure_words(row: Any) -> str:
-    runner_up = family_words(row.structure_runner_up)
+    next_needs = f"{family_words(row.structure_runner_up)} needs"
+    if row.structure_runner_up == NO_FAMILY:
+        next_needs = "equal weights need"
     margin = LABELS["structure_margin_bits_per_row"].shown(row.structure_margin_bits_per_row)
-    return f"{structure_phrase(row)}; {runner_up} needs {margin} bits per row more"
+    return f"{structure_phrase(row)}; {next_needs} {margin} bits per row more"
 
 
 def _style_class(kind: str) -> str:
@@ -318,6 +330,7 @@ def _by_structure(analysis: Analysis) -> list[tuple[Head, str, str]]:
     found = structure_of_heads(rows_of_view(analysis.structure, analysis.views[0]))
     margin = "structure_margin_bits_per_row"
     found = found.assign(structure_tie=found[margin] < TIE_BITS_PER_ROW)
+    found = found[found["structure"] != NO_FAMILY]
     found = found.sort_values(margin, ascending=False, kind="stable")
     return [
         (

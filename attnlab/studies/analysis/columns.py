@@ -2,7 +2,16 @@
 
 from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
 from attnlab.extraction.columns import DISTANCES, HEADS
-from attnlab.functions.columns import AGREEMENT, CONTROLS, DETAIL, LABELS, RELATIONS, STRUCTURE
+from attnlab.functions.columns import (
+    AGREEMENT,
+    CONTROLS,
+    DETAIL,
+    LABELS,
+    NO_STRUCTURE,
+    RELATIONS,
+    STRUCTURE,
+    STRUCTURE_SAID,
+)
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
 
 WIDEST_WINDOW = 10
@@ -72,7 +81,7 @@ SUMMARY = Table(
             "structure",
             "structure",
             "The family of matrices that describes the head's matrices in the fewest bits: what they "
-            "look like, not what for.",
+            f"look like, not what for; {STRUCTURE_SAID}.",
         ),
         Column(
             "structure_tie",
@@ -190,7 +199,13 @@ RELATIVE = (
 )
 # Of `structure_of_heads`: bits per row, a column a family.
 BITS = (
-    Column("bits_diffuse", "diffuse (bits a row)", "Every key alike.", 2, "diffuse"),
+    Column(
+        "bits_diffuse",
+        f"{NO_STRUCTURE} (bits a row)",
+        "No family: equal weights on all keys.",
+        2,
+        NO_STRUCTURE,
+    ),
     Column("bits_diagonal", "diagonal (bits a row)", "One offset within 5 tokens.", 2, "diagonal"),
     Column("bits_band", "band (bits a row)", "A band within 5 tokens.", 2, "band"),
     Column(
