@@ -70,8 +70,13 @@ SECOND_VALUE_COLUMNS = (
     Column("second_high", "second high", "Upper end of its 95 % interval.", 2),
     Column("second_threshold", "second threshold", "What the second figure must reach.", 2),
 )
+# What a figure is held against that comes without the function.
+OFFSET_OR_CHANCE = "offset or chance"
 SECOND_CONTROL = Column(
-    "second_control", "second control", "What the second figure would be without the function.", 2
+    "second_control",
+    f"second {OFFSET_OR_CHANCE}",
+    "What the second figure would be without the function.",
+    2,
 )
 
 
@@ -94,7 +99,12 @@ CONTROLS = Table(
         LABEL,
         DETAIL,
         *VALUE_COLUMNS,
-        Column("control", "control", "What the figure would be without the function.", 2),
+        Column(
+            "control",
+            OFFSET_OR_CHANCE,
+            "What the figure would be without the function: by the best offset or by chance.",
+            2,
+        ),
         Column("denominator", "counted", "How many rows, pairs or sentences the value rests on."),
         *SECOND_VALUE_COLUMNS,
         SECOND_CONTROL,

@@ -13,7 +13,12 @@ ADDITIVE = (
 BAND = "The band holds the diagonals and the blocks in its reach, so it is never farther away"
 ONLY_SHOWN = (
     Column("head_name", "head", "Site, layer and head, each counted from 0."),
-    Column("mark", "✓", "Whether the role is confirmed and significant against its controls."),
+    Column(
+        "mark",
+        "mark",
+        "✓: the role is confirmed and significant against controls; (✓): it is confirmed, and controls "
+        "were left out.",
+    ),
     Column("evidence", "evidence", "The figure of the closest role, and what it would be without."),
     Column(
         "phrase",
