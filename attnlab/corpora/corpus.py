@@ -17,7 +17,7 @@ from attnlab.corpora.files import (
     read_files,
     read_text_file,
 )
-from attnlab.corpora.libraries import is_saved_folder, read_hub, read_saved
+from attnlab.corpora.libraries import EMBEDDED_NAME, is_saved_folder, read_hub, read_saved
 from attnlab.corpora.rows import IN_MEMORY, Pair, Storage, dataset_of, pairs_of
 from attnlab.corpora.splits import (
     SPLITS,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from attnlab.grammar.corpus import GrammarPair
 
-EMBEDDED = "embedded"
+EMBEDDED = EMBEDDED_NAME
 DEFAULT_PAIR = "en-it"
 Progress = Callable[[str, int, int], None]
 EMBEDDED_PAIRS = 20_000

@@ -1,6 +1,7 @@
 """Corpora that the library datasets keeps: folders it saved, and the hub with its cache."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from attnlab.hub import HUB_NAME, hub_answers
 if TYPE_CHECKING:
     import datasets
 
+EMBEDDED_NAME = "embedded"
 HUB_NAMES = {"opus_books": "Helsinki-NLP/opus_books"}
 OFFLINE_CHOICES = (
     'without a network use the corpus "embedded" or the path of a file or folder on this machine'
@@ -111,8 +113,8 @@ def read_hub(name: str, languages: tuple[str, str]) -> Splits:
     corpus cannot mend, are left out.
 
     Raises:
-        InputError: no such corpus, or not in these languages.
-        AttnlabError: the hub does not answer and there is no copy.
+        InputError: no such corpus, no copy of it where the hub does not answer, or not in these languages.
+        AttnlabError: it could not be loaded.
     """
     import datasets
 
@@ -129,7 +131,7 @@ def read_hub(name: str, languages: tuple[str, str]) -> Splits:
     except datasets.exceptions.DatasetNotFoundError as error:
         msg = (
             f'There is no corpus "{name}", neither as a path on this machine nor open to you on the '
-            "hub; see: attnlab corpora."
+            f"hub; {_meant(name) or 'see: attnlab corpora.'}"
         )
         raise InputError(msg) from error
     except (OSError, ValueError, RuntimeError) as error:
@@ -138,12 +140,22 @@ def read_hub(name: str, languages: tuple[str, str]) -> Splits:
     return read_parts(loaded, languages, f'The corpus "{name}"', empty_sides=True)
 
 
+def _meant(name: str) -> str:
+    """The known corpus whose name is near, as a question; empty where none is.
+
+    >>> _meant("embeded")
+    'did you mean "embedded"?'
+    """
+    known = (EMBEDDED_NAME, *HUB_NAMES)
+    near = [] if name in known else get_close_matches(name, known, n=1)
+    return f'did you mean "{near[0]}"?' if near else ""
+
+
 def load_downloaded(hub_name: str, languages: tuple[str, str], name: str) -> "datasets.DatasetDict":
     """What an earlier download left in the cache of datasets, read without asking the hub.
 
     Raises:
-        InputError: what is there is not in these languages.
-        AttnlabError: nothing is there.
+        InputError: nothing is there, or what is there is not in these languages.
     """
     import datasets
     from datasets.packaged_modules.cache.cache import Cache
@@ -153,9 +165,9 @@ def load_downloaded(hub_name: str, languages: tuple[str, str], name: str) -> "da
     if not present:
         msg = (
             f'"{name}" is no path on this machine, and the hub, where it may be, cannot be reached; '
-            f"{OFFLINE_CHOICES}."
+            f"{_meant(name) or OFFLINE_CHOICES + '.'}"
         )
-        raise AttnlabError(msg)
+        raise InputError(msg)
     configuration = pick_configuration(present, languages, name)
     copy = Cache(
         repo_id=hub_name,

@@ -4,6 +4,10 @@ from attnlab.columns import HEAD, HEAD_KEYS, KEYS, Column, Table
 from attnlab.functions.thresholds import LINKS, TIE_BITS_PER_ROW
 
 POINTS = f"{100 * LINKS.threshold:.0f} points"
+# Of the structure `diffuse`, as readers are told of it.
+NO_STRUCTURE = "none"
+NO_STRUCTURE_MEANS = "no family of matrices needs fewer bits than equal weights"
+STRUCTURE_SAID = f"{NO_STRUCTURE} (diffuse in files): {NO_STRUCTURE_MEANS}"
 LOW = Column("low", "low", "Lower end of the 95 % interval.", 2)
 HIGH = Column("high", "high", "Upper end of the 95 % interval.", 2)
 LABEL = Column("label", "label", "What the head does by the rule of that label.")
@@ -66,8 +70,13 @@ SECOND_VALUE_COLUMNS = (
     Column("second_high", "second high", "Upper end of its 95 % interval.", 2),
     Column("second_threshold", "second threshold", "What the second figure must reach.", 2),
 )
+# What a figure is held against that comes without the function.
+OFFSET_OR_CHANCE = "offset or chance"
 SECOND_CONTROL = Column(
-    "second_control", "second control", "What the second figure would be without the function.", 2
+    "second_control",
+    f"second {OFFSET_OR_CHANCE}",
+    "What the second figure would be without the function.",
+    2,
 )
 
 
@@ -90,7 +99,12 @@ CONTROLS = Table(
         LABEL,
         DETAIL,
         *VALUE_COLUMNS,
-        Column("control", "control", "What the figure would be without the function.", 2),
+        Column(
+            "control",
+            OFFSET_OR_CHANCE,
+            "What the figure would be without the function: by the best offset or by chance.",
+            2,
+        ),
         Column("denominator", "counted", "How many rows, pairs or sentences the value rests on."),
         *SECOND_VALUE_COLUMNS,
         SECOND_CONTROL,
@@ -112,7 +126,7 @@ STRUCTURE_OF_HEAD = (
         "structure",
         "structure",
         "The family of matrices that describes the head's matrices, with the keys of the view, in "
-        "the fewest bits; says what they look like, not what for.",
+        f"the fewest bits; says what they look like, not what for; {STRUCTURE_SAID}.",
         short="family",
     ),
     Column("structure_runner_up", "next", "The family of the second fewest bits."),

@@ -15,7 +15,9 @@ from attnlab.matrices.columns import real_columns
 from attnlab.matrices.offsets import band_entries, real_band
 from attnlab.matrices.supports import block_columns, sides
 
-FAMILIES = ("diffuse", "diagonal", "band", "rare_columns", "column", "column_band")
+# Of equal weights: what no family needs fewer bits for.
+NO_FAMILY = "diffuse"
+FAMILIES = (NO_FAMILY, "diagonal", "band", "rare_columns", "column", "column_band")
 
 
 @dataclass(frozen=True)

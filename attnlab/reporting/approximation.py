@@ -8,7 +8,10 @@ import pandas as pd
 from attnlab.columns import rounded
 from attnlab.files import write_table
 from attnlab.folders import replacing_result
+from attnlab.functions.columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
+from attnlab.matrices.candidates import NO_FAMILY
 from attnlab.notes import Note
+from attnlab.reporting.naming import family_words
 from attnlab.reporting.page.result_page import (
     Contents,
     ShownTable,
@@ -54,9 +57,12 @@ def _answers(table: pd.DataFrame) -> list[str]:
     """Which family needs the fewest bits, and which is nearest, a sentence each."""
     by_matrix = table.drop_duplicates("matrix")
     counts = by_matrix["structure"].value_counts()
-    named = ", ".join(f"{str(name).replace('_', ' ')} {n}" for name, n in counts.items() if name)
+    named = ", ".join(f"{family_words(str(name))} {n}" for name, n in counts.items() if name)
+    none = f" {NO_STRUCTURE}: {NO_STRUCTURE_MEANS}." if NO_FAMILY in counts.index else ""
     answers = (
-        [f"The family of the fewest bits per row, by number of matrices: {named}."] if named else []
+        [f"The family of the fewest bits per row, by number of matrices: {named}.{none}"]
+        if named
+        else []
     )
     fitted = table[~table["family"].isin(COMPARED_WITH)]
     means = fitted.groupby("family", sort=False)["relative"].mean().dropna()
@@ -64,7 +70,7 @@ def _answers(table: pd.DataFrame) -> list[str]:
         uniform = table.loc[table["family"] == "uniform", "relative"].mean()
         beside = f"; equal weights {rounded(uniform, 3)}" if pd.notna(uniform) else ""
         listed = ", ".join(
-            f"{str(name).replace('_', ' ')} {rounded(mean, 3)}"
+            f"{family_words(str(name))} {rounded(mean, 3)}"
             for name, mean in means.sort_values().items()
         )
         answers.append(f"Mean relative l1 distance, the nearest family first: {listed}{beside}.")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from attnlab.columns import Column
+from attnlab.functions.columns import STRUCTURE_SAID
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
 
 ADDITIVE = (
@@ -12,7 +13,12 @@ ADDITIVE = (
 BAND = "The band holds the diagonals and the blocks in its reach, so it is never farther away"
 ONLY_SHOWN = (
     Column("head_name", "head", "Site, layer and head, each counted from 0."),
-    Column("mark", "✓", "Whether the role is confirmed and significant against its controls."),
+    Column(
+        "mark",
+        "mark",
+        "✓: the role is confirmed and significant against controls; (✓): it is confirmed, and controls "
+        "were left out.",
+    ),
     Column("evidence", "evidence", "The figure of the closest role, and what it would be without."),
     Column(
         "phrase",
@@ -25,7 +31,8 @@ ONLY_SHOWN = (
         "structure",
         "The family of matrices that describes the head's matrices, with the keys of the view, in "
         "the fewest bits; a tie where the next family needs less than "
-        f"{TIE_BITS_PER_ROW:g} bits per row more. It says what they look like, not what for.",
+        f"{TIE_BITS_PER_ROW:g} bits per row more. It says what they look like, not what for; "
+        f"{STRUCTURE_SAID}.",
     ),
     Column(
         "best_head", "best head", "The head that follows the relation most often on the other half."

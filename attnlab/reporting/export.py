@@ -9,6 +9,7 @@ import pandas as pd
 from attnlab.columns import FORMATS, Column, Table, rounded
 from attnlab.errors import InputError
 from attnlab.files import csv_of
+from attnlab.reporting.naming import family_words
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.planning import columns as planning
@@ -17,6 +18,8 @@ from attnlab.studies.substitution import columns as substitution
 from attnlab.texts import shown
 
 STUDIES = (analysis, approximation, planning, pruning, substitution)
+# Columns that hold families of matrices.
+_FAMILIES = ("family", "structure", "structure_runner_up")
 # Decimals of a number in a column that nobody has declared.
 _DIGITS = 3
 _LATEX = {
@@ -147,7 +150,7 @@ def cell(value: object, column: Column) -> str:
         return rounded(float(value), column.digits)
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else f"{value:.4g}"
-    return shown(str(value))
+    return shown(family_words(str(value)) if column.name in _FAMILIES else str(value))
 
 
 def escape_latex(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.columns import rounded
+from attnlab.functions.columns import OFFSET_OR_CHANCE
 from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED, status_of
 from attnlab.reporting.naming import family_words
 from attnlab.studies.analysis.roles import NO_ROLE
@@ -59,7 +60,9 @@ def _figure(found: Any, which: str, status: str) -> str:
 
 
 def evidence_phrase(found: Any) -> str:
-    """The figure of the role that a head is shown with; empty where it has none.
+    """The figure of the role that a head is shown with, and the one that decides its strength.
+
+    Empty where it has no role; a second figure stands there only where it lowers the strength.
 
     Args:
         found: a row of `Analysis.summary`, with attributes.
@@ -80,11 +83,17 @@ def evidence_phrase(found: Any) -> str:
     figure = _value(found.value, found.statistic)
     subject, beside = _EVIDENCE.get(found.role, (_named, ""))
     text = f"{subject(str(found.detail or ''))} {figure}".strip()
-    return (
-        text
-        if not beside or pd.isna(found.control)
-        else f"{text}, {beside} {_value(found.control, found.statistic)}"
-    )
+    text += _beside(beside, found.control, found.statistic)
+    second = getattr(found, "second_statistic", "")
+    if not second or pd.isna(second):
+        return text
+    other = f"{_SECOND[second]} {_value(found.second_value, second)}"
+    return f"{text}; {other}{_beside(beside, found.second_control, second)}"
+
+
+def _beside(words: str, control: float, statistic: str) -> str:
+    """The figure that would come without the role, behind a comma; nothing where there is none."""
+    return f", {words} {_value(control, statistic)}" if words and not pd.isna(control) else ""
 
 
 def _value(value: float, statistic: str) -> str:
@@ -118,8 +127,8 @@ _SINKS = {
 # How the figure of each role is introduced, and what the figure beside it is.
 _EVIDENCE: dict[str, tuple[Callable[[str], str], str]] = {
     "positional": (_offset, ""),
-    "syntactic": (_relation, "offset or chance"),
-    "alignment": (_relation, "offset or chance"),
+    "syntactic": (_relation, OFFSET_OR_CHANCE),
+    "alignment": (_relation, OFFSET_OR_CHANCE),
     "rare tokens": (_always("two rarest in"), "by chance among more uncommon tokens"),
     "sink": (lambda detail: f"weight on {_SINKS.get(detail, detail)}", ""),
     "broad": (_always("entropy, of the largest,"), ""),

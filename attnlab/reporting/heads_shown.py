@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from attnlab.columns import Column
+from attnlab.functions.columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
+from attnlab.matrices.candidates import NO_FAMILY
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.function_phrases import evidence_phrase
 from attnlab.reporting.naming import family_words, head_names
@@ -14,7 +16,10 @@ from attnlab.studies.analysis.roles import NO_ROLE, marked
 from attnlab.texts import counted
 
 MARK = "✓"
+# Of a confirmed role where there is nothing to say whether an untrained head would have it too.
+MARK_WITHOUT_CONTROLS = "(✓)"
 TIE = "~"
+STRENGTH = "control 0, threshold 1, the least where a rule asks for several figures"
 _SHOWN = (
     "head_name",
     "role",
@@ -40,7 +45,7 @@ def heads_shown(summary: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Column, ...]
     table = summary.assign(head_name=head_names(summary))
     if "role" in table:
         table = table.assign(
-            mark=marked(table).map({True: MARK, False: ""}),
+            mark=marked(table).map({True: mark_of(table), False: ""}),
             evidence=[evidence_phrase(row) for row in table.itertuples(index=False)],
         )
     if "structure" in table:
@@ -51,6 +56,11 @@ def heads_shown(summary: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Column, ...]
     if "mark" in table and (table["mark"] == MARK).any():
         kept.add("mark")
     return table, tuple(column for column in columns if column.name in kept)
+
+
+def mark_of(summary: pd.DataFrame) -> str:
+    """What stands beside the roles that `marked` says: another mark where controls were left out."""
+    return MARK if "significant" in summary else MARK_WITHOUT_CONTROLS
 
 
 def varying(table: pd.DataFrame, columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -65,13 +75,15 @@ def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
     words = []
     if "role" in summary:
         compared = "significant" in summary
-        against = ", significant against controls" if compared else " (controls were left out)"
-        words += [("strength", "control 0, threshold 1"), (MARK, f"confirmed{against}")]
+        against = ", significant against controls" if compared else "; controls were left out"
+        words += [("strength", STRENGTH), (mark_of(summary), f"confirmed{against}")]
     if "structure" in summary:
         words += [
             ("structure", "the family of the fewest bits per row"),
             (TIE, f"the next within {TIE_BITS_PER_ROW:g}"),
         ]
+        if (summary["structure"] == NO_FAMILY).any():
+            words += [(f"structure {NO_STRUCTURE}", NO_STRUCTURE_MEANS)]
     if "ablation_loss_change" in summary:
         words += [("loss", "its change without the head, nats per token")]
     return tuple(words)

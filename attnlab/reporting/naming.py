@@ -7,10 +7,13 @@ import pandas as pd
 
 from attnlab.addresses import HEAD_COLUMNS, Head, Site
 from attnlab.extraction.views import ALL, CONTENT, View
+from attnlab.functions.columns import NO_STRUCTURE
+from attnlab.matrices.candidates import NO_FAMILY
 from attnlab.studies.analysis.roles import marked
 
 # How the views of `attnlab.extraction.views` are called on pages and terminals.
 VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
+_FAMILY_WORDS = {"column_band": "column + band", NO_FAMILY: NO_STRUCTURE}
 # What stands above the matrices of a site.
 SITE_NAMES: dict[Site, str] = {
     "encoder": "encoder self-attention (queries and keys from the source)",
@@ -40,12 +43,12 @@ def titled_heads(summary: pd.DataFrame) -> dict[Head, str]:
 
 
 def family_words(family: str) -> str:
-    """A family of matrices as tables and pages write it.
+    """A family of matrices as tables and pages write it; `none` where equal weights need no more bits.
 
-    >>> family_words("rare_columns"), family_words("column_band")
-    ('rare columns', 'column + band')
+    >>> family_words("rare_columns"), family_words("column_band"), family_words("diffuse")
+    ('rare columns', 'column + band', 'none')
     """
-    return "column + band" if family == "column_band" else family.replace("_", " ")
+    return _FAMILY_WORDS.get(family) or family.replace("_", " ")
 
 
 def _titled(row: Mapping[Any, Any]) -> str:

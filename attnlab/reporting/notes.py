@@ -27,6 +27,8 @@ from attnlab.studies.substitution import notes as substitution
 Words = str | Callable[[Any], str]
 # A longer list is in summary.csv.
 _MOST_NAMED = 16
+# Sums of rows that dropout can leave.
+_DROPOUT = (0.5, 2.0)
 
 
 def describe_notes(
@@ -59,9 +61,11 @@ def _dropped(note: SentencesDropped) -> str:
 def _not_normalized(note: RowsNotNormalized) -> str:
     if note.kept:
         return "Some rows do not sum to 1, as in a file of half precision; --normalize rows helps."
+    by_dropout = _DROPOUT[0] <= note.lowest and note.highest <= _DROPOUT[1]
+    why = "perhaps because dropout was on" if by_dropout else "these may be no attention weights"
     return (
-        f"Rows do not sum to 1 (from {note.lowest:.3f} to {note.highest:.3f}), perhaps because "
-        "dropout was on; --normalize rows divides each by its sum."
+        f"Rows do not sum to 1 (from {note.lowest:.3f} to {note.highest:.3f}), {why}; "
+        "--normalize rows divides each by its sum."
     )
 
 
@@ -224,7 +228,7 @@ WORDS: Mapping[type[Note], Words] = {
     "site, drawn at random, are the same heads, as where a site loses all of its heads or none.",
     MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
     planning.BudgetNearLength: "A budget of {budget} keys is {share:.0%} of the {keys:.1f} that a row of "
-    "full attention has: it saves little.",
+    "full attention has on the validation sentences: it saves little.",
     substitution.NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no "
     "setting of it fits.",
     planning.NoSettingFits: "No setting of the baseline {mechanism} fits a budget of {budget} keys.",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from attnlab.addresses import refuse_unknown_sites, sites_named
+from attnlab.errors import InputError
 from attnlab.limits import LARGEST_SEED
 from attnlab.options import BATCH_SIZE, Option, Settings
 
@@ -107,3 +108,9 @@ class CorpusTextSettings(TextSettings):
         str | None,
         Option("Source and target language of the corpus.", shown="those of the run, or en-it"),
     ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.text is not None and self.corpus is not None:
+            msg = "text and corpus both bring sentences; leave one of them out."
+            raise InputError(msg)

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from attnlab.cli import app as program
 from attnlab.cli.app import app
+from attnlab.functions.columns import NO_STRUCTURE_MEANS
+from attnlab.matrices.candidates import FAMILIES
 
 COLUMNS = (
     "matrix,family,values,window_left,window_right,num_pos,dropout,error_nnz,error_bound,budget,nnz,l1,"
@@ -76,9 +78,31 @@ def test_table_shows_distances_and_members(heads: Path) -> None:
     shown = run(heads, "--families", "diagonal,rare_columns", "--error-nnz", "n")
     for word in (
         "zero", "uniform", "by offset", "top", "offset", "rows", "mean l1", "non-zeros",
-        "structure", "margin", "next", "diffuse",
+        "structure", "margin", "next",
     ):  # fmt: skip
         assert word in shown
+
+
+def test_the_family_that_comes_next_stands_in_the_table(tmp_path: Path) -> None:
+    """Peaks at random keys: no family needs fewer bits, and the next was not fitted."""
+    H = np.random.default_rng(0).random((12, 12)) ** 4
+    np.save(tmp_path / "peaks.npy", H / H.sum(-1, keepdims=True))
+    shown = run(tmp_path / "peaks.npy", "--families", "diagonal")
+    title, *lines = shown[shown.index("description length") :].splitlines()
+    row = next(line for line in lines if line.startswith("0 "))
+    _, structure, runner_up, margin, *bits = row.split()
+    assert (title, structure, runner_up) == ("description length, bits per row", "none", "column")
+    assert len(bits) == len(FAMILIES)
+    first, second = sorted(map(float, bits))[:2]
+    assert (bits[FAMILIES.index("diffuse")], bits[FAMILIES.index("column")]) == (
+        f"{first:.2f}",
+        f"{second:.2f}",
+    )
+    assert second - first == pytest.approx(float(margin), abs=0.011)
+    assert "diffuse" not in shown
+    words = " ".join(shown.split())
+    assert f"none: {NO_STRUCTURE_MEANS}." in words
+    assert "zero: no weights at all; uniform: equal weights; by offset:" in words
 
 
 def test_nothing_is_cut_in_a_narrow_terminal(heads: Path, monkeypatch: pytest.MonkeyPatch) -> None:

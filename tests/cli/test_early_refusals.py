@@ -261,6 +261,13 @@ def test_what_overwrite_does_not_allow_is_refused_as_early(folder: Path) -> None
             ["train", "new", "--corpus", "x" * 300],
             "cannot be used: File name too long; name another",
         ),
+        *(
+            (
+                [command, "run", "--text", "x.txt", "--corpus", "embedded"],
+                "text and corpus both bring sentences; leave one of them out",
+            )
+            for command in ("analyze", "importance")
+        ),
         (["analyze", "run", "--out", ""], "A path is empty; write . for the folder"),
         (["analyze", "run", "--out="], "A path is empty; write . for the folder"),
         (["analyze", ""], "A path is empty; write . for the folder"),

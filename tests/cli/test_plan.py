@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from attnlab.attention.plan import load_plan
 from attnlab.cli.app import app
 from attnlab.studies.planning import planning
+from attnlab.studies.planning.columns import SCORES
 
 QUICK = (
     "--sentences",
@@ -57,6 +58,8 @@ def test_writes_a_plan_tables_and_a_figure(
     ]  # fmt: skip
     assert {"BLEU gain of", "searched over this"} <= {line[-18:].strip() for line in shown}
     assert any(line.startswith("error: |X - H|") for line in shown)
+    assert "a plan may use up to 2% more keys" in " ".join(done.stdout.split())
+    assert SCORES["error_bound"].heading == "error bound (validation)"
     assert "best by BLEU on these sentences" in " ".join(done.stdout.split())
     found = read_json(run(small_run, "--budget", 3, "--json", *QUICK).stdout)
     assert [row["plan"] for row in found["scores"]] == scores.index.tolist()

@@ -213,8 +213,15 @@ def test_without_a_network_the_error_is_quick_and_names_the_offline_choices(
     monkeypatch.setattr(socket, "getaddrinfo", unknown_host)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
     monkeypatch.setattr(datasets, "load_dataset", lambda *_: pytest.fail("must not be tried"))
-    with pytest.raises(AttnlabError, match=r'cannot be reached; .*"embedded" or the path'):
-        load_corpus("opus_books")
+    for name in ("opus_books", "nosuch"):
+        with pytest.raises(
+            InputError, match=r'cannot be reached; .*"embedded" or the path'
+        ) as found:
+            load_corpus(name)
+        assert found.value.exit_status == 2
+    for name, near in {"embeded": "embedded", "opus_book": "opus_books"}.items():
+        with pytest.raises(InputError, match=rf'cannot be reached; did you mean "{near}"\?$'):
+            load_corpus(name)
 
 
 def test_an_earlier_download_is_read_without_a_network(

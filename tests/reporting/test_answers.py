@@ -124,9 +124,16 @@ def test_nothing_to_count_is_not_counted_and_one_head_is_no_heads() -> None:
     figures = {"kappa": float("nan"), "low": float("nan"), "high": float("nan")}
     assert not describe_agreement(pd.DataFrame([figures | {"labelled_heads": 1, "heads": 1}]))
     assert not describe_agreement(pd.DataFrame())
-    figures = {"kappa": 0.5, "low": 0.1, "high": 0.9, "labelled_heads": 1, "heads": 1}
+    figures = {
+        "kappa": 0.5, "low": 0.1, "high": 0.9, "labelled_heads": 1, "heads": 1, "undecided_heads": 0,
+    }  # fmt: skip
     assert describe_agreement(pd.DataFrame([figures])) == (
-        "Function and structure agree with kappa 0.50, 95 % interval 0.10 to 0.90 "
-        "(1 of 1 head carries a label)."
+        "Function and structure agree with kappa 0.50, 95 % interval 0.10 to 0.90 in the 1 head whose "
+        "structure is no tie, 1 of them with a label."
+    )
+    some = figures | {"labelled_heads": 8, "heads": 15, "undecided_heads": 2}
+    assert describe_agreement(pd.DataFrame([some])).endswith(
+        "in the 15 heads whose structure is no tie and of which enough was counted, 8 of them with a "
+        "label."
     )
     assert count_labels(pd.DataFrame({"labels": ["sink"]})) == "1 sink (1 head)"

@@ -2,12 +2,19 @@
 
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
+from attnlab.columns import Column
+from attnlab.functions.columns import NO_STRUCTURE_MEANS
 from attnlab.matrices.candidates import FAMILIES
+from attnlab.reporting.drawing.head_map import draw_heads
 from attnlab.reporting.drawing.palette import STRUCTURES
+from attnlab.reporting.export import cell
 from attnlab.reporting.function_phrases import structure_phrase
-from attnlab.reporting.page.overview import _map, _structure_cell
+from attnlab.reporting.heads_shown import heads_shown, words_of_heads
+from attnlab.reporting.naming import family_words
+from attnlab.reporting.page.overview import STRUCTURE_STYLES, _map, _structure_cell
 from attnlab.reporting.page.rendering import kind_styles
 from attnlab.studies.analysis.columns import BITS
 
@@ -27,6 +34,35 @@ def test_cells_and_legend_of_a_family_have_its_colour(family: str) -> None:
     assert [name for name, *_ in legend] == [cell.kind]
     assert f".k-{cell.kind} {{" in kind_styles()
     assert f"--kind: {STRUCTURES[family].colour}" in kind_styles()
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_a_head_that_no_family_describes_has_the_structure_none(tie: bool) -> None:
+    """Rows with peaks at random keys have it too, so nothing is said of how even they are."""
+    cells = [_structure_cell(one) for one in (head("diffuse", "column", tie=tie), head("column"))]
+    shown = _map("", cells, STRUCTURE_STYLES)
+    assert [name for _, name, *_ in shown.kinds] == ["none", "column"]
+    assert dict(shown.styles)["empty"] == f"none: {NO_STRUCTURE_MEANS}"
+    assert cells[1][0].meaning == "encoder.0.1: column; equal weights need 0.50 bits per row more"
+    for one, _ in cells:
+        assert "diffuse" not in str(one)
+        assert "even" not in str(one)
+
+
+@pytest.mark.parametrize("structure", FAMILIES)
+def test_tables_and_legends_say_none_of_it(structure: str) -> None:
+    summary = pd.DataFrame(
+        {"site": "encoder", "layer": 0, "head": [0], "structure": structure, "structure_tie": False}
+    )
+    table, _ = heads_shown(summary)
+    assert table["structure"].tolist() == [family_words(structure)]
+    words = dict(words_of_heads(summary))
+    assert words.get("structure none") == (NO_STRUCTURE_MEANS if structure == "diffuse" else None)
+    for name in ("structure", "structure_runner_up", "family"):
+        assert cell(structure, Column(name, name, "")) == family_words(structure)
+    figure = draw_heads(summary, "structure")
+    (legend,) = figure.legends
+    assert legend.get_texts()[0].get_text().endswith(family_words(structure))
 
 
 def test_families_have_names_of_their_own() -> None:

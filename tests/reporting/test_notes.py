@@ -8,6 +8,7 @@ from importlib import import_module
 import pytest
 
 import attnlab
+from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.notes import Note
 from attnlab.reporting.notes import describe, describe_notes
 from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
@@ -101,3 +102,15 @@ def test_a_treebank_is_asked_for_only_by_labels_that_rest_on_links(
 def test_one_head_is_said_in_the_singular() -> None:
     told = describe(AllHeadsClosed(0.1, 1))
     assert told == "At penalty 0.1 the only head is closed; try a smaller one."
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "dropout"),
+    [(0.5, 2.0, True), (0.8, 1.2, True), (4.0, 8.0, False), (0.1, 1.0, False), (1.0, 2.1, False)],
+)
+def test_dropout_is_named_only_where_it_can_be(
+    lowest: float, highest: float, *, dropout: bool
+) -> None:
+    said = describe(RowsNotNormalized(lowest, highest))
+    assert ("perhaps because dropout was on" in said) is dropout
+    assert ("these may be no attention weights" in said) is not dropout

@@ -151,7 +151,7 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
         "2 of 6 heads have a role that is confirmed and significant against controls: 1 positional, 1 sink.",
     )
     assert [word for word, _ in overview.words] == [
-        "role", "strength", "confirmed", "significant", "structure", "loss",
+        "closest role", "strength", "confirmed", "significant", "structure", "loss",
     ]  # fmt: skip
     assert len({one.head for one in overview.highlights}) == len(overview.highlights) == 3
     assert overview.highlights[0].reason == "Most needed"
@@ -163,6 +163,11 @@ def test_without_controls_nothing_is_said_of_significance(analysis: Analysis) ->
     overview = overview_of(replace(analysis, labelling=replace(analysis.labelling, labels=labels)))
     styles = dict(overview.maps[0].styles)
     assert set(styles) == {"filled", "partial"}
+    assert styles["filled"] == "(✓) confirmed; controls were left out"
+    assert overview.maps[0].mark == "(✓)"
+    meanings = [cell.meaning for _, row in overview.maps[0].rows for cell in row if cell]
+    assert any(" (✓), strength" in meaning for meaning in meanings)
+    assert not any(" ✓" in meaning for meaning in meanings)
     assert "significant" not in f"{styles} {overview.words} {overview.answers}"
 
 
@@ -173,3 +178,11 @@ def test_no_head_is_needed_or_clear_without_evidence(analysis: Analysis) -> None
     )
     weak = replace(analysis, labelling=replace(analysis.labelling, labels=labels))
     assert [one.reason for one in highlights_of(weak)] == ["Clearest structure"]
+
+
+def test_the_clearest_structure_is_one(analysis: Analysis) -> None:
+    """Whatever the margin, no head is shown for that no family describes it."""
+    bits = analysis.structure["bits_per_row"].mask(analysis.structure["family"] == "diffuse", -9.0)
+    nothing = replace(analysis, structure=analysis.structure.assign(bits_per_row=bits))
+    assert "Clearest structure" in {one.reason for one in highlights_of(analysis)}
+    assert "Clearest structure" not in {one.reason for one in highlights_of(nothing)}

@@ -3,11 +3,18 @@
 from collections.abc import Collection
 
 import pandas as pd
+import pytest
 
 from attnlab.addresses import Head
-from attnlab.reporting.heads_shown import describe_roles, heads_shown
+from attnlab.cli.commands.summary_table import legend
+from attnlab.functions.columns import CONTROLS as CONTROLS_TABLE
+from attnlab.functions.label_tables import with_strength
+from attnlab.reporting.drawing.head_map import draw_heads
+from attnlab.reporting.function_phrases import evidence_phrase
+from attnlab.reporting.heads_shown import describe_roles, heads_shown, words_of_heads
+from attnlab.studies.analysis.columns import SUMMARY
 from attnlab.studies.analysis.labelling import Labelling
-from attnlab.studies.analysis.roles import marked
+from attnlab.studies.analysis.roles import closest_roles, marked
 from attnlab.studies.analysis.summary import summarise_heads
 
 HEADS = pd.DataFrame({"site": ["encoder"] * 4, "layer": [0] * 4, "head": [0, 1, 2, 3]})
@@ -54,6 +61,50 @@ def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_
     found = summary(labelling(LABELS.assign(stands_status="not compared")))
     assert "significant" not in found
     assert list(marked(found)) == [True, True, False, False]
+    shown, _ = heads_shown(found)
+    assert list(shown["mark"]) == ["(✓)", "(✓)", "", ""]
+    words = dict(words_of_heads(found))
+    assert words["(✓)"] == "confirmed; controls were left out"
+    assert "✓" not in words
+    texts = [text.get_text() for text in draw_heads(found).texts]
+    assert "pale: not confirmed; controls were left out" in texts
+
+
+@pytest.mark.parametrize("deciding", [True, False])
+def test_the_figure_that_decides_the_strength_is_shown(*, deciding: bool) -> None:
+    """A rule of two figures has the strength of the lesser one; else the first figure says it all."""
+    second = 0.62 if deciding else 0.9
+    verdict = HEADS.iloc[:1].assign(
+        label="syntactic", detail="case head>dependent", statistic="argmax_accuracy", value=0.71,
+        threshold=0.66, control=0.56, second_statistic="argmax_accuracy_choosing",
+        second_value=second, second_threshold=0.66, second_control=0.56,
+    )  # fmt: skip
+    controls = with_strength(verdict)
+    labels = controls.drop(columns=["control", "second_control"]).rename(
+        columns={"label": "function"}
+    )
+    labels = labels.assign(status="borderline", stands_status="borderline")
+    (row,) = closest_roles(labels, controls).itertuples(index=False)
+    said = "case: head to dependent 71 %, offset or chance 56 %"
+    if deciding:
+        assert row.strength == pytest.approx(0.6)
+        said += "; on the other half of the sentences 62 %, offset or chance 56 %"
+    assert evidence_phrase(row) == said
+    assert pd.notna(row.second_value) == deciding
+
+
+def test_the_legend_of_the_terminal_says_what_strength_and_marks_mean() -> None:
+    loss = dict.fromkeys(("ablation_loss_change", "ablation_low", "ablation_high"), 0.5)
+    table = summary(labelling()).assign(**loss, structure="diffuse", structure_tie=True)
+    lines = legend(table).splitlines()
+    assert lines[0] == (
+        "strength: control 0, threshold 1, the least where a rule asks for several figures"
+    )
+    assert "†: 95 % interval without 0, not corrected for 4 heads" in "; ".join(lines)
+    assert "*" not in "".join(lines), "in importance it stands for a corrected test"
+    assert max(map(len, lines[1:])) <= 80
+    assert SUMMARY["role"].narrow == "closest role"
+    assert SUMMARY["control"].heading == CONTROLS_TABLE["control"].heading == "offset or chance"
 
 
 def test_what_was_not_measured_has_no_columns() -> None:

@@ -30,14 +30,19 @@ def print_approximation(
     console: "Console", found: "Approximation", sizes: set[tuple[int, ...]]
 ) -> None:
     """Distances, description lengths and chosen members of the first matrices, and means over all."""
+    from attnlab.functions.columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
+    from attnlab.matrices.candidates import NO_FAMILY
+
     size = " x ".join(map(str, *sizes)) if len(sizes) == 1 else f"{len(sizes)} sizes"
     names = found.table["matrix"].unique().tolist()
     shown = names[:_ROWS_SHOWN]
     print_table(_distances(found.table, shown, f"l1 distance, {len(names)} matrices of {size}"))
     console.print(_at_equal_budget())
     console.print(_NON_ZEROS)
-    print_table(_lengths(found.table, shown))
+    print_table(_lengths(found, shown))
     console.print(_BITS)
+    if (found.table["structure"] == NO_FAMILY).any():
+        console.print(f"{NO_STRUCTURE}: {NO_STRUCTURE_MEANS}.")
     print_table(_members(found, shown))
     if len(names) > _ROWS_SHOWN:
         console.print(f"{len(names) - _ROWS_SHOWN} more matrices; --out DIR writes them all.")
@@ -47,9 +52,10 @@ def _at_equal_budget() -> str:
     from attnlab.reporting.columns import ADDITIVE, BAND
 
     return (
-        "zero, uniform: no weights at all; by offset: the mean of each diagonal. One budget for all: so "
-        f"many entries per row, and those of E beside them; {ADDITIVE}. top: the largest entries, as "
-        f"many as the largest fit may use; nothing of that size is nearer. {BAND}: bits per row decide."
+        "zero: no weights at all; uniform: equal weights; by offset: the mean of each diagonal. One budget "
+        f"for all: so many entries per row, and those of E beside them; {ADDITIVE}. top: the largest "
+        f"entries, as many as the largest fit may use; nothing of that size is nearer. {BAND}: bits per "
+        "row decide."
     )
 
 
@@ -75,7 +81,15 @@ def _distances(table: "pd.DataFrame", names: list[str], title: str) -> "Table":
     return shown
 
 
-def _lengths(table: "pd.DataFrame", names: list[str]) -> "Table":
+def _family(name: str) -> str:
+    from attnlab.functions.columns import NO_STRUCTURE
+    from attnlab.matrices.candidates import NO_FAMILY
+
+    return NO_STRUCTURE if name == NO_FAMILY else name.replace("_", " ")
+
+
+def _lengths(found: "Approximation", names: list[str]) -> "Table":
+    """Bits per row of every family that is coded, whether it was fitted or not."""
     from attnlab.studies.approximation.columns import APPROXIMATIONS
 
     structure, margin, other, bits = (
@@ -87,10 +101,8 @@ def _lengths(table: "pd.DataFrame", names: list[str]) -> "Table":
             "bits_per_row",
         )
     )
-    coded = table[table[bits.name].notna()]
-    by_family = coded.pivot_table(index="matrix", columns="family", values=bits.name, sort=False)
-    families = ("diffuse" if name == "uniform" else name for name in by_family.columns)
-    numbers = [margin.narrow, *(name.replace("_", " ") for name in families)]
+    by_family = found.bits.set_index("matrix")
+    numbers = [margin.narrow, *map(_family, by_family.columns)]
     shown = new_table(
         "matrix",
         structure.narrow,
@@ -100,13 +112,13 @@ def _lengths(table: "pd.DataFrame", names: list[str]) -> "Table":
         title=f"\ndescription length, {bits.narrow}",
         gap=1,
     )
-    first = table.drop_duplicates("matrix").set_index("matrix").to_dict("index")
+    first = found.table.drop_duplicates("matrix").set_index("matrix").to_dict("index")
     for name in names:
         chosen = first[name]
         shown.add_row(
             readable(name),
-            str(chosen[structure.name]).replace("_", " "),
-            str(chosen[other.name]).replace("_", " "),
+            _family(str(chosen[structure.name])),
+            _family(str(chosen[other.name])),
             margin.shown(chosen[margin.name]),
             *map(bits.shown, by_family.loc[name]),
         )

@@ -64,6 +64,7 @@ def plan(
         refuse_taken(tables, PLANNING, overwrite=overwrite)
     read_record(run)
 
+    from attnlab.budget.bounds import TOLERANCE
     from attnlab.reporting.notes import describe_notes
     from attnlab.reporting.planning import write_planning, write_plans
     from attnlab.reporting.planning_answers import planning_answers
@@ -88,6 +89,11 @@ def plan(
             f"\n{counted(int(str(number)), 'key')} per row: {_families(own)}", soft_wrap=True
         )
     print_table(_shown(found.scores))
+    console.print(
+        f"Budgets are counted on validation sentences, and a plan may use up to {TOLERANCE:.0%} more keys; "
+        "the table has those of the test sentences.",
+        highlight=False,
+    )
     for answer in planning_answers(found.scores, found.heads):
         console.print(answer, highlight=False)
 

@@ -16,6 +16,9 @@ _ELSEWHERE = ("mark", "ablation_low", "ablation_high", "output")
 _PROSE = ("evidence", "structure")
 # Beside the name of a head whose output is nothing.
 _WITHOUT_OUTPUT = "x"
+# Behind a change of loss; a * says more elsewhere: that it is so with all heads taken together.
+_BEYOND = "†"
+_WIDTH = 80
 
 
 def summary_table(analysis: "Analysis") -> "Table":
@@ -42,15 +45,20 @@ def summary_table(analysis: "Analysis") -> "Table":
 
 
 def legend(summary: "pd.DataFrame") -> str:
-    """What the words and marks of the table mean, two of them a line."""
+    """What the words and marks of the table mean, as many of them a line as have room."""
     from attnlab.reporting.heads_shown import words_of_heads
+    from attnlab.texts import counted
 
     words = [f"{word}: {meaning}" for word, meaning in words_of_heads(summary)]
     if "ablation_loss_change" in summary:
-        words.append("*: 95 % interval without 0")
-    lines = ["; ".join(words[first : first + 2]) for first in range(0, len(words), 2)]
+        heads = counted(len(summary), "head")
+        words.append(f"{_BEYOND}: 95 % interval without 0, not corrected for {heads}")
     if "output" in summary:
-        lines.append(f"{_WITHOUT_OUTPUT}: without output, see the notes")
+        words.append(f"{_WITHOUT_OUTPUT}: without output, see the notes")
+    lines = [words[0]]
+    for word in words[1:]:
+        together = f"{lines[-1]}; {word}"
+        lines[-1:] = [together] if len(together) <= _WIDTH else [lines[-1], word]
     return "\n".join(lines)
 
 
@@ -64,5 +72,5 @@ def _cell(name: str, row: "pd.Series") -> str:
         return f"{shown(row[name])} {row['mark']}".strip()
     if name == "ablation_loss_change":
         beyond = row["ablation_low"] > 0 or row["ablation_high"] < 0
-        return f"{SUMMARY[name].shown(row[name], signed=True)}{'*' if beyond else ' '}"
+        return f"{SUMMARY[name].shown(row[name], signed=True)}{_BEYOND if beyond else ' '}"
     return SUMMARY[name].shown(row[name]) if name == "strength" else shown(row[name])

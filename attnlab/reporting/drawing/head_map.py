@@ -13,6 +13,7 @@ from attnlab.reporting.canvas import blank, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark
 from attnlab.reporting.export import declared_columns
+from attnlab.reporting.naming import family_words
 from attnlab.studies.analysis.roles import marked
 
 _LEFT, _TOP, _BETWEEN, _LEGEND_ROW = 0.42, 0.24, 0.42, 0.16
@@ -26,7 +27,8 @@ _TITLES = {
 def draw_heads(table: pd.DataFrame, value: str = "role", *, width: float = COLUMN) -> Figure:
     """Layers by heads, a panel per site: the closest role of each head as a colour and a letter.
 
-    A role that is not confirmed and significant against controls is pale. Other columns may name several
+    A role that is not confirmed and significant against controls (confirmed, where these were left out)
+    is pale. Other columns may name several
     things a head, joined by `; `, then it has a stripe for each.
 
     Args:
@@ -47,12 +49,12 @@ def draw_heads(table: pd.DataFrame, value: str = "role", *, width: float = COLUM
     sure = (
         marked(table) if value == "role" and "confirmed" in table else pd.Series(True, table.index)
     )
-    pale = not bool(sure.all())
+    pale = "" if sure.all() else _pale_said(table)
     columns = int(table["head"].max()) + 1
     cell = (width - _LEFT - 0.05) / columns
     height = min(max(cell, _LOWEST), _HIGHEST)
     rows = {site: int(own["layer"].max()) + 1 for site, own in sites.items()}
-    below = (_legend_rows(marks, width) + pale) * _LEGEND_ROW + 0.36
+    below = (_legend_rows(marks, width) + bool(pale)) * _LEGEND_ROW + 0.36
     whole = _TOP + sum(rows.values()) * height + _BETWEEN * (len(sites) - 1) + 0.1 + below
     with style():
         figure = blank(width, whole)
@@ -70,6 +72,12 @@ def draw_heads(table: pd.DataFrame, value: str = "role", *, width: float = COLUM
             ha="right", va="center", fontsize=7,
         )  # fmt: skip
     return figure
+
+
+def _pale_said(table: pd.DataFrame) -> str:
+    if "significant" in table:
+        return "pale: not confirmed and significant"
+    return "pale: not confirmed; controls were left out"
 
 
 def _heading(table: pd.DataFrame, name: str) -> str:
@@ -127,7 +135,7 @@ def _draw_cell(axes: Axes, layer: int, head: int, marks: Sequence[Mark]) -> None
 
 
 def _legend_columns(marks: Mapping[str, Mark], width: float) -> int:
-    longest = max(map(len, marks))
+    longest = max(len(family_words(name)) for name in marks)
     return max(1, min(len(marks), int((width - 0.1) / (0.07 * longest + 0.42))))
 
 
@@ -135,14 +143,14 @@ def _legend_rows(marks: Mapping[str, Mark], width: float) -> int:
     return -(-len(marks) // _legend_columns(marks, width))
 
 
-def _draw_legend(figure: Figure, marks: Mapping[str, Mark], width: float, *, pale: bool) -> None:
+def _draw_legend(figure: Figure, marks: Mapping[str, Mark], width: float, *, pale: str) -> None:
     handles = [
-        Patch(facecolor=mark.colour, label=f"{mark.letter} {name.replace('_', ' ')}".strip())
+        Patch(facecolor=mark.colour, label=f"{mark.letter} {family_words(name)}".strip())
         for name, mark in marks.items()
     ]
     row = _LEGEND_ROW / figure.get_figheight() if pale else 0
     if pale:
-        figure.text(0.03, row / 2, "pale: not confirmed and significant", fontsize=7, va="center")
+        figure.text(0.03, row / 2, pale, fontsize=7, va="center")
     figure.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(0.02, row), frameon=False,
         ncols=_legend_columns(marks, width), handlelength=0.9, handleheight=0.9,

@@ -12,7 +12,7 @@ from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, HEADS, OFFSET_PREF
 from attnlab.extraction.views import CONTENT, rows_of_view
 from attnlab.functions.columns import CONTROLS, LABELS
 from attnlab.reporting.columns import columns_named
-from attnlab.reporting.heads_shown import MARK
+from attnlab.reporting.heads_shown import mark_of
 from attnlab.reporting.naming import VIEW_NAMES, family_words
 from attnlab.reporting.page.label_section import STATUS_WORDS, with_phrases
 from attnlab.reporting.page.showing import best_sentences
@@ -69,13 +69,14 @@ def _shorts(summary: pd.DataFrame) -> dict[Head, str]:
     """The closest role of each head with its mark, or else with its strength."""
     if "role" not in summary:
         return {}
-    rows = summary.assign(mark=marked(summary)).to_dict("records")
+    marks = marked(summary).map({True: mark_of(summary), False: ""})
+    rows = summary.assign(mark=marks).to_dict("records")
     return {_head(row): _short(row) for row in rows}
 
 
 def _short(row: Mapping[Any, Any]) -> str:
     if row["mark"] or row["role"] == NO_ROLE:
-        return f"{row['role']} {MARK}" if row["mark"] else NO_ROLE
+        return f"{row['role']} {row['mark']}".strip()
     return f"{row['role']} {SUMMARY['strength'].shown(row['strength'])}"
 
 

@@ -152,11 +152,14 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
     if agreement.empty:
         return ""
     found = agreement.iloc[0]
-    labelled, heads = int(found["labelled_heads"]), int(found["heads"])
-    carry = "carries" if labelled == 1 else "carry"
-    said = f" ({labelled} of {counted(heads, 'head')} {carry} a label)" if heads else ""
     if pd.isna(found["kappa"]):
         return ""
+    labelled, heads = int(found["labelled_heads"]), int(found["heads"])
+    enough = " and of which enough was counted" if found["undecided_heads"] else ""
+    said = (
+        f" in the {counted(heads, 'head')} whose structure is no tie{enough}, {labelled} of them "
+        "with a label"
+    )
     kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "low", "high"))
     interval = f", 95 % interval {low} to {high}" if low and high else ""
     return f"Function and structure agree with kappa {kappa}{interval}{said}."

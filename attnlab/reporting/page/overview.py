@@ -9,10 +9,11 @@ import pandas as pd
 
 from attnlab.addresses import HEAD_COLUMNS, Head, layer_name
 from attnlab.extraction.views import View, rows_of_view
-from attnlab.functions.columns import LABELS
+from attnlab.functions.columns import LABELS, NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
+from attnlab.matrices.candidates import NO_FAMILY
 from attnlab.reporting.function_phrases import evidence_phrase, structure_phrase
-from attnlab.reporting.heads_shown import MARK, describe_roles
+from attnlab.reporting.heads_shown import MARK, MARK_WITHOUT_CONTROLS, describe_roles, mark_of
 from attnlab.reporting.naming import VIEW_NAMES, family_words
 from attnlab.studies.analysis.columns import SUMMARY
 from attnlab.studies.analysis.description import structure_of_heads
@@ -29,7 +30,6 @@ _SHORT = {
     "rare tokens": "rare",
     "rare columns": "cols",
     "diagonal": "diag",
-    "diffuse": "even",
     "column": "col",
     "column + band": "col+b",
     NO_ROLE: "·",
@@ -42,10 +42,14 @@ ROLE_STYLES = {
     PARTIAL: "not confirmed; the bar is the strength",
 }
 STYLES_WITHOUT_CONTROLS = {
-    FILLED: f"{MARK} confirmed (controls were left out)",
+    FILLED: f"{MARK_WITHOUT_CONTROLS} confirmed; controls were left out",
     PARTIAL: ROLE_STYLES[PARTIAL],
 }
-STRUCTURE_STYLES = {FILLED: "fewest bits", FRAMED: "tie with the next family"}
+STRUCTURE_STYLES = {
+    FILLED: "fewest bits",
+    FRAMED: "tie with the next family",
+    EMPTY: f"{NO_STRUCTURE}: {NO_STRUCTURE_MEANS}",
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class HeadMap:
         rows: name of a layer and its cells, None where it has no such head.
         kinds: class, name, number of heads, and number of filled cells of every kind, most heads first.
         styles: the styles that there are, and what they mean.
-        marked: whether filled cells are marked in the legend.
+        mark: of filled cells, in the legend; empty where they have none.
     """
 
     caption: str
@@ -89,7 +93,7 @@ class HeadMap:
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
     kinds: tuple[tuple[str, str, int, int], ...]
     styles: tuple[tuple[str, str], ...]
-    marked: bool = False
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,9 +172,11 @@ def _maps(analysis: Analysis, keys: View) -> tuple[HeadMap, ...]:
         roles = closest_roles(view.labels, view.controls)
         if keys == analysis.views[0]:
             roles = analysis.summary
-        table = roles.assign(mark=marked(roles))
+        mark = mark_of(roles)
+        table = roles.assign(mark=marked(roles).map({True: mark, False: ""}))
         styles = ROLE_STYLES if "significant" in roles else STYLES_WITHOUT_CONTROLS
-        maps.append(_map("Closest role of each head", map(_role_cell, _rows(table)), styles))
+        cells = map(_role_cell, _rows(table))
+        maps.append(_map("Closest role of each head", cells, styles, mark))
     if not analysis.structure.empty:
         found = structure_of_heads(rows_of_view(analysis.structure, keys))
         tie = found["structure_margin_bits_per_row"] < TIE_BITS_PER_ROW
@@ -190,7 +196,7 @@ def _name(row: Any) -> Head:
 
 def _role_cell(row: Any) -> tuple[Cell, str]:
     evidence = evidence_phrase(row)
-    said = f"{row.role} {MARK}" if row.mark else row.role
+    said = f"{row.role} {row.mark}".strip()
     detail = str(row.detail or "") if row.role in _DETAILED else ""
     cell = Cell(
         str(_name(row)),
@@ -219,7 +225,7 @@ def _structure_cell(row: Any) -> tuple[Cell, str]:
     cell = Cell(
         str(_name(row)),
         _style_class(kind),
-        FRAMED if row.structure_tie else FILLED,
+        _structure_style(row),
         _SHORT.get(kind, kind),
         f"+{margin}",
         f"{_name(row)}: {_structure_words(row)}",
@@ -227,17 +233,27 @@ def _structure_cell(row: Any) -> tuple[Cell, str]:
     return cell, kind
 
 
+def _structure_style(row: Any) -> str:
+    if row.structure == NO_FAMILY:
+        return EMPTY
+    return FRAMED if row.structure_tie else FILLED
+
+
 def _structure_words(row: Any) -> str:
-    runner_up = family_words(row.structure_runner_up)
+    next_needs = f"{family_words(row.structure_runner_up)} needs"
+    if row.structure_runner_up == NO_FAMILY:
+        next_needs = "equal weights need"
     margin = LABELS["structure_margin_bits_per_row"].shown(row.structure_margin_bits_per_row)
-    return f"{structure_phrase(row)}; {runner_up} needs {margin} bits per row more"
+    return f"{structure_phrase(row)}; {next_needs} {margin} bits per row more"
 
 
 def _style_class(kind: str) -> str:
     return kind.replace(" + ", "-").replace(" ", "-")
 
 
-def _map(caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, str]) -> HeadMap:
+def _map(
+    caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, str], mark: str = ""
+) -> HeadMap:
     cells = list(cells)
     layers: dict[str, dict[int, Cell]] = {}
     for cell, _ in cells:
@@ -258,7 +274,7 @@ def _map(caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, s
             (_style_class(kind), kind, count, sure[kind]) for kind, count in counts.most_common()
         ),
         tuple((style, meaning) for style, meaning in styles.items() if style in used),
-        marked=styles is not STRUCTURE_STYLES,
+        mark,
     )
 
 
@@ -318,6 +334,7 @@ def _by_structure(analysis: Analysis) -> list[tuple[Head, str, str]]:
     found = structure_of_heads(rows_of_view(analysis.structure, analysis.views[0]))
     margin = "structure_margin_bits_per_row"
     found = found.assign(structure_tie=found[margin] < TIE_BITS_PER_ROW)
+    found = found[found["structure"] != NO_FAMILY]
     found = found.sort_values(margin, ascending=False, kind="stable")
     return [
         (

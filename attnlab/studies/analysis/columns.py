@@ -2,7 +2,17 @@
 
 from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
 from attnlab.extraction.columns import DISTANCES, HEADS
-from attnlab.functions.columns import AGREEMENT, CONTROLS, DETAIL, LABELS, RELATIONS, STRUCTURE
+from attnlab.functions.columns import (
+    AGREEMENT,
+    CONTROLS,
+    DETAIL,
+    LABELS,
+    NO_STRUCTURE,
+    OFFSET_OR_CHANCE,
+    RELATIONS,
+    STRUCTURE,
+    STRUCTURE_SAID,
+)
 from attnlab.functions.thresholds import TIE_BITS_PER_ROW
 
 WIDEST_WINDOW = 10
@@ -39,16 +49,27 @@ SUMMARY = Table(
             "role",
             "closest role",
             "The label that is closest to its threshold; none where no figure is beyond its control.",
-            short="role",
         ),
         DETAIL,
         Column("statistic", "statistic", "What the value is.", short="statistic"),
         Column("value", "value", "The figure that the role rests on.", 2),
         Column(
             "control",
-            "without the role",
+            OFFSET_OR_CHANCE,
             "What that figure would be without the role: by the best offset or by chance; of rare tokens, by "
             "chance on the rows that see more uncommon tokens than the two rarest.",
+            2,
+        ),
+        Column(
+            "second_statistic",
+            "deciding statistic",
+            "What else the rule asks for, where that figure decides the strength.",
+        ),
+        Column("second_value", "deciding figure", "That other figure.", 2),
+        Column(
+            "second_control",
+            f"deciding figure, {OFFSET_OR_CHANCE}",
+            "What that other figure would be without the role.",
             2,
         ),
         Column(
@@ -73,7 +94,7 @@ SUMMARY = Table(
             "structure",
             "structure",
             "The family of matrices that describes the head's matrices in the fewest bits: what they "
-            "look like, not what for.",
+            f"look like, not what for; {STRUCTURE_SAID}.",
         ),
         Column(
             "structure_tie",
@@ -191,7 +212,13 @@ RELATIVE = (
 )
 # Of `structure_of_heads`: bits per row, a column a family.
 BITS = (
-    Column("bits_diffuse", "diffuse (bits a row)", "Every key alike.", 2, "diffuse"),
+    Column(
+        "bits_diffuse",
+        f"{NO_STRUCTURE} (bits a row)",
+        "No family: equal weights on all keys.",
+        2,
+        NO_STRUCTURE,
+    ),
     Column("bits_diagonal", "diagonal (bits a row)", "One offset within 5 tokens.", 2, "diagonal"),
     Column("bits_band", "band (bits a row)", "A band within 5 tokens.", 2, "band"),
     Column(

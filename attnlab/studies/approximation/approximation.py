@@ -54,10 +54,18 @@ def columns() -> list[str]:
 
 @dataclass(frozen=True, repr=False)
 class Approximation(OneLine):
-    """The table of all fits, and in words what was chosen in each, `members[family][matrix]`."""
+    """The table of all fits, and in words what was chosen in each, `members[family][matrix]`.
+
+    Attributes:
+        table: a row per matrix and family.
+        members: what was chosen.
+        bits: a row per matrix: `matrix`, and the bits per row of every family that is coded, fitted or
+            not.
+    """
 
     table: pd.DataFrame
     members: dict[str, list[str]]
+    bits: pd.DataFrame
 
 
 @options_of(ApproximationSettings)
@@ -123,7 +131,8 @@ def _approximated(
     order = [row * len(parts) + part for part in range(len(parts)) for row in range(len(names))]
     table = pd.concat(parts).set_axis(order).sort_index()
     members = {family: describe_members(fit) for family, (fit, _) in fits.items()}
-    return Approximation(table, members)
+    bits = described[[*FAMILIES]].assign(matrix=names)
+    return Approximation(table, members, bits[["matrix", *FAMILIES]])
 
 
 def approximate_arrays(
@@ -137,15 +146,22 @@ def approximate_arrays(
     """
     steps = Steps(_WHAT, _steps(settings) * len(arrays), settings.progress)
     found = {name: _approximated(H, settings, steps) for name, H in arrays.items()}
-    tables = [
-        one.table.assign(matrix=(name + "." if name else "") + one.table["matrix"])
-        for name, one in found.items()
-    ]
+    tables, bits = (
+        [
+            getattr(one, of).assign(
+                matrix=(name + "." if name else "") + getattr(one, of)["matrix"]
+            )
+            for name, one in found.items()
+        ]
+        for of in ("table", "bits")
+    )
     families = next(iter(found.values())).members
     members = {
         family: [m for one in found.values() for m in one.members[family]] for family in families
     }
-    return Approximation(pd.concat(tables, ignore_index=True), members)
+    return Approximation(
+        pd.concat(tables, ignore_index=True), members, pd.concat(bits, ignore_index=True)
+    )
 
 
 def _steps(settings: ApproximationSettings) -> int:

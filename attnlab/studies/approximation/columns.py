@@ -1,6 +1,7 @@
 """The columns of an approximation."""
 
 from attnlab.columns import Column, Table
+from attnlab.functions.columns import STRUCTURE_SAID
 
 APPROXIMATIONS = Table(
     "approximation.csv",
@@ -25,7 +26,7 @@ APPROXIMATIONS = Table(
         Column(
             "bits_per_row", "bits per row", "Code length under the best member of the family.", 2
         ),
-        Column("structure", "structure", "The family of the fewest bits."),
+        Column("structure", "structure", f"The family of the fewest bits; {STRUCTURE_SAID}."),
         Column("structure_margin_bits_per_row", "margin", "Bits per row to the next family.", 2),
         Column("structure_runner_up", "next", "The family of the second fewest bits."),
         Column("seconds", "seconds", "Time of the fit per matrix.", 6),

@@ -120,7 +120,7 @@ SCORES = Table(
         *_with_interval(ERROR.name, ERROR.heading, ERROR.meaning, 3),
         Column(
             "error_bound",
-            "error bound",
+            "error bound (validation)",
             "On validation sentences no choice of the same candidates within the budget has a smaller error.",
             3,
         ),
