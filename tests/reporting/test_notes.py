@@ -10,7 +10,9 @@ import pytest
 import attnlab
 from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.notes import Note
-from attnlab.reporting.notes import describe, describe_notes
+from attnlab.reporting.notes import describe
+from attnlab.results.notes import describe_notes
+from attnlab.results.question import questions
 from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
 from attnlab.studies.pruning.notes import AllHeadsClosed
 
@@ -34,16 +36,17 @@ def kinds() -> list[type[Note]]:
         for _, kind in inspect.getmembers(import_module(home), inspect.isclass)
         if issubclass(kind, Note) and kind is not Note
     }
-    return sorted(found, key=lambda kind: kind.__name__)
+    declared = {kind for question in questions().values() for kind in question.notes}
+    return sorted(found | declared, key=lambda kind: kind.__name__)
 
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
 def test_every_note_has_words(kind: type[Note]) -> None:
-    special = {"labels": (LABEL,), "above": ((0.3, 5), (0.4, 2))}
+    special = {"labels": (LABEL,), "above": ((0.3, 5), (0.4, 2)), "keys": "all"}
     types = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(kind)}
     values = {name: special.get(name, VALUES.get(kind)) for name, kind in types.items()}
     assert None not in values.values(), "a type that this test must learn"
-    text = describe(kind(**values))
+    (text,) = describe_notes([kind(**values)])
     assert text[0].isupper() or text[0].isdigit() or types.get("site") is not None
     assert text[-1] in ".)" or text.endswith("word")
     assert "None" not in text
