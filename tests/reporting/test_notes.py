@@ -8,11 +8,9 @@ from importlib import import_module
 import pytest
 
 import attnlab
-from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.notes import Note
-from attnlab.reporting.notes import describe
-from attnlab.results.notes import describe_notes
-from attnlab.results.question import questions
+from attnlab.reporting.notes import describe, describe_notes
+from attnlab.results.notes import words_of_notes
 from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
 from attnlab.studies.pruning.notes import AllHeadsClosed
 
@@ -24,29 +22,33 @@ VALUES = {
     "bool": True,
     "int | None": 7,
     "tuple": ("encoder.0.1",),
+    "Literal": "content",
 }
 
 
 def kinds() -> list[type[Note]]:
     modules = pkgutil.walk_packages(attnlab.__path__, "attnlab.")
-    homes = [one.name for one in modules if one.name.endswith(".notes") and ".cli" not in one.name]
+    homes = [
+        one.name
+        for one in modules
+        if one.name.endswith((".notes", ".question")) and ".cli" not in one.name
+    ]
     found = {
         kind
         for home in homes
         for _, kind in inspect.getmembers(import_module(home), inspect.isclass)
         if issubclass(kind, Note) and kind is not Note
     }
-    declared = {kind for question in questions().values() for kind in question.notes}
-    return sorted(found | declared, key=lambda kind: kind.__name__)
+    return sorted(found, key=lambda kind: kind.__name__)
 
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
 def test_every_note_has_words(kind: type[Note]) -> None:
-    special = {"labels": (LABEL,), "above": ((0.3, 5), (0.4, 2)), "keys": "all"}
+    special = {"labels": (LABEL,), "above": ((0.3, 5), (0.4, 2))}
     types = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(kind)}
     values = {name: special.get(name, VALUES.get(kind)) for name, kind in types.items()}
     assert None not in values.values(), "a type that this test must learn"
-    (text,) = describe_notes([kind(**values)])
+    text = describe(kind(**values), words_of_notes())
     assert text[0].isupper() or text[0].isdigit() or types.get("site") is not None
     assert text[-1] in ".)" or text.endswith("word")
     assert "None" not in text
@@ -105,15 +107,3 @@ def test_a_treebank_is_asked_for_only_by_labels_that_rest_on_links(
 def test_one_head_is_said_in_the_singular() -> None:
     told = describe(AllHeadsClosed(0.1, 1))
     assert told == "At penalty 0.1 the only head is closed; try a smaller one."
-
-
-@pytest.mark.parametrize(
-    ("lowest", "highest", "dropout"),
-    [(0.5, 2.0, True), (0.8, 1.2, True), (4.0, 8.0, False), (0.1, 1.0, False), (1.0, 2.1, False)],
-)
-def test_dropout_is_named_only_where_it_can_be(
-    lowest: float, highest: float, *, dropout: bool
-) -> None:
-    said = describe(RowsNotNormalized(lowest, highest))
-    assert ("perhaps because dropout was on" in said) is dropout
-    assert ("these may be no attention weights" in said) is not dropout
