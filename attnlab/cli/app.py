@@ -15,7 +15,6 @@ from attnlab.cli.commands.corpora import corpora
 from attnlab.cli.commands.demo import demo
 from attnlab.cli.commands.doctor import doctor
 from attnlab.cli.commands.embed import embed
-from attnlab.cli.commands.inspect import inspect
 from attnlab.cli.commands.mechanisms import mechanisms
 from attnlab.cli.commands.neighbours import neighbours
 from attnlab.cli.commands.plan import plan
@@ -47,7 +46,7 @@ app = typer.Typer(
 )
 _OWN = {
     "Models": (demo, train, translate, generate, score),
-    "Words": (embed, neighbours, inspect),
+    "Words": (embed, neighbours),
     "Heads": (analyze, approximate),
     "What could replace them": (substitute, plan, prune),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),

@@ -18,6 +18,8 @@ from attnlab.options import Settings
 from attnlab.plugins import with_plugins
 
 GROUP = "attnlab.questions"
+# The file of the arrays of a result.
+ARRAYS = "arrays.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,7 @@ class Question:
         help: what the command does; the first sentence stands in the list of commands.
         settings: its options.
         tables: what its result holds, the table that matters most to a reader first.
+        arrays: the arrays that its result holds beside the tables, by name: their axes and what they mean.
         run: `module:function`, of a source and the settings as keyword arguments, which gives a `Result`.
         view: `module`, with `contents(result)` for the page, and where the rows of the first table are not
             what a terminal shows best, `terminal(result)`.
@@ -52,6 +55,7 @@ class Question:
     tables: tuple[Table, ...]
     run: str
     view: str
+    arrays: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[type[Note], str | Callable[[Any], str]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
     source: str = (
@@ -73,6 +77,12 @@ class Question:
     def viewer(self) -> Any:
         """The module that draws its result."""
         return import_module(self.view)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of its tables, and of its arrays where it has some."""
+        arrays = (ARRAYS,) if self.arrays else ()
+        return (*(table.file for table in self.tables), *arrays)
 
     def table(self, name: str) -> Table:
         """The table whose file has this name, without the suffix.

@@ -10,6 +10,7 @@ import pytest
 import attnlab
 from attnlab.notes import Note
 from attnlab.reporting.notes import describe, describe_notes
+from attnlab.results.notes import words_of_notes
 from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
 from attnlab.studies.pruning.notes import AllHeadsClosed
 
@@ -21,12 +22,17 @@ VALUES = {
     "bool": True,
     "int | None": 7,
     "tuple": ("encoder.0.1",),
+    "View": "content",
 }
 
 
 def kinds() -> list[type[Note]]:
     modules = pkgutil.walk_packages(attnlab.__path__, "attnlab.")
-    homes = [one.name for one in modules if one.name.endswith(".notes") and ".cli" not in one.name]
+    homes = [
+        one.name
+        for one in modules
+        if one.name.endswith((".notes", ".question")) and ".cli" not in one.name
+    ]
     found = {
         kind
         for home in homes
@@ -42,7 +48,7 @@ def test_every_note_has_words(kind: type[Note]) -> None:
     types = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(kind)}
     values = {name: special.get(name, VALUES.get(kind)) for name, kind in types.items()}
     assert None not in values.values(), "a type that this test must learn"
-    text = describe(kind(**values))
+    text = describe(kind(**values), words_of_notes())
     assert text[0].isupper() or text[0].isdigit() or types.get("site") is not None
     assert text[-1] in ".)" or text.endswith("word")
     assert "None" not in text

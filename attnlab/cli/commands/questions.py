@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def command_of(question: Question) -> Callable[..., None]:
-    """`attnlab NAME SOURCE`, with the options of the question's settings."""
+    """`attnlab NAME SOURCE`, with the arguments and options of the question's settings."""
     source_help = typer.Argument(help=question.source)
     own = question.folder
     unasked = "nothing is written" if own is None else f"SOURCE/{own}; for a name: {own}"
     out_help = typer.Option(
-        help=f"Folder to write the {question.what} to: {', '.join(table.file for table in question.tables)}, "
+        help=f"Folder to write the {question.what} to: {', '.join(question.files)}, "
         f"figures, a page and what the columns mean (default: {unasked})."
     )
 
@@ -49,7 +49,11 @@ def command_of(question: Question) -> Callable[..., None]:
         from attnlab.translation.quiet import quiet
 
         with quiet(), progress_bars(announced=question.announced) as tell:
-            result = question.verb(source, **settings.keywords() | {"progress": tell})
+            given = settings.keywords()
+            # Not every question has something to count.
+            result = question.verb(
+                source, **given | ({"progress": tell} if "progress" in given else {})
+            )
         if out is not None:
             result.save(out, overwrite=overwrite)
             messages().print(f"Wrote {out}.", soft_wrap=True)
@@ -68,7 +72,11 @@ def _print(result: "Result", folder: Path | None) -> None:
         return
     for table in result.terminal():
         shown = new_table(
-            *table.headings, numbers=table.numbers, title=table.title, caption=table.caption
+            *table.headings,
+            numbers=table.numbers,
+            title=table.title,
+            caption=table.caption,
+            gap=table.gap,
         )
         for row in table.rows:
             shown.add_row(*row)
