@@ -22,7 +22,7 @@ VALUES = {
     "bool": True,
     "int | None": 7,
     "tuple": ("encoder.0.1",),
-    "View": "content",
+    "Literal": "content",
 }
 
 
