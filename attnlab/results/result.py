@@ -40,6 +40,10 @@ class Result:
         details: values that its page needs beside the tables.
         arrays: tensors by name.
         weights: checksum of the weights of the run that was studied; None for other models.
+
+    Raises:
+        InputError: there is no such question, it declares no table or array of a name, or the first table is
+            missing.
     """
 
     question: str
@@ -50,6 +54,17 @@ class Result:
     details: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
     weights: str | None = None
+
+    def __post_init__(self) -> None:
+        tables = [table.name for table in self.asked.tables]
+        for given, declared in ((self.tables, tables), (self.arrays, list(self.asked.arrays))):
+            unknown = set(given) - set(declared)
+            if unknown:
+                msg = f"The question '{self.question}' declares no {briefly(min(unknown))} of its result."
+                raise InputError(msg)
+        if tables[0] not in self.tables:
+            msg = f"A result of the question '{self.question}' needs the table '{tables[0]}'."
+            raise InputError(msg)
 
     def __getattr__(self, name: str) -> Any:
         """The table or array of this name.
@@ -99,7 +114,7 @@ class Result:
 
     def contents(self) -> Contents:
         """What its page shows."""
-        contents: Contents = self.asked.viewer.contents(self)
+        contents: Contents = self.asked.contents(self)
         return contents
 
     def plot(self, name: str | None = None) -> Figure:

@@ -11,6 +11,7 @@ from attnlab.cli.notes import print_notes
 from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table
 from attnlab.cli.progress import progress_bars
+from attnlab.errors import InputError
 from attnlab.results.question import Question
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ def command_of(question: Question) -> Callable[..., None]:
         refuse_absent_source(source, matrices=question.matrices)
         refuse_absent_texts(settings)
 
+        # Before the work, which may take long.
+        question.check()
+
+        from attnlab.results.result import Result
         from attnlab.translation.quiet import quiet
 
         with quiet(), progress_bars(announced=question.announced) as tell:
@@ -54,6 +59,12 @@ def command_of(question: Question) -> Callable[..., None]:
             result = question.verb(
                 source, **given | ({"progress": tell} if "progress" in given else {})
             )
+        if not isinstance(result, Result):
+            msg = (
+                f"The question '{question.name}' gave an object of the class {type(result).__name__}; "
+                "attnlab.results.result.Result is wanted."
+            )
+            raise InputError(msg)
         if out is not None:
             result.save(out, overwrite=overwrite)
             messages().print(f"Wrote {out}.", soft_wrap=True)
