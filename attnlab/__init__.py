@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attnlab.extraction.capture import capture
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.importance.importance import importance
+    from attnlab.questions.inspect.inspection import inspect
     from attnlab.reporting.page.head_viewer import view
     from attnlab.results.notes import describe_notes
     from attnlab.results.result import Result
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from attnlab.studies.embeddings.neighbours import neighbours
     from attnlab.studies.embeddings.training import embed
     from attnlab.studies.engine.running import run_study
-    from attnlab.studies.inspection.inspection import inspect
     from attnlab.studies.planning.planning import plan
     from attnlab.studies.pruning.pruning import prune
     from attnlab.studies.substitution.substitution import substitute
@@ -61,7 +61,6 @@ _HOMES = {
     "capture": "attnlab.extraction.capture",
     "describe_notes": "attnlab.results.notes",
     "embed": "attnlab.studies.embeddings.training",
-    "inspect": "attnlab.studies.inspection.inspection",
     "load": "attnlab.translation.runs.run",
     "neighbours": "attnlab.studies.embeddings.neighbours",
     "plan": "attnlab.studies.planning.planning",

@@ -67,6 +67,8 @@ class Option:
         none: the word that `read` takes for a sequence without any of the choices, if one does.
         shown: the default in words, where the value does not say it.
         read: reads the value from one word of the command line.
+        argument: whether a command takes it as a word without a flag, behind its source; a sequence as all
+            words that are left.
     """
 
     help: str
@@ -79,6 +81,7 @@ class Option:
     none: str | None = None
     shown: str | None = None
     read: Callable[[str], Any] | None = None
+    argument: bool = False
 
     def refuse(self, name: str, value: Any) -> None:
         """Raises InputError for a value outside the range or the choices, or a sequence of such."""

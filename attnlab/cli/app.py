@@ -15,7 +15,6 @@ from attnlab.cli.commands.corpora import corpora
 from attnlab.cli.commands.demo import demo
 from attnlab.cli.commands.doctor import doctor
 from attnlab.cli.commands.embed import embed
-from attnlab.cli.commands.inspect import inspect
 from attnlab.cli.commands.mechanisms import mechanisms
 from attnlab.cli.commands.neighbours import neighbours
 from attnlab.cli.commands.plan import plan
@@ -29,7 +28,7 @@ from attnlab.cli.commands.train import train
 from attnlab.cli.commands.translate import generate, score, translate
 from attnlab.cli.output import print_error, with_output
 from attnlab.cli.terminal import flushed_output, outlive_terminal, refuse_closed_output
-from attnlab.errors import AttnlabError, ToldElsewhereError
+from attnlab.errors import AttnlabError, InputError, ToldElsewhereError
 from attnlab.results.question import own_questions, questions
 from attnlab.versions import __version__
 
@@ -47,7 +46,7 @@ app = typer.Typer(
 )
 _OWN = {
     "Models": (demo, train, translate, generate, score),
-    "Words": (embed, neighbours, inspect),
+    "Words": (embed, neighbours),
     "Heads": (analyze, approximate),
     "What could replace them": (substitute, plan, prune),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
@@ -74,11 +73,22 @@ def add_registered() -> None:
     """Adds the commands of questions that other distributions register.
 
     Raises:
-        InputError: what is registered cannot be used.
+        InputError: what is registered cannot be used, or has the name of a command.
     """
+    taken = {"study", *(one.callback.__name__ for one in app.registered_commands if one.callback)}
     for name, question in questions().items():
-        if name not in own_questions():
+        if name in own_questions():
+            continue
+        if name in taken:
+            msg = f"The question '{name}' has the name of a command; uninstall what registers it."
+            raise InputError(msg)
+        try:
             _add(command_of(question), question.panel)
+        except (TypeError, ValueError) as error:
+            msg = (
+                f"The question '{name}' cannot be a command ({error}); uninstall what registers it."
+            )
+            raise InputError(msg) from error
 
 
 def _print_version(wanted: bool) -> bool:

@@ -43,7 +43,7 @@ def refuse_vain_overwrite(overwrite: bool, **outputs: Path | None) -> None:
 def with_options(
     *settings: type[Settings], headings: Sequence[str | None] = (None,)
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command an option for each field of the settings, instead of its `**options`.
+    """Gives a command an option or argument for each field of the settings, instead of its `**options`.
 
     An option that was not typed is None, so that the default has one home, the settings.
 
@@ -92,7 +92,7 @@ def typed(settings: type[Settings], options: Mapping[str, Any]) -> dict[str, Any
             found[field.name] = value if read is None else read(value)
             if not _is_table(field.kind):
                 # Told under the name that was typed.
-                field.refuse(found[field.name], _flags(field)[0].split("/")[0])
+                field.refuse(found[field.name], _typed_name(field))
     return found
 
 
@@ -101,17 +101,25 @@ def parameter_name(field: OptionField) -> str:
     return _flags(field)[0].split("/")[0].lstrip("-").replace("-", "_")
 
 
+def _typed_name(field: OptionField) -> str:
+    """What it is called on the help page: an argument in capitals, an option by its first flag."""
+    name = _flags(field)[0].split("/")[0]
+    return parameter_name(field).upper() if field.option.argument else name
+
+
 def _flags(field: OptionField) -> tuple[str, ...]:
     return field.option.flags or (f"--{field.name.replace('_', '-')}",)
 
 
 def _parameter(field: OptionField, panel: str | None) -> inspect.Parameter:
     shown = shown_default(field)
-    option = typer.Option(
-        *_flags(field),
-        help=field.option.help.removesuffix(".") + (f" (default: {shown})." if shown else "."),
-        show_default=False,
-        rich_help_panel=panel,
+    said: Any = {
+        "help": field.option.help.removesuffix(".") + (f" (default: {shown})." if shown else "."),
+        "show_default": False,
+        "rich_help_panel": panel,
+    }
+    option = (
+        typer.Argument(**said) if field.option.argument else typer.Option(*_flags(field), **said)
     )
     must = field.default is dataclasses.MISSING and not _is_table(field.kind)
     kind = _typed_kind(field)

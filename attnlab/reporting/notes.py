@@ -9,7 +9,6 @@ from attnlab.extraction.views import ALL, CONTENT
 from attnlab.functions.thresholds import LINKS
 from attnlab.notes import Note
 from attnlab.studies.analysis import notes as analysis
-from attnlab.studies.inspection import notes as inspection
 from attnlab.studies.notes import (
     FewerThanAsked,
     FewForIntervals,
@@ -152,12 +151,6 @@ def _kept_in_part(note: KeptInPart) -> str:
     )
 
 
-def _unknown_words(note: inspection.UnknownWords) -> str:
-    said = f"Not in the model's vocabulary, read as unknown: {', '.join(note.words)}"
-    alike = "; to the model all such words are one token, so their cosines say nothing of them"
-    return f"{said}{alike if note.moved else ''}."
-
-
 def _wider_than_page(note: TableWiderThanPage) -> str:
     columns = ",".join(note.fitting)
     choice = f", as with --columns {columns}" if columns else " with --columns"
@@ -219,7 +212,6 @@ WORDS: Mapping[type[Note], Words] = {
     "heads and more than {most} take long; --ablation measures it.",
     analysis.NoLoss: "The change of loss without each head was not measured, since there is no loss here: "
     "{reason}",
-    inspection.UnknownWords: _unknown_words,
     pruning.GatesNotSettled: "At penalty {penalty:g}, {count} of {heads} gates have not settled "
     "(neither 0 nor 1 with probability {probability}); train longer with --steps.",
     pruning.AllHeadsClosed: _all_closed,

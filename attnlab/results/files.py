@@ -37,5 +37,6 @@ class QuestionFiles(ResultFiles):
 
 def files_of(question: Question) -> QuestionFiles:
     """What a result of the question writes to its folder."""
-    tables = (table.file for table in question.tables)
-    return QuestionFiles(question.what, (*tables, EXPLANATION), figures=question.figures)
+    return QuestionFiles(
+        question.what, (*question.files, EXPLANATION), figures=question.figures
+    )

@@ -18,6 +18,8 @@ from attnlab.options import Settings
 from attnlab.plugins import with_plugins
 
 GROUP = "attnlab.questions"
+# The file of the arrays of a result.
+ARRAYS = "arrays.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,7 @@ class Question:
         help: what the command does; the first sentence stands in the list of commands.
         settings: its options.
         tables: what its result holds, the table that matters most to a reader first.
+        arrays: the arrays that its result holds beside the tables, by name: their axes and what they mean.
         run: `module:function`, of a source and the settings as keyword arguments, which gives a `Result`.
         view: `module`, with `contents(result)` for the page, and where the rows of the first table are not
             what a terminal shows best, `terminal(result)`.
@@ -52,6 +55,7 @@ class Question:
     tables: tuple[Table, ...]
     run: str
     view: str
+    arrays: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[type[Note], str | Callable[[Any], str]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
     source: str = (
@@ -62,17 +66,62 @@ class Question:
     announced: bool = False
     printed: int = 1
 
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            msg = f"'{self.name}' cannot be the name of a question; use letters, digits and _."
+            raise InputError(msg)
+        if not self.tables:
+            msg = f"The question '{self.name}' declares no table; a result needs one."
+            raise InputError(msg)
+
     @property
     def verb(self) -> Callable[..., Any]:
-        """The function that answers it."""
-        module, _, name = self.run.partition(":")
-        verb: Callable[..., Any] = getattr(import_module(module), name)
+        """The function that answers it.
+
+        Raises:
+            InputError: it cannot be imported.
+        """
+        verb: Callable[..., Any] = self._imported(self.run)
         return verb
 
     @property
+    def contents(self) -> Callable[[Any], Any]:
+        """The function of a result that says what its page shows.
+
+        Raises:
+            InputError: it cannot be imported.
+        """
+        contents: Callable[[Any], Any] = self._imported(f"{self.view}:contents")
+        return contents
+
+    @property
     def viewer(self) -> Any:
-        """The module that draws its result."""
-        return import_module(self.view)
+        """The module that draws its result.
+
+        Raises:
+            InputError: it cannot be imported.
+        """
+        return self._imported(self.view)
+
+    def check(self) -> None:
+        """Raises InputError where what answers it or draws the result cannot be imported."""
+        _ = self.verb, self.contents
+
+    def _imported(self, where: str) -> Any:
+        """A module, or what `module:name` names in it."""
+        module, _, name = where.partition(":")
+        try:
+            found = import_module(module)
+            return getattr(found, name) if name else found
+        except Exception as error:
+            msg = f"The question '{self.name}' needs {where}, which cannot be imported: {error}."
+            raise InputError(msg) from error
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of its tables, and of its arrays where it has some."""
+        arrays = (ARRAYS,) if self.arrays else ()
+        return (*(table.file for table in self.tables), *arrays)
 
     def table(self, name: str) -> Table:
         """The table whose file has this name, without the suffix.
@@ -95,15 +144,26 @@ def questions() -> Mapping[str, Question]:
     """Every question by name: attnlab's own, then those that other distributions register.
 
     Raises:
-        InputError: what is registered cannot be imported, is no `Question`, or has the name of another.
+        InputError: what is registered cannot be imported, is no `Question`, or it or its result is called as
+            another.
     """
-    return with_plugins(
+    found = with_plugins(
         GROUP,
         own_questions(),
         "an attnlab.results.question.Question",
         lambda thing: isinstance(thing, Question),
         lambda question: question.name,
     )
+    by_result: dict[str, str] = {}
+    for name, question in found.items():
+        other = by_result.setdefault(question.what, name)
+        if other != name:
+            msg = (
+                f"The results of the questions '{other}' and '{name}' are both called '{question.what}'; "
+                f"uninstall what registers '{name}' under {GROUP}."
+            )
+            raise InputError(msg)
+    return found
 
 
 def question_of(what: str) -> Question | None:

@@ -7,27 +7,29 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from attnlab.columns import Column, Table
 from attnlab.errors import InputError
-from attnlab.files import write_table, write_text
+from attnlab.files import read_tensors, write_table, write_tensors, write_text
 from attnlab.folders import replacing_result
 from attnlab.notes import Note
-from attnlab.reporting.export import cell, declared_columns, formatted, is_number
+from attnlab.reporting.export import declared_columns, formatted
 from attnlab.reporting.notebook import table_with_notes
 from attnlab.reporting.page.result_page import Contents, write_contents
 from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
 from attnlab.reporting.result_folder import refuse_taken
 from attnlab.results.files import EXPLANATION, FIGURES, files_of
 from attnlab.results.notes import describe_notes, kinds_of_notes
-from attnlab.results.question import Question, question_named, question_of, questions
-from attnlab.results.terminal import TerminalTable
+from attnlab.results.question import ARRAYS, Question, question_named, question_of, questions
+from attnlab.results.terminal import TerminalTable, rows_shown
 from attnlab.texts import briefly
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The answer to a question. Its tables are attributes too: `result.summary` is `result.tables["summary"]`.
+    """The answer to a question. Its tables and arrays are attributes too: `result.summary` is
+    `result.tables["summary"]`.
 
     Attributes:
         question: name of the question.
@@ -36,7 +38,12 @@ class Result:
         about: what was asked of what, and how, by heading.
         notes: what a reader must know before trusting a number.
         details: values that its page needs beside the tables.
+        arrays: tensors by name.
         weights: checksum of the weights of the run that was studied; None for other models.
+
+    Raises:
+        InputError: there is no such question, it declares no table or array of a name, or the first table is
+            missing.
     """
 
     question: str
@@ -45,24 +52,38 @@ class Result:
     about: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Tensor] = field(default_factory=dict)
     weights: str | None = None
 
-    def __getattr__(self, name: str) -> pd.DataFrame:
-        """The table of this name.
+    def __post_init__(self) -> None:
+        tables = [table.name for table in self.asked.tables]
+        for given, declared in ((self.tables, tables), (self.arrays, list(self.asked.arrays))):
+            unknown = set(given) - set(declared)
+            if unknown:
+                msg = f"The question '{self.question}' declares no {briefly(min(unknown))} of its result."
+                raise InputError(msg)
+        if tables[0] not in self.tables:
+            msg = f"A result of the question '{self.question}' needs the table '{tables[0]}'."
+            raise InputError(msg)
+
+    def __getattr__(self, name: str) -> Any:
+        """The table or array of this name.
 
         Raises:
             AttributeError: there is none.
         """
         # Not through `self.tables`, which an object that is still being copied has not.
-        tables = self.__dict__.get("tables", {})
-        if name in tables:
-            return tables[name]
+        tables, arrays = (self.__dict__.get(kind, {}) for kind in ("tables", "arrays"))
+        if name in tables or name in arrays:
+            return tables[name] if name in tables else arrays[name]
         question = self.__dict__.get("question")
-        msg = f"A result of {question} has no {briefly(name)}; its tables are: {', '.join(tables)}."
+        there = f"its tables are: {', '.join(tables)}"
+        there += f", and its arrays: {', '.join(arrays)}" if arrays else ""
+        msg = f"A result of {question} has no {briefly(name)}; {there}."
         raise AttributeError(msg)
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *self.tables})
+        return sorted({*object.__dir__(self), *self.tables, *self.arrays})
 
     def __repr__(self) -> str:
         sizes = (f"{name}[{len(table)}]" for name, table in self.tables.items())
@@ -93,7 +114,7 @@ class Result:
 
     def contents(self) -> Contents:
         """What its page shows."""
-        contents: Contents = self.asked.viewer.contents(self)
+        contents: Contents = self.asked.contents(self)
         return contents
 
     def plot(self, name: str | None = None) -> Figure:
@@ -112,7 +133,7 @@ class Result:
         return drawn[next(iter(drawn)) if name is None else name]
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Writes `result.json`, the tables, what their columns mean, the figures and the page; returns `folder`.
+        """Writes `result.json`, tables, arrays, what they mean, the figures and the page; returns `folder`.
 
         Raises:
             InputError: the folder holds a result, or files of the same names, and `overwrite` is False; or it
@@ -124,6 +145,8 @@ class Result:
         with replacing_result(folder, files.last, files.older) as aside:
             for name, table in self._written().items():
                 write_table(aside / name, table)
+            if self.arrays:
+                write_tensors(aside / ARRAYS, self.arrays)
             write_record(aside, self._record(), self._written())
             write_text(aside / EXPLANATION, self._explanation())
             self.report(aside)
@@ -159,6 +182,7 @@ class Result:
             msg = f"{folder} holds '{record.result}'; a result that can be loaded is one of: {known}."
             raise InputError(msg)
         tables = read_tables(folder, record, question.tables)
+        arrays = read_tensors(Path(folder) / ARRAYS, question.arrays) if question.arrays else {}
         return cls(
             question=question.name,
             title=record.title,
@@ -166,6 +190,7 @@ class Result:
             about=record.about,
             notes=record.notes,
             details=record.details,
+            arrays=arrays,
             weights=record.weights,
         )
 
@@ -175,13 +200,7 @@ class Result:
         if own is not None:
             yield from own(self)
             return
-        columns = self._columns()
-        cells = [[cell(value, column) for value in self.table[column.name]] for column in columns]
-        yield TerminalTable(
-            tuple(column.narrow for column in columns),
-            tuple(zip(*cells, strict=True)),
-            tuple(column.narrow for column in columns if is_number(self.table[column.name])),
-        )
+        yield rows_shown(self.table, self._columns())
 
     def show(self) -> None:
         """Prints the table that matters most, and the notes."""
@@ -226,4 +245,6 @@ class Result:
             for table in self.asked.tables
             if table.name in self.tables
         )
-        return "\n".join([f"# {self.title}", "", *notes, *tables])
+        arrays = [f"- `{name}`: {meaning}" for name, meaning in self.asked.arrays.items()]
+        told = [f"## {ARRAYS}", "", *arrays, ""] if arrays else []
+        return "\n".join([f"# {self.title}", "", *notes, *tables, *told])

@@ -1,6 +1,13 @@
 """Rows as a terminal shows them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attnlab.columns import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # A longer table scrolls away; the file has every row.
 MOST_ROWS = 48
@@ -16,6 +23,7 @@ class TerminalTable:
         numbers: headings of the columns that are aligned right.
         title: above it.
         caption: below it.
+        gap: spaces between columns.
     """
 
     headings: tuple[str, ...]
@@ -23,3 +31,20 @@ class TerminalTable:
     numbers: tuple[str, ...] = ()
     title: str | None = None
     caption: str | None = None
+    gap: int = 2
+
+
+def rows_shown(
+    frame: "pd.DataFrame", columns: Sequence[Column], *, title: str | None = None, gap: int = 2
+) -> TerminalTable:
+    """These columns of all rows, with the headings and decimals that are declared."""
+    from attnlab.reporting.export import cell, is_number
+
+    cells = [[cell(value, column) for value in frame[column.name]] for column in columns]
+    return TerminalTable(
+        tuple(column.narrow for column in columns),
+        tuple(zip(*cells, strict=True)),
+        tuple(column.narrow for column in columns if is_number(frame[column.name])),
+        title,
+        gap=gap,
+    )

@@ -1,46 +1,15 @@
 """What other distributions register through entry points is used from the command line."""
 
 import io
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from distributions import Distribution
 from zoo import random_models
 from zoo.random_models import SENTENCES, tokenizer
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-class Distribution:
-    """A distribution in a folder of its own, as pip would install one."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def register(self, group: str, name: str, code: str, value: str) -> None:
-        """Puts a module with `code` there, whose `value` is the entry point `name`."""
-        module = f"toy_{name}"
-        (self.folder / f"{module}.py").write_text(code)
-        about = self.folder / f"{module}-1.0.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-        (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {module}:{value}\n")
-
-    def attnlab(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """The command in a process of its own that finds the distribution."""
-        paths = os.pathsep.join((str(self.folder), str(ROOT)))
-        return subprocess.run(
-            [sys.executable, "-m", "attnlab", *words],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "200"},
-            cwd=self.folder,
-            check=False,
-        )
 
 
 @pytest.fixture

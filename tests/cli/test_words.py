@@ -44,8 +44,18 @@ def test_inspect(attnlab, tmp_path: Path) -> None:
         assert title in out
     status, out, _ = attnlab("inspect", tmp_path, "the cat runs", "the old cat", "--json")
     parts = json.loads(out)
-    assert set(parts) == {"tokens", "shapes", "moves", "heads"}
+    assert set(parts) == {"tokens", "shapes", "moves", "heads", "notes"}
     assert len(parts["heads"]) == 6
+    folder = tmp_path / "inspection"
+    status, _, err = attnlab("inspect", tmp_path, "the cat runs", "the old cat", "--out", folder)
+    assert (status, err.splitlines()[-1]) == (0, f"Wrote {folder}.")
+    assert {path.name for path in folder.iterdir()} == {
+        "tokens.csv", "shapes.csv", "moves.csv", "heads.csv", "arrays.safetensors", "result.json",
+        "tables.md", "report.html", "figures",
+    }  # fmt: skip
+    status, out, err = attnlab("inspect", tmp_path, "the cat", "a dog")
+    assert (status, err) == (0, "Note: No word is in both texts.\n")
+    assert "Words in two contexts" not in out
     for texts in (["cat " * 142], ["the " * 101, "the " * 100]):
         status, _, err = attnlab("inspect", tmp_path, *texts)
         assert (status, err.count("\n")) == (2, 1)

@@ -12,6 +12,8 @@ from attnlab.questions.compare import QUESTION as COMPARE
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance import QUESTION as IMPORTANCE
 from attnlab.questions.importance.importance import importance
+from attnlab.questions.inspect import QUESTION as INSPECT
+from attnlab.questions.inspect.inspection import inspect
 from attnlab.reporting.analysis_folder import write_tables
 from attnlab.reporting.approximation import write_approximation
 from attnlab.reporting.planning import write_planning
@@ -52,6 +54,10 @@ def write_importance_tables(run: Path, folder: Path) -> None:
     importance(run, sentences=10, replacements=REPLACEMENTS, bleu=REPLACEMENTS).save(folder)
 
 
+def write_inspection_tables(run: Path, folder: Path) -> None:
+    inspect(run, "the old cat sleeps", "a cat runs").save(folder)
+
+
 def write_pruning_tables(run: Path, folder: Path) -> None:
     write_pruning(prune(run, (0.1,), steps=1, sentences=4), folder)
 
@@ -70,6 +76,7 @@ STUDIES = {
     "approximation": (approximation.TABLES, write_approximation_tables),
     "comparison": (COMPARE.tables, write_comparison_tables),
     "importance": (IMPORTANCE.tables, write_importance_tables),
+    "inspection": (INSPECT.tables, write_inspection_tables),
     "planning": (planning.TABLES, write_planning_tables),
     "pruning": (pruning.TABLES, write_pruning_tables),
 }
@@ -107,8 +114,8 @@ def test_declarations_are_whole(study: str) -> None:
 
 
 def test_one_name_is_one_table_of_heads() -> None:
-    files = [table.file for tables, _ in STUDIES.values() for table in tables]
-    assert files.count("heads.csv") == 1
+    tables = {table for tables, _ in STUDIES.values() for table in tables}
+    assert [table.file for table in tables].count("heads.csv") == 1
 
 
 def test_a_column_that_is_not_declared_is_refused() -> None:

@@ -11,11 +11,12 @@ import typer.main
 
 import attnlab
 from attnlab.cli.app import app
-from attnlab.cli.options import parameter_name, shown_default, with_options
+from attnlab.cli.options import chosen, parameter_name, shown_default, with_options
 from attnlab.errors import InputError
 from attnlab.options import Option, Settings, option_fields, options_of
 from attnlab.questions.compare.question import ComparisonSettings
 from attnlab.questions.importance.question import ImportanceSettings
+from attnlab.questions.inspect.question import InspectionSettings
 from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.approximation.settings import ApproximationSettings
 from attnlab.studies.planning.settings import PlanSettings
@@ -27,6 +28,7 @@ STUDIES = {
     "approximate": ApproximationSettings,
     "compare": ComparisonSettings,
     "importance": ImportanceSettings,
+    "inspect": InspectionSettings,
     "plan": PlanSettings,
     "prune": PruningSettings,
 }
@@ -52,7 +54,7 @@ def test_a_study_takes_what_its_settings_declare(name: str) -> None:
 
 def test_shared_options_are_those_of_every_study_of_a_model() -> None:
     for name, settings in STUDIES.items():
-        if name != "approximate":
+        if name not in {"approximate", "inspect"}:
             assert issubclass(settings, StudySettings), name
 
 
@@ -116,8 +118,6 @@ def test_a_command_gives_what_was_typed() -> None:
 
     @with_options(Toy)
     def command(**options: object) -> None:
-        from attnlab.cli.options import chosen
-
         found.append(chosen(Toy, options))
 
     program = typer.Typer()
@@ -126,3 +126,40 @@ def test_a_command_gives_what_was_typed() -> None:
     run([], standalone_mode=False)
     run(["--names", "b+a", "--part", "0", "--narrow"], standalone_mode=False)
     assert found == [Toy(), Toy(names=["b", "a"], share=0.0, wide=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoken(Settings):
+    """Settings of which some are words behind the source."""
+
+    count: Annotated[int, Option("Count.", least=1, argument=True)] = dataclasses.field(
+        kw_only=False
+    )
+    words: Annotated[Sequence[str], Option("Words.", argument=True)] = dataclasses.field(
+        kw_only=False, default=()
+    )
+    loud: Annotated[bool, Option("Loud.")] = False
+
+
+def spoken(*words: str) -> Spoken:
+    """What a command of a source and `Spoken` is given."""
+    found: list[Spoken] = []
+
+    @with_options(Spoken)
+    def command(source: str, **options: object) -> None:
+        assert source == "here"
+        found.append(chosen(Spoken, options))
+
+    program = typer.Typer()
+    program.command()(command)
+    typer.main.get_command(program)(["here", *words], standalone_mode=False)
+    return found[0]
+
+
+def test_an_argument_is_a_word_behind_the_source() -> None:
+    assert spoken("2") == Spoken(2)
+    assert spoken("2", "a", "--loud", "b") == Spoken(2, ["a", "b"], loud=True)
+    with pytest.raises(InputError, match=r"^COUNT must be at least 1, not 0\.$"):
+        spoken("0")
+    with pytest.raises(Exception, match="Missing parameter: count"):
+        spoken()

@@ -11,6 +11,7 @@ from attnlab.cli.notes import print_notes
 from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table
 from attnlab.cli.progress import progress_bars
+from attnlab.errors import InputError
 from attnlab.results.question import Question
 
 if TYPE_CHECKING:
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def command_of(question: Question) -> Callable[..., None]:
-    """`attnlab NAME SOURCE`, with the options of the question's settings."""
+    """`attnlab NAME SOURCE`, with the arguments and options of the question's settings."""
     source_help = typer.Argument(help=question.source)
     own = question.folder
     unasked = "nothing is written" if own is None else f"SOURCE/{own}; for a name: {own}"
     out_help = typer.Option(
-        help=f"Folder to write the {question.what} to: {', '.join(table.file for table in question.tables)}, "
+        help=f"Folder to write the {question.what} to: {', '.join(question.files)}, "
         f"figures, a page and what the columns mean (default: {unasked})."
     )
 
@@ -46,10 +47,24 @@ def command_of(question: Question) -> Callable[..., None]:
         refuse_absent_source(source, matrices=question.matrices)
         refuse_absent_texts(settings)
 
+        # Before the work, which may take long.
+        question.check()
+
+        from attnlab.results.result import Result
         from attnlab.translation.quiet import quiet
 
         with quiet(), progress_bars(announced=question.announced) as tell:
-            result = question.verb(source, **settings.keywords() | {"progress": tell})
+            given = settings.keywords()
+            # Not every question has something to count.
+            result = question.verb(
+                source, **given | ({"progress": tell} if "progress" in given else {})
+            )
+        if not isinstance(result, Result):
+            msg = (
+                f"The question '{question.name}' gave an object of the class {type(result).__name__}; "
+                "attnlab.results.result.Result is wanted."
+            )
+            raise InputError(msg)
         if out is not None:
             result.save(out, overwrite=overwrite)
             messages().print(f"Wrote {out}.", soft_wrap=True)
@@ -68,7 +83,11 @@ def _print(result: "Result", folder: Path | None) -> None:
         return
     for table in result.terminal():
         shown = new_table(
-            *table.headings, numbers=table.numbers, title=table.title, caption=table.caption
+            *table.headings,
+            numbers=table.numbers,
+            title=table.title,
+            caption=table.caption,
+            gap=table.gap,
         )
         for row in table.rows:
             shown.add_row(*row)

@@ -15,10 +15,10 @@ from torch.nn import functional as F
 
 from attnlab.extraction.tokens import tokens_of
 from attnlab.limits import SAME_WORDS
+from attnlab.questions.inspect.question import MOVES
 
 # The vectors of each word of a text, in every layer.
 WordVectors = Float[Tensor, "layer word dim"]
-MOVES = ["word", "first", "second", "layer", "cosine", "anisotropy", "adjusted"]
 
 
 @dataclass(frozen=True)
@@ -125,4 +125,4 @@ def moves(
         ):
             positions = (one[i].tokens[0], other[j].tokens[0])
             rows.append((one[i].form, *positions, layer, cosine, common, cosine - common))
-    return pd.DataFrame(rows, columns=MOVES)
+    return pd.DataFrame(rows, columns=list(MOVES))

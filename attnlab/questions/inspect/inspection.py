@@ -1,13 +1,11 @@
 """What an encoder makes of one or two texts: tokens, shapes, contextual vectors, heads."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.devices import usable_device
@@ -15,9 +13,14 @@ from attnlab.errors import InputError
 from attnlab.extraction.reading import prepare
 from attnlab.extraction.statistics import HeadStatistics
 from attnlab.notes import Note
-from attnlab.representations import OneLine
-from attnlab.studies.inspection.notes import UnknownWords
-from attnlab.studies.inspection.words import (
+from attnlab.options import options_of
+from attnlab.questions.inspect.question import (
+    QUESTION,
+    InspectionSettings,
+    NoCommonWord,
+    UnknownWords,
+)
+from attnlab.questions.inspect.words import (
     Word,
     anisotropies,
     moves,
@@ -25,35 +28,15 @@ from attnlab.studies.inspection.words import (
     word_vectors,
     words_of,
 )
+from attnlab.results.result import Result
+from attnlab.studies.about import model_in_words, source_in_words, versions_in_words
 from attnlab.studies.sources import load_transformers
 from attnlab.translation.model_settings import RECURRENT
-from attnlab.translation.runs.run import Source, run_at
+from attnlab.translation.runs.run import Run, Source, run_at
 
 
-@dataclass(frozen=True, repr=False)
-class Inspection(OneLine):
-    """One or two texts in a model.
-
-    Attributes:
-        tokens: one row per token of each text.
-        shapes: one row per tensor.
-        moves: one row per word in two contexts and layer; empty where no word stands twice.
-        heads: one row per head, columns as in `attnlab.extraction.columns`; means over both texts.
-        vectors: by text the contextual vectors of its tokens, of every layer; 0 is the embedding.
-        words: by text, its words.
-        notes: what a reader must know, see `attnlab.reporting.notes`.
-    """
-
-    tokens: pd.DataFrame
-    shapes: pd.DataFrame
-    moves: pd.DataFrame
-    heads: pd.DataFrame
-    vectors: tuple[Float[Tensor, "layer token dim"], ...] = field(repr=False)
-    words: tuple[tuple[Word, ...], ...] = field(repr=False)
-    notes: tuple[Note, ...] = ()
-
-
-def inspect(source: Source, *texts: str, device: str | None = None) -> Inspection:
+@options_of(InspectionSettings)
+def inspect(source: Source, settings: InspectionSettings) -> Result:
     """What the model at `source` makes of one or two texts, each read by itself.
 
     A word that stands in both texts, or twice in the only one, has a vector in each context: the mean
@@ -63,20 +46,23 @@ def inspect(source: Source, *texts: str, device: str | None = None) -> Inspectio
 
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair (model,
-            tokenizer).
-        texts: one or two sentences.
-        device: on which the model runs, such as cpu or cuda; None: a GPU if there is one. A loaded
-            run or a pair is used where it is.
+            tokenizer). A loaded run or a pair is used on the device where it is.
+        settings: as keyword arguments.
+
+    Returns:
+        The tables `tokens` (a row per token of each text), `shapes`, `moves` (a row per word in two contexts
+        and layer; empty where no word stands twice) and `heads` (means over both texts), and the array
+        `vectors`, [text, layer, token, dim], NaN where a text is padded.
 
     Raises:
         InputError: no such model, it has no tokenizer, a text is empty, too long for it or repeats words
             too often, or the device cannot be used.
     """
-    _refuse_unusable(texts)
-    model, tokenizer, lowercase = _model(source)
+    run, model, tokenizer = _model(source)
     if isinstance(source, str | Path):
-        model.to(usable_device(device))
-    read = [text.lower() for text in texts] if lowercase else list(texts)
+        model.to(usable_device(settings.device))
+    lowercase = run is not None and run.settings.corpus.lowercase
+    read = [text.lower() if lowercase else text for text in settings.texts]
     words = tuple(words_of(tokenizer, text) for text in read)
     refuse_many_pairs(words)
     reading = prepare(model, tokenizer, read, None)
@@ -87,50 +73,54 @@ def inspect(source: Source, *texts: str, device: str | None = None) -> Inspectio
     statistics = HeadStatistics()
     reading.feed([statistics])
     encoded, states = _states(model, tokenizer, read)
-    masks = [mask.bool() for mask in encoded["attention_mask"]]
-    vectors = tuple(
-        torch.stack([state[text][mask] for state in states]).float().cpu()
-        for text, mask in enumerate(masks)
-    )
-    by_word = [word_vectors(own, found) for own, found in zip(vectors, words, strict=True)]
+    vectors = torch.stack(states, dim=1).float().cpu()
+    masks = encoded["attention_mask"].bool()
+    by_word = [
+        word_vectors(own[:, mask], found)
+        for own, mask, found in zip(vectors, masks, words, strict=True)
+    ]
     moved = moves(words, by_word, anisotropies(words, by_word))
-    return Inspection(
-        tokens=_tokens(tokenizer, encoded, words, reading.encoding.source.special),
-        shapes=_shapes(encoded, states, statistics.heads()),
-        moves=moved,
-        heads=statistics.heads(),
-        vectors=vectors,
-        words=words,
-        notes=_notes(words, set(moved["word"])),
+    heads = statistics.heads()
+    return Result(
+        QUESTION.name,
+        f"Texts in {source_in_words(source, model)}",
+        {
+            "tokens": _tokens(tokenizer, encoded, words, reading.encoding.source.special),
+            "shapes": _shapes(encoded, states, heads),
+            "moves": moved,
+            "heads": heads,
+        },
+        {
+            **model_in_words(source, model),
+            **{f"Text {number}": text for number, text in enumerate(read)},
+            **versions_in_words(),
+        },
+        tuple(_notes(words, set(moved["word"]))),
+        {"words": [[word.form for word in own] for own in words]},
+        arrays={"vectors": vectors.masked_fill(~masks[:, None, :, None], torch.nan)},
+        weights=None if run is None else run.weights,
     )
 
 
-def _notes(words: Sequence[Sequence[Word]], moved: Collection[str]) -> tuple[Note, ...]:
+def _notes(words: Sequence[Sequence[Word]], moved: Collection[str]) -> Iterator[Note]:
     unknown = tuple(dict.fromkeys(one.form for own in words for one in own if one.unknown))
-    return (UnknownWords(unknown, not set(moved).isdisjoint(unknown)),) if unknown else ()
+    if unknown:
+        yield UnknownWords(unknown, not set(moved).isdisjoint(unknown))
+    if len(words) == 2 and not moved:
+        yield NoCommonWord()
 
 
-def _refuse_unusable(texts: Sequence[str]) -> None:
-    if len(texts) not in (1, 2):
-        msg = f"Give one text or two, not {len(texts)}."
-        raise InputError(msg)
-    for number, text in enumerate(texts, start=1):
-        if not text.strip():
-            msg = f"Text {number} is empty; give a sentence."
-            raise InputError(msg)
-
-
-def _model(source: Source) -> tuple[Any, Any, bool]:
-    """The model, the tokenizer of what it reads, and whether that is in lower case."""
+def _model(source: Source) -> tuple[Run | None, Any, Any]:
+    """The run where it is one, the model, and the tokenizer of what it reads."""
     if isinstance(source, tuple):
-        return *source, False
+        return None, *source
     run = run_at(source)
     if run is None:
-        return *load_transformers(cast("str | Path", source), scores=False), False
+        return None, *load_transformers(cast("str | Path", source), scores=False)
     if run.settings.model.kind == RECURRENT:
         msg = f"The encoder of {run.folder} is recurrent and has no attention heads; inspect a transformer."
         raise InputError(msg)
-    return run.model, run.tokenizers.source, run.settings.corpus.lowercase
+    return run, run.model, run.tokenizers.source
 
 
 def _states(

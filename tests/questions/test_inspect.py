@@ -1,8 +1,10 @@
 """What an inspection shows, against the model's own outputs."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -11,9 +13,12 @@ from zoo import random_models
 
 import attnlab
 from attnlab.errors import InputError
-from attnlab.studies.inspection import columns
-from attnlab.studies.inspection.notes import UnknownWords
-from attnlab.studies.inspection.words import words_of
+from attnlab.files import write_tensors
+from attnlab.questions.inspect.question import QUESTION, NoCommonWord, UnknownWords
+from attnlab.questions.inspect.view import draw_moves
+from attnlab.questions.inspect.words import words_of
+from attnlab.results.report import write_report
+from attnlab.results.result import Result
 
 TEXTS = ("the old cat sees the red bird .", "a cat runs , the dog runs .")
 
@@ -29,7 +34,18 @@ def test_vectors_are_the_models_own(name: str) -> None:
             states = stack(input_ids=ids, output_hidden_states=True).hidden_states
         expected = torch.stack([state[0] for state in states])
         torch.testing.assert_close(vectors, expected, rtol=1e-4, atol=1e-4)
+    assert found.vectors.shape[:3] == (2, len(expected), 10)
     assert len(found.heads) == found.heads[["layer", "head"]].drop_duplicates().shape[0]
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_vectors_of_a_shorter_text_are_its_own(name: str) -> None:
+    source = random_models.ALL[name]().eval(), random_models.tokenizer()
+    alone, both = attnlab.inspect(source, "a cat"), attnlab.inspect(source, TEXTS[0], "a cat")
+    length = alone.vectors.shape[2]
+    torch.testing.assert_close(both.vectors[1, :, :length], alone.vectors[0], rtol=1e-4, atol=1e-4)
+    assert torch.isnan(both.vectors[1, :, length:]).all()
+    assert not torch.isnan(both.vectors[0]).any()
 
 
 def test_a_tokenizer_that_pads_in_front_changes_nothing() -> None:
@@ -44,9 +60,9 @@ def test_a_tokenizer_that_pads_in_front_changes_nothing() -> None:
 def test_tokens_and_shapes() -> None:
     model, tokenizer = random_models.bert().eval(), random_models.tokenizer()
     found = attnlab.inspect((model, tokenizer), *TEXTS)
-    tables = (found.tokens, found.shapes, found.moves)
-    for table, declared in zip(tables, columns.TABLES, strict=True):
-        assert list(table) == list(declared)
+    assert list(found.tables) == [table.name for table in QUESTION.tables]
+    for declared in QUESTION.tables[:3]:
+        assert list(found.tables[declared.name]) == list(declared)
     tokens = found.tokens
     first, second = (tokens[tokens["text"] == text] for text in (0, 1))
     assert first["token"].tolist() == ["<s>", *TEXTS[0].split(), "</s>"]
@@ -69,9 +85,11 @@ def test_moves_of_words_equal_a_loop() -> None:
     assert found.moves["word"].value_counts().to_dict() == {"the": 6, "cat": 3, ".": 3}
     every = [
         (word.form, vectors[:, word.tokens[0]])
-        for words, vectors in zip(found.words, found.vectors, strict=True)
-        for word in words
+        for text, vectors in zip(TEXTS, found.vectors, strict=True)
+        for word in words_of(tokenizer, text)
     ]
+    forms = [[word.form for word in words_of(tokenizer, text)] for text in TEXTS]
+    assert found.details["words"] == forms
     for row in found.moves.itertuples():
         one = found.vectors[0][row.layer, row.first]
         other = found.vectors[1][row.layer, row.second]
@@ -114,7 +132,7 @@ def test_a_tokenizer_is_left_as_it_was() -> None:
     tokenizer.pad_token = tokenizer.eos_token = None
     again = attnlab.inspect((model, tokenizer), "the old cat sleeps", "a cat")
     assert tokenizer.pad_token is None
-    assert all(map(torch.equal, found.vectors, again.vectors))
+    torch.testing.assert_close(found.vectors, again.vectors, rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_recurrent_encoder_has_no_heads(recurrent_run: Path) -> None:
@@ -126,8 +144,10 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     model, tokenizer = random_models.bert().eval(), random_models.tokenizer()
     with pytest.raises(InputError, match="Text 2 is empty"):
         attnlab.inspect((model, tokenizer), "a cat", "  ")
-    with pytest.raises(InputError, match="one text or two, not 0"):
+    with pytest.raises(TypeError, match="'sentence'"):
         attnlab.inspect((model, tokenizer))
+    with pytest.raises(TypeError, match="positional arguments"):
+        attnlab.inspect((model, tokenizer), *TEXTS, "a third")
     model.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="it holds no tokenizer"):
         attnlab.inspect(tmp_path, "a cat")
@@ -164,3 +184,63 @@ def test_an_unknown_word_is_content_everywhere_and_named() -> None:
     alone = attnlab.inspect((model, tokenizer), "the zzz runs")
     assert alone.notes == (UnknownWords(("zzz",), moved=False),)
     assert attnlab.inspect((model, tokenizer), *TEXTS).notes == ()
+
+
+def test_texts_without_a_common_word() -> None:
+    source = random_models.bert().eval(), random_models.tokenizer()
+    found = attnlab.inspect(source, "the cat", "a dog")
+    assert (len(found.moves), found.notes) == (0, (NoCommonWord(),))
+    assert "No word is in both texts." in found.told
+    assert attnlab.inspect(source, "the cat").notes == ()
+
+
+@pytest.mark.parametrize("texts", [TEXTS, ("the cat",), ("the , ( cat", 'a " dog')], ids=len)
+def test_what_is_saved_is_loaded(texts: tuple[str, ...], tmp_path: Path) -> None:
+    found = attnlab.inspect((random_models.bert().eval(), random_models.tokenizer()), *texts)
+    folder = found.save(tmp_path / "out")
+    again = Result.load(folder)
+    for name, table in found.tables.items():
+        pd.testing.assert_frame_equal(table, again.tables[name], check_dtype=False)
+    torch.testing.assert_close(again.vectors, found.vectors, rtol=0, atol=0, equal_nan=True)
+    assert (again.notes, again.about) == (found.notes, found.about)
+    assert set(found.figures) == ({"moves"} if len(found.moves) else set())
+    page = (folder / "report.html").read_bytes()
+    assert write_report(folder).read_bytes() == page
+    assert "`vectors`: [text, layer, token, dim]" in (folder / "tables.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), "arrays.safetensors is absent; make the result again"),
+        (lambda path: path.write_bytes(b"no"), "arrays.safetensors cannot be read"),
+        (
+            lambda path: write_tensors(path, {"other": torch.ones(2)}),
+            "holds other, and vectors was written; make the result again",
+        ),
+    ],
+    ids=["absent", "damaged", "other"],
+)
+def test_arrays_that_are_not_those_written_are_refused(
+    damage: Callable[[Path], None], message: str, tmp_path: Path
+) -> None:
+    source = random_models.bert().eval(), random_models.tokenizer()
+    folder = attnlab.inspect(source, "the cat").save(tmp_path / "out")
+    damage(folder / "arrays.safetensors")
+    with pytest.raises(InputError, match=message):
+        Result.load(folder)
+
+
+def test_lines_of_the_figure_are_the_rows() -> None:
+    found = attnlab.inspect((random_models.bert().eval(), random_models.tokenizer()), *TEXTS)
+    (axes,) = draw_moves(found.moves).axes
+    *words, common = axes.lines
+    pairs = [rows for _, rows in found.moves.groupby(["word", "first", "second"], sort=False)]
+    for line, rows in zip(words, pairs, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), rows["layer"])
+        np.testing.assert_array_equal(line.get_ydata(), rows["cosine"])
+    np.testing.assert_array_equal(common.get_ydata(), pairs[0]["anisotropy"])
+    names = {one.get_text() for one in axes.texts}
+    assert names == set(found.moves["word"])
+    with pytest.raises(InputError, match="The table lacks"):
+        draw_moves(found.heads)

@@ -1,0 +1,117 @@
+"""An inspection drawn: how far words move by layer; and its tables on a terminal."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from attnlab.columns import Table
+from attnlab.extraction.columns import HEADS
+from attnlab.questions.inspect.question import MOVES, SHAPES, TOKENS
+from attnlab.reporting.canvas import INK, blank, colour, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.palette import COLUMN
+from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.result import Result
+from attnlab.results.terminal import TerminalTable, rows_shown
+from attnlab.texts import counted, shown
+
+# Of the columns of heads, those that fit on a line of 80 characters.
+_HEADS_SHOWN = {
+    "site", "layer", "head", "normalised_entropy", "confidence", "mean_offset", "mass_at_offset_-1",
+    "mass_at_offset_0", "mass_at_offset_1", "mass_on_special",
+}  # fmt: skip
+# So many words have a name beside their line; more would hide each other.
+_MOST_NAMED = 10
+
+
+def contents(result: Result) -> Contents:
+    """What the page of an inspection shows."""
+    moved = result.moves
+    caption = (
+        "Cosine between the vectors of a word in two contexts, by layer; dashed: the mean cosine between "
+        "different words (anisotropy), above which a word has something of its own."
+    )
+    figures = [] if moved.empty else [DrawnFigure("moves", draw_moves(moved), caption)]
+    tables = (
+        ShownTable(TOKENS.file, "Tokens"),
+        ShownTable(SHAPES.file, "Shapes"),
+        ShownTable(MOVES.file, "Words in two contexts"),
+        ShownTable(HEADS.file, "Heads, by layer"),
+    )
+    facts = {
+        "Model": str(result.about["Model"]),
+        "Words": " and ".join(str(len(words)) for words in result.details["words"]),
+    }
+    return Contents(_answers(result), facts, figures, tables)
+
+
+def terminal(result: Result) -> Iterator[TerminalTable]:
+    """All tables, of the heads those columns that fit beside each other."""
+    yield _rows("Tokens", result.tokens, TOKENS)
+    yield _rows("\nShapes", result.shapes, SHAPES)
+    if len(result.moves):
+        yield _rows("\nWords in two contexts", result.moves, MOVES)
+    yield _rows("\nHeads, by layer", result.heads[[n for n in HEADS if n in _HEADS_SHOWN]], HEADS)
+
+
+def _rows(title: str, frame: pd.DataFrame, declared: Table) -> TerminalTable:
+    columns = [column for column in declared.columns if column.name in frame]
+    return rows_shown(frame, columns, title=title, gap=1)
+
+
+def _answers(result: Result) -> list[str]:
+    """How many tokens the words are, and which word moves most, as sentences."""
+    tokens = result.tokens[result.tokens["mask"] == 1]
+    words = sum(map(len, result.details["words"]))
+    special = int(tokens["special"].sum())
+    are = "is" if words == 1 else "are"
+    told = f"{counted(words, 'word')} {are} {counted(len(tokens) - special, 'token')}"
+    answers = [f"{told}, beside {counted(special, 'special token')}."]
+    moved = result.moves
+    if not moved.empty:
+        last = moved[moved["layer"] == moved["layer"].max()]
+        cosines = last.groupby("word", sort=False)["cosine"].min().sort_values()
+        digits = MOVES["cosine"]
+        answers.append(
+            f"Of {counted(len(cosines), 'word')} in two contexts, '{shown(str(cosines.index[0]))}' moves "
+            f"most by the last layer: cosine {digits.shown(cosines.iloc[0])}, where different words have "
+            f"{digits.shown(last['anisotropy'].iloc[0])} on average."
+        )
+    return answers
+
+
+def draw_moves(moves: pd.DataFrame, *, width: float = COLUMN) -> Figure:
+    """A line per pair of contexts of a word: the cosine of its vectors by layer, over the anisotropy.
+
+    Args:
+        moves: one row per word in two contexts and layer, such as `inspect(...).moves` or `moves.csv`.
+        width: of the figure in inches; a column of a paper by default.
+
+    Raises:
+        InputError: it is no such table, or has no row.
+    """
+    refuse_other_table(moves, list(MOVES), "inspect(...).moves or moves.csv")
+    forms = list(dict.fromkeys(moves["word"]))
+    height = 0.75 * width
+    with style():
+        figure = blank(width, height)
+        axes = panel(figure, 0.5, 0.12, width - 0.65, height - 0.55)
+        for (word, _, _), rows in moves.groupby(["word", "first", "second"], sort=False):
+            index = forms.index(word)
+            axes.plot(rows["layer"], rows["cosine"], color=colour(index), marker="o", markersize=3)
+            if index < _MOST_NAMED:
+                end = (rows["layer"].iloc[-1], rows["cosine"].iloc[-1])
+                axes.annotate(
+                    shown(str(word)), end, xytext=(4, 0), textcoords="offset points",
+                    fontsize=6.5, va="center", color=INK,
+                )  # fmt: skip
+        common = moves.drop_duplicates("layer")
+        axes.plot(common["layer"], common["anisotropy"], color=INK, linestyle="--", linewidth=0.9)
+        axes.margins(x=0.12)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("layer")
+        axes.set_ylabel("cosine")
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure

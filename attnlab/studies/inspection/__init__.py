@@ -1,1 +1,0 @@
-"""A model on one or two texts: tokens, shapes, contextual vectors, and what its heads look at."""
