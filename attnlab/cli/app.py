@@ -19,7 +19,6 @@ from attnlab.cli.commands.inspect import inspect
 from attnlab.cli.commands.mechanisms import mechanisms
 from attnlab.cli.commands.neighbours import neighbours
 from attnlab.cli.commands.plan import plan
-from attnlab.cli.commands.prune import prune
 from attnlab.cli.commands.questions import command_of
 from attnlab.cli.commands.report import report
 from attnlab.cli.commands.study import study
@@ -49,7 +48,7 @@ _OWN = {
     "Models": (demo, train, translate, generate, score),
     "Words": (embed, neighbours, inspect),
     "Heads": (analyze, approximate),
-    "What could replace them": (substitute, plan, prune),
+    "What could replace them": (substitute, plan),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
 }
 # All others print tables, which --json gives as one object.

@@ -42,6 +42,8 @@ class Question:
             nothing is written unless asked for.
         announced: whether the command says beforehand how much there is to do and how long it will take.
         printed: how many of its tables --json prints, the first ones.
+        files: `module:class`, a `attnlab.results.files.QuestionFiles` where the result has more than tables.
+        only_runs: whether nothing but a run can be the source.
     """
 
     name: str
@@ -61,12 +63,13 @@ class Question:
     folder: str | None = None
     announced: bool = False
     printed: int = 1
+    files: str = "attnlab.results.files:QuestionFiles"
+    only_runs: bool = False
 
     @property
     def verb(self) -> Callable[..., Any]:
         """The function that answers it."""
-        module, _, name = self.run.partition(":")
-        verb: Callable[..., Any] = getattr(import_module(module), name)
+        verb: Callable[..., Any] = declared(self.run)
         return verb
 
     @property
@@ -81,6 +84,12 @@ class Question:
             KeyError: it has none.
         """
         return {table.name: table for table in self.tables}[name]
+
+
+def declared(name: str) -> Any:
+    """What `module:name` stands for."""
+    module, _, inner = name.partition(":")
+    return getattr(import_module(module), inner)
 
 
 @cache

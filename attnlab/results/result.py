@@ -18,7 +18,7 @@ from attnlab.reporting.notebook import table_with_notes
 from attnlab.reporting.page.result_page import Contents, write_contents
 from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
 from attnlab.reporting.result_folder import refuse_taken
-from attnlab.results.files import EXPLANATION, FIGURES, files_of
+from attnlab.results.files import EXPLANATION, FIGURES, Extra, files_of
 from attnlab.results.notes import describe_notes, kinds_of_notes
 from attnlab.results.question import Question, question_named, question_of, questions
 from attnlab.results.terminal import TerminalTable
@@ -37,6 +37,7 @@ class Result:
         notes: what a reader must know before trusting a number.
         details: values that its page needs beside the tables.
         weights: checksum of the weights of the run that was studied; None for other models.
+        extra: what it has beside its tables, such as models, by its path in the folder of the result.
     """
 
     question: str
@@ -46,6 +47,7 @@ class Result:
     notes: tuple[Note, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     weights: str | None = None
+    extra: Extra = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> pd.DataFrame:
         """The table of this name.
@@ -116,14 +118,17 @@ class Result:
 
         Raises:
             InputError: the folder holds a result, or files of the same names, and `overwrite` is False; or it
-                is a file or a run.
+                is a file or a run; or what an older result has beside its tables may not be replaced.
             AttnlabError: something could not be written; what was there is as it was.
         """
         folder, files = Path(folder), files_of(self.asked)
         refuse_taken(folder, files, overwrite=overwrite)
+        files.refuse(folder, self.extra)
         with replacing_result(folder, files.last, files.older) as aside:
             for name, table in self._written().items():
                 write_table(aside / name, table)
+            for name, write in self.extra.items():
+                write(aside / name)
             write_record(aside, self._record(), self._written())
             write_text(aside / EXPLANATION, self._explanation())
             self.report(aside)
@@ -167,6 +172,7 @@ class Result:
             notes=record.notes,
             details=record.details,
             weights=record.weights,
+            extra=files_of(question).load(folder),
         )
 
     def terminal(self) -> Iterator[TerminalTable]:

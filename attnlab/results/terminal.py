@@ -16,6 +16,7 @@ class TerminalTable:
         numbers: headings of the columns that are aligned right.
         title: above it.
         caption: below it.
+        gap: spaces between columns.
     """
 
     headings: tuple[str, ...]
@@ -23,3 +24,4 @@ class TerminalTable:
     numbers: tuple[str, ...] = ()
     title: str | None = None
     caption: str | None = None
+    gap: int = 2

@@ -21,7 +21,8 @@ def command_of(question: Question) -> Callable[..., None]:
     """`attnlab NAME SOURCE`, with the options of the question's settings."""
     source_help = typer.Argument(help=question.source)
     own = question.folder
-    unasked = "nothing is written" if own is None else f"SOURCE/{own}; for a name: {own}"
+    of_a_name = "" if question.only_runs else f"; for a name: {own}"
+    unasked = "nothing is written" if own is None else f"SOURCE/{own}{of_a_name}"
     out_help = typer.Option(
         help=f"Folder to write the {question.what} to: {', '.join(table.file for table in question.tables)}, "
         f"figures, a page and what the columns mean (default: {unasked})."
@@ -42,8 +43,15 @@ def command_of(question: Question) -> Callable[..., None]:
             from attnlab.reporting.result_folder import refuse_taken
             from attnlab.results.files import files_of
 
-            refuse_taken(out, files_of(question), overwrite=overwrite)
-        refuse_absent_source(source, matrices=question.matrices)
+            files = files_of(question)
+            refuse_taken(out, files, overwrite=overwrite)
+            files.refuse(out, files.named(settings))
+        if question.only_runs:
+            from attnlab.translation.runs.folder import read_record
+
+            read_record(source)
+        else:
+            refuse_absent_source(source, matrices=question.matrices)
         refuse_absent_texts(settings)
 
         from attnlab.translation.quiet import quiet
@@ -52,7 +60,8 @@ def command_of(question: Question) -> Callable[..., None]:
             result = question.verb(source, **settings.keywords() | {"progress": tell})
         if out is not None:
             result.save(out, overwrite=overwrite)
-            messages().print(f"Wrote {out}.", soft_wrap=True)
+            for path in (out, *(out / name for name in result.extra)):
+                messages().print(f"Wrote {path}.", soft_wrap=True)
         print_notes(result.notes)
         _print(result, out)
 
@@ -63,12 +72,19 @@ def command_of(question: Question) -> Callable[..., None]:
 def _print(result: "Result", folder: Path | None) -> None:
     if output().as_json:
         tables = (table.name for table in result.asked.tables[: result.asked.printed])
-        written = {} if folder is None else {"folder": folder}
+        written: dict[str, Any] = {}
+        if folder is not None:
+            extra = [folder / name for name in result.extra]
+            written = {"folder": folder} | ({"extra": extra} if extra else {})
         print_json(**{name: result.tables[name] for name in tables}, notes=result.told, **written)
         return
     for table in result.terminal():
         shown = new_table(
-            *table.headings, numbers=table.numbers, title=table.title, caption=table.caption
+            *table.headings,
+            numbers=table.numbers,
+            title=table.title,
+            caption=table.caption,
+            gap=table.gap,
         )
         for row in table.rows:
             shown.add_row(*row)
