@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.importance.importance import importance
     from attnlab.questions.inspect.inspection import inspect
+    from attnlab.questions.prune.pruning import prune
     from attnlab.reporting.page.head_viewer import view
     from attnlab.results.notes import describe_notes
     from attnlab.results.result import Result
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from attnlab.studies.embeddings.training import embed
     from attnlab.studies.engine.running import run_study
     from attnlab.studies.planning.planning import plan
-    from attnlab.studies.pruning.pruning import prune
     from attnlab.studies.substitution.substitution import substitute
     from attnlab.translation.runs.run import load
     from attnlab.translation.training import resume, train
@@ -64,7 +64,6 @@ _HOMES = {
     "load": "attnlab.translation.runs.run",
     "neighbours": "attnlab.studies.embeddings.neighbours",
     "plan": "attnlab.studies.planning.planning",
-    "prune": "attnlab.studies.pruning.pruning",
     "resume": "attnlab.translation.training",
     "run_study": "attnlab.studies.engine.running",
     "substitute": "attnlab.studies.substitution.substitution",

@@ -290,7 +290,9 @@ def inert_texts(table: "pd.DataFrame") -> "pd.DataFrame":
     These begin with = + - @, a tab or a carriage return; numbers stay, also those in columns of texts, such
     as "-0.5". `read_text_cell` takes it off.
     """
-    texts = list(table.select_dtypes(exclude=["number", "bool"]))
+    others = table.select_dtypes(exclude=["number", "bool"])
+    # `map` would make floats of whole numbers among which some are missing.
+    texts = [name for name in others if any(isinstance(one, str) for one in others[name])]
     return (
         table.assign(**{str(name): table[name].map(_inert) for name in texts}) if texts else table
     )

@@ -11,6 +11,7 @@ side; `width` sets it. Nothing here changes matplotlib's settings.
 
 from attnlab.questions.compare.view import draw_comparison as comparison
 from attnlab.questions.importance.view import draw_importance as importance
+from attnlab.questions.prune.view import draw_pruning as pruning
 from attnlab.reporting.canvas import save_figure as save
 from attnlab.reporting.drawing.embedding_map import draw_embedding_map as embedding_map
 from attnlab.reporting.drawing.head_map import draw_heads as heads
@@ -22,7 +23,6 @@ from attnlab.reporting.drawing.spectrum import draw_spectrum as spectrum
 from attnlab.reporting.drawing.training import draw_training as training
 from attnlab.reporting.drawing.windows import draw_windows as windows
 from attnlab.reporting.heatmaps import draw_heads as matrices
-from attnlab.reporting.pruning_curve import draw_pruning as pruning
 
 __all__ = [
     "COLUMN",

@@ -24,7 +24,6 @@ RESULTS = [
     "attnlab.extraction.kept_source.KeptSource",
     "attnlab.studies.analysis.labelling.Labelling",
     "attnlab.extraction.matrix_source.MatrixSource",
-    "attnlab.studies.pruning.pruning.Pruning",
     "attnlab.studies.sources.Subject",
     "attnlab.corpora.corpus.ParallelCorpus",
     "attnlab.translation.tokenizer.Tokenizers",

@@ -13,11 +13,10 @@ from attnlab.reporting.naming import family_words
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.planning import columns as planning
-from attnlab.studies.pruning import columns as pruning
 from attnlab.studies.substitution import columns as substitution
 from attnlab.texts import shown
 
-STUDIES = (analysis, approximation, planning, pruning, substitution)
+STUDIES = (analysis, approximation, planning, substitution)
 # Columns that hold families of matrices.
 _FAMILIES = ("family", "structure", "structure_runner_up")
 # Decimals of a number in a column that nobody has declared.

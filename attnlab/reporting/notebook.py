@@ -16,7 +16,6 @@ from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.approximation.approximation import Approximation
 from attnlab.studies.engine.collecting import Collected
 from attnlab.studies.planning.planning import Planning
-from attnlab.studies.pruning.pruning import Pruning
 from attnlab.studies.substitution.substitution import Substitution
 
 # A longer table fills the notebook; the result holds every row.
@@ -27,7 +26,6 @@ _TABLES: dict[type, str] = {
     Approximation: "table",
     Collected: "cells",
     Planning: "scores",
-    Pruning: "curve",
     Substitution: "substitutions",
 }
 _CELL = "padding:1px 8px;text-align:{};white-space:nowrap"

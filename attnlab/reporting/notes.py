@@ -19,7 +19,6 @@ from attnlab.studies.notes import (
     UnknownWeights,
 )
 from attnlab.studies.planning import notes as planning
-from attnlab.studies.pruning import notes as pruning
 from attnlab.studies.substitution import notes as substitution
 
 # With the values of a note between braces, or of the note.
@@ -90,11 +89,6 @@ def _unaligned(note: analysis.Unaligned) -> str:
         f"{what} not aligned with words, so trees and alignments of that many are not counted (the "
         f"first: {note.first}, {note.reason})."
     )
-
-
-def _all_closed(note: pruning.AllHeadsClosed) -> str:
-    heads = "the only head is" if note.heads == 1 else f"all {note.heads} heads are"
-    return f"At penalty {note.penalty:g} {heads} closed; try a smaller one."
 
 
 def _too_little(note: analysis.TooLittleCounted) -> str:
@@ -212,12 +206,6 @@ WORDS: Mapping[type[Note], Words] = {
     "heads and more than {most} take long; --ablation measures it.",
     analysis.NoLoss: "The change of loss without each head was not measured, since there is no loss here: "
     "{reason}",
-    pruning.GatesNotSettled: "At penalty {penalty:g}, {count} of {heads} gates have not settled "
-    "(neither 0 nor 1 with probability {probability}); train longer with --steps.",
-    pruning.AllHeadsClosed: _all_closed,
-    pruning.NoHeadClosed: "At penalty {penalty:g} no head is closed; try a larger one.",
-    pruning.NoRandomHeads: "At penalty {penalty:g} no random heads stand beside the gates: as many of each "
-    "site, drawn at random, are the same heads, as where a site loses all of its heads or none.",
     MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
     planning.BudgetNearLength: "A budget of {budget} keys is {share:.0%} of the {keys:.1f} that a row of "
     "full attention has on the validation sentences: it saves little.",

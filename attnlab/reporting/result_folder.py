@@ -3,7 +3,7 @@
 What a user already has is not replaced unasked, and that is said before anything is loaded.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,14 @@ from attnlab.folders import RESULT_MARK
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.planning import columns as planning
-from attnlab.studies.pruning import columns as pruning
 from attnlab.studies.substitution import columns as substitution
 from attnlab.translation.runs.files import refuse_run, refuse_run_files
-from attnlab.translation.runs.folder import STUDIES, is_run, read_record, refuse_results
 
 # What a page is made of, and the page, which is written last.
 RECORD = RESULT_MARK
 PAGE = "report.html"
-PRUNING_FIGURE = "curve"
 SUBSTITUTION_FIGURE = "substitution"
 SUBSTITUTION_EXPLANATION = "substitution.md"
-PRUNING_EXPLANATION = "pruning.md"
-MODELS = "models"
 PLAN_FIGURE = "plan"
 SCALING_FIGURE = "scaling"
 PARETO_FIGURE = "pareto"
@@ -77,15 +72,6 @@ SUBSTITUTION = ResultFiles(
         *(table.file for table in substitution.TABLES),
         *_drawn(SUBSTITUTION_FIGURE),
         SUBSTITUTION_EXPLANATION,
-    ),
-)
-PRUNING = ResultFiles(
-    "pruning",
-    (
-        *(table.file for table in pruning.TABLES),
-        *_drawn(PRUNING_FIGURE),
-        PRUNING_EXPLANATION,
-        MODELS,
     ),
 )
 PLANNING = ResultFiles(
@@ -188,40 +174,6 @@ def refuse_taken_file(path: str | Path, *, overwrite: bool) -> None:
         msg = f"{path} exists; add --overwrite to replace it, or name another file with --out."
         raise InputError(msg)
     refuse_unwritable(path.parent)
-
-
-def refuse_pruning(folder: str | Path, *, overwrite: bool, saved: Iterable[float] = ()) -> None:
-    """Raises when `folder` holds a pruning, or files of the same names, that may not be replaced.
-
-    Args:
-        folder: where the pruning is to be written.
-        overwrite: whether an older pruning may be replaced, its models along with it.
-        saved: penalties whose models are to be saved.
-
-    Raises:
-        InputError: see above, or `folder` is a file or a run, or a pruned run in it holds results,
-            or where a model is to be saved something else stands; all is left as it is.
-    """
-    folder = Path(folder)
-    refuse_taken(folder, PRUNING, overwrite=overwrite)
-    older = pruned_runs(folder)
-    for path in older:
-        refuse_results(path, ("analysis", *STUDIES))
-    for path in (pruned_run_folder(folder, penalty) for penalty in saved):
-        if path.exists() and path not in older:
-            msg = f"{path} is no pruned run of an older pruning; move it, or name another folder with --out."
-            raise InputError(msg)
-
-
-def pruned_runs(folder: str | Path) -> list[Path]:
-    """The models that an older pruning saved in `folder`."""
-    paths = sorted((Path(folder) / MODELS).glob("penalty_*"))
-    return [path for path in paths if is_run(path) and "pruned" in read_record(path)]
-
-
-def pruned_run_folder(folder: str | Path, penalty: float) -> Path:
-    """Where the model of a penalty is saved in the folder of a pruning."""
-    return Path(folder) / MODELS / f"penalty_{penalty:g}"
 
 
 def plan_path(path: str | Path, budget: int, budgets: Sequence[int]) -> Path:

@@ -1,19 +1,26 @@
 """The files of a result of a question; nothing heavy is imported."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attnlab.reporting.result_folder import ResultFiles
-from attnlab.results.question import Question
+from attnlab.results.question import Question, declared
 
 # What the columns of the tables mean.
 EXPLANATION = "tables.md"
 FIGURES = "figures"
+# What a result has beside its tables, by its path in the folder: each writes itself to the path it is given.
+Extra = Mapping[str, Callable[[Path], Any]]
 
 
 @dataclass(frozen=True)
 class QuestionFiles(ResultFiles):
     """The files of a result of a question.
+
+    A question whose result has more than tables, such as models, has a class of its own, with `taken` and
+    `older` for what lies beside these, and the three methods that do nothing here.
 
     Attributes:
         figures: names of its figures in `FIGURES`, as `Question.figures`; other pictures there are not its.
@@ -30,6 +37,27 @@ class QuestionFiles(ResultFiles):
         """The files in `folder` that have the names of this result, its figures among them."""
         return [*super().older(folder), *self._drawn(folder)]
 
+    def named(self, settings: Any) -> Iterable[str]:
+        """The paths of what a result with these settings has beside its tables."""
+        del settings
+        return ()
+
+    def refuse(self, folder: str | Path, extra: Iterable[str]) -> None:
+        """Raises where what an older result has beside its tables may not be replaced, overwrite or not.
+
+        Args:
+            folder: where the result is to be written.
+            extra: paths in it of what the result has beside its tables.
+
+        Raises:
+            InputError: see above.
+        """
+
+    def load(self, folder: str | Path) -> Extra:
+        """What the result in a folder has beside its tables."""
+        del folder
+        return {}
+
     def _drawn(self, folder: str | Path) -> list[Path]:
         drawn = Path(folder) / FIGURES
         return sorted(path for name in self.figures for path in drawn.glob(f"{name}.[sp][vn]g"))
@@ -37,6 +65,5 @@ class QuestionFiles(ResultFiles):
 
 def files_of(question: Question) -> QuestionFiles:
     """What a result of the question writes to its folder."""
-    return QuestionFiles(
-        question.what, (*question.files, EXPLANATION), figures=question.figures
-    )
+    kind: type[QuestionFiles] = declared(question.layout)
+    return kind(question.what, (*question.files, EXPLANATION), figures=question.figures)

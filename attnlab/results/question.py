@@ -45,6 +45,8 @@ class Question:
             nothing is written unless asked for.
         announced: whether the command says beforehand how much there is to do and how long it will take.
         printed: how many of its tables --json prints, the first ones.
+        layout: `module:class`, an `attnlab.results.files.QuestionFiles` where the result has more than tables.
+        only_runs: whether nothing but a run can be the source.
     """
 
     name: str
@@ -65,6 +67,8 @@ class Question:
     folder: str | None = None
     announced: bool = False
     printed: int = 1
+    layout: str = "attnlab.results.files:QuestionFiles"
+    only_runs: bool = False
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -130,6 +134,12 @@ class Question:
             KeyError: it has none.
         """
         return {table.name: table for table in self.tables}[name]
+
+
+def declared(name: str) -> Any:
+    """What `module:name` stands for."""
+    module, _, inner = name.partition(":")
+    return getattr(import_module(module), inner)
 
 
 @cache

@@ -11,14 +11,12 @@ from attnlab.reporting.analysis_folder import write_analysis_page
 from attnlab.reporting.approximation import approximation_contents
 from attnlab.reporting.page.result_page import ContentsOf, write_result_page
 from attnlab.reporting.planning import planning_contents
-from attnlab.reporting.pruning_folder import pruning_contents
 from attnlab.reporting.record import read_record
 from attnlab.reporting.result_folder import (
     ANALYSIS,
     APPROXIMATION,
     PAGE,
     PLANNING,
-    PRUNING,
     RECORD,
     STUDY,
     SUBSTITUTION,
@@ -32,7 +30,6 @@ from attnlab.results.result import Result
 CONTENTS: Mapping[str, ContentsOf] = {
     APPROXIMATION.what: approximation_contents,
     PLANNING.what: planning_contents,
-    PRUNING.what: pruning_contents,
     STUDY.what: study_contents,
     SUBSTITUTION.what: substitution_contents,
 }

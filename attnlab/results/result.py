@@ -19,7 +19,7 @@ from attnlab.reporting.notebook import table_with_notes
 from attnlab.reporting.page.result_page import Contents, write_contents
 from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
 from attnlab.reporting.result_folder import refuse_taken
-from attnlab.results.files import EXPLANATION, FIGURES, files_of
+from attnlab.results.files import EXPLANATION, FIGURES, Extra, files_of
 from attnlab.results.notes import describe_notes, kinds_of_notes
 from attnlab.results.question import ARRAYS, Question, question_named, question_of, questions
 from attnlab.results.terminal import TerminalTable, rows_shown
@@ -40,6 +40,7 @@ class Result:
         details: values that its page needs beside the tables.
         arrays: tensors by name.
         weights: checksum of the weights of the run that was studied; None for other models.
+        extra: what it has beside its tables, such as models, by its path in the folder of the result.
 
     Raises:
         InputError: there is no such question, it declares no table or array of a name, or the first table is
@@ -54,6 +55,7 @@ class Result:
     details: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
     weights: str | None = None
+    extra: Extra = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         tables = [table.name for table in self.asked.tables]
@@ -137,16 +139,19 @@ class Result:
 
         Raises:
             InputError: the folder holds a result, or files of the same names, and `overwrite` is False; or it
-                is a file or a run.
+                is a file or a run; or what an older result has beside its tables may not be replaced.
             AttnlabError: something could not be written; what was there is as it was.
         """
         folder, files = Path(folder), files_of(self.asked)
         refuse_taken(folder, files, overwrite=overwrite)
+        files.refuse(folder, self.extra)
         with replacing_result(folder, files.last, files.older) as aside:
             for name, table in self._written().items():
                 write_table(aside / name, table)
             if self.arrays:
                 write_tensors(aside / ARRAYS, self.arrays)
+            for name, write in self.extra.items():
+                write(aside / name)
             write_record(aside, self._record(), self._written())
             write_text(aside / EXPLANATION, self._explanation())
             self.report(aside)
@@ -192,6 +197,7 @@ class Result:
             details=record.details,
             arrays=arrays,
             weights=record.weights,
+            extra=files_of(question).load(folder),
         )
 
     def terminal(self) -> Iterator[TerminalTable]:

@@ -22,10 +22,10 @@ from attnlab.files import file_checksum, write_json, write_table
 from attnlab.functions.labels.syntactic import best_heads
 from attnlab.functions.thresholds import LINKS
 from attnlab.questions.importance.importance import importance
+from attnlab.questions.prune.pruning import prune
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.pruning.pruning import prune
 from attnlab.translation.quiet import quiet
 from attnlab.translation.runs.run import Run
 from experiments.heads_of_small_models.figure import draw_curves

@@ -13,7 +13,7 @@ from zoo.random_models import tokenizer
 
 from attnlab.cli.app import app
 from attnlab.errors import InputError
-from attnlab.studies.pruning import training as pruning_course
+from attnlab.questions.prune import pruner
 from attnlab.translation.runs.run import load
 from attnlab.translation.translating import score_run
 
@@ -34,10 +34,11 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     done = run(small_run, "--penalty", 30, "--penalty", 0, "--save", "--out", out, *QUICK)
     names = {path.name for path in out.iterdir()}
     assert names == {
-        "curve.csv", "gates.csv", "training.csv", "curve.svg", "curve.png", "models", "pruning.md",
-        "result.json", "report.html",
+        "curve.csv", "gates.csv", "training.csv", "figures", "models", "tables.md", "result.json",
+        "report.html",
     }  # fmt: skip
-    explained = (out / "pruning.md").read_text(encoding="utf-8")
+    assert {path.name for path in (out / "figures").iterdir()} == {"curve.svg", "curve.png"}
+    explained = (out / "tables.md").read_text(encoding="utf-8")
     for name in ("curve", "gates", "training"):
         for column in pd.read_csv(out / f"{name}.csv").columns:
             known = f"`{column}`" in explained or column.endswith(EXPLAINED_ENDINGS)
@@ -48,6 +49,9 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     assert [line[0] for line in lines[4:8]] == ["unpruned", "fine-tuned", "pruned", "pruned"]
     assert lines[7][1:6] == ["30", "0", "0", "0", "0"]
     assert max(len(line.rstrip()) for line in done.stdout.splitlines()[:8]) <= 80
+    assert "Fewest heads within 0.5 BLEU of the run" in " ".join(done.stdout.split())
+    written = (out, out / "models" / "penalty_0", out / "models" / "penalty_30")
+    assert {f"Wrote {path}." for path in written} <= set(done.stderr.splitlines())
     told = " ".join(done.output.split())
     assert "all 6 heads are closed" in told
     assert "At penalty 30 no random heads stand beside the gates" in told
@@ -70,6 +74,7 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     words = ("--penalty", 0, "--no-random", "--overwrite", "--out", out, "--json")
     found = read_json(run(small_run, *words, *QUICK).stdout)
     assert {row["kind"] for row in found["curve"]} == {"unpruned", "fine-tuned", "pruned"}
+    assert set(found) == {"curve", "notes", "folder"}
     assert [path.name for path in (out / "models").iterdir()] == ["mine.txt"]
     assert set(pd.read_csv(out / "gates.csv")["penalty"]) == {0.0}
 
@@ -95,7 +100,7 @@ def test_ctrl_c_leaves_nothing(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pruning_course, "train_gates", interrupted)
+    monkeypatch.setattr(pruner, "train_gates", interrupted)
     done = CliRunner().invoke(app, ["prune", str(small_run), "--steps", "2", "--sentences", "2",
                                     "--out", str(tmp_path / "out")])  # fmt: skip
     assert done.exit_code == 130

@@ -14,10 +14,11 @@ from attnlab.questions.importance import QUESTION as IMPORTANCE
 from attnlab.questions.importance.importance import importance
 from attnlab.questions.inspect import QUESTION as INSPECT
 from attnlab.questions.inspect.inspection import inspect
+from attnlab.questions.prune import QUESTION as PRUNE
+from attnlab.questions.prune.pruning import prune
 from attnlab.reporting.analysis_folder import write_tables
 from attnlab.reporting.approximation import write_approximation
 from attnlab.reporting.planning import write_planning
-from attnlab.reporting.pruning_folder import write_pruning
 from attnlab.results.report import write_report
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.analysis.analysis import analyze
@@ -27,8 +28,6 @@ from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.approximation.approximation import approximate
 from attnlab.studies.planning import columns as planning
 from attnlab.studies.planning.planning import plan
-from attnlab.studies.pruning import columns as pruning
-from attnlab.studies.pruning.pruning import prune
 
 REPLACEMENTS = ("zero", "mean", "uniform")
 # A learned logit beside the keys (tests/extraction/test_statistics.py), heads without output
@@ -59,7 +58,7 @@ def write_inspection_tables(run: Path, folder: Path) -> None:
 
 
 def write_pruning_tables(run: Path, folder: Path) -> None:
-    write_pruning(prune(run, (0.1,), steps=1, sentences=4), folder)
+    prune(run, (0.1,), steps=1, sentences=4).save(folder)
 
 
 def write_planning_tables(run: Path, folder: Path) -> None:
@@ -78,7 +77,7 @@ STUDIES = {
     "importance": (IMPORTANCE.tables, write_importance_tables),
     "inspection": (INSPECT.tables, write_inspection_tables),
     "planning": (planning.TABLES, write_planning_tables),
-    "pruning": (pruning.TABLES, write_pruning_tables),
+    "pruning": (PRUNE.tables, write_pruning_tables),
 }
 
 

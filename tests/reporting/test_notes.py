@@ -9,10 +9,10 @@ import pytest
 
 import attnlab
 from attnlab.notes import Note
-from attnlab.reporting.notes import describe, describe_notes
-from attnlab.results.notes import words_of_notes
+from attnlab.questions.prune.question import AllHeadsClosed
+from attnlab.reporting.notes import describe
+from attnlab.results.notes import describe_notes
 from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
-from attnlab.studies.pruning.notes import AllHeadsClosed
 
 LABEL = UndecidedLabel("rare", ("encoder", "cross"), 1234, "rows")
 VALUES = {
@@ -22,16 +22,14 @@ VALUES = {
     "bool": True,
     "int | None": 7,
     "tuple": ("encoder.0.1",),
-    "Literal": "content",
+    "Literal": "all",
 }
 
 
 def kinds() -> list[type[Note]]:
-    modules = pkgutil.walk_packages(attnlab.__path__, "attnlab.")
+    modules = [one.name for one in pkgutil.walk_packages(attnlab.__path__, "attnlab.")]
     homes = [
-        one.name
-        for one in modules
-        if one.name.endswith((".notes", ".question")) and ".cli" not in one.name
+        name for name in modules if name.endswith((".notes", ".question")) and ".cli" not in name
     ]
     found = {
         kind
@@ -48,7 +46,7 @@ def test_every_note_has_words(kind: type[Note]) -> None:
     types = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(kind)}
     values = {name: special.get(name, VALUES.get(kind)) for name, kind in types.items()}
     assert None not in values.values(), "a type that this test must learn"
-    text = describe(kind(**values), words_of_notes())
+    (text,) = describe_notes([kind(**values)])
     assert text[0].isupper() or text[0].isdigit() or types.get("site") is not None
     assert text[-1] in ".)" or text.endswith("word")
     assert "None" not in text
@@ -105,5 +103,5 @@ def test_a_treebank_is_asked_for_only_by_labels_that_rest_on_links(
 
 
 def test_one_head_is_said_in_the_singular() -> None:
-    told = describe(AllHeadsClosed(0.1, 1))
+    (told,) = describe_notes([AllHeadsClosed(0.1, 1)])
     assert told == "At penalty 0.1 the only head is closed; try a smaller one."

@@ -24,7 +24,6 @@ from attnlab.reporting import (
     analysis_folder,
     approximation,
     planning,
-    pruning_folder,
     study_folder,
     substitution,
 )
@@ -37,14 +36,14 @@ from attnlab.reporting.record import (
     read_tables,
     write_record,
 )
-from attnlab.reporting.result_folder import PRUNING, refuse_taken
+from attnlab.reporting.result_folder import PLANNING, refuse_taken
 from attnlab.results import result
 from attnlab.results.report import write_report
 from attnlab.studies.analysis.notes import NoTrees, TooLittleCounted, UndecidedLabel
 from attnlab.studies.notes import OlderWeights, UnknownWeights
 
 WRITERS = (
-    analysis_folder, approximation, planning, pruning_folder, result, study_folder, substitution,
+    analysis_folder, approximation, planning, result, study_folder, substitution,
 )  # fmt: skip
 NOTES = (
     SentencesDropped(2, 9, 64, "test"),
@@ -151,12 +150,12 @@ def test_a_finished_result_of_another_kind_is_not_called_by_this_name(tmp_path: 
     (tmp_path / "report.html").write_text("done")
     write_record(tmp_path, ResultRecord("analysis", "T"), {})
     with pytest.raises(
-        InputError, match=r"already holds result\.json, report\.html, which the pru"
+        InputError, match=r"already holds result\.json, report\.html, which the plan search"
     ):
-        refuse_taken(tmp_path, PRUNING, overwrite=False)
-    write_record(tmp_path, ResultRecord(PRUNING.what, "T"), {})
-    with pytest.raises(InputError, match="holds a finished pruning"):
-        refuse_taken(tmp_path, PRUNING, overwrite=False)
+        refuse_taken(tmp_path, PLANNING, overwrite=False)
+    write_record(tmp_path, ResultRecord(PLANNING.what, "T"), {})
+    with pytest.raises(InputError, match="holds a finished plan search"):
+        refuse_taken(tmp_path, PLANNING, overwrite=False)
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

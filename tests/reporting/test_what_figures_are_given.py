@@ -25,7 +25,7 @@ TABLES: dict[str, tuple[Callable[[Any], object], str]] = {
     "offsets": (plot.offsets, "Analysis.heads"),
     "offsets of content": (lambda table: plot.offsets(table, "content"), "Analysis.heads"),
     "pareto": (plot.pareto, "compare(...).summary"),
-    "pruning": (plot.pruning, "Pruning.curve"),
+    "pruning": (plot.pruning, "prune(...).curve"),
     "scaling": (plot.scaling, "table.csv"),
     "training": (plot.training, "the evaluations of a run"),
     "windows": (plot.windows, "Analysis.fits"),

@@ -17,10 +17,10 @@ from attnlab.options import Option, Settings, option_fields, options_of
 from attnlab.questions.compare.question import ComparisonSettings
 from attnlab.questions.importance.question import ImportanceSettings
 from attnlab.questions.inspect.question import InspectionSettings
+from attnlab.questions.prune.question import PruningSettings
 from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.approximation.settings import ApproximationSettings
 from attnlab.studies.planning.settings import PlanSettings
-from attnlab.studies.pruning.settings import PruningSettings
 from attnlab.studies.settings import StudySettings
 
 STUDIES = {

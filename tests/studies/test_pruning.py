@@ -1,5 +1,6 @@
 """The pruning curve of a run: what is closed first, extremes, baselines, and what stays untouched."""
 
+import dataclasses
 import json
 import math
 import shutil
@@ -12,22 +13,23 @@ import torch
 from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablated
 from attnlab.attribution.closing import close_heads
-from attnlab.attribution.projections import Projections, all_heads
-from attnlab.errors import AttnlabError, InputError
-from attnlab.studies.evaluation import load_evaluator
-from attnlab.studies.notes import FewForIntervals
-from attnlab.studies.pruning import training as pruning_course
-from attnlab.studies.pruning.curve import fewest_heads
-from attnlab.studies.pruning.fine_tuning import (
+from attnlab.attribution.fine_tuning import (
     fine_tune,
     in_training,
     training_loss,
     training_pairs,
 )
-from attnlab.studies.pruning.notes import AllHeadsClosed, NoRandomHeads
-from attnlab.studies.pruning.pruning import Pruning, draw_heads, prune
-from attnlab.studies.pruning.settings import PruningSettings
-from attnlab.studies.pruning.training import load_pruner
+from attnlab.attribution.projections import Projections, all_heads
+from attnlab.errors import AttnlabError, InputError
+from attnlab.folders import UNFINISHED
+from attnlab.questions.prune import pruner as pruner_module
+from attnlab.questions.prune.pruner import load_pruner
+from attnlab.questions.prune.pruning import draw_heads, prune
+from attnlab.questions.prune.question import AllHeadsClosed, NoRandomHeads, PruningSettings
+from attnlab.questions.prune.view import fewest_heads
+from attnlab.results.result import Result
+from attnlab.studies.evaluation import load_evaluator
+from attnlab.studies.notes import FewForIntervals
 from attnlab.translation.runs.checkpoints import save_model
 from attnlab.translation.runs.run import load
 from attnlab.translation.training import resume
@@ -71,17 +73,18 @@ def planted(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(small_run: Path) -> Pruning:
+def found(small_run: Path) -> Result:
     return prune(small_run, [HUGE, 0.0], steps=29, sentences=5, keep_models=True)
 
 
 @pytest.fixture(scope="module")
-def frozen(planted: Path) -> Pruning:
+def frozen(planted: Path) -> Result:
     return prune(planted, [0.001], steps=59, sentences=3, train_model=False, seed=1)
 
 
-def test_heads_that_nothing_reads_are_closed_first(frozen: Pruning) -> None:
-    assert frozen.closed(0.001) == list(map(str, USELESS))
+def test_heads_that_nothing_reads_are_closed_first(frozen: Result) -> None:
+    closed = frozen.gates[~frozen.gates["open"]][["site", "layer", "head"]]
+    assert [Head(*keys) for keys in closed.itertuples(index=False)] == USELESS
     useless, others = (frozen.gates[frozen.gates["open"] == kept] for kept in (False, True))
     assert useless["p_zero"].min() > 0.9
     assert others["p_zero"].max() < 0.2
@@ -90,7 +93,7 @@ def test_heads_that_nothing_reads_are_closed_first(frozen: Pruning) -> None:
     assert set(frozen.curve["kind"]) == {"unpruned", "pruned", "random"}
 
 
-def test_random_heads_are_as_many_of_each_site(frozen: Pruning) -> None:
+def test_random_heads_are_as_many_of_each_site(frozen: Result) -> None:
     left = ["heads_left", "encoder_left", "decoder_left", "cross_left"]
     pruned, random = (frozen.curve[frozen.curve["kind"] == kind] for kind in ("pruned", "random"))
     assert random[left].to_numpy().tolist() == pruned[left].to_numpy().tolist()
@@ -99,7 +102,7 @@ def test_random_heads_are_as_many_of_each_site(frozen: Pruning) -> None:
     assert NoRandomHeads(0.001) not in frozen.notes
 
 
-def test_penalty_zero_closes_none_and_a_huge_one_all(found: Pruning) -> None:
+def test_penalty_zero_closes_none_and_a_huge_one_all(found: Result) -> None:
     left = found.curve.groupby(["kind", "penalty"], dropna=False)["heads_left"].unique()
     assert left["pruned", 0.0].tolist() == [6]
     assert left["pruned", HUGE].tolist() == [0]
@@ -110,7 +113,7 @@ def test_penalty_zero_closes_none_and_a_huge_one_all(found: Pruning) -> None:
     assert every["loss_nats"].map(math.isfinite).all()
 
 
-def test_the_curve_has_its_baselines_on_both_splits(found: Pruning) -> None:
+def test_the_curve_has_its_baselines_on_both_splits(found: Result) -> None:
     rows = [(row.kind, row.split) for row in found.curve.itertuples()]
     kinds = ["unpruned", "fine-tuned", "pruned", "pruned"]
     assert rows == [(kind, split) for kind in kinds for split in ("validation", "test")]
@@ -124,11 +127,12 @@ def test_the_curve_has_its_baselines_on_both_splits(found: Pruning) -> None:
     assert opening.tolist() == pytest.approx([5.7] * 2, abs=0.2)
 
 
-def test_what_is_kept_is_what_was_measured(found: Pruning, small_run: Path) -> None:
+def test_what_is_kept_is_what_was_measured(found: Result, small_run: Path, tmp_path: Path) -> None:
     evaluator = load_evaluator(small_run, sentences=5)
     closed = [Head(row.site, row.layer, row.head) for row in found.gates.itertuples()
               if row.penalty == HUGE]  # fmt: skip
-    evaluator.model.load_state_dict(found.models[HUGE])
+    found.extra["models/penalty_50"](tmp_path)
+    evaluator.model.load_state_dict(load(tmp_path).model.state_dict())
     losses = evaluator.losses()
     row = found.curve[(found.curve["penalty"] == HUGE) & (found.curve["split"] == "test")].iloc[0]
     assert row["loss_nats"] == pytest.approx(float(losses.sum() / evaluator.tokens.sum()), abs=1e-9)
@@ -137,17 +141,19 @@ def test_what_is_kept_is_what_was_measured(found: Pruning, small_run: Path) -> N
 
 
 def test_the_run_is_left_as_it_is(
-    found: Pruning, small_run: Path, untouched_randomness: None
+    found: Result, small_run: Path, untouched_randomness: None
 ) -> None:
     before = bytes_of(small_run)
     again = prune(small_run, [0.0, HUGE], steps=29, sentences=5, keep_models=True)
     assert bytes_of(small_run) == before
     for table in ("curve", "gates", "training"):
         pd.testing.assert_frame_equal(getattr(again, table), getattr(found, table))
+    run = load(small_run)
     as_trained = load(small_run).model.state_dict()
-    for name, tensor in again.run.model.state_dict().items():
+    prune(run, [HUGE], steps=1, sentences=2, random=False)
+    for name, tensor in run.model.state_dict().items():
         assert torch.equal(tensor, as_trained[name]), name
-    assert not again.run.model.training
+    assert not run.model.training
 
 
 def test_closed_heads_stay_closed_while_the_rest_is_tuned(small_run: Path) -> None:
@@ -274,12 +280,69 @@ def test_a_loss_that_is_no_number_ends_it(
     pruner = load_pruner(planted, PruningSettings(sentences=2))
     plain = training_loss(pruner.run)
     monkeypatch.setattr(
-        pruning_course, "training_loss", lambda _: lambda batch: plain(batch) * math.nan
+        pruner_module, "training_loss", lambda _: lambda batch: plain(batch) * math.nan
     )
     with pytest.raises(AttnlabError, match="became no number while it was trained further"):
         pruner.learn(penalties[0], 1) if penalties else pruner.tune("it", 1)
 
 
-def test_every_head_of_the_model_is_counted(found: Pruning, small_run: Path) -> None:
+def test_every_head_of_the_model_is_counted(found: Result, small_run: Path) -> None:
     evaluator = load_evaluator(small_run, sentences=1)
     assert found.curve["heads"].unique().tolist() == [len(all_heads(evaluator.projections))]
+
+
+def saved(found: Result, folder: Path, *, overwrite: bool = False) -> Result:
+    """A pruning with the model of its largest penalty alone, quicker to write."""
+    name = f"models/penalty_{HUGE:g}"
+    found = dataclasses.replace(found, extra={name: found.extra[name]})
+    found.save(folder, overwrite=overwrite)
+    return found
+
+
+def test_a_loaded_pruning_is_saved_with_its_models(found: Result, tmp_path: Path) -> None:
+    saved(found, tmp_path / "one")
+    before = bytes_of(tmp_path / "one")
+    Result.load(tmp_path / "one").save(tmp_path / "two")
+    assert set(bytes_of(tmp_path / "two")) == set(before)
+    models = {name: content for name, content in before.items() if name.startswith("models/")}
+    assert models
+    assert bytes_of(tmp_path / "two") | models == bytes_of(tmp_path / "two")
+    Result.load(tmp_path / "one").save(tmp_path / "one", overwrite=True)
+    assert bytes_of(tmp_path / "one") | models == bytes_of(tmp_path / "one"), "over itself"
+    again = Result.load(tmp_path / "one")
+    shutil.rmtree(tmp_path / "one" / "models")
+    with pytest.raises(InputError, match="penalty_50 is no longer the pruned run that it was"):
+        again.save(tmp_path / "three")
+    assert not (tmp_path / "three" / "result.json").exists()
+
+
+def test_saving_leaves_pruned_runs_that_hold_results(found: Result, tmp_path: Path) -> None:
+    found = saved(found, tmp_path)
+    mine = tmp_path / "models" / "penalty_50" / "analysis" / "report.html"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    before = bytes_of(tmp_path)
+    for extra in (found.extra, {}):
+        with pytest.raises(InputError, match=r"penalty_50 holds results of its model \(analysis\)"):
+            dataclasses.replace(found, extra=extra).save(tmp_path, overwrite=True)
+    assert bytes_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("cut_short", [True, False])
+@pytest.mark.parametrize("more", [[], ["mine.txt"]], ids=["", "mine"])
+def test_what_a_kill_left_of_a_pruned_run_is_replaced(
+    found: Result, tmp_path: Path, cut_short: bool, more: list[str]
+) -> None:
+    run = tmp_path / "models" / "penalty_50"
+    run.mkdir(parents=True)
+    for name in ("model.safetensors", *more):
+        (run / name).write_text("half")
+    if cut_short:
+        (tmp_path / UNFINISHED).mkdir()
+    if cut_short and not more:
+        saved(found, tmp_path, overwrite=True)
+        assert load(run).model is not None
+        return
+    with pytest.raises(InputError, match="penalty_50 is no pruned run of an older pruning; move"):
+        found.save(tmp_path, overwrite=True)
+    assert (run / "model.safetensors").read_text() == "half"

@@ -13,7 +13,7 @@ from attnlab.attention.bridge.installing import use
 from attnlab.attribution.ablation import ablated
 from attnlab.cli.app import app
 from attnlab.errors import InputError
-from attnlab.reporting.pruning_curve import draw_pruning
+from attnlab.questions.prune.view import draw_pruning
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.translation.generating import score_language_model
 from attnlab.translation.runs.run import load

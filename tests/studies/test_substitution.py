@@ -14,6 +14,13 @@ from attnlab.addresses import Head
 from attnlab.attention import make, use
 from attnlab.attention.perhead import PerHead
 from attnlab.attention.plan import plan_of, write_plan
+from attnlab.attribution.fine_tuning import (
+    fine_tune,
+    in_training,
+    linear_decay,
+    training_loss,
+    training_pairs,
+)
 from attnlab.attribution.significance import (
     loss_difference,
 )
@@ -22,13 +29,6 @@ from attnlab.errors import InputError
 from attnlab.reporting.substitution import answers
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.notes import FewForIntervals
-from attnlab.studies.pruning.fine_tuning import (
-    fine_tune,
-    in_training,
-    linear_decay,
-    training_loss,
-    training_pairs,
-)
 from attnlab.studies.substitution import substitution
 from attnlab.studies.substitution.prediction import prediction, spearman
 from attnlab.studies.substitution.selected import SelectedHeads

@@ -28,7 +28,6 @@ from attnlab.folders import UNFINISHED
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.approximation import write_approximation
 from attnlab.reporting.planning import write_planning
-from attnlab.reporting.pruning_folder import write_pruning
 from attnlab.reporting.result_folder import PAGE
 from attnlab.reporting.substitution import write_substitution
 from attnlab.results.report import write_report
@@ -71,9 +70,15 @@ def _prune(run: Path) -> Write:
     found = attnlab.prune(
         run, [0.1], sentences=4, steps=2, random=False, keep_models=True, batch_tokens=200
     )
-    return lambda folder, title: write_pruning(
-        dataclasses.replace(found, about={**found.about, "seed": title}), folder, command=title
-    )
+
+    def write(folder: Path, title: str) -> None:
+        models = {
+            name: partial(one.func, *one.args[:-1], {**one.args[-1], "seed": title})
+            for name, one in found.extra.items()
+        }
+        dataclasses.replace(found, title=title, extra=models).save(folder, overwrite=True)
+
+    return write
 
 
 def _substitute(run: Path) -> Write:

@@ -22,7 +22,8 @@ def command_of(question: Question) -> Callable[..., None]:
     """`attnlab NAME SOURCE`, with the arguments and options of the question's settings."""
     source_help = typer.Argument(help=question.source)
     own = question.folder
-    unasked = "nothing is written" if own is None else f"SOURCE/{own}; for a name: {own}"
+    of_a_name = "" if question.only_runs else f"; for a name: {own}"
+    unasked = "nothing is written" if own is None else f"SOURCE/{own}{of_a_name}"
     out_help = typer.Option(
         help=f"Folder to write the {question.what} to: {', '.join(question.files)}, "
         f"figures, a page and what the columns mean (default: {unasked})."
@@ -43,8 +44,15 @@ def command_of(question: Question) -> Callable[..., None]:
             from attnlab.reporting.result_folder import refuse_taken
             from attnlab.results.files import files_of
 
-            refuse_taken(out, files_of(question), overwrite=overwrite)
-        refuse_absent_source(source, matrices=question.matrices)
+            files = files_of(question)
+            refuse_taken(out, files, overwrite=overwrite)
+            files.refuse(out, files.named(settings))
+        if question.only_runs:
+            from attnlab.translation.runs.folder import read_record
+
+            read_record(source)
+        else:
+            refuse_absent_source(source, matrices=question.matrices)
         refuse_absent_texts(settings)
 
         # Before the work, which may take long.
@@ -67,7 +75,8 @@ def command_of(question: Question) -> Callable[..., None]:
             raise InputError(msg)
         if out is not None:
             result.save(out, overwrite=overwrite)
-            messages().print(f"Wrote {out}.", soft_wrap=True)
+            for path in (out, *(out / name for name in result.extra)):
+                messages().print(f"Wrote {path}.", soft_wrap=True)
         print_notes(result.notes)
         _print(result, out)
 
@@ -78,7 +87,10 @@ def command_of(question: Question) -> Callable[..., None]:
 def _print(result: "Result", folder: Path | None) -> None:
     if output().as_json:
         tables = (table.name for table in result.asked.tables[: result.asked.printed])
-        written = {} if folder is None else {"folder": folder}
+        written: dict[str, Any] = {}
+        if folder is not None:
+            extra = [folder / name for name in result.extra]
+            written = {"folder": folder} | ({"extra": extra} if extra else {})
         print_json(**{name: result.tables[name] for name in tables}, notes=result.told, **written)
         return
     for table in result.terminal():

@@ -15,9 +15,7 @@ from torch import Tensor
 from attnlab.attention.bridge.installing import mechanisms_in, use
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.plan import AttentionPlan
-from attnlab.errors import AttnlabError
-from attnlab.studies.evaluation import Evaluator
-from attnlab.studies.pruning.fine_tuning import (
+from attnlab.attribution.fine_tuning import (
     TrainingPairs,
     fine_tune,
     in_training,
@@ -25,6 +23,8 @@ from attnlab.studies.pruning.fine_tuning import (
     training_loss,
     training_pairs,
 )
+from attnlab.errors import AttnlabError
+from attnlab.studies.evaluation import Evaluator
 from attnlab.studies.steps import Steps
 from attnlab.studies.substitution.settings import SubstitutionSettings
 from attnlab.studies.substitution.targets import Replacement, Target

@@ -1,7 +1,8 @@
 """How many heads a trained model can do without: gates learned at several penalties, and baselines."""
 
+import math
 import random as randomness
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,58 +14,32 @@ from attnlab.addresses import Head
 from attnlab.attribution.closing import close_heads
 from attnlab.attribution.gates import GateStep, HeadGates
 from attnlab.attribution.projections import all_heads
+from attnlab.attribution.significance import bleu_difference, loss_difference
 from attnlab.notes import Note
 from attnlab.options import options_of
-from attnlab.representations import OneLine
-from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewForIntervals
-from attnlab.studies.pruning.curve import Curve, Measured
-from attnlab.studies.pruning.notes import (
+from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
+from attnlab.questions.prune.pruner import Measured, Pruner, State, load_pruner
+from attnlab.questions.prune.question import (
+    QUESTION,
     AllHeadsClosed,
     GatesNotSettled,
     NoHeadClosed,
     NoRandomHeads,
+    PruningSettings,
 )
-from attnlab.studies.pruning.settings import PruningSettings
-from attnlab.studies.pruning.training import Pruner, State, load_pruner
+from attnlab.results.result import Result
+from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewForIntervals
 from attnlab.studies.steps import Steps
 from attnlab.texts import published
 from attnlab.translation.runs.run import Run
 
+_BLEU = ("bleu", "bleu_change", "bleu_change_low", "bleu_change_high", "bleu_p_value")
 SETTLED = 0.9
 UNSETTLED_SHARE = 0.1
 
 
-@dataclass(frozen=True, repr=False)
-class Pruning(OneLine):
-    """What pruning at several penalties gave.
-
-    Attributes:
-        curve: one row per model and split, columns as in `attnlab.studies.pruning.columns`.
-        gates: one row per penalty and head.
-        training: one row per penalty and step.
-        models: by penalty, the parameters of the pruned model; empty unless they were asked for.
-        run: the run, its model as it was trained.
-        about: how it was made, ready for JSON.
-        notes: what a reader must know, see `attnlab.reporting.notes`.
-    """
-
-    curve: pd.DataFrame
-    gates: pd.DataFrame
-    training: pd.DataFrame
-    models: Mapping[float, State]
-    run: Run
-    about: Mapping[str, Any]
-    notes: tuple[Note, ...]
-
-    def closed(self, penalty: float) -> list[str]:
-        """The heads that were closed for good at a penalty, such as `encoder.0.3`."""
-        own = self.gates[(self.gates["penalty"] == penalty) & ~self.gates["open"]]
-        keys = zip(own["site"], own["layer"], own["head"], strict=True)
-        return [str(Head(*key)) for key in keys]
-
-
 @options_of(PruningSettings)
-def prune(source: str | Path | Run, settings: PruningSettings) -> Pruning:
+def prune(source: str | Path | Run, settings: PruningSettings) -> Result:
     """The pruning curve of a run: heads left against loss and greedy BLEU, a model a penalty.
 
     For each penalty, from the run as it was trained, minimised over gates and parameters together::
@@ -88,6 +63,10 @@ def prune(source: str | Path | Run, settings: PruningSettings) -> Pruning:
         source: a run or its folder; neither is changed.
         settings: as keyword arguments.
 
+    Returns:
+        The tables `curve` (a row per model and split), `gates` (per penalty and head) and `training` (per
+        penalty and step); as `extra` the pruned models, where they are kept.
+
     Raises:
         InputError: the source is no run, or a number or site cannot be used.
         AttnlabError: the corpus changed since the training, or the loss became no number.
@@ -95,7 +74,7 @@ def prune(source: str | Path | Run, settings: PruningSettings) -> Pruning:
     pruner = load_pruner(source, settings)
     steps = settings.steps_of(pruner.pairs.steps_in_epoch)
     before = pruner.measured("The run")
-    curve = Curve(tuple(all_heads(pruner.projections)), before, settings.seed)
+    curve = _Curve(tuple(all_heads(pruner.projections)), before, settings.seed)
     rows = _baseline_rows(pruner, curve, steps)
     found: list[_Pruned] = []
     penalties = sorted(set(settings.penalties))
@@ -113,22 +92,112 @@ def prune(source: str | Path | Run, settings: PruningSettings) -> Pruning:
     for penalty in penalties:
         progress.of(partial(pruned, penalty))()
     pruner.start_again()
-    return Pruning(
-        curve=pd.DataFrame(rows).astype({"unsettled": "Int64"}),
-        gates=pd.DataFrame([row for part in found for row in part.gates]),
-        training=pd.DataFrame([row for part in found for row in part.training]),
-        models={part.penalty: part.state for part in found if part.state is not None},
-        run=pruner.run,
-        about={
-            "run": published(pruner.run.folder),
-            "steps": steps,
-            "seed": settings.seed,
-            "sites": list(pruner.sites),
-            "parameters_trained": settings.train_model,
-            "batch_tokens": pruner.pairs.batch_tokens,
+    about = {
+        "run": published(pruner.run.folder),
+        "steps": steps,
+        "seed": settings.seed,
+        "sites": list(pruner.sites),
+        "parameters_trained": settings.train_model,
+        "batch_tokens": pruner.pairs.batch_tokens,
+    }
+    return Result(
+        QUESTION.name,
+        "Heads left against BLEU",
+        {
+            "curve": pd.DataFrame(rows).astype({"unsettled": "Int64"}),
+            "gates": pd.DataFrame([row for part in found for row in part.gates]),
+            "training": pd.DataFrame([row for part in found for row in part.training]),
         },
-        notes=(*_on_sentences(before), *(note for part in found for note in part.notes)),
-    )
+        about,
+        (*_on_sentences(before), *(note for part in found for note in part.notes)),
+        weights=pruner.run.weights,
+        extra={
+            pruned_run(part.penalty): partial(
+                write_pruned_run, pruner.run, part.state,
+                about | {"penalty": part.penalty, "closed_heads": list(map(str, part.closed))},
+            )
+            for part in found
+            if part.state is not None
+        },
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """What every row of one curve has in common.
+
+    Attributes:
+        heads: every head of the model.
+        before: by split, what the unpruned run does.
+        seed: of the bootstrap.
+    """
+
+    heads: tuple[Head, ...]
+    before: Mapping[str, Measured]
+    seed: int
+
+    def rows(
+        self,
+        kind: str,
+        after: Mapping[str, Measured],
+        *,
+        closed: Iterable[Head] = (),
+        penalty: float | None = None,
+        unsettled: int | None = None,
+        steps: int = 0,
+    ) -> list[dict[str, Any]]:
+        """One row per split, with the columns of `CURVE`.
+
+        Args:
+            kind: `unpruned`, `fine-tuned`, `pruned` or `random`.
+            after: by split, what the model does.
+            closed: its closed heads.
+            penalty: that it was pruned at.
+            unsettled: gates that are neither open nor closed for sure.
+            steps: how long it was trained after the run.
+        """
+        gone = set(closed)
+        left = [head for head in self.heads if head not in gone]
+        by_site = {
+            f"{site}_left": sum(head.site == site for head in left)
+            for site in dict.fromkeys(head.site for head in self.heads)
+        }
+        return [
+            {
+                "kind": kind,
+                "penalty": penalty,
+                "split": split,
+                "heads": len(self.heads),
+                "heads_left": len(left),
+                **by_site,
+                **self._changes(split, found),
+                "unsettled": unsettled,
+                "steps": steps,
+                "seed": self.seed,
+            }
+            for split, found in after.items()
+        ]
+
+    def _changes(self, split: str, found: Measured) -> dict[str, Any]:
+        before = self.before[split]
+        loss = loss_difference(before.losses, found.losses, before.tokens, seed=self.seed)
+        return {
+            "loss_nats": loss.after,
+            "loss_change": loss.change,
+            "loss_change_low": loss.low,
+            "loss_change_high": loss.high,
+            **self._bleu(before, found),
+            "sentences": len(found.losses),
+        }
+
+    def _bleu(self, before: Measured, found: Measured) -> dict[str, float]:
+        if not before.references:
+            return dict.fromkeys(_BLEU, math.nan)
+        bleu = bleu_difference(
+            before.translations, found.translations, before.references, seed=self.seed
+        )
+        figures = (bleu.after, bleu.change, bleu.low, bleu.high, bleu.p_value)
+        return dict(zip(_BLEU, figures, strict=True))
 
 
 @dataclass(frozen=True)
@@ -144,7 +213,7 @@ class _Pruned:
     notes: list[Note]
 
 
-def _pruned(pruner: Pruner, curve: Curve, penalty: float, steps: int, *, keep: bool) -> _Pruned:
+def _pruned(pruner: Pruner, curve: _Curve, penalty: float, steps: int, *, keep: bool) -> _Pruned:
     gates, history = pruner.learn(penalty, steps)
     closed = gates.closed()
     close_heads(pruner.projections, closed)
@@ -165,7 +234,7 @@ def _pruned(pruner: Pruner, curve: Curve, penalty: float, steps: int, *, keep: b
     )  # fmt: skip
 
 
-def _baseline_rows(pruner: Pruner, curve: Curve, steps: int) -> list[dict[str, Any]]:
+def _baseline_rows(pruner: Pruner, curve: _Curve, steps: int) -> list[dict[str, Any]]:
     """The run as it is, and the run trained further with every head."""
     rows = curve.rows("unpruned", curve.before)
     if pruner.train_model:
@@ -175,7 +244,7 @@ def _baseline_rows(pruner: Pruner, curve: Curve, steps: int) -> list[dict[str, A
 
 
 def _random_rows(
-    pruner: Pruner, curve: Curve, penalty: float, steps: int, closed: Sequence[Head]
+    pruner: Pruner, curve: _Curve, penalty: float, steps: int, closed: Sequence[Head]
 ) -> list[dict[str, Any]]:
     """As many heads of each site closed, but random ones; nothing where they are the same."""
     drawn = draw_heads(all_heads(pruner.gated), closed, pruner.seed)

@@ -6,15 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.addresses import SITES, Head
-from attnlab.attribution.gates import GateStep, HeadGates, train_gates
-from attnlab.attribution.projections import Projections
-from attnlab.errors import AttnlabError, InputError
-from attnlab.studies.evaluation import Evaluator, load_evaluator
-from attnlab.studies.pruning.curve import Measured
-from attnlab.studies.pruning.fine_tuning import (
+from attnlab.attribution.fine_tuning import (
     PARAMETER_LEARNING_RATE,
     Batch,
     TrainingPairs,
@@ -24,7 +20,11 @@ from attnlab.studies.pruning.fine_tuning import (
     training_loss,
     training_pairs,
 )
-from attnlab.studies.pruning.settings import PruningSettings
+from attnlab.attribution.gates import GateStep, HeadGates, train_gates
+from attnlab.attribution.projections import Projections
+from attnlab.errors import AttnlabError, InputError
+from attnlab.questions.prune.question import PruningSettings
+from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.settings import Progress
 from attnlab.translation.runs.folder import is_run, no_run, read_record
 from attnlab.translation.runs.run import Run
@@ -32,6 +32,23 @@ from attnlab.translation.runs.run import Run
 GATE_LEARNING_RATE = 0.1
 
 State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a model did on the sentences of one split.
+
+    Attributes:
+        losses: each sentence's loss in nats, summed over its target tokens.
+        tokens: target tokens of each sentence.
+        translations: greedy translations, one a sentence; none of a language model.
+        references: what they are scored against.
+    """
+
+    losses: Float[Tensor, " sentence"]
+    tokens: Float[Tensor, " sentence"]
+    translations: tuple[str, ...]
+    references: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,249 @@
+"""What `attnlab prune` can be told, and what its columns mean; nothing heavy is imported."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from attnlab.addresses import SITES
+from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
+from attnlab.errors import InputError
+from attnlab.notes import Note
+from attnlab.options import Option
+from attnlab.results.question import Question
+from attnlab.studies.settings import SEED, SENTENCE_FLAGS, StudySettings
+
+# Nats per token for an open head: from nearly all heads left to nearly none.
+PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
+STEPS = 300
+PENALTY = Column("penalty", "penalty", "Price of an open head, in nats per token.")
+
+
+def _change(name: str, of: str, digits: int) -> tuple[Column, ...]:
+    return (
+        Column(f"{name}_change", f"change of {of}", "Change against the unpruned run.", digits),
+        Column(
+            f"{name}_change_low",
+            f"change of {of}, low",
+            "Lower end of its 95 % interval, a paired bootstrap over sentences; another draw of "
+            "gates or heads may change more.",
+            digits,
+        ),
+        Column(f"{name}_change_high", f"change of {of}, high", "Upper end of it.", digits),
+    )
+
+
+CURVE = Table(
+    "curve.csv",
+    "model and part of the corpus",
+    (
+        Column(
+            "kind",
+            "model",
+            "`unpruned`, the run; `fine-tuned`, the run trained as many steps further with every "
+            "head; `pruned`, heads closed by learned gates; `random`, as many heads of each site "
+            "closed by chance from the first step.",
+        ),
+        PENALTY,
+        Column("split", "part", "`validation`, on which a penalty may be chosen, or `test`."),
+        Column("heads", "heads", "Heads of the run."),
+        Column("heads_left", "heads left", "How many of them are open.", short="heads\nleft"),
+        *(
+            Column(
+                f"{site}_left",
+                f"{site} left",
+                f"Open heads of the site {site}.",
+                short=f"{site}\nleft",
+            )
+            for site in SITES
+        ),
+        Column(
+            "loss_nats",
+            "loss (nats)",
+            "Loss per target token, without label smoothing.",
+            2,
+            "loss",
+        ),
+        *_change("loss", "loss", 2),
+        Column("bleu", "BLEU", "Greedy; empty for a language model.", 1),
+        *_change("bleu", "BLEU", 1),
+        Column("bleu_p_value", "p of BLEU", "Its p-value by the same bootstrap.", 3),
+        Column("sentences", "sentences", "How many sentences were scored."),
+        Column(
+            "unsettled",
+            "unsettled",
+            "Gates that are neither 0 nor 1 with probability 0.9 at the end.",
+        ),
+        Column("steps", "steps", "Training steps after the run."),
+        Column("seed", "seed", "Seed of gates, random heads and bootstrap."),
+    ),
+)
+GATES = Table(
+    "gates.csv",
+    "penalty and head",
+    (
+        PENALTY,
+        *HEAD,
+        Column("p_zero", "P(0)", "Probability that the head's gate is exactly 0.", 2),
+        Column("p_one", "P(1)", "Probability that it is exactly 1.", 2),
+        Column("open", "open", "Whether 0 is not the likelier of the two."),
+    ),
+    keys=("penalty", *HEAD_KEYS),
+)
+TRAINING = Table(
+    "training.csv",
+    "penalty and step",
+    (
+        PENALTY,
+        Column("step", "step", "Training step, from 1."),
+        Column(
+            "loss_nats",
+            "loss (nats)",
+            "Loss of the batch in training, with dropout and label smoothing, without the penalty.",
+            3,
+        ),
+        Column("expected_open", "expected open", "Gates that are not 0 on average.", 1),
+    ),
+    keys=("penalty", "step"),
+)
+
+
+@dataclass(frozen=True)
+class GatesNotSettled(Note):
+    """Gates, out of all heads', that end neither 0 nor 1 with at least this probability."""
+
+    penalty: float
+    count: int
+    heads: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class AllHeadsClosed(Note):
+    """A penalty that left none of the heads."""
+
+    penalty: float
+    heads: int
+
+
+@dataclass(frozen=True)
+class NoHeadClosed(Note):
+    """A penalty that closed no head."""
+
+    penalty: float
+
+
+@dataclass(frozen=True)
+class NoRandomHeads(Note):
+    """A penalty beside which no random heads stand, since they are the ones that it closed."""
+
+    penalty: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruningSettings(StudySettings):
+    """What `attnlab prune` can be told.
+
+    Raises:
+        InputError: a value out of range, penalties that files cannot tell apart, or two lengths.
+    """
+
+    penalties: Annotated[
+        Sequence[float],
+        Option(
+            "Price of an open head, in nats per token; may be given again.",
+            ("--penalty",),
+            least=0,
+        ),
+    ] = field(default=PENALTIES, kw_only=False)
+    sentences: Annotated[
+        int,
+        Option(
+            "Maximum number of sentences to measure on, of validation and of test.",
+            SENTENCE_FLAGS,
+            least=1,
+        ),
+    ] = 1000
+    steps: Annotated[
+        int | None,
+        Option("Number of training batches at each penalty.", above=0, shown=str(STEPS)),
+    ] = None
+    epochs: Annotated[
+        float | None, Option("Number of passes over the training pairs, instead of steps.", above=0)
+    ] = None
+    train_model: Annotated[
+        bool,
+        Option(
+            "Train the model along with the gates, or (--frozen) the gates alone.",
+            ("--train-model/--frozen",),
+        ),
+    ] = True
+    random: Annotated[
+        bool,
+        Option(
+            "Close as many random heads too, for comparison; doubles the time.",
+            ("--random/--no-random",),
+        ),
+    ] = True
+    batch_tokens: Annotated[
+        int | None,
+        Option("Number of tokens per batch and side.", above=0, shown="as the run was trained"),
+    ] = None
+    seed: Annotated[int, SEED] = 0
+    keep_models: Annotated[
+        bool,
+        Option("Write every pruned model as a run, to OUT/models/penalty_X.", ("--save",)),
+    ] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.penalties:
+            msg = "There is no penalty; give at least one, such as 0.03."
+            raise InputError(msg)
+        if len({f"{penalty:g}" for penalty in self.penalties}) < len(set(self.penalties)):
+            msg = (
+                f"Of the penalties {', '.join(map(str, self.penalties))} two are the same in six "
+                "digits, and files name them so; leave one out."
+            )
+            raise InputError(msg)
+        if self.steps is not None and self.epochs is not None:
+            msg = "Give either steps or epochs, not both."
+            raise InputError(msg)
+
+    def steps_of(self, steps_in_epoch: int) -> int:
+        """How many batches of training each penalty has."""
+        if self.epochs is not None:
+            return max(1, round(self.epochs * steps_in_epoch))
+        return self.steps or STEPS
+
+
+def _all_closed(note: AllHeadsClosed) -> str:
+    heads = "the only head is" if note.heads == 1 else f"all {note.heads} heads are"
+    return f"At penalty {note.penalty:g} {heads} closed; try a smaller one."
+
+
+QUESTION = Question(
+    name="prune",
+    what="pruning",
+    panel="What could replace them",
+    help="Learn which heads a run can do without: heads left against BLEU, one model per penalty.\n\n"
+    "Gates on the heads are trained along with the model; heads whose gate ends nearer to 0 than to 1 are "
+    "closed for good.",
+    settings=PruningSettings,
+    tables=(CURVE, GATES, TRAINING),
+    run="attnlab.questions.prune.pruning:prune",
+    view="attnlab.questions.prune.view",
+    layout="attnlab.questions.prune.pruned_runs:PruningFiles",
+    figures=("curve",),
+    notes={
+        GatesNotSettled: "At penalty {penalty:g}, {count} of {heads} gates have not settled (neither 0 nor "
+        "1 with probability {probability}); train longer with --steps.",
+        AllHeadsClosed: _all_closed,
+        NoHeadClosed: "At penalty {penalty:g} no head is closed; try a larger one.",
+        NoRandomHeads: "At penalty {penalty:g} no random heads stand beside the gates: as many of each "
+        "site, drawn at random, are the same heads, as where a site loses all of its heads or none.",
+    },
+    source="A run of `attnlab train`; it is not changed.",
+    only_runs=True,
+    folder="pruning",
+    announced=True,
+)

@@ -1,0 +1,237 @@
+"""A pruning drawn: change of BLEU or loss by heads left, heads left of each site; its rows on a terminal."""
+
+from collections.abc import Iterator
+from math import isnan
+from typing import Literal, NamedTuple
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from attnlab.addresses import SITES
+from attnlab.columns import rounded
+from attnlab.questions.prune.question import CURVE, GATES, TRAINING
+from attnlab.reporting.canvas import INK, blank, panel, style
+from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.palette import PAGE
+from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.result import Result
+from attnlab.results.terminal import TerminalTable
+from attnlab.texts import counted
+
+# Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
+TOLERANCE = 0.5
+# What a model that translates nothing may lose, in nats per token.
+LOSS_TOLERANCE = 0.05
+
+_WANTED = ("split", "kind", "penalty", "heads", "heads_left", "loss_nats", "bleu")
+PRUNED, RANDOM = "#2178d9", "#9aa1ab"
+SITE_COLOURS = {"encoder": "#2178d9", "decoder": "#c2571a", "cross": "#3a8f4d"}
+
+
+class Measure(NamedTuple):
+    """How much a model changed: columns of the curve, and how they are shown."""
+
+    name: str
+    change: str
+    title: str
+    label: str
+    digits: int
+    legend: Literal["lower right", "upper right"]
+
+
+# By whether the models translate.
+MEASURES = {
+    True: Measure("bleu", "bleu_change", "BLEU", "change of BLEU (greedy)", 1, "lower right"),
+    False: Measure(
+        "loss_nats", "loss_change", "loss", "change of loss (nats per token)", 2, "upper right"
+    ),
+}
+
+
+def contents(result: Result) -> Contents:
+    """What the page of a pruning shows."""
+    curve = result.curve
+    measure = "BLEU" if has_bleu(curve) else "loss"
+    there = (curve["kind"] == "random").any()
+    beside = ", beside as many heads closed at random" if there else ""
+    figure = DrawnFigure(
+        "curve",
+        draw_pruning(curve),
+        f"Left: change of {measure} on the test part against the unpruned run by heads left, with paired "
+        f"95 % intervals{beside}. Right: the share of each site's heads that a penalty leaves.",
+    )
+    shown = (
+        ShownTable(CURVE.file, "Heads left and scores", ("_p_value",)),
+        ShownTable(GATES.file, "The gate of every head"),
+        ShownTable(TRAINING.file, "Training of the gates"),
+    )
+    facts = {
+        "Heads": str(curve["heads"].iloc[0]),
+        "Penalties": ", ".join(f"{p:g}" for p in curve["penalty"].dropna().unique()),
+        "Run": str(result.about["run"]),
+        "Seed": str(curve["seed"].iloc[0]),
+    }
+    return Contents([smallest_model(curve)], facts, [figure], shown)
+
+
+def terminal(result: Result) -> Iterator[TerminalTable]:
+    """The test part of the curve in at most 80 columns, and the smallest model."""
+    test = result.curve[result.curve["split"] == "test"]
+    heads, sentences = (test[name].iloc[0] for name in ("heads", "sentences"))
+    translates = has_bleu(test)
+    change = CURVE["bleu_change" if translates else "loss_change"]
+    kind, penalty = CURVE["kind"], CURVE["penalty"]
+    sites = (f"{site}_left" for site in SITES if f"{site}_left" in test)
+    left = [CURVE[name] for name in ("heads_left", *sites)]
+    scores = [CURVE["loss_nats"], *([CURVE["bleu"]] if translates else [])]
+    numbers = tuple(column.narrow for column in (penalty, *left, *scores, change))
+    rows = tuple(
+        (
+            row[kind.name],
+            "" if isnan(row[penalty.name]) else f"{row[penalty.name]:g}",
+            *(str(row[column.name]) for column in left),
+            *(column.shown(row[column.name]) for column in scores),
+            "" if row[kind.name] == "unpruned" else change.with_interval(row),
+        )
+        for row in test.to_dict("records")
+    )
+    yield TerminalTable(
+        (kind.narrow, *numbers),
+        rows,
+        numbers,
+        f"{counted(heads, 'head')}, {counted(sentences, 'test sentence')}",
+        smallest_model(result.curve),
+        # Nine columns fit 80 characters only so.
+        gap=1,
+    )
+
+
+def smallest_model(curve: pd.DataFrame) -> str:
+    """The model of fewest heads that costs little, chosen on validation, as a sentence."""
+    translates = has_bleu(curve)
+    within = f"{TOLERANCE} BLEU" if translates else f"{LOSS_TOLERANCE} nats per token"
+    pruned = curve[curve["kind"] == "pruned"]
+    if (pruned["heads_left"] == pruned["heads"]).all():
+        return "No penalty closed a head."
+    penalty = fewest_heads(curve)
+    if penalty is None:
+        return f"No penalty that closed heads stayed within {within} of the unpruned run on validation."
+    test = pruned[(pruned["penalty"] == penalty) & (pruned["split"] == "test")].iloc[0]
+    scored = f"BLEU {test['bleu']:.1f}" if translates else f"loss {test['loss_nats']:.2f}"
+    return (
+        f"Fewest heads within {within} of the run on validation: {test['heads_left']} "
+        f"(penalty {penalty:g}); test {scored}."
+    )
+
+
+def has_bleu(curve: pd.DataFrame) -> bool:
+    """Whether the models of a curve translate, so that there is BLEU."""
+    return bool(curve["bleu"].notna().any())
+
+
+def fewest_heads(curve: pd.DataFrame, tolerance: float | None = None) -> float | None:
+    """The penalty that leaves fewest heads at most `tolerance` BLEU below the unpruned run.
+
+    Without BLEU, at most `tolerance` nats per token above its loss. It is chosen on validation, so
+    that the test figures beside it are not chosen; None where every penalty that closes a head costs
+    more.
+
+    Args:
+        curve: as `prune(...).curve`.
+        tolerance: None: `TOLERANCE` for BLEU, `LOSS_TOLERANCE` for the loss.
+    """
+    pruned = curve[(curve["kind"] == "pruned") & (curve["split"] == "validation")]
+    pruned = pruned[pruned["heads_left"] < pruned["heads"]]
+    if has_bleu(curve):
+        lost, most = -pruned["bleu_change"], TOLERANCE
+    else:
+        lost, most = pruned["loss_change"], LOSS_TOLERANCE
+    good = pruned.assign(lost=lost)[lost <= (most if tolerance is None else tolerance)]
+    if good.empty:
+        return None
+    return float(good.sort_values(["heads_left", "lost"]).iloc[0]["penalty"])
+
+
+def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
+    """Change of test BLEU by heads left, and by penalty the share of each site's heads that is left.
+
+    Of a language model it is the loss. Changes are against the unpruned run, the bars their paired
+    95 % intervals, which are none of BLEU itself.
+
+    Args:
+        curve: one row per model and split, as `prune(...).curve` and `curve.csv`.
+        width: of the figure in inches; both columns of a paper by default.
+
+    Raises:
+        InputError: it is no table, a column is missing, or there are no rows.
+    """
+    wanted = "prune(...).curve or curve.csv"
+    refuse_other_table(curve, _WANTED, wanted)
+    changes = [f"{MEASURES[has_bleu(curve)].change}_{end}" for end in ("low", "high")]
+    refuse_other_table(curve, changes, wanted)
+    test = curve[curve["split"] == "test"]
+    left, height, top = 0.6, 2.0, 0.3
+    across = (width - left - 1.55) / 2
+    with style():
+        figure = blank(width, top + height + 0.45)
+        axes = panel(figure, left, top, across, height)
+        measure = MEASURES[has_bleu(test)]
+        _draw_quality(axes, test, measure)
+        axes.legend(frameon=False, fontsize=7, loc=measure.legend)
+        axes.set_title(f"Change of test {measure.title} by heads left", loc="left")
+        axes = panel(figure, left + across + 0.6, top, across, height)
+        _draw_sites(axes, test)
+        axes.legend(
+            frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.02, 1.0),
+            title="site",
+        )  # fmt: skip
+        axes.set_title("Heads left by penalty", loc="left")
+    return figure
+
+
+def _draw_quality(axes: Axes, test: pd.DataFrame, measure: Measure) -> None:
+    unpruned = rounded(
+        float(test.loc[test["kind"] == "unpruned", measure.name].iloc[0]), measure.digits
+    )
+    axes.axhline(
+        0, color=INK, linewidth=1, linestyle=":", label=f"unpruned run ({measure.title} {unpruned})"
+    )
+    for change in test.loc[test["kind"] == "fine-tuned", measure.change]:
+        axes.axhline(change, color=INK, linewidth=1, linestyle="--", label="every head, fine-tuned")
+    random = test[test["kind"] == "random"].sort_values("heads_left")
+    if len(random):
+        axes.plot(
+            random["heads_left"], random[measure.change], "s--", color=RANDOM, markersize=4, linewidth=1,
+            label="random heads closed",
+        )  # fmt: skip
+    pruned = test[test["kind"] == "pruned"].sort_values("heads_left")
+    axes.vlines(
+        pruned["heads_left"], pruned[f"{measure.change}_low"], pruned[f"{measure.change}_high"],
+        color=PRUNED, linewidth=1,
+    )  # fmt: skip
+    axes.plot(
+        pruned["heads_left"], pruned[measure.change], "o-", color=PRUNED, markersize=4.5, linewidth=1.2,
+        label="gates learned",
+    )  # fmt: skip
+    heads = int(test["heads"].iloc[0])
+    axes.set_xlim(-0.03 * heads, 1.03 * heads)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(f"heads left of {heads}")
+    axes.set_ylabel(measure.label)
+
+
+def _draw_sites(axes: Axes, test: pd.DataFrame) -> None:
+    whole = test[test["kind"] == "unpruned"].iloc[0]
+    pruned = test[test["kind"] == "pruned"].sort_values("penalty")
+    positions = range(len(pruned))
+    for site, colour in SITE_COLOURS.items():
+        name = f"{site}_left"
+        if name in pruned:
+            share = pruned[name] / whole[name]
+            axes.plot(positions, share, "o-", color=colour, markersize=4, linewidth=1.2, label=site)
+    axes.set_xticks(positions, [f"{penalty:g}" for penalty in pruned["penalty"]])
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_xlabel("penalty (nats per token and head)")
+    axes.set_ylabel("share of heads left")

@@ -1,1 +1,0 @@
-"""How many heads a trained model can do without."""
