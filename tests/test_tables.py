@@ -13,6 +13,7 @@ from attnlab.errors import InputError
 from attnlab.files import inert_texts, write_table
 from attnlab.reporting.export import STUDIES, formatted
 from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
+from attnlab.results.question import declared_tables
 from attnlab.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_any_table, read_table
 
 KINDS: dict[str, Kind] = {
@@ -120,7 +121,7 @@ def test_columns_to_show_are_named_once_at_least(tmp_path: Path) -> None:
 
 
 def test_keys_are_columns_of_their_table() -> None:
-    tables = [table for study in STUDIES for table in study.TABLES]
+    tables = [*declared_tables(), *(table for study in STUDIES for table in study.TABLES)]
     assert sum(bool(table.keys) for table in tables) > 12
     for table in tables:
         assert set(table.keys) <= set(table), table.file
