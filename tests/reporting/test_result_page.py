@@ -56,7 +56,7 @@ def test_a_study_begins_with_its_best_rows_over_seeds() -> None:
     # Half the width is 0.1 times the 97.5 % quantile of t with one degree of freedom, 12.706.
     assert first == (
         "Smallest change of loss in nats, mean over 2 seeds with its 95 % interval: scope model, budget 4: "
-        "mechanism near, 0.200 [-1.071, 1.471]; scope model, budget 6: mechanism near, 0.050. "
+        "mechanism near, 0.2000 [-1.0706, 1.4706]; scope model, budget 6: mechanism near, 0.0500. "
         "Each is the best of several rows, which its interval does not account for."
     )
     assert second == "1 of 2 cells is finished, with 8 rows."
@@ -67,6 +67,6 @@ def test_a_study_begins_with_its_best_rows_over_seeds() -> None:
         study_contents(record, once)
         .answers[0]
         .startswith(
-            "Smallest change of loss in nats, one seed: scope model, budget 4: mechanism near, 0.100; "
+            "Smallest change of loss in nats, one seed: scope model, budget 4: mechanism near, 0.1000; "
         )
     )
