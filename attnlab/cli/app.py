@@ -66,6 +66,8 @@ for panel, commands in _OWN.items():
     for command in commands:
         _add(command, panel)
 app.add_typer(study, rich_help_panel="Lists, tables and studies")
+# Of attnlab's own commands.
+_NAMES = {"study", *(one.callback.__name__ for one in app.registered_commands if one.callback)}
 
 
 def add_registered() -> None:
@@ -74,7 +76,7 @@ def add_registered() -> None:
     Raises:
         InputError: what is registered cannot be used, or has the name of a command.
     """
-    taken = {"study", *(one.callback.__name__ for one in app.registered_commands if one.callback)}
+    taken = set(_NAMES)
     for name, question in questions().items():
         if name in own_questions():
             continue

@@ -211,7 +211,7 @@ def test_studies_read_the_model_with_its_mechanisms(
         without = {"ablation": False, "fit_sentences": 0, "structure_sentences": 0}
         found = analyze((model, TOKENIZER), sentences=rows, labels=True, **without)
         site = "decoder" if name == "llama" else "encoder"
-        heads = found.mechanisms_by_head[found.mechanisms_by_head["site"] == site]
+        heads = found.heads[found.heads["site"] == site]
         assert (heads["mass_at_offset_0"] == 1).all()
         assert found.labelling is not None
         with pytest.raises(InputError, match=r"take those out first|full attention"):

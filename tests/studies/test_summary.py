@@ -78,6 +78,7 @@ def test_the_figure_that_decides_the_strength_is_shown(*, deciding: bool) -> Non
         label="syntactic", detail="case head>dependent", statistic="argmax_accuracy", value=0.71,
         threshold=0.66, control=0.56, second_statistic="argmax_accuracy_choosing",
         second_value=second, second_threshold=0.66, second_control=0.56,
+        status="borderline", stands_status="borderline",
     )  # fmt: skip
     controls = with_strength(verdict)
     labels = controls.drop(columns=["control", "second_control"]).rename(

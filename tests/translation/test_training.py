@@ -157,7 +157,8 @@ def test_scores_name_their_part(small_run: Path) -> None:
 def test_an_existing_run_is_not_touched(small_run: Path) -> None:
     before = snapshot(small_run)
     with pytest.raises(
-        InputError, match="go on with attnlab train .* --resume, or start anew with overwrite"
+        InputError,
+        match="go on with attnlab train .* --resume, or start anew with attnlab train .* --overwrite",
     ):
         train(small_run, small_settings())
     assert snapshot(small_run) == before
