@@ -53,7 +53,7 @@ def heads_shown(summary: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Column, ...]
         table = table.assign(structure=table["structure"].map(family_words) + tie)
     columns = columns_named([name for name in _SHOWN if name in table], SUMMARY.columns)
     kept = {column.name for column in varying(table, columns)} | _ALWAYS
-    if "mark" in table and (table["mark"] == MARK).any():
+    if "mark" in table and table["mark"].ne("").any():
         kept.add("mark")
     return table, tuple(column for column in columns if column.name in kept)
 

@@ -143,6 +143,14 @@ def test_columns_that_never_vary_are_left_out() -> None:
     assert names == ["head_name", "role", "strength", "evidence"]
 
 
+def test_the_mark_is_shown_where_every_head_has_it_and_controls_were_left_out() -> None:
+    """Of an analysis with --quick, whose mark is another one."""
+    found = summary(labelling()).assign(confirmed=True).drop(columns="significant")
+    shown, columns = heads_shown(found)
+    assert set(shown["mark"]) == {"(✓)"}
+    assert "mark" in [column.name for column in columns]
+
+
 def test_the_mark_is_shown_wherever_some_head_has_it() -> None:
     for number in range(5):
         status = ["holds"] * number + ["below"] * (4 - number)
