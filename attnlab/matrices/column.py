@@ -2,7 +2,6 @@
 
 import math
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -10,7 +9,7 @@ from attnlab.matrices.best_first import best_candidate
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.columns import fill_columns, real_columns
 from attnlab.matrices.fit import Column, Fit, complete
-from attnlab.matrices.padding import Sizes, counted_entries
+from attnlab.matrices.padding import Sizes, counted_in
 from attnlab.matrices.priced import Task, best_error, priced_gain
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.values import Values, check_values
@@ -44,10 +43,7 @@ def fit_column(
     """
     check_values(values)
     H = checked_weights(H, sizes)
-    queries, keys = H.shape[-2:]
-    real = torch.ones(queries, keys, dtype=torch.bool, device=H.device)
-    if sizes is not None:
-        real = counted_entries(sizes, queries, keys)
+    real = counted_in(H, sizes)
     usable = real.tril() if causal else real
     task = Task(H, values, SparseError(error_nnz, error_bound))
 

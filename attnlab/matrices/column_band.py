@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.fit import ColumnBand, Fit, complete
-from attnlab.matrices.padding import Sizes, counted_entries
+from attnlab.matrices.padding import Sizes, counted_in
 from attnlab.matrices.residual import SparseError, left_after_error
 from attnlab.matrices.stochastic import fit_stochastic_rows
 from attnlab.matrices.supports import band_support, reach_within, sides
@@ -47,9 +47,7 @@ def fit_column_band(
     H = checked_weights(H, sizes)
     allowed = SparseError(error_nnz, error_bound)
     queries, keys = H.shape[-2:]
-    real = torch.ones(queries, keys, dtype=torch.bool, device=H.device)
-    if sizes is not None:
-        real = counted_entries(sizes, queries, keys)
+    real = counted_in(H, sizes)
     band = band_support(queries, keys, reach_within(asked, queries, keys), device=H.device) & real
     visible = real.tril() if causal else real
     column = _best_column(H, band, visible, values, allowed)

@@ -25,6 +25,14 @@ def counted_entries(sizes: Sizes, queries: int, keys: int) -> Bool[Tensor, "*#ba
     return rows[..., :, None] & columns[..., None, :]
 
 
+def counted_in(H: Shaped[Tensor, "*batch query key"], sizes: Sizes | None) -> Bool[Tensor, "..."]:
+    """True where an entry of `H` belongs to a matrix; everywhere without sizes."""
+    queries, keys = H.shape[-2:]
+    if sizes is None:
+        return torch.ones(queries, keys, dtype=torch.bool, device=H.device)
+    return counted_entries(sizes, queries, keys)
+
+
 def without_padding(
     H: Shaped[Tensor, "*batch query key"], sizes: Sizes | None
 ) -> Shaped[Tensor, "*batch query key"]:
