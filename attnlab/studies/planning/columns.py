@@ -1,6 +1,6 @@
 """The columns of a plan search."""
 
-from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
+from attnlab.columns import HEAD, HEAD_KEYS, Column, Table, with_interval
 
 BUDGET = Column("budget", "budget", "Keys per row that a plan may use, on average over all heads.")
 ERROR = Column(
@@ -21,27 +21,11 @@ KEYS = Column(
 )
 
 
-def _with_interval(
-    name: str, heading: str, meaning: str, digits: int, short: str = ""
-) -> tuple[Column, ...]:
-    return (
-        Column(name, heading, meaning, digits, short),
-        Column(
-            f"{name}_low",
-            f"{heading}, low",
-            "Lower end of its 95 % interval, a bootstrap over sentences.",
-            digits,
-        ),
-        Column(f"{name}_high", f"{heading}, high", "Upper end of it.", digits),
-    )
-
-
 def _gain(name: str, measure: str, meaning: str, digits: int) -> tuple[Column, ...]:
     heading = f"{measure} gain of searched over this"
     short = f"{measure} gain of\nsearched over this"
-    return _with_interval(
-        name, heading, f"{meaning}; above 0 the searched is better.", digits, short
-    )
+    said = f"{meaning}; above 0 the searched is better."
+    return with_interval(Column(name, heading, said, digits, short))
 
 
 HEADS = Table(
@@ -117,7 +101,7 @@ SCORES = Table(
             "Mechanisms by site; for `searched` how many heads got each family; empty for `full`.",
         ),
         KEYS,
-        *_with_interval(ERROR.name, ERROR.heading, ERROR.meaning, 3),
+        *with_interval(ERROR),
         Column(
             "error_bound",
             "error bound (validation)",
@@ -127,10 +111,14 @@ SCORES = Table(
         Column(
             "loss_nats", "loss (nats)", "Loss per target token, without label smoothing.", 3, "loss"
         ),
-        *_with_interval("loss_change", "change of loss", "Change against the run as it is.", 3),
+        *with_interval(
+            Column("loss_change", "change of loss", "Change against the run as it is.", 3)
+        ),
         *_gain("loss_gain", "loss", "Loss of this plan less that of the searched one", 3),
         Column("bleu", "BLEU", "Greedy.", 1),
-        *_with_interval("bleu_change", "change of BLEU", "Change against the run as it is.", 1),
+        *with_interval(
+            Column("bleu_change", "change of BLEU", "Change against the run as it is.", 1)
+        ),
         Column(
             "length_ratio",
             "length ratio",
