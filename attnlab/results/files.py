@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.reporting.result_folder import ResultFiles
-from attnlab.results.question import Question, declared
+from attnlab.reporting.result_folder import ResultFiles, refuse_taken
+from attnlab.results.question import Question
 
 # What the columns of the tables mean.
 EXPLANATION = "tables.md"
@@ -65,5 +65,23 @@ class QuestionFiles(ResultFiles):
 
 def files_of(question: Question) -> QuestionFiles:
     """What a result of the question writes to its folder."""
-    kind: type[QuestionFiles] = declared(question.layout)
+    kind: type[QuestionFiles] = question.files_kind
     return kind(question.what, (*question.files, EXPLANATION), figures=question.figures)
+
+
+def check_free(
+    folder: str | Path, files: QuestionFiles, extra: Iterable[str], *, overwrite: bool
+) -> None:
+    """Raises where a result cannot be written to a folder, before it is computed or when it is saved.
+
+    Args:
+        folder: where the result is to be written.
+        files: those of its question.
+        extra: paths in the folder of what it has beside its tables.
+        overwrite: whether an older result may be replaced.
+
+    Raises:
+        InputError: see `refuse_taken` and `QuestionFiles.refuse`.
+    """
+    refuse_taken(folder, files, overwrite=overwrite)
+    files.refuse(folder, extra)

@@ -107,6 +107,15 @@ class Question:
         """
         return self._imported(self.view)
 
+    @property
+    def files_kind(self) -> Any:
+        """The class that `layout` names.
+
+        Raises:
+            InputError: it cannot be imported.
+        """
+        return self._imported(self.layout)
+
     def check(self) -> None:
         """Raises InputError where what answers it or draws the result cannot be imported."""
         _ = self.verb, self.contents
@@ -134,12 +143,6 @@ class Question:
             KeyError: it has none.
         """
         return {table.name: table for table in self.tables}[name]
-
-
-def declared(name: str) -> Any:
-    """What `module:name` stands for."""
-    module, _, inner = name.partition(":")
-    return getattr(import_module(module), inner)
 
 
 @cache

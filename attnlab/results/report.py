@@ -53,7 +53,8 @@ def write_report(
         AttnlabError: something could not be written.
     """
     result = read_record(folder, kinds_of_notes()).result
-    if result not in (ANALYSIS.what, *CONTENTS) and question_of(result) is None:
+    question = question_of(result)
+    if result not in (ANALYSIS.what, *CONTENTS) and question is None:
         msg = f"{Path(folder) / RECORD} is of '{result}', which this version of attnlab has no page for."
         raise InputError(msg)
     refuse_unwritable(folder)
@@ -61,7 +62,7 @@ def write_report(
         for part in (Path(folder), Path(folder) / "figures"):
             delete_leftovers(part, [PAGE, *(path.name for path in part.glob("*.[sp][vn]g"))])
         with _fitting_together(folder):
-            if question_of(result) is not None:
+            if question is not None:
                 return Result.load(folder).report(folder)
             if result == ANALYSIS.what:
                 return write_analysis_page(folder, progress=progress)

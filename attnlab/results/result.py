@@ -18,8 +18,7 @@ from attnlab.reporting.export import declared_columns, formatted
 from attnlab.reporting.notebook import table_with_notes
 from attnlab.reporting.page.result_page import Contents, write_contents
 from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
-from attnlab.reporting.result_folder import refuse_taken
-from attnlab.results.files import EXPLANATION, FIGURES, Extra, files_of
+from attnlab.results.files import EXPLANATION, FIGURES, Extra, check_free, files_of
 from attnlab.results.notes import describe_notes, kinds_of_notes
 from attnlab.results.question import ARRAYS, Question, question_named, question_of, questions
 from attnlab.results.terminal import TerminalTable, rows_shown
@@ -143,8 +142,7 @@ class Result:
             AttnlabError: something could not be written; what was there is as it was.
         """
         folder, files = Path(folder), files_of(self.asked)
-        refuse_taken(folder, files, overwrite=overwrite)
-        files.refuse(folder, self.extra)
+        check_free(folder, files, self.extra, overwrite=overwrite)
         with replacing_result(folder, files.last, files.older) as aside:
             for name, table in self._written().items():
                 write_table(aside / name, table)

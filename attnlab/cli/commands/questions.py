@@ -12,6 +12,7 @@ from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_o
 from attnlab.cli.output import messages, new_table, output, print_json, print_table
 from attnlab.cli.progress import progress_bars
 from attnlab.errors import InputError
+from attnlab.options import Settings
 from attnlab.results.question import Question
 
 if TYPE_CHECKING:
@@ -40,39 +41,8 @@ def command_of(question: Question) -> Callable[..., None]:
         if out is None and own is not None:
             out = Path(source) / own if Path(source).is_dir() else Path(own)
         refuse_vain_overwrite(overwrite, out=out)
-        if out is not None:
-            from attnlab.reporting.result_folder import refuse_taken
-            from attnlab.results.files import files_of
-
-            files = files_of(question)
-            refuse_taken(out, files, overwrite=overwrite)
-            files.refuse(out, files.named(settings))
-        if question.only_runs:
-            from attnlab.translation.runs.folder import read_record
-
-            read_record(source)
-        else:
-            refuse_absent_source(source, matrices=question.matrices)
-        refuse_absent_texts(settings)
-
-        # Before the work, which may take long.
-        question.check()
-
-        from attnlab.results.result import Result
-        from attnlab.translation.quiet import quiet
-
-        with quiet(), progress_bars(announced=question.announced) as tell:
-            given = settings.keywords()
-            # Not every question has something to count.
-            result = question.verb(
-                source, **given | ({"progress": tell} if "progress" in given else {})
-            )
-        if not isinstance(result, Result):
-            msg = (
-                f"The question '{question.name}' gave an object of the class {type(result).__name__}; "
-                "attnlab.results.result.Result is wanted."
-            )
-            raise InputError(msg)
+        _check_beforehand(question, source, settings, out, overwrite=overwrite)
+        result = _answer(question, source, settings)
         if out is not None:
             result.save(out, overwrite=overwrite)
             for path in (out, *(out / name for name in result.extra)):
@@ -82,6 +52,43 @@ def command_of(question: Question) -> Callable[..., None]:
 
     command.__name__, command.__doc__ = question.name, question.help
     return with_options(question.settings)(command)
+
+
+def _check_beforehand(
+    question: Question, source: str, settings: Settings, out: Path | None, *, overwrite: bool
+) -> None:
+    """Raises InputError for what can be told before the work, which may take long."""
+    if out is not None:
+        from attnlab.results.files import check_free, files_of
+
+        files = files_of(question)
+        check_free(out, files, files.named(settings), overwrite=overwrite)
+    if question.only_runs:
+        from attnlab.translation.runs.folder import read_record
+
+        read_record(source)
+    else:
+        refuse_absent_source(source, matrices=question.matrices)
+    refuse_absent_texts(settings)
+    question.check()
+
+
+def _answer(question: Question, source: str, settings: Settings) -> "Result":
+    from attnlab.results.result import Result
+    from attnlab.translation.quiet import quiet
+
+    given = settings.keywords()
+    with quiet(), progress_bars(announced=question.announced) as tell:
+        # Not every question has something to count.
+        counting = {"progress": tell} if "progress" in given else {}
+        result = question.verb(source, **given | counting)
+    if not isinstance(result, Result):
+        msg = (
+            f"The question '{question.name}' gave an object of the class {type(result).__name__}; "
+            "attnlab.results.result.Result is wanted."
+        )
+        raise InputError(msg)
+    return result
 
 
 def _print(result: "Result", folder: Path | None) -> None:
