@@ -51,6 +51,90 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A figure with its 95 % interval and, where it is tested, its p-value: one spelling in every table.
+
+    The columns are `NAME`, `NAME_low` and `NAME_high`, and with a test `NAME_p` and `NAME_significant`.
+
+    Attributes:
+        column: of the figure itself.
+        interval: what the interval is taken over.
+        together: the tests that Holm's correction is for; empty where nothing is tested.
+        corrected: whether a test has a column that says whether it is significant after the correction.
+    """
+
+    column: Column
+    interval: str = "a bootstrap over sentences"
+    together: str = ""
+    corrected: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name of the figure."""
+        return self.column.name
+
+    @property
+    def low(self) -> str:
+        """The name of the lower end of the interval."""
+        return f"{self.name}_low"
+
+    @property
+    def high(self) -> str:
+        """The name of the upper end of the interval."""
+        return f"{self.name}_high"
+
+    @property
+    def p(self) -> str:
+        """The name of the p-value."""
+        return f"{self.name}_p"
+
+    @property
+    def significant(self) -> str:
+        """The name of the column that says whether the figure is significant."""
+        return f"{self.name}_significant"
+
+    def __iter__(self) -> Iterator[Column]:
+        """The columns, in their order."""
+        heading, digits = self.column.heading, self.column.digits
+        end = f"end of its 95 % interval, {self.interval}."
+        yield self.column
+        yield Column(self.low, f"{heading}, low", f"Lower {end}", digits)
+        yield Column(self.high, f"{heading}, high", f"Upper {end}", digits)
+        if self.together:
+            meaning = f"Its p-value by {self.interval}, not corrected."
+            yield Column(self.p, f"{heading}, p", meaning, 3)
+        if self.together and self.corrected:
+            yield Column(
+                self.significant,
+                f"{heading}, significant",
+                f"Whether that is below 5 % after Holm's correction for {self.together}.",
+            )
+
+    def cells(
+        self, value: float, low: float = math.nan, high: float = math.nan, p: float | None = None
+    ) -> dict[str, float]:
+        """The cells of a row; without a p-value for an estimate that has none."""
+        tested = {} if p is None else {self.p: p}
+        return {self.name: value, self.low: low, self.high: high} | tested
+
+    def ends(self, row: Mapping[Any, Any]) -> tuple[float, float]:
+        """The ends of the interval of a row; NaN where there is none."""
+        return row.get(self.low, math.nan), row.get(self.high, math.nan)
+
+    def shown(self, row: Mapping[Any, Any], *, signed: bool = False) -> str:
+        """The figure of a row with its interval; empty where it is missing.
+
+        >>> gain = Estimate(Column("gain", "gain", "", 1))
+        >>> gain.shown(gain.cells(1.0, -0.5, 2.0), signed=True), gain.shown(gain.cells(1.0))
+        ('+1.0 [-0.5, +2.0]', '1.0')
+        """
+        value, low, high = (
+            self.column.shown(number, signed=signed)
+            for number in (row.get(self.name, math.nan), *self.ends(row))
+        )
+        return f"{value} [{low}, {high}]" if value and low else value
+
+@dataclass(frozen=True)
 class Table:
     """A table as a file.
 
