@@ -59,14 +59,14 @@ class Estimate:
     Attributes:
         column: of the figure itself.
         interval: what the interval is taken over.
-        together: the tests that Holm's correction is for; empty where nothing is tested.
-        corrected: whether a test has a column that says whether it is significant after the correction.
+        together: the tests that Holm's correction is for; empty where there is none.
+        tested: whether there is a p-value without a correction.
     """
 
     column: Column
     interval: str = "a bootstrap over sentences"
     together: str = ""
-    corrected: bool = True
+    tested: bool = False
 
     @property
     def name(self) -> str:
@@ -100,10 +100,10 @@ class Estimate:
         yield self.column
         yield Column(self.low, f"{heading}, low", f"Lower {end}", digits)
         yield Column(self.high, f"{heading}, high", f"Upper {end}", digits)
-        if self.together:
+        if self.tested or self.together:
             meaning = f"Its p-value by {self.interval}, not corrected."
             yield Column(self.p, f"{heading}, p", meaning, 3)
-        if self.together and self.corrected:
+        if self.together:
             yield Column(
                 self.significant,
                 f"{heading}, significant",
@@ -133,6 +133,7 @@ class Estimate:
             for number in (row.get(self.name, math.nan), *self.ends(row))
         )
         return f"{value} [{low}, {high}]" if value and low else value
+
 
 @dataclass(frozen=True)
 class Table:

@@ -4,13 +4,17 @@ Both systems are scored on the same resampled sentences. Source: Koehn 2004, Sta
 Significance Tests for Machine Translation Evaluation; sacrebleu does the same for two systems.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from attnlab.columns import Estimate
 
 # Enough that no p-value of a few tests is the least that there can be.
 DRAWS = 10_000
@@ -44,6 +48,30 @@ class Difference:
     high: float
     p_value: float
     sentences: int
+
+    def cells(self, estimate: Estimate) -> dict[str, float]:
+        """The change as cells of the columns of `estimate`."""
+        tested = estimate.tested or estimate.together
+        return estimate.cells(self.change, self.low, self.high, self.p_value if tested else None)
+
+
+def add_changes(table: pd.DataFrame, estimate: Estimate, found: Mapping[Any, Difference]) -> None:
+    """Fills the columns of an estimate; Holm's correction is over all that was found.
+
+    Args:
+        table: the table; it is changed. Rows without a change are empty there, and not significant.
+        estimate: the columns.
+        found: the changes by index label of the table.
+    """
+    names = [column.name for column in estimate if column.name != estimate.significant]
+    rows = {row: one.cells(estimate) for row, one in found.items()}
+    cells = pd.DataFrame.from_dict(rows, orient="index", columns=names, dtype=float)
+    table[names] = cells.reindex(table.index)
+    if estimate.together:
+        significant = pd.Series(False, index=table.index)
+        p_values = cells[estimate.p].to_numpy()
+        significant[cells.index] = holm_significant(p_values, SIGNIFICANCE_LEVEL)
+        table[estimate.significant] = significant
 
 
 def loss_difference(

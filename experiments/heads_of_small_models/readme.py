@@ -155,8 +155,8 @@ def importance(models: Models) -> pd.DataFrame:
         for site in SITES:
             own = heads[heads["site"] == site]
             top = own.nlargest(1, "zero_loss_change_nats").iloc[0]
-            changed = own["zero_loss_significant"].astype(bool)
-            bleu = own[own["zero_bleu_significant"].astype(bool)]["zero_bleu_change"]
+            changed = own["zero_loss_change_nats_significant"].astype(bool)
+            bleu = own[own["zero_bleu_change_significant"].astype(bool)]["zero_bleu_change"]
             rows.append(
                 {
                     "model": name,
@@ -167,16 +167,16 @@ def importance(models: Models) -> pd.DataFrame:
                     "BLEU down": int((bleu < 0).sum()),
                     "BLEU up": int((bleu > 0).sum()),
                     "largest loss change": f"{site}.{top['layer']}.{top['head']}",
-                    "loss change (nats)": _estimate(top, "zero_loss", "_nats", 3),
-                    "BLEU change": _estimate(top, "zero_bleu", "", 1),
+                    "loss change (nats)": _estimate(top, "zero_loss_change_nats", 3),
+                    "BLEU change": _estimate(top, "zero_bleu_change", 1),
                 }
             )
     return pd.DataFrame(rows)
 
 
-def _estimate(row: "pd.Series[Any]", stem: str, unit: str, digits: int) -> str:
+def _estimate(row: "pd.Series[Any]", name: str, digits: int) -> str:
     """A change with its interval."""
-    value, low, high = (row[f"{stem}_{end}"] for end in (f"change{unit}", "low", "high"))
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     return f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 

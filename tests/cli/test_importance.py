@@ -36,7 +36,7 @@ def test_writes_its_folder_and_says_what_it_found(
     assert drawn == ["importance.png", "importance.svg"]
     heads = pd.read_csv(out / "importance.csv")
     assert {f"{name}_loss_change_nats" for name in ("zero", "mean", "uniform")} <= set(heads)
-    assert {"zero_bleu_change", "zero_bleu_significant"} <= set(heads)
+    assert {"zero_bleu_change", "zero_bleu_change_significant"} <= set(heads)
     explained = (out / "tables.md").read_text(encoding="utf-8")
     assert "Holm" in explained
     told = {line.split("`")[1] for line in explained.splitlines() if line.startswith("- `")}

@@ -17,7 +17,7 @@ from attnlab.questions.prune import pruner
 from attnlab.translation.runs.run import load
 from attnlab.translation.translating import score_run
 
-EXPLAINED_ENDINGS = ("_change", "_low", "_high", "_p_value", "_left")
+EXPLAINED_ENDINGS = ("_change", "_change_nats", "_low", "_high", "_p", "_left")
 SELF_EXPLAINED = {"site", "layer", "head", "step", "steps", "sentences", "seed"}
 QUICK = ("--steps", 25, "--sentences", 6)
 

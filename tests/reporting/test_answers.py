@@ -14,7 +14,7 @@ from attnlab.reporting.substitution import answers
 
 def curve(order: str, lows: list[float]) -> pd.DataFrame:
     return pd.DataFrame(
-        {"order": order, "heads_removed": range(len(lows)), "loss_change_low": lows}
+        {"order": order, "heads_removed": range(len(lows)), "loss_change_nats_low": lows}
     )
 
 

@@ -36,13 +36,13 @@ def curve(*, bleu: bool) -> pd.DataFrame:
     rows = [("unpruned", None, 12, 0.0, 0.0), ("fine-tuned", None, 12, -2.0, 0.1),
             ("pruned", 0.1, 8, -12.0, 0.2), ("pruned", 1.0, 0, -30.0, 1.5)]  # fmt: skip
     table = pd.DataFrame(
-        rows, columns=["kind", "penalty", "heads_left", "bleu_change", "loss_change"]
+        rows, columns=["kind", "penalty", "heads_left", "bleu_change", "loss_change_nats"]
     )
     table = table.assign(
         split="test", heads=12, encoder_left=table["heads_left"], seed=0, sentences=60,
-        bleu=30.0 + table["bleu_change"], loss_nats=2.0 + table["loss_change"],
+        bleu=30.0 + table["bleu_change"], loss_nats=2.0 + table["loss_change_nats"],
     )  # fmt: skip
-    for name, half in (("bleu_change", 3.0), ("loss_change", 0.1)):
+    for name, half in (("bleu_change", 3.0), ("loss_change_nats", 0.1)):
         table[f"{name}_low"], table[f"{name}_high"] = table[name] - half, table[name] + half
     if not bleu:
         table["bleu"] = float("nan")
@@ -52,7 +52,7 @@ def curve(*, bleu: bool) -> pd.DataFrame:
 @pytest.mark.parametrize("bleu", [True, False])
 def test_intervals_of_a_pruning_are_those_of_the_change(bleu: bool) -> None:
     table = curve(bleu=bleu)
-    name = "bleu_change" if bleu else "loss_change"
+    name = "bleu_change" if bleu else "loss_change_nats"
     figure = draw_pruning(table)
     axes = figure.axes[0]
     pruned = table[table["kind"] == "pruned"]

@@ -38,7 +38,7 @@ OTHERS: dict[str, Callable[[Any], object]] = {
 CONSTANTS = {"COLUMN", "PAGE"}
 HEADS = pd.DataFrame(
     {"site": ["encoder"], "layer": [0], "head": [0], "zero_loss_change_nats": [0.1],
-     "zero_loss_low": [0.0], "zero_loss_high": [0.2]}
+     "zero_loss_change_nats_low": [0.0], "zero_loss_change_nats_high": [0.2]}
 )  # fmt: skip
 CUMULATIVE = pd.DataFrame(
     {"order": ["random"], "heads_removed": [1], "replacement": ["zero"], "loss_nats": [2.0],

@@ -16,13 +16,12 @@ import attnlab
 from attnlab.addresses import Head
 from attnlab.attribution.ablation import ablated, mean_outputs
 from attnlab.attribution.projections import all_heads
-from attnlab.attribution.significance import Difference
+from attnlab.attribution.significance import Difference, add_changes
 from attnlab.errors import InputError
 from attnlab.questions.importance.importance import importance
-from attnlab.questions.importance.question import NoMeans, NotUniform
+from attnlab.questions.importance.question import BLEU, LOSS, NoMeans, NotUniform
 from attnlab.questions.importance.removal import orders_of, rank_agreement
 from attnlab.results.result import Result
-from attnlab.studies.differences import fill_changes, fill_tests
 from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.notes import FewForIntervals
 from attnlab.translation.runs.run import load
@@ -57,9 +56,9 @@ def test_a_head_that_adds_nothing_is_worth_nothing(found: Result) -> None:
     assert useless["gradient_importance"] == 0
     for name in ("zero", "uniform"):
         assert useless[f"{name}_loss_change_nats"] == 0
-        assert useless[f"{name}_loss_low"] == useless[f"{name}_loss_high"] == 0
-        assert useless[f"{name}_loss_p_value"] == 1
-        assert not useless[f"{name}_loss_significant"]
+        assert useless[f"{name}_loss_change_nats_low"] == useless[f"{name}_loss_change_nats_high"] == 0
+        assert useless[f"{name}_loss_change_nats_p"] == 1
+        assert not useless[f"{name}_loss_change_nats_significant"]
     others = found.importance[found.importance["zero_loss_change_nats"] != 0]
     assert len(others) == 5
     assert (others["gradient_importance"] > 0).all()
@@ -77,8 +76,8 @@ def test_changes_are_those_of_the_evaluator(found: Result, planted) -> None:
                 change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
             row = row_of(found.importance, head)
             assert row[f"{name}_loss_change_nats"] == pytest.approx(change, abs=1e-12)
-            assert row[f"{name}_loss_low"] <= change + 1e-12
-            assert row[f"{name}_loss_high"] >= change - 1e-12
+            assert row[f"{name}_loss_change_nats_low"] <= change + 1e-12
+            assert row[f"{name}_loss_change_nats_high"] >= change - 1e-12
 
 
 def test_orders_are_chosen_and_reported_apart(found: Result, planted) -> None:
@@ -113,7 +112,9 @@ def test_every_order_ends_with_all_heads_removed(found: Result) -> None:
     ends = curves[curves["heads_removed"] == 6]["loss_nats"]
     assert ends.max() - ends.min() < 1e-12
     starts = curves[curves["heads_removed"] == 0]
-    assert (starts[["loss_change_nats", "loss_change_low", "loss_change_high"]] == 0).all(axis=None)
+    assert (starts[["loss_change_nats", "loss_change_nats_low", "loss_change_nats_high"]] == 0).all(
+        axis=None
+    )
 
 
 def test_bleu_and_means_of_a_run(small_run: Path) -> None:
@@ -175,7 +176,7 @@ def test_uniform_is_left_out_where_it_cannot_be_done() -> None:
     found = importance(source, sentences=PAIRS, replacements=["zero", "uniform"], bleu=())
     t5_bias = found.importance["uniform_loss_change_nats"].isna()
     assert t5_bias.any()
-    assert not found.importance.loc[t5_bias, "uniform_loss_significant"].any()
+    assert not found.importance.loc[t5_bias, "uniform_loss_change_nats_significant"].any()
     assert found.importance["zero_loss_change_nats"].notna().all()
     assert isinstance(found.notes[-1], NotUniform)
     assert "encoder.0" in found.notes[-1].layers
@@ -204,19 +205,18 @@ def test_significance_is_corrected_for_the_number_of_tests() -> None:
         row: Difference(1.0, 2.0, 1.0, 0.5, 1.5, p, 9)
         for row, p in zip((12, 11, 10), (0.01, 0.02, 0.04), strict=True)
     }
-    fill_changes(table, "zero_loss", found, unit="_nats")
-    fill_tests(table, "zero_loss", found)
+    loss, bleu = LOSS["zero"], BLEU["zero"]
+    add_changes(table, loss, found)
     # Holm compares 0.01, 0.02, 0.04 with 0.05 / 3, 0.05 / 2, 0.05 / 1.
-    assert table["zero_loss_significant"].tolist() == [True, True, True, False]
-    assert table["zero_loss_p_value"].tolist()[:3] == [0.04, 0.02, 0.01]
+    assert table["zero_loss_change_nats_significant"].tolist() == [True, True, True, False]
+    assert table["zero_loss_change_nats_p"].tolist()[:3] == [0.04, 0.02, 0.01]
     found[11] = Difference(1.0, 2.0, 1.0, 0.5, 1.5, 0.03, 9)
-    fill_tests(table, "zero_loss", found)
-    assert table["zero_loss_significant"].tolist() == [False, False, True, False]
+    add_changes(table, loss, found)
+    assert table["zero_loss_change_nats_significant"].tolist() == [False, False, True, False]
     assert np.isnan(table["zero_loss_change_nats"].iloc[3])
-    fill_changes(table, "zero_bleu", {})
-    fill_tests(table, "zero_bleu", {})
+    add_changes(table, bleu, {})
     assert table["zero_bleu_change"].isna().all()
-    assert not table["zero_bleu_significant"].any()
+    assert not table["zero_bleu_change_significant"].any()
 
 
 def test_ranks_and_orders() -> None:

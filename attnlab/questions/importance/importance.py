@@ -14,17 +14,20 @@ from attnlab.attribution.projections import all_heads
 from attnlab.attribution.replacements import REPLACEMENTS, Replacement
 from attnlab.attribution.significance import (
     Difference,
+    add_changes,
     bleu_differences,
     draws_for,
     loss_differences,
 )
+from attnlab.columns import Estimate
 from attnlab.errors import AttnlabError, InputError
 from attnlab.notes import Note
 from attnlab.options import options_of
 from attnlab.questions.importance.question import (
+    BLEU,
     FEWEST_SENTENCES,
+    LOSS,
     QUESTION,
-    UNITS,
     ImportanceSettings,
     NoMeans,
     NotUniform,
@@ -37,7 +40,6 @@ from attnlab.questions.importance.removal import (
 )
 from attnlab.results.result import Result
 from attnlab.studies.about import model_in_words, source_in_words, versions_in_words
-from attnlab.studies.differences import fill_changes, fill_tests
 from attnlab.studies.evaluation import Evaluator, load_evaluator
 from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewForIntervals
 from attnlab.studies.scored_sentences import ScoredBatch
@@ -95,9 +97,9 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
             before, list(after.values()), evaluator.tokens, seed=seed, draws=draws
         )
         found = dict(zip(after, changes, strict=True))
-        _add_changes(table, ablation.replacement, "loss", found)
+        _add_changes(table, LOSS[ablation.replacement], found)
     for ablation, found in _bleu_changes(evaluator, ablations, bleu, (seed, draws), progress):
-        _add_changes(table, ablation.replacement, "bleu", found)
+        _add_changes(table, BLEU[ablation.replacement], found)
     cumulative = _cumulative(
         halves, slopes[0], losses, before, ablations,
         bleu=bool(bleu), points=settings.points, seed=seed, progress=progress,
@@ -218,17 +220,14 @@ def _bleu_changes(
     return found
 
 
-def _add_changes(
-    table: pd.DataFrame, replacement: Replacement, measure: str, found: Mapping[Head, Difference]
-) -> None:
+def _add_changes(table: pd.DataFrame, estimate: Estimate, found: Mapping[Head, Difference]) -> None:
     rows = dict(
         zip(
             zip(table["site"], table["layer"], table["head"], strict=True), table.index, strict=True
         )
     )
     changes = {rows[head.site, head.layer, head.head]: one for head, one in found.items()}
-    fill_changes(table, f"{replacement}_{measure}", changes, unit=UNITS[measure])
-    fill_tests(table, f"{replacement}_{measure}", changes)
+    add_changes(table, estimate, changes)
 
 
 def _bleu(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
@@ -337,10 +336,10 @@ def _measures(table: pd.DataFrame) -> pd.DataFrame:
         "gradient in layer": table["gradient_in_layer"],
     }
     for name in REPLACEMENTS:
-        if f"{name}_loss_change_nats" in table:
-            columns[f"{name}: loss"] = table[f"{name}_loss_change_nats"]
-        if f"{name}_bleu_change" in table:
-            columns[f"{name}: BLEU"] = -table[f"{name}_bleu_change"]
+        if LOSS[name].name in table:
+            columns[f"{name}: loss"] = table[LOSS[name].name]
+        if BLEU[name].name in table:
+            columns[f"{name}: BLEU"] = -table[BLEU[name].name]
     return pd.DataFrame(columns)
 
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from attnlab.attribution.replacements import REPLACEMENTS
-from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
+from attnlab.columns import HEAD, HEAD_KEYS, Column, Estimate, Table
 from attnlab.errors import InputError
 from attnlab.notes import Note
 from attnlab.options import Option
 from attnlab.results.question import Question
-from attnlab.studies.change_columns import declared_changes, declared_tests
 from attnlab.studies.settings import (
     ABLATION_SENTENCES,
     SEED,
@@ -25,36 +24,34 @@ REPLACED_BY = {
     "mean": "its mean over training sentences",
     "uniform": "what it would be with equal weights on all visible keys",
 }
-# What the names of the changes of each measure end with.
-UNITS = {"loss": "_nats", "bleu": ""}
 
 
-def _replaced(name: str, measure: str) -> tuple[Column, ...]:
-    """Change of loss or BLEU with each head replaced, with its interval and test."""
+def _replaced(name: str, measure: str) -> Estimate:
+    """Change of loss or BLEU with each head replaced."""
     changed = (
         f"with the head's output, before the output projection, replaced by {REPLACED_BY[name]}"
     )
-    needed, digits = {"loss": ("the loss per token, in nats", 4), "bleu": ("BLEU (greedy)", 2)}[
-        measure
-    ]
-    sign = "above" if measure == "loss" else "below"
-    title = f"{measure}, {name}"
-    change = declared_changes(
+    unit, sign, digits, short = {
+        "loss_change_nats": ("the loss per token, in nats", "above", 4, "loss"),
+        "bleu_change": ("BLEU (greedy)", "below", 2, "BLEU"),
+    }[measure]
+    change = Column(
         f"{name}_{measure}",
-        title,
-        f"Change of {needed}, {changed}; {sign} 0 the model needs the head.",
-        digits=digits,
-        unit=UNITS[measure],
-        heading=title,
-        short=f"{'BLEU' if measure == 'bleu' else measure}\n{name}",
+        f"{short.lower()}, {name}",
+        f"Change of {unit}, {changed}; {sign} 0 the model needs the head.",
+        digits,
+        f"{short}\n{name}",
     )
-    return change + declared_tests(f"{name}_{measure}", title, together="all heads in the column")
+    return Estimate(change, "a paired bootstrap over sentences", together="all heads in the column")
 
 
-_LOSS = tuple(_replaced(name, "loss") for name in REPLACED_BY)
-_BLEU = tuple(_replaced(name, "bleu") for name in REPLACED_BY)
-# Each change with the column that says whether it is beyond chance: the last of `declared_tests`.
-CHANGES = tuple((columns[0], columns[-1]) for columns in (*_LOSS, *_BLEU))
+LOSS = {name: _replaced(name, "loss_change_nats") for name in REPLACED_BY}
+BLEU = {name: _replaced(name, "bleu_change") for name in REPLACED_BY}
+CHANGES = (*LOSS.values(), *BLEU.values())
+REMOVED_CHANGE = Estimate(
+    Column("loss_change_nats", "change (nats)", "Its change from the whole model.", 3),
+    "a paired bootstrap over sentences, for one step at a time",
+)
 IMPORTANCE = Table(
     "importance.csv",
     "head",
@@ -75,7 +72,7 @@ IMPORTANCE = Table(
             "The same divided by the Euclidean norm of its layer.",
             3,
         ),
-        *(column for columns in (*_LOSS, *_BLEU) for column in columns),
+        *(column for change in CHANGES for column in change),
     ),
     keys=HEAD_KEYS,
 )
@@ -94,14 +91,7 @@ CUMULATIVE = Table(
         Column("heads_removed", "removed", "How many heads are removed."),
         Column("removed", "last removed", "The head that went last."),
         Column("loss_nats", "loss (nats)", "Loss per token.", 3, "loss"),
-        Column("loss_change_nats", "change (nats)", "Its change from the whole model.", 3),
-        Column(
-            "loss_change_low",
-            "low",
-            "Lower end of the 95 % interval of the change, for one step at a time.",
-            3,
-        ),
-        Column("loss_change_high", "high", "Upper end of that interval.", 3),
+        *REMOVED_CHANGE,
         Column("replacement", "replacement", "What stands in for a removed head."),
         Column("bleu", "BLEU", "BLEU (greedy), at some numbers of heads.", 1),
         Column("chosen_on", "chosen on", "The sentences on which the orders are chosen."),

@@ -11,6 +11,7 @@ from attnlab.addresses import Head
 from attnlab.attribution.ablation import Means, ablate_cumulatively, ablated
 from attnlab.attribution.replacements import Replacement
 from attnlab.attribution.significance import Difference, loss_differences
+from attnlab.questions.importance.question import REMOVED_CHANGE
 from attnlab.studies.evaluation import Evaluator
 from attnlab.studies.steps import Steps
 from attnlab.translation.scoring import score
@@ -75,9 +76,9 @@ def _curve(name: str, order: Sequence[Head], found: Sequence[Difference]) -> pd.
             "heads_removed": range(len(found)),
             "removed": ["", *map(str, order)],
             "loss_nats": [step.after for step in found],
-            "loss_change_nats": [step.change for step in found],
-            "loss_change_low": [step.low for step in found],
-            "loss_change_high": [step.high for step in found],
+            REMOVED_CHANGE.name: [step.change for step in found],
+            REMOVED_CHANGE.low: [step.low for step in found],
+            REMOVED_CHANGE.high: [step.high for step in found],
         }
     )
 

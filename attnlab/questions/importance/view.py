@@ -9,7 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from attnlab.columns import HEAD_KEYS
-from attnlab.questions.importance.question import CHANGES, CUMULATIVE, IMPORTANCE, RANK_AGREEMENT
+from attnlab.questions.importance.question import (
+    CHANGES,
+    CUMULATIVE,
+    IMPORTANCE,
+    LOSS,
+    RANK_AGREEMENT,
+    REMOVED_CHANGE,
+)
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.naming import head_names
@@ -40,7 +47,7 @@ def contents(result: Result) -> Contents:
         "is left when heads are removed one after another.",
     )
     shown = (
-        ShownTable(IMPORTANCE.file, "Every head replaced alone", ("_p_value",)),
+        ShownTable(IMPORTANCE.file, "Every head replaced alone", ("_p",)),
         ShownTable(
             CUMULATIVE.file, "Heads removed one after another", ("chosen_on", "reported_on")
         ),
@@ -66,16 +73,17 @@ def _alone(heads: pd.DataFrame) -> TerminalTable:
     more = len(heads) - MOST_ROWS
     left_out = f"\nand {counted(more, 'more head')} in {IMPORTANCE.file}" if more > 0 else ""
     gradient = IMPORTANCE["gradient_importance"]
-    changes = [(change, proof) for change, proof in CHANGES if change.name in heads]
-    numbers = tuple(column.narrow for column in (gradient, *(change for change, _ in changes)))
+    changes = [change for change in CHANGES if change.name in heads]
+    numbers = (gradient.narrow, *(change.column.narrow for change in changes))
     first = heads.head(MOST_ROWS)
     rows = tuple(
         (
             name,
             gradient.shown(row[gradient.name]),
             *(
-                f"{change.shown(row[change.name], signed=True)}{'*' if row[proof.name] else ' '}"
-                for change, proof in changes
+                change.column.shown(row[change.name], signed=True)
+                + ("*" if row[change.significant] else " ")
+                for change in changes
             ),
         )
         for name, row in zip(head_names(first), first.to_dict("records"), strict=True)
@@ -124,17 +132,16 @@ def _in_turn(curves: pd.DataFrame) -> TerminalTable:
 def _needed(heads: pd.DataFrame) -> list[str]:
     """How many heads the model needs when each is replaced alone, and which most, as sentences."""
     found = []
-    for change, proof in CHANGES:
-        if change.name not in heads or heads[change.name].isna().all() or "loss" not in change.name:
+    for replacement, change in LOSS.items():
+        if change.name not in heads or heads[change.name].isna().all():
             continue
-        needed = heads[(heads[change.name] > 0) & (heads[proof.name] == True)]  # noqa: E712 - may be missing
-        replacement = change.name.partition("_")[0]
+        needed = heads[(heads[change.name] > 0) & (heads[change.significant] == True)]  # noqa: E712 - may be missing
         ranked = heads.sort_values(change.name, ascending=False)
         raises = "raises" if len(needed) == 1 else "raise"
         found.append(
             f"Replaced alone ({replacement}), {len(needed)} of {counted(len(heads), 'head')} "
             f"{raises} the loss beyond chance, most {head_names(ranked)[0]} "
-            f"({change.shown(float(ranked[change.name].iloc[0]), signed=True)} nats per token)."
+            f"({change.column.shown(float(ranked[change.name].iloc[0]), signed=True)} nats per token)."
         )
     return found
 
@@ -145,7 +152,7 @@ def removable(cumulative: pd.DataFrame) -> list[str]:
     An interval that lies above 0 ends an order, even where a later one does not.
     """
     found = {
-        str(order): int((own["loss_change_low"] <= 0).cummin().sum()) - 1
+        str(order): int((own[REMOVED_CHANGE.low] <= 0).cummin().sum()) - 1
         for order, own in cumulative.sort_values("heads_removed").groupby("order", sort=False)
     }
     if not found:
@@ -208,24 +215,22 @@ def draw_importance(heads: pd.DataFrame, cumulative: pd.DataFrame) -> Figure:
 
 def _changes(heads: pd.DataFrame) -> list[str]:
     """The columns with intervals: of each replacement in the table, or of one where it has none."""
-    changes = {name: f"{name}_loss_change_nats" for name in REPLACEMENT_COLOURS}
-    there = [name for name, column in changes.items() if column in heads] or [*changes][:1]
-    bounds = [f"{name}_loss_{end}" for name in there for end in ("low", "high")]
-    return [*(changes[name] for name in there), *bounds]
+    there = [change for change in LOSS.values() if change.name in heads] or [*LOSS.values()][:1]
+    return [name for change in there for name in (change.name, change.low, change.high)]
 
 
 def _draw_heads(axes: Axes, table: pd.DataFrame, row: float) -> None:
-    there = [name for name in REPLACEMENT_COLOURS if f"{name}_loss_change_nats" in table]
+    there = [name for name in REPLACEMENT_COLOURS if LOSS[name].name in table]
     for index, name in enumerate(there):
         shift = (index - (len(there) - 1) / 2) * 0.24
         heights = [number + shift for number in range(len(table))]
-        colour = REPLACEMENT_COLOURS[name]
+        colour, change = REPLACEMENT_COLOURS[name], LOSS[name]
         axes.hlines(
-            heights, table[f"{name}_loss_low"], table[f"{name}_loss_high"],
+            heights, table[change.low], table[change.high],
             color=colour, linewidth=1, alpha=0.7,
         )  # fmt: skip
         axes.plot(
-            table[f"{name}_loss_change_nats"], heights, "o", color=colour, label=name,
+            table[change.name], heights, "o", color=colour, label=name,
             markersize=3 if row > 0.2 else 2,
         )  # fmt: skip
     axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")

@@ -20,6 +20,8 @@ from attnlab.options import options_of
 from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
 from attnlab.questions.prune.pruner import Measured, Pruner, State, load_pruner
 from attnlab.questions.prune.question import (
+    BLEU_CHANGE,
+    LOSS_CHANGE,
     QUESTION,
     AllHeadsClosed,
     GatesNotSettled,
@@ -33,7 +35,6 @@ from attnlab.studies.steps import Steps
 from attnlab.texts import published
 from attnlab.translation.runs.run import Run
 
-_BLEU = ("bleu", "bleu_change", "bleu_change_low", "bleu_change_high", "bleu_p_value")
 SETTLED = 0.9
 UNSETTLED_SHARE = 0.1
 
@@ -183,21 +184,18 @@ class _Curve:
         loss = loss_difference(before.losses, found.losses, before.tokens, seed=self.seed)
         return {
             "loss_nats": loss.after,
-            "loss_change": loss.change,
-            "loss_change_low": loss.low,
-            "loss_change_high": loss.high,
+            **loss.cells(LOSS_CHANGE),
             **self._bleu(before, found),
             "sentences": len(found.losses),
         }
 
     def _bleu(self, before: Measured, found: Measured) -> dict[str, float]:
         if not before.references:
-            return dict.fromkeys(_BLEU, math.nan)
+            return {"bleu": math.nan} | BLEU_CHANGE.cells(math.nan, p=math.nan)
         bleu = bleu_difference(
             before.translations, found.translations, before.references, seed=self.seed
         )
-        figures = (bleu.after, bleu.change, bleu.low, bleu.high, bleu.p_value)
-        return dict(zip(_BLEU, figures, strict=True))
+        return {"bleu": bleu.after} | bleu.cells(BLEU_CHANGE)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from attnlab.addresses import SITES
-from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
+from attnlab.columns import HEAD, HEAD_KEYS, Column, Estimate, Table
 from attnlab.errors import InputError
 from attnlab.notes import Note
 from attnlab.options import Option
@@ -18,20 +18,21 @@ STEPS = 300
 PENALTY = Column("penalty", "penalty", "Price of an open head, in nats per token.")
 
 
-def _change(name: str, of: str, digits: int) -> tuple[Column, ...]:
-    return (
-        Column(f"{name}_change", f"change of {of}", "Change against the unpruned run.", digits),
+def _change(name: str, of: str, digits: int, *, tested: bool) -> Estimate:
+    return Estimate(
         Column(
-            f"{name}_change_low",
-            f"change of {of}, low",
-            "Lower end of its 95 % interval, a paired bootstrap over sentences; another draw of "
-            "gates or heads may change more.",
+            name,
+            f"change of {of}",
+            "Change against the unpruned run; another draw of gates or heads may change more.",
             digits,
         ),
-        Column(f"{name}_change_high", f"change of {of}, high", "Upper end of it.", digits),
+        "a paired bootstrap over sentences",
+        tested=tested,
     )
 
 
+LOSS_CHANGE = _change("loss_change_nats", "loss", 2, tested=False)
+BLEU_CHANGE = _change("bleu_change", "BLEU", 1, tested=True)
 CURVE = Table(
     "curve.csv",
     "model and part of the corpus",
@@ -63,10 +64,9 @@ CURVE = Table(
             2,
             "loss",
         ),
-        *_change("loss", "loss", 2),
+        *LOSS_CHANGE,
         Column("bleu", "BLEU", "Greedy; empty for a language model.", 1),
-        *_change("bleu", "BLEU", 1),
-        Column("bleu_p_value", "p of BLEU", "Its p-value by the same bootstrap.", 3),
+        *BLEU_CHANGE,
         Column("sentences", "sentences", "How many sentences were scored."),
         Column(
             "unsettled",

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlab.addresses import SITES
-from attnlab.columns import rounded
-from attnlab.questions.prune.question import CURVE, GATES, TRAINING
+from attnlab.columns import Estimate, rounded
+from attnlab.questions.prune.question import BLEU_CHANGE, CURVE, GATES, LOSS_CHANGE, TRAINING
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import PAGE
@@ -34,7 +34,7 @@ class Measure(NamedTuple):
     """How much a model changed: columns of the curve, and how they are shown."""
 
     name: str
-    change: str
+    change: Estimate
     title: str
     label: str
     digits: int
@@ -43,9 +43,9 @@ class Measure(NamedTuple):
 
 # By whether the models translate.
 MEASURES = {
-    True: Measure("bleu", "bleu_change", "BLEU", "change of BLEU (greedy)", 1, "lower right"),
+    True: Measure("bleu", BLEU_CHANGE, "BLEU", "change of BLEU (greedy)", 1, "lower right"),
     False: Measure(
-        "loss_nats", "loss_change", "loss", "change of loss (nats per token)", 2, "upper right"
+        "loss_nats", LOSS_CHANGE, "loss", "change of loss (nats per token)", 2, "upper right"
     ),
 }
 
@@ -63,7 +63,7 @@ def contents(result: Result) -> Contents:
         f"95 % intervals{beside}. Right: the share of each site's heads that a penalty leaves.",
     )
     shown = (
-        ShownTable(CURVE.file, "Heads left and scores", ("_p_value",)),
+        ShownTable(CURVE.file, "Heads left and scores", ("_p",)),
         ShownTable(GATES.file, "The gate of every head"),
         ShownTable(TRAINING.file, "Training of the gates"),
     )
@@ -81,19 +81,19 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     test = result.curve[result.curve["split"] == "test"]
     heads, sentences = (test[name].iloc[0] for name in ("heads", "sentences"))
     translates = has_bleu(test)
-    change = CURVE["bleu_change" if translates else "loss_change"]
+    change = MEASURES[translates].change
     kind, penalty = CURVE["kind"], CURVE["penalty"]
     sites = (f"{site}_left" for site in SITES if f"{site}_left" in test)
     left = [CURVE[name] for name in ("heads_left", *sites)]
     scores = [CURVE["loss_nats"], *([CURVE["bleu"]] if translates else [])]
-    numbers = tuple(column.narrow for column in (penalty, *left, *scores, change))
+    numbers = tuple(column.narrow for column in (penalty, *left, *scores, change.column))
     rows = tuple(
         (
             row[kind.name],
             "" if isnan(row[penalty.name]) else f"{row[penalty.name]:g}",
             *(str(row[column.name]) for column in left),
             *(column.shown(row[column.name]) for column in scores),
-            "" if row[kind.name] == "unpruned" else change.with_interval(row),
+            "" if row[kind.name] == "unpruned" else change.shown(row, signed=True),
         )
         for row in test.to_dict("records")
     )
@@ -145,9 +145,9 @@ def fewest_heads(curve: pd.DataFrame, tolerance: float | None = None) -> float |
     pruned = curve[(curve["kind"] == "pruned") & (curve["split"] == "validation")]
     pruned = pruned[pruned["heads_left"] < pruned["heads"]]
     if has_bleu(curve):
-        lost, most = -pruned["bleu_change"], TOLERANCE
+        lost, most = -pruned[BLEU_CHANGE.name], TOLERANCE
     else:
-        lost, most = pruned["loss_change"], LOSS_TOLERANCE
+        lost, most = pruned[LOSS_CHANGE.name], LOSS_TOLERANCE
     good = pruned.assign(lost=lost)[lost <= (most if tolerance is None else tolerance)]
     if good.empty:
         return None
@@ -169,8 +169,8 @@ def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
     """
     wanted = "prune(...).curve or curve.csv"
     refuse_other_table(curve, _WANTED, wanted)
-    changes = [f"{MEASURES[has_bleu(curve)].change}_{end}" for end in ("low", "high")]
-    refuse_other_table(curve, changes, wanted)
+    change = MEASURES[has_bleu(curve)].change
+    refuse_other_table(curve, [change.low, change.high], wanted)
     test = curve[curve["split"] == "test"]
     left, height, top = 0.6, 2.0, 0.3
     across = (width - left - 1.55) / 2
@@ -198,21 +198,21 @@ def _draw_quality(axes: Axes, test: pd.DataFrame, measure: Measure) -> None:
     axes.axhline(
         0, color=INK, linewidth=1, linestyle=":", label=f"unpruned run ({measure.title} {unpruned})"
     )
-    for change in test.loc[test["kind"] == "fine-tuned", measure.change]:
+    for change in test.loc[test["kind"] == "fine-tuned", measure.change.name]:
         axes.axhline(change, color=INK, linewidth=1, linestyle="--", label="every head, fine-tuned")
     random = test[test["kind"] == "random"].sort_values("heads_left")
     if len(random):
         axes.plot(
-            random["heads_left"], random[measure.change], "s--", color=RANDOM, markersize=4, linewidth=1,
+            random["heads_left"], random[measure.change.name], "s--", color=RANDOM, markersize=4, linewidth=1,
             label="random heads closed",
         )  # fmt: skip
     pruned = test[test["kind"] == "pruned"].sort_values("heads_left")
     axes.vlines(
-        pruned["heads_left"], pruned[f"{measure.change}_low"], pruned[f"{measure.change}_high"],
+        pruned["heads_left"], pruned[measure.change.low], pruned[measure.change.high],
         color=PRUNED, linewidth=1,
     )  # fmt: skip
     axes.plot(
-        pruned["heads_left"], pruned[measure.change], "o-", color=PRUNED, markersize=4.5, linewidth=1.2,
+        pruned["heads_left"], pruned[measure.change.name], "o-", color=PRUNED, markersize=4.5, linewidth=1.2,
         label="gates learned",
     )  # fmt: skip
     heads = int(test["heads"].iloc[0])
