@@ -114,7 +114,7 @@ def holds_kept_matrices(path: str | Path) -> bool:
         return False
 
 
-def load_matrices(path: str | Path) -> KeptMatrices:
+def load_kept_matrices(path: str | Path) -> KeptMatrices:
     """What `KeptMatrices.write` wrote.
 
     Raises:

@@ -10,7 +10,7 @@ from torch import Tensor
 from attnlab.addresses import SITES, Site
 from attnlab.errors import InputError
 from attnlab.extraction.batches import Axis
-from attnlab.extraction.keeping import KeptMatrices, Key, holds_kept_matrices, load_matrices
+from attnlab.extraction.keeping import KeptMatrices, Key, holds_kept_matrices, load_kept_matrices
 from attnlab.extraction.matrix_files import prepared
 from attnlab.extraction.notes import KeptInPart, RowsNotNormalized
 from attnlab.extraction.reading import Consumer, Coverage
@@ -100,7 +100,7 @@ def load_kept_source(
     path = Path(path)
     if not holds_kept_matrices(path):
         return None
-    found = load_matrices(path)
+    found = load_kept_matrices(path)
     checked = {
         key: prepared(matrix.double(), normalize)
         for key, matrix in found.matrices.items()

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from attnlab.addresses import layer_name
 from attnlab.errors import InputError
-from attnlab.extraction.keeping import holds_kept_matrices
-from attnlab.extraction.keeping import load_matrices as load_kept
+from attnlab.extraction.keeping import holds_kept_matrices, load_kept_matrices
 from attnlab.extraction.notes import RowsNotNormalized
 from attnlab.files import check_regular, open_regular
 from attnlab.limits import refuse_beyond_memory
@@ -73,7 +72,7 @@ def load_arrays(path: str | Path, *, array: str | None = None) -> dict[str, Tens
     path = Path(path)
     if array is not None or not holds_kept_matrices(path):
         return {"": load_matrices(path, array=array, working=_fits)}
-    found = load_kept(path).matrices
+    found = load_kept_matrices(path).matrices
     return {
         f"{n}.{layer_name(site, layer)}": matrix.double()
         for (n, site, layer), matrix in found.items()

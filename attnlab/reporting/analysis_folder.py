@@ -7,7 +7,7 @@ import pandas as pd
 
 from attnlab.addresses import HEAD_COLUMNS, Head
 from attnlab.extraction.columns import DISTANCES, HEADS
-from attnlab.extraction.keeping import load_matrices
+from attnlab.extraction.keeping import load_kept_matrices
 from attnlab.files import write_table, write_text
 from attnlab.folders import replacing_result
 from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS, STRUCTURE
@@ -93,7 +93,7 @@ def _read_analysis(folder: Path, record: ResultRecord) -> Analysis:
         distances=tables[DISTANCES.file],
         fits=tables[FITS.file],
         structure=structure,
-        matrices=load_matrices(folder / _MATRICES),
+        matrices=load_kept_matrices(folder / _MATRICES),
         views=views,
         notes=record.notes,
         about=record.about,

@@ -67,7 +67,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "resume": attnlab.resume,
     "load_plan": load_plan,
     "load_with_plan": load_with_plan,
-    "kept load_matrices": keeping.load_matrices,
+    "kept load_matrices": keeping.load_kept_matrices,
     "load_matrices": matrix_files.load_matrices,
     "load_arrays": matrix_files.load_arrays,
     "load_matrix_source": matrix_source.load_matrix_source,
@@ -99,7 +99,7 @@ def test_what_is_written_to_a_text_is_read_from_a_path(tmp_path: Path) -> None:
     files.write_json(str(tmp_path / "a.json"), {})
     keeping.KeptMatrices().write(str(tmp_path / "m.safetensors"))
     assert keeping.holds_kept_matrices(str(tmp_path / "m.safetensors"))
-    assert keeping.load_matrices(str(tmp_path / "m.safetensors")).matrices == {}
+    assert keeping.load_kept_matrices(str(tmp_path / "m.safetensors")).matrices == {}
     write_plan(str(tmp_path / "plan.json"), plan)
     assert load_plan(str(tmp_path / "plan.json")).as_dict() == plan.as_dict()
     result_folder.refuse_taken(str(tmp_path), result_folder.PLANNING, overwrite=False)

@@ -15,7 +15,7 @@ from attnlab.errors import AttnlabError, InputError
 from attnlab.extraction import taps
 from attnlab.extraction.batches import Vocabulary
 from attnlab.extraction.capture import capture
-from attnlab.extraction.keeping import load_matrices
+from attnlab.extraction.keeping import load_kept_matrices
 from attnlab.extraction.reading import prepare
 from attnlab.extraction.statistics import HeadStatistics
 from attnlab.extraction.weights import checked
@@ -285,7 +285,7 @@ def test_kept_matrices_stay_under_the_limit_and_come_back_from_their_file(tmp_pa
     assert half.matrices[0, "encoder", 1].dtype == torch.float16
 
     whole.write(tmp_path / "matrices.safetensors")
-    back = load_matrices(tmp_path / "matrices.safetensors")
+    back = load_kept_matrices(tmp_path / "matrices.safetensors")
     assert list(back.matrices) == list(whole.matrices)
     assert back.tokens == whole.tokens
     assert back.tokens[1, "encoder"][0] == ["<s>", "a", "dog", "runs", ".", "</s>"]
@@ -296,6 +296,6 @@ def test_kept_matrices_stay_under_the_limit_and_come_back_from_their_file(tmp_pa
 def test_other_files_and_types_are_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.zeros(2)}, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match="no matrices written by attnlab"):
-        load_matrices(tmp_path / "model.safetensors")
+        load_kept_matrices(tmp_path / "model.safetensors")
     with pytest.raises(InputError, match="float32 or float16"):
         capture(random_models.bert(), TOKENIZER, SENTENCES, keep_dtype=torch.int8)

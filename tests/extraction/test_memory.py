@@ -14,7 +14,7 @@ from attnlab import limits
 from attnlab.errors import InputError
 from attnlab.extraction.batches import BYTES_A_WEIGHT, encode
 from attnlab.extraction.capture import capture
-from attnlab.extraction.keeping import load_matrices as load_kept
+from attnlab.extraction.keeping import load_kept_matrices
 from attnlab.extraction.kept_source import load_kept_source
 from attnlab.extraction.matrix_files import load_arrays, load_matrices
 from attnlab.extraction.matrix_source import load_matrix_source
@@ -65,7 +65,7 @@ def test_of_matrices_that_are_too_large_the_first_rows_of_the_smallest_are_kept(
     for key, matrix in kept.matrices.items():
         torch.testing.assert_close(matrix, whole.matrices[key][:, :rows].half(), atol=0, rtol=0)
     kept.write(tmp_path / "matrices.safetensors")
-    back = load_kept(tmp_path / "matrices.safetensors")
+    back = load_kept_matrices(tmp_path / "matrices.safetensors")
     source = load_kept_source(tmp_path / "matrices.safetensors", normalize="rows")
     assert source is not None
     cut = [KeptInPart(smallest, "encoder", rows, len(queries))] if share < 0.5 else []

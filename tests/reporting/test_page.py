@@ -20,7 +20,7 @@ import attnlab
 from attnlab.cli.commands.summary_table import summary_table
 from attnlab.errors import InputError
 from attnlab.extraction.columns import HEADS
-from attnlab.extraction.keeping import KeptMatrices, load_matrices
+from attnlab.extraction.keeping import KeptMatrices, load_kept_matrices
 from attnlab.extraction.views import VIEWS
 from attnlab.reporting import analysis_folder
 from attnlab.reporting.analysis_folder import write_analysis
@@ -104,7 +104,7 @@ def test_the_folder_holds_what_the_design_names(folder: Path, analysis: Analysis
     }
     pd.testing.assert_frame_equal(pd.read_csv(folder / "heads.csv"), analysis.heads, rtol=1e-12)
     assert len(pd.read_csv(folder / "fits.csv")) == len(analysis.fits)
-    assert list(load_matrices(folder / "matrices.safetensors").matrices) == list(
+    assert list(load_kept_matrices(folder / "matrices.safetensors").matrices) == list(
         analysis.matrices.matrices
     )
 

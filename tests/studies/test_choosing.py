@@ -8,7 +8,7 @@ from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.errors import InputError
-from attnlab.extraction.keeping import MatrixKeeper, load_matrices
+from attnlab.extraction.keeping import MatrixKeeper, load_kept_matrices
 from attnlab.extraction.reading import prepare
 from attnlab.reporting.page.analysis_page import analysis_page
 from attnlab.studies.analysis.analysis import analyze
@@ -25,7 +25,7 @@ def test_chosen_sentences_are_kept_rather_than_others_and_change_no_figure(tmp_p
     assert found.sentences_kept == 3
     pd.testing.assert_frame_equal(found.heads, plain.heads)
     found.matrices.write(tmp_path / "matrices.safetensors")
-    assert load_matrices(tmp_path / "matrices.safetensors").sentences == (5, 4, 0)
+    assert load_kept_matrices(tmp_path / "matrices.safetensors").sentences == (5, 4, 0)
     more = analyze(source, sentences=PAIRS, keep_matrices=1, show=shown, **FEW)
     assert more.matrices.sentences == (5, 4)
 

@@ -56,7 +56,9 @@ def test_a_head_that_adds_nothing_is_worth_nothing(found: Result) -> None:
     assert useless["gradient_importance"] == 0
     for name in ("zero", "uniform"):
         assert useless[f"{name}_loss_change_nats"] == 0
-        assert useless[f"{name}_loss_change_nats_low"] == useless[f"{name}_loss_change_nats_high"] == 0
+        assert (
+            useless[f"{name}_loss_change_nats_low"] == useless[f"{name}_loss_change_nats_high"] == 0
+        )
         assert useless[f"{name}_loss_change_nats_p"] == 1
         assert not useless[f"{name}_loss_change_nats_significant"]
     others = found.importance[found.importance["zero_loss_change_nats"] != 0]

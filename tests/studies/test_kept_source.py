@@ -10,7 +10,7 @@ from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.errors import InputError
-from attnlab.extraction.keeping import KeptMatrices, load_matrices
+from attnlab.extraction.keeping import KeptMatrices, load_kept_matrices
 from attnlab.extraction.matrix_files import load_arrays
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.measuring import Analysis
@@ -55,7 +55,7 @@ def test_fits_name_sentence_site_layer_and_head(file: Path) -> None:
 
 
 def test_what_does_not_fit_together_is_refused(file: Path) -> None:
-    kept = load_matrices(file)
+    kept = load_kept_matrices(file)
     first = next(iter(kept.matrices))
     for matrices in (
         {**kept.matrices, first: kept.matrices[first][:, 1:]},
