@@ -6,16 +6,18 @@ Nothing heavy is imported here; each name is looked up in its module when first 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnlab.representations import draw_results_with
-from attnlab.versions import __version__
+from attnlab.core.installed import __version__
+from attnlab.core.representations import draw_results_with
 
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
-    from attnlab.extraction.capture import capture
+    from attnlab.models.run import load
+    from attnlab.models.training import resume, train
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.importance.importance import importance
     from attnlab.questions.inspect.inspection import inspect
     from attnlab.questions.prune.pruning import prune
+    from attnlab.reading.capture import capture
     from attnlab.reporting.page.head_viewer import view
     from attnlab.results.notes import describe_notes
     from attnlab.results.result import Result
@@ -23,11 +25,9 @@ if TYPE_CHECKING:
     from attnlab.studies.approximation.approximation import approximate
     from attnlab.studies.embeddings.neighbours import neighbours
     from attnlab.studies.embeddings.training import embed
-    from attnlab.studies.engine.running import run_study
     from attnlab.studies.planning.planning import plan
+    from attnlab.studies.running import run_study
     from attnlab.studies.substitution.substitution import substitute
-    from attnlab.translation.runs.run import load
-    from attnlab.translation.training import resume, train
 
 __all__ = [
     "Result",
@@ -58,16 +58,16 @@ _HOMES = {
     "Result": "attnlab.results.result",
     "analyze": "attnlab.studies.analysis.analysis",
     "approximate": "attnlab.studies.approximation.approximation",
-    "capture": "attnlab.extraction.capture",
+    "capture": "attnlab.reading.capture",
     "describe_notes": "attnlab.results.notes",
     "embed": "attnlab.studies.embeddings.training",
-    "load": "attnlab.translation.runs.run",
+    "load": "attnlab.models.run",
     "neighbours": "attnlab.studies.embeddings.neighbours",
     "plan": "attnlab.studies.planning.planning",
-    "resume": "attnlab.translation.training",
-    "run_study": "attnlab.studies.engine.running",
+    "resume": "attnlab.models.training",
+    "run_study": "attnlab.studies.running",
     "substitute": "attnlab.studies.substitution.substitution",
-    "train": "attnlab.translation.training",
+    "train": "attnlab.models.training",
     "view": "attnlab.reporting.page.head_viewer",
 }
 _PACKAGES = ("attention", "matrices", "plot")

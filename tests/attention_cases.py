@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.sigma import SigmaAttention
-from attnlab.attention.perhead import PerHead
+from attnlab.attention.multihead import PerHead
 from attnlab.attention.registry import MECHANISMS, make, parse
 
 SPECS = [

@@ -97,7 +97,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained run directory, made once; tests read it and leave it as it is."""
     from small_run import small_settings
 
-    from attnlab.translation.training import train
+    from attnlab.models.training import train
 
     folder = tmp_path_factory.mktemp("runs") / "small"
     train(folder, small_settings(), command="attnlab train small")
@@ -114,7 +114,7 @@ def language_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run directory of a language model of two layers, made once; tests leave it as it is."""
     from small_run import small_settings
 
-    from attnlab.translation.training import train
+    from attnlab.models.training import train
 
     folder = tmp_path_factory.mktemp("runs") / "language"
     train(folder, small_settings(model={"task": "language-model", "decoder_layers": 2}))
@@ -126,7 +126,7 @@ def recurrent_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run directory of a recurrent model with additive attention; tests leave it as it is."""
     from small_run import RECURRENT, small_settings
 
-    from attnlab.translation.training import train
+    from attnlab.models.training import train
 
     folder = tmp_path_factory.mktemp("runs") / "recurrent"
     train(folder, small_settings(model=RECURRENT))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import AttnlabError
+from attnlab.core.errors import AttnlabError
 
 FAILED, BROKEN = 3, 4
 # A file system without a disk, where the system has one.

@@ -3,7 +3,7 @@
 import torch
 
 from attnlab.attention.registry import make
-from attnlab.extraction.observing import Observed
+from attnlab.reading.observing import Observed
 
 
 def attended(site: str, seed: int = 4) -> Observed:

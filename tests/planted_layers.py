@@ -3,8 +3,8 @@
 import torch
 from zoo.random_models import tokenizer
 
-from attnlab.extraction.batches import Axis, Vocabulary
-from attnlab.extraction.weights import LayerWeights, checked
+from attnlab.reading.batches import Axis, Vocabulary
+from attnlab.reading.weights import LayerWeights, checked
 
 VOCABULARY = Vocabulary(tokenizer())
 KINDS = {

@@ -5,14 +5,19 @@ from typing import Any
 
 import torch
 
-from attnlab.files import write_json
-from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.model import TranslationModel
-from attnlab.translation.model_settings import ModelSettings
-from attnlab.translation.runs.folder import SETTINGS as RECORD
-from attnlab.translation.runs.run import corpus_of, new_record
-from attnlab.translation.settings import SECTIONS, CorpusSettings, RunSettings, settings_from
-from attnlab.translation.tokenizer import train_tokenizers
+from attnlab.core.files import write_json
+from attnlab.models.configuration import TranslationConfig
+from attnlab.models.model import TranslationModel
+from attnlab.models.run import corpus_of, new_record
+from attnlab.models.run_folder import SETTINGS as RECORD
+from attnlab.models.tokenizer import train_tokenizers
+from attnlab.models.training_settings import (
+    SECTIONS,
+    CorpusSettings,
+    ModelSettings,
+    RunSettings,
+    settings_from,
+)
 
 SETTINGS: dict[str, Any] = {
     "corpus": {"size": 200, "max_tokens": 40},

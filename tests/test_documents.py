@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import pytest
 from annotated_types import Ge
 
-from attnlab.documents import MOST_DEPTH, fitting, parse_json, read_json, read_toml
-from attnlab.errors import InputError
+from attnlab.core.documents import MOST_DEPTH, fitting, parse_json, read_json, read_toml
+from attnlab.core.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_files_that_are_too_large_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attnlab.documents.MOST_FILE_BYTES", 10)
+    monkeypatch.setattr("attnlab.core.documents.MOST_FILE_BYTES", 10)
     (tmp_path / "one.json").write_text('"0123456789"')
     with pytest.raises(InputError, match="has 12 bytes, more than the 10 that are read"):
         read_json(tmp_path / "one.json", str)

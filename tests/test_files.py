@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors import SafetensorError, safe_open
 
-from attnlab.errors import AttnlabError, InputError
-from attnlab.files import delete_leftovers, refuse_unwritable, replacing, write_tensors
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.files import delete_leftovers, refuse_unwritable, replacing, write_tensors
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_other_errors_pass_as_they_are(tmp_path: Path) -> None:
 
 
 def test_writing_text_needs_neither_torch_nor_safetensors() -> None:
-    code = "import sys, attnlab.files; print({'torch', 'safetensors'} & set(sys.modules))"
+    code = "import sys, attnlab.core.files; print({'torch', 'safetensors'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.errors import AttnlabError, InputError
-from attnlab.files import write_text
-from attnlab.folders import MARKS, UNFINISHED, replacing_result
-from attnlab.locking import locked
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.files import write_text
+from attnlab.core.folders import MARKS, UNFINISHED, locked, replacing_result
+from attnlab.models.run_folder import SETTINGS
 from attnlab.reporting.result_folder import RECORD
-from attnlab.translation.runs.folder import SETTINGS
 
 OLD = {"a.csv": "old", "gone.csv": "old", "figures/one.svg": "old", "figures/gone.svg": "old"}
 NEW = {"a.csv": "new", "figures/one.svg": "new", "models/x/weights": "new", "page.html": "new"}
@@ -170,7 +169,7 @@ def test_another_process_that_writes_there_is_refused(folder: Path) -> None:
 
 
 def test_nothing_heavy_is_imported() -> None:
-    code = "import sys, attnlab.folders; print({'torch', 'pandas'} & set(sys.modules))"
+    code = "import sys, attnlab.core.folders; print({'torch', 'pandas'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

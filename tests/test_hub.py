@@ -11,11 +11,11 @@ import pytest
 from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from attnlab import hub
 from attnlab.attention.bridge.saved import load_with_plan
 from attnlab.cli.early import refuse_absent_source
-from attnlab.errors import InputError
-from attnlab.studies.sources import load_subject
+from attnlab.core import hub
+from attnlab.core.errors import InputError
+from attnlab.evaluation.sources import load_subject
 
 # Every way to give the name of a model.
 READERS: dict[str, Callable[[str], object]] = {

@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import settings as trying
 from hypothesis import strategies as st
 
-from attnlab import limits, texts
 from attnlab.attention.bridge.installing import PLAN_FILE
 from attnlab.attention.bridge.saved import load_with_plan
 from attnlab.attention.plan import plan_of, write_plan
+from attnlab.core import limits, texts
+from attnlab.core.errors import InputError
+from attnlab.core.limits import FILE, LINE, WORD, refuse_beyond_memory
 from attnlab.corpora.corpus import load_corpus
 from attnlab.corpora.readers import read_rows
-from attnlab.errors import InputError
-from attnlab.limits import FILE, LINE, WORD, refuse_beyond_memory
-from attnlab.studies.sources import load_transformers, read_texts
-from attnlab.translation.settings import settings_from
-from attnlab.translation.training import train
+from attnlab.evaluation.sources import load_transformers, read_texts
+from attnlab.models.training import train
+from attnlab.models.training_settings import settings_from
 
 MEBIBYTE = 2**20
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from small_run import small_settings
 
-from attnlab.errors import InputError
-from attnlab.locking import locked
-from attnlab.translation.training import resume, train
+from attnlab.core.errors import InputError
+from attnlab.core.folders import locked
+from attnlab.models.training import resume, train
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from attnlab.locking import locked
+from attnlab.core.folders import locked
 
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab.parcels import unwrapped, wrapped
-from attnlab.processes import Processes, launched_processes
+from attnlab.core.processes import Processes, launched_processes
+from attnlab.core.serialization import unwrapped, wrapped
 
 SCRIPT = """
 import os
 
-from attnlab.errors import InputError
-from attnlab.processes import launched_processes
+from attnlab.core.errors import InputError
+from attnlab.core.processes import launched_processes
 
 processes = launched_processes()
 

@@ -10,28 +10,28 @@ import pytest
 import torch
 
 from attnlab.attention.plan import plan_of
-from attnlab.extraction.keeping import KeptMatrices
-from attnlab.representations import OneLine, summarised
-from attnlab.translation.runs.run import load
+from attnlab.core.representations import OneLine, summarised
+from attnlab.models.run import load
+from attnlab.reading.keeping import KeptMatrices
 
 RESULTS = [
-    "attnlab.extraction.capture.Capture",
-    "attnlab.extraction.keeping.KeptMatrices",
+    "attnlab.reading.capture.Capture",
+    "attnlab.reading.keeping.KeptMatrices",
     "attnlab.studies.analysis.measuring.Analysis",
     "attnlab.studies.approximation.approximation.Approximation",
-    "attnlab.functions.gold.Gold",
-    "attnlab.studies.evaluation.Evaluator",
-    "attnlab.extraction.kept_source.KeptSource",
+    "attnlab.labels.gold.Gold",
+    "attnlab.evaluation.evaluator.Evaluator",
+    "attnlab.reading.matrix_files.KeptSource",
     "attnlab.studies.analysis.labelling.Labelling",
-    "attnlab.extraction.matrix_source.MatrixSource",
-    "attnlab.studies.sources.Subject",
+    "attnlab.reading.matrix_files.MatrixSource",
+    "attnlab.evaluation.sources.Subject",
     "attnlab.corpora.corpus.ParallelCorpus",
-    "attnlab.translation.tokenizer.Tokenizers",
-    "attnlab.translation.training.Trained",
+    "attnlab.models.tokenizer.Tokenizers",
+    "attnlab.models.training.Trained",
     "attnlab.attention.bridge.installing.Installed",
     "attnlab.matrices.fit.Fit",
     "attnlab.matrices.labels.Labels",
-    "attnlab.studies.engine.collecting.Collected",
+    "attnlab.studies.running.Collected",
     "attnlab.studies.planning.planning.Planning",
     "attnlab.studies.substitution.substitution.Substitution",
 ]

@@ -10,7 +10,7 @@ from jaxtyping import Float, TypeCheckError
 from shape_checks import jaxtyped
 from torch import Tensor
 
-from attnlab.grammar.corpus import draw_pairs
+from attnlab.grammar.embedded import draw_pairs
 from attnlab.matrices.band import project_band
 from attnlab.matrices.code_lengths import CodeLength
 

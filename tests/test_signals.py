@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from attnlab.cli import app as program
 from attnlab.cli.app import app
 from attnlab.cli.command_classes import Command
-from attnlab.errors import AttnlabError
-from attnlab.files import write_text
-from attnlab.folders import replacing_result
-from attnlab.signals import SIGNALS, answering, stopped_by_signals, undisturbed
+from attnlab.core.errors import AttnlabError
+from attnlab.core.files import write_text
+from attnlab.core.folders import replacing_result
+from attnlab.core.signals import SIGNALS, answering, stopped_by_signals, undisturbed
 
 NAMES = [one.name for one in SIGNALS]
 
@@ -65,7 +65,8 @@ def test_a_command_says_what_was_written(
 def test_cells_that_are_finished_are_kept_and_said_to_be(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attnlab.studies.engine import folder, running
+    from attnlab.studies import running
+    from attnlab.studies import study_folder as folder
 
     write = folder.StudyFolder.write
 
@@ -137,7 +138,7 @@ def test_a_later_signal_is_heard_where_a_library_swallowed_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr("attnlab.signals.time", clock)
+    monkeypatch.setattr("attnlab.core.signals.time", clock)
     now, heard = 0.0, []
     with stopped_by_signals() as was_stopped:
         assert not was_stopped()

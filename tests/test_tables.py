@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app
-from attnlab.errors import InputError
-from attnlab.files import inert_texts, write_table
+from attnlab.core.errors import InputError
+from attnlab.core.files import inert_texts, write_table
+from attnlab.core.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_any_table, read_table
 from attnlab.reporting.export import STUDIES, formatted
 from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
 from attnlab.results.question import declared_tables
-from attnlab.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_any_table, read_table
 
 KINDS: dict[str, Kind] = {
     "site": TEXT, "layer": INTEGER, "head": INTEGER, "l1": NUMBER, "tie": BOOLEAN

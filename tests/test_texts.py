@@ -14,17 +14,16 @@ import torch
 from attnlab.attention.plan import load_plan
 from attnlab.cli.commands.train import _from_file as load_settings
 from attnlab.cli.commands.translate import _sentences
-from attnlab.columns import Column
-from attnlab.corpora.files import read_line_pair
-from attnlab.corpora.readers import read_rows
-from attnlab.errors import InputError
-from attnlab.functions.treebank import load_treebank
+from attnlab.core.columns import Column
+from attnlab.core.errors import InputError
+from attnlab.core.texts import check_characters, shown
+from attnlab.corpora.readers import read_line_pair, read_rows
+from attnlab.evaluation.sources import read_texts
+from attnlab.labels.treebank import load_treebank
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.page.parts import PageFigure, Section, page_table
 from attnlab.reporting.page.rendering import render_page
-from attnlab.studies.sources import read_texts
-from attnlab.texts import check_characters, shown
 
 SENTENCES = ["A cat", "öäü ß", "last one"]
 TREE = "1\t{}\t_\tX\t_\t_\t0\troot\t_\t_\n\n"

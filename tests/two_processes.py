@@ -19,11 +19,11 @@ from small_run import small_settings
 from torch import distributed
 
 from attnlab.cli.app import main as command
-from attnlab.errors import AttnlabError
-from attnlab.translation.quiet import quiet
-from attnlab.translation.settings import RunSettings
-from attnlab.translation.trainer import TranslationTrainer
-from attnlab.translation.training import resume, train
+from attnlab.core.errors import AttnlabError
+from attnlab.core.library_state import quiet
+from attnlab.models.trainer import TranslationTrainer
+from attnlab.models.training import resume, train
+from attnlab.models.training_settings import RunSettings
 
 # Long pairs stand alone in a batch, so that one of two processes has none.
 BATCH_TOKENS = 60

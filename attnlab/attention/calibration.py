@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.mechanism import Context, Positions, visible_or_all
+from attnlab.attention.mechanism import Context, Positions, Setup, visible_or_all
 from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
-from attnlab.attention.traits import Setup
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.supports import offsets
 
 SMOOTHING = 5.0

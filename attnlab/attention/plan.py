@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attnlab.addresses import SITES, Head, layer_name
-from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanism import Form, Mechanism
 from attnlab.attention.mechanisms.full import Full
 from attnlab.attention.mechanisms.keys import Keys
-from attnlab.attention.perhead import PerHead
+from attnlab.attention.multihead import PerHead
 from attnlab.attention.registry import make, parse
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Form
-from attnlab.documents import read_json
-from attnlab.errors import InputError
-from attnlab.files import write_json
-from attnlab.texts import briefly, counted
+from attnlab.core.addresses import SITES, Head, layer_name
+from attnlab.core.documents import read_json
+from attnlab.core.errors import InputError
+from attnlab.core.files import write_json
+from attnlab.core.texts import briefly, counted
 
 PLAN_FORMAT = "attnlab attention plan 1"
 

@@ -11,13 +11,12 @@ from torch import Tensor
 from attnlab.attention.calibration import AttentionRecord, SigmaTables, Tally
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.sigma import SigmaAttention
-from attnlab.attention.multihead import NO_SCORES
-from attnlab.attention.perhead import PerHead
+from attnlab.attention.multihead import NO_SCORES, PerHead
 from attnlab.attention.registry import make, mechanisms
 from attnlab.attention.specification import Specification, Window
 from attnlab.budget.bounds import LEAST_BUDGET
-from attnlab.extraction.observing import Observed
 from attnlab.matrices.supports import offsets
+from attnlab.reading.observing import Observed
 
 SIGMA_COLUMNS = 2
 ONE_KEY_PATTERNS = ("self", "previous", "next")

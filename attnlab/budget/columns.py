@@ -1,6 +1,6 @@
 """The columns of what mechanisms are measured by; nothing heavy is imported."""
 
-from attnlab.columns import Column
+from attnlab.core.columns import Column
 
 MASS = Column(
     "mass_fraction",

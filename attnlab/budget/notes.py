@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attnlab.notes import Note
+from attnlab.core.errors import Note
 
 
 @dataclass(frozen=True)

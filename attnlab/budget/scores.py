@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.attribution.significance import DRAWS, INTERVAL
+from attnlab.ablation.significance import DRAWS, INTERVAL
 from attnlab.budget.candidates import Candidate
-from attnlab.extraction.observing import Observed
+from attnlab.reading.observing import Observed
 
 MEASURED = ("mass_fraction", "output_error", "visible_keys")
 

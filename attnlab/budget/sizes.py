@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from attnlab.addresses import Side, sides_of
 from attnlab.budget.bounds import TOLERANCE, WIDEST
 from attnlab.budget.candidates import (
     FIXED,
@@ -18,8 +17,9 @@ from attnlab.budget.candidates import (
     narrow_window,
 )
 from attnlab.budget.scores import MEASURED, Scores, measure_matrices
-from attnlab.extraction.batches import Encoding, Sentence
-from attnlab.extraction.observing import Observed
+from attnlab.core.addresses import Side, sides_of
+from attnlab.reading.batches import Encoding, Sentence
+from attnlab.reading.observing import Observed
 
 
 @dataclass(frozen=True)

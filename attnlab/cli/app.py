@@ -27,9 +27,9 @@ from attnlab.cli.commands.train import train
 from attnlab.cli.commands.translate import generate, score, translate
 from attnlab.cli.output import print_error, with_output
 from attnlab.cli.terminal import flushed_output, outlive_terminal, refuse_closed_output
-from attnlab.errors import AttnlabError, InputError, ToldElsewhereError
+from attnlab.core.errors import AttnlabError, InputError, ToldElsewhereError
+from attnlab.core.installed import __version__
 from attnlab.results.question import own_questions, questions
-from attnlab.versions import __version__
 
 app = typer.Typer(
     name="attnlab",

@@ -13,11 +13,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attnlab.cli.output import print_error
-from attnlab.errors import INTERRUPTED, AttnlabError, InputError, ToldElsewhereError
-from attnlab.files import at_home
-from attnlab.launcher import one_of_several
-from attnlab.signals import noting_written, stopped_by_signals
-from attnlab.texts import briefly, check_characters
+from attnlab.core.errors import INTERRUPTED, AttnlabError, InputError, ToldElsewhereError
+from attnlab.core.files import at_home
+from attnlab.core.launcher import one_of_several
+from attnlab.core.signals import noting_written, stopped_by_signals
+from attnlab.core.texts import briefly, check_characters
 
 # Commands whose work several processes share, as torchrun or accelerate launch start them.
 _SHARED_COMMANDS = {"analyze", "train"}

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attnlab.documents import read_json
-from attnlab.errors import InputError
-from attnlab.folders import PRETRAINED_MARKS, RUN_MARK
-from attnlab.options import Settings
-from attnlab.texts import SENTENCES, TREEBANK, refuse_absent
+from attnlab.core.documents import read_json
+from attnlab.core.errors import InputError
+from attnlab.core.folders import PRETRAINED_MARKS, RUN_MARK
+from attnlab.core.options import Settings
+from attnlab.core.texts import SENTENCES, TREEBANK, refuse_absent
 
 _MODEL_FILES = (*PRETRAINED_MARKS, RUN_MARK)
 # Fields of settings that name files.
@@ -20,7 +20,7 @@ def refuse_absent_source(source: str, *, matrices: bool = False) -> None:
 
     With `matrices`, a file of them is a source too.
     """
-    from attnlab.extraction.matrix_names import is_matrix_file
+    from attnlab.core.files import is_matrix_file
 
     path = Path(source)
     if is_matrix_file(source) and not path.is_dir():
@@ -32,7 +32,7 @@ def refuse_absent_source(source: str, *, matrices: bool = False) -> None:
             raise InputError(msg)
         refuse_absent_matrices(path)
     elif not source or not path.is_dir():
-        from attnlab.hub import model_source
+        from attnlab.core.hub import model_source
 
         model_source(source)
     elif not _holds_model(path):
@@ -52,7 +52,7 @@ def _holds_model(folder: Path) -> bool:
 
 def refuse_absent_matrices(path: Path) -> None:
     """Raises InputError where there is no such file."""
-    from attnlab.extraction.matrix_names import SUFFIXES
+    from attnlab.core.files import SUFFIXES
 
     if not path.is_file():
         msg = (

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from attnlab.cli.output import messages
-from attnlab.texts import shown
+from attnlab.core.texts import shown
 
 if TYPE_CHECKING:
-    from attnlab.notes import Note
+    from attnlab.core.errors import Note
 
 
 def print_notes(notes: Iterable["Note"]) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
-from attnlab.errors import InputError
-from attnlab.options import OptionField, Settings, option_fields
+from attnlab.core.errors import InputError
+from attnlab.core.options import OptionField, Settings, option_fields
 
 Chosen = TypeVar("Chosen", bound=Settings)
 OVERWRITE = Annotated[

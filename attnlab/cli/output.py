@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlab.columns import FORMATS
-from attnlab.errors import InputError
-from attnlab.options import Option, OptionField
-from attnlab.texts import printable
+from attnlab.core.columns import FORMATS
+from attnlab.core.errors import InputError
+from attnlab.core.options import Option, OptionField
+from attnlab.core.texts import printable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from attnlab.cli.output import messages, output
-from attnlab.texts import duration, printable
-from attnlab.waiting import BETWEEN_LINES, FIRST_LINE, repeated
+from attnlab.core.signals import BETWEEN_LINES, FIRST_LINE, repeated
+from attnlab.core.texts import duration, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

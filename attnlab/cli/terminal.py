@@ -9,7 +9,7 @@ from errno import EBADF, EIO, ENOSPC
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import AttnlabError, InputError
+from attnlab.core.errors import AttnlabError, InputError
 
 
 class _Terminal(io.FileIO):

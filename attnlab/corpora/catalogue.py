@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from attnlab.addresses import SIDES
+from attnlab.core.addresses import SIDES
+from attnlab.core.files import at_home
 from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, EMBEDDED_PAIRS, ParallelCorpus
-from attnlab.corpora.files import LINES, find_files, find_languages, list_split_files
 from attnlab.corpora.libraries import is_saved_folder
-from attnlab.corpora.readers import readers
-from attnlab.corpora.splits import SPLITS
-from attnlab.files import at_home
-from attnlab.grammar.corpus import LANGUAGES
+from attnlab.corpora.readers import LINES, find_files, find_languages, list_split_files, readers
+from attnlab.corpora.rows import SPLITS
+from attnlab.grammar.embedded import LANGUAGES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,12 @@ from itertools import islice, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.corpora.files import (
+from attnlab.core.errors import InputError
+from attnlab.core.files import at_home, check_regular
+from attnlab.core.limits import LARGEST_NUMBER
+from attnlab.core.representations import OneLine
+from attnlab.corpora.libraries import EMBEDDED_NAME, is_saved_folder, read_hub, read_saved
+from attnlab.corpora.readers import (
     LANGUAGE_PAIR,
     forms,
     is_text_file,
@@ -17,25 +22,24 @@ from attnlab.corpora.files import (
     read_files,
     read_text_file,
 )
-from attnlab.corpora.libraries import EMBEDDED_NAME, is_saved_folder, read_hub, read_saved
-from attnlab.corpora.rows import IN_MEMORY, Pair, Storage, dataset_of, pairs_of
-from attnlab.corpora.splits import (
+from attnlab.corpora.rows import (
+    IN_MEMORY,
     SPLITS,
+    Pair,
     Splits,
+    Storage,
     complete_splits,
+    dataset_of,
     join_documents,
+    pairs_of,
     source_of,
     target_of,
 )
-from attnlab.errors import InputError
-from attnlab.files import at_home, check_regular
-from attnlab.limits import LARGEST_NUMBER
-from attnlab.representations import OneLine
 
 if TYPE_CHECKING:
     import datasets
 
-    from attnlab.grammar.corpus import GrammarPair
+    from attnlab.grammar.embedded import GrammarPair
 
 EMBEDDED = EMBEDDED_NAME
 DEFAULT_PAIR = "en-it"
@@ -133,7 +137,7 @@ def load_corpus(
 
 def _side_of_last_language(languages: tuple[str, str]) -> Callable[[Pair], str]:
     """The side in the later of two languages of the grammar, so that both directions have the same parts."""
-    from attnlab.grammar.corpus import LANGUAGES
+    from attnlab.grammar.embedded import LANGUAGES
 
     source, target = map(list(LANGUAGES).index, languages)
     return target_of if target > source else source_of
@@ -211,12 +215,12 @@ def refuse_bad_numbers(name: str, document: int, limit: int | None, size: int | 
 def draw_embedded(
     languages: tuple[str, str], seed: int, size: int, progress: Progress | None = None
 ) -> "tuple[GrammarPair, ...]":
-    """Pairs of the embedded grammar; `progress` as in `attnlab.grammar.corpus.draw_pairs`.
+    """Pairs of the embedded grammar; `progress` as in `attnlab.grammar.embedded.draw_pairs`.
 
     Raises:
         InputError: a language that the grammar does not have.
     """
-    from attnlab.grammar.corpus import LANGUAGES, draw_pairs
+    from attnlab.grammar.embedded import LANGUAGES, draw_pairs
 
     if not set(languages) <= set(LANGUAGES):
         pairs = " and ".join("-".join(pair) for pair in permutations(LANGUAGES, 2))

@@ -6,13 +6,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.corpora.files import SPLIT_NAMES
-from attnlab.corpora.readers import checked_pair, refuse_missing
-from attnlab.corpora.rows import ROWS_AT_ONCE, Pair
-from attnlab.corpora.splits import Splits
-from attnlab.errors import AttnlabError, InputError, reason
-from attnlab.files import check_files_in
-from attnlab.hub import HUB_NAME, hub_answers
+from attnlab.core.errors import AttnlabError, InputError, reason
+from attnlab.core.files import check_files_in
+from attnlab.core.hub import HUB_NAME, hub_answers
+from attnlab.corpora.readers import SPLIT_NAMES, checked_pair, refuse_missing
+from attnlab.corpora.rows import ROWS_AT_ONCE, Pair, Splits
 
 if TYPE_CHECKING:
     import datasets

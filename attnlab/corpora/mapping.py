@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from attnlab.core.errors import AttnlabError
+from attnlab.core.signals import SIGNALS
 from attnlab.corpora.rows import Storage, telling_no_room
-from attnlab.errors import AttnlabError
-from attnlab.signals import SIGNALS
 
 if TYPE_CHECKING:
     import datasets

@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
-from attnlab.documents import fitting, parse_json
+from attnlab.core.documents import fitting, parse_json
+from attnlab.core.errors import InputError, reason
+from attnlab.core.files import check_regular, write_tensors, write_text
+from attnlab.core.texts import read_text
 from attnlab.embeddings.vectors import Embeddings
-from attnlab.errors import InputError, reason
-from attnlab.files import check_regular, write_tensors, write_text
-from attnlab.texts import read_text
 
 TENSORS, TEXT = "embeddings.safetensors", "embeddings.txt"
 _FIRST_LINE = re.compile(r"\s*([0-9]{1,12})\s+([1-9][0-9]{0,6})\s*")

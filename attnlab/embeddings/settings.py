@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
 
-from attnlab.errors import InputError
-from attnlab.limits import LARGEST_SEED
-from attnlab.options import Option, Settings
+from attnlab.core.errors import InputError
+from attnlab.core.limits import LARGEST_SEED
+from attnlab.core.options import Option, Settings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attnlab.core.errors import InputError
 from attnlab.embeddings.settings import SkipGramSettings, check_gensim
 from attnlab.embeddings.vectors import Embeddings
-from attnlab.errors import InputError
 
 _TRAINING = "Training vectors"
 

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.errors import InputError
-from attnlab.representations import OneLine
+from attnlab.core.errors import InputError
+from attnlab.core.representations import OneLine
 
 # What vocabularies write before a token that begins a word: attnlab and SentencePiece, and GPT-2.
 WORD_MARKS = ("\N{LOWER ONE EIGHTH BLOCK}", "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}")

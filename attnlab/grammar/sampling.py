@@ -4,9 +4,8 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-from attnlab.grammar import concepts
-from attnlab.grammar.concepts import ANY, PERSON, PLACE, Adjective, Adverb, Verb
-from attnlab.grammar.phrase_sampling import PhraseSampler, adjectives_for
+from attnlab.grammar import lexicon as concepts
+from attnlab.grammar.lexicon import ANY, PERSON, PLACE, VERBS, Adjective, Adverb, Verb
 from attnlab.grammar.phrases import (
     Adjunct,
     Clause,
@@ -14,13 +13,14 @@ from attnlab.grammar.phrases import (
     Modal,
     NounPhrase,
     Phrase,
+    PhraseSampler,
     Pronoun,
     Sentence,
     Tense,
+    adjectives_for,
     agreement,
     natural_gender,
 )
-from attnlab.grammar.verbs import VERBS
 
 _TENSES: tuple[Tense, ...] = ("present", "present", "past", "past", "future", "progressive")
 _STATIVE_TENSES: tuple[Tense, ...] = ("present", "present", "past", "future")

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.additive_search import Limits, Outside, best_columns, outside_of
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.fit import Additive, Fit, complete

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.band_in_place import can_be_read_in_place, copy_band, measure_off_band
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.fit import Band, Fit, complete

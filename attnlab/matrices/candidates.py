@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.blocks import block_gains, near_diagonal, place_blocks
 from attnlab.matrices.code_lengths import log2_choose
 from attnlab.matrices.columns import real_columns

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.core.installed import with_plugins
 from attnlab.matrices.padding import Sizes, sizes_of
 from attnlab.matrices.weights import checked_approximation, checked_weights
-from attnlab.plugins import with_plugins
 
 _LONG_COLUMN = 256
 

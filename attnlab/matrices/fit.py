@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.core.representations import OneLine
 from attnlab.matrices.distances import Distances, measure_residual, row_divergence
 from attnlab.matrices.padding import Sizes, sizes_of
 from attnlab.matrices.residual import SparseError, largest_of_residual
 from attnlab.matrices.supports import Window
 from attnlab.matrices.values import Values
-from attnlab.representations import OneLine
 
 Family = Literal["diagonal", "band", "rare_columns", "column", "column_band", "union", "additive"]
 

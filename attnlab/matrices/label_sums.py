@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.candidates import Candidate, Search, candidates, keys_of_rows, with_room
 from attnlab.matrices.code_lengths import CodeLength, Rows, shortest_code
 from attnlab.matrices.labels import CodedCandidate, Labels, labels_of_codes

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attnlab.core.representations import OneLine
 from attnlab.matrices.candidates import (
     FAMILIES,
     Candidate,
@@ -19,7 +20,6 @@ from attnlab.matrices.candidates import (
 from attnlab.matrices.code_lengths import CodeLength, Rows, shortest_code
 from attnlab.matrices.padding import sizes_of
 from attnlab.matrices.weights import checked_weights
-from attnlab.representations import OneLine
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 Sizes = Int[Tensor, "*#batch 2"]
 

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.block_search import BlockSpace, best_blocks
 from attnlab.matrices.chunks import in_chunks
 from attnlab.matrices.columns import fill_columns

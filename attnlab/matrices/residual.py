@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.padding import Sizes
 from attnlab.matrices.weights import checked_approximation, checked_weights
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 Window = tuple[int, int]
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.padding import without_padding
 from attnlab.matrices.random_search import block_starts

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 Values = Literal["binary", "free", "stochastic"]
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from attnlab.addresses import HEAD_COLUMNS, Head
-from attnlab.extraction.columns import DISTANCES, HEADS
-from attnlab.extraction.keeping import load_kept_matrices
-from attnlab.files import write_table, write_text
-from attnlab.folders import replacing_result
-from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS, STRUCTURE
+from attnlab.core.addresses import HEAD_COLUMNS, Head
+from attnlab.core.files import write_table, write_text
+from attnlab.core.folders import replacing_result
+from attnlab.labels.label_columns import AGREEMENT, CONTROLS, LABELS, RELATIONS, STRUCTURE
+from attnlab.reading.keeping import load_kept_matrices
+from attnlab.reading.statistics_columns import DISTANCES, HEADS
 from attnlab.reporting.figures import DRAWN
 from attnlab.reporting.page.analysis_page import analysis_page
 from attnlab.reporting.record import (

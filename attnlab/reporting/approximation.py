@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from attnlab.columns import rounded
-from attnlab.files import write_table
-from attnlab.folders import replacing_result
-from attnlab.functions.columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
+from attnlab.core.columns import rounded
+from attnlab.core.errors import Note
+from attnlab.core.files import write_table
+from attnlab.core.folders import replacing_result
+from attnlab.labels.label_columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.matrices.candidates import NO_FAMILY
-from attnlab.notes import Note
 from attnlab.reporting.naming import family_words
 from attnlab.reporting.page.result_page import (
     Contents,

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from attnlab.columns import Column
-from attnlab.functions.columns import STRUCTURE_SAID
-from attnlab.functions.thresholds import TIE_BITS_PER_ROW
+from attnlab.core.columns import Column
+from attnlab.labels.label_columns import STRUCTURE_SAID, TIE_BITS_PER_ROW
 
 ADDITIVE = (
     "additive splits the same number between whole diagonals around offset 0, whole columns and E as "

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from attnlab.columns import FORMATS, Column, Table, rounded
-from attnlab.errors import InputError
-from attnlab.files import csv_of
+from attnlab.core.columns import FORMATS, Column, Table, rounded
+from attnlab.core.errors import InputError
+from attnlab.core.files import csv_of
+from attnlab.core.texts import shown
 from attnlab.reporting.naming import family_words
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.planning import columns as planning
 from attnlab.studies.substitution import columns as substitution
-from attnlab.texts import shown
 
 STUDIES = (analysis, approximation, planning, substitution)
 # Columns that hold families of matrices.

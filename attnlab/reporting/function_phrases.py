@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.columns import rounded
-from attnlab.functions.columns import OFFSET_OR_CHANCE
-from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED, status_of
+from attnlab.core.columns import rounded
+from attnlab.labels.label_columns import OFFSET_OR_CHANCE
+from attnlab.labels.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED, status_of
 from attnlab.reporting.naming import family_words
 from attnlab.studies.analysis.roles import NO_ROLE
 

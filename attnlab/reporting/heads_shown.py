@@ -4,16 +4,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from attnlab.columns import Column
-from attnlab.functions.columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
-from attnlab.functions.thresholds import TIE_BITS_PER_ROW
+from attnlab.core.columns import Column
+from attnlab.core.texts import counted
+from attnlab.labels.label_columns import NO_STRUCTURE, NO_STRUCTURE_MEANS, TIE_BITS_PER_ROW
 from attnlab.matrices.candidates import NO_FAMILY
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.function_phrases import evidence_phrase
 from attnlab.reporting.naming import family_words, head_names
 from attnlab.studies.analysis.columns import SUMMARY
 from attnlab.studies.analysis.roles import NO_ROLE, marked
-from attnlab.texts import counted
 
 MARK = "✓"
 # Of a confirmed role where there is nothing to say whether an untrained head would have it too.

@@ -11,9 +11,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
+from attnlab.core.texts import shown
 from attnlab.reporting.canvas import INK, WEIGHTS, blank, panel, style
-from attnlab.texts import shown
 
 # From nothing to full ink: the background of the page shows through, light or dark.
 _COLOURS = LinearSegmentedColormap.from_list(

@@ -5,13 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.addresses import HEAD_COLUMNS, Head, Site
-from attnlab.extraction.views import ALL, CONTENT, View
-from attnlab.functions.columns import NO_STRUCTURE
+from attnlab.core.addresses import HEAD_COLUMNS, Head, Site
+from attnlab.labels.label_columns import NO_STRUCTURE
 from attnlab.matrices.candidates import NO_FAMILY
+from attnlab.reading.weights import ALL, CONTENT, View
 from attnlab.studies.analysis.roles import marked
 
-# How the views of `attnlab.extraction.views` are called on pages and terminals.
+# How the views of `attnlab.reading.weights` are called on pages and terminals.
 VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
 _FAMILY_WORDS = {"column_band": "column + band", NO_FAMILY: NO_STRUCTURE}
 # What stands above the matrices of a site.

@@ -6,7 +6,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
-from attnlab.columns import Column
+from attnlab.core.columns import Column
 from attnlab.reporting.canvas import INK, svg
 from attnlab.reporting.drawing.head_map import draw_heads
 from attnlab.reporting.export import cell, declared_columns, is_number
@@ -14,8 +14,8 @@ from attnlab.reporting.heads_shown import heads_shown, words_of_heads
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.approximation.approximation import Approximation
-from attnlab.studies.engine.collecting import Collected
 from attnlab.studies.planning.planning import Planning
+from attnlab.studies.running import Collected
 from attnlab.studies.substitution.substitution import Substitution
 
 # A longer table fills the notebook; the result holds every row.

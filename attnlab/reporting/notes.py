@@ -4,12 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attnlab.budget.notes import MechanismLeftOut
-from attnlab.extraction.notes import KeptInPart, RowsNotNormalized, SentencesDropped
-from attnlab.extraction.views import ALL, CONTENT
-from attnlab.functions.thresholds import LINKS
-from attnlab.notes import Note
-from attnlab.studies.analysis import notes as analysis
-from attnlab.studies.notes import (
+from attnlab.core.errors import Note
+from attnlab.evaluation.shared_settings import (
     FewerThanAsked,
     FewForIntervals,
     FewForMeans,
@@ -18,6 +14,10 @@ from attnlab.studies.notes import (
     TableWiderThanPage,
     UnknownWeights,
 )
+from attnlab.labels.label_columns import LINKS
+from attnlab.reading.batches import KeptInPart, RowsNotNormalized, SentencesDropped
+from attnlab.reading.weights import ALL, CONTENT
+from attnlab.studies.analysis import notes as analysis
 from attnlab.studies.planning import notes as planning
 from attnlab.studies.substitution import notes as substitution
 

@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from attnlab.documents import read_json
-from attnlab.errors import InputError
-from attnlab.files import file_checksum
-from attnlab.notes import Note
+from attnlab.core.documents import read_json
+from attnlab.core.errors import InputError, Note
+from attnlab.core.files import file_checksum
+from attnlab.core.texts import published
+from attnlab.evaluation.shared_settings import OlderWeights, UnknownWeights
+from attnlab.models.run_folder import WEIGHTS, is_run
 from attnlab.reporting.result_folder import RECORD
-from attnlab.studies.notes import OlderWeights, UnknownWeights
-from attnlab.texts import published
-from attnlab.translation.runs.folder import WEIGHTS, is_run
 
 
 def results_with(note: type[Note], run: str | Path) -> list[Path]:

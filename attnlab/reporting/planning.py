@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.attention.plan import AttentionPlan, write_plan
-from attnlab.files import write_table, write_text
-from attnlab.folders import replacing_result
+from attnlab.core.files import write_table, write_text
+from attnlab.core.folders import replacing_result
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.notes import describe_notes
 from attnlab.reporting.page.result_page import (

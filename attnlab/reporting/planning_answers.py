@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from attnlab.columns import Column
+from attnlab.core.columns import Column
+from attnlab.core.texts import counted
 from attnlab.studies.planning.columns import SCORES
 from attnlab.studies.planning.planning import FULL, SEARCHED
 from attnlab.studies.planning.settings import NOTHING
-from attnlab.texts import counted
 
 
 class Goodness(NamedTuple):

@@ -9,17 +9,16 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from annotated_types import Ge
 
-from attnlab.columns import Table
-from attnlab.documents import fitting, read_json
-from attnlab.errors import InputError, reason
-from attnlab.files import write_json
-from attnlab.notes import Note
+from attnlab.core.columns import Table
+from attnlab.core.documents import fitting, read_json
+from attnlab.core.errors import InputError, Note, reason
+from attnlab.core.files import write_json
+from attnlab.core.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_table
+from attnlab.core.texts import briefly
 from attnlab.reporting.export import declared_table
 from attnlab.reporting.notes import WORDS
 from attnlab.reporting.older_results import notes_on_weights
 from attnlab.reporting.result_folder import RECORD, refuse_without_record
-from attnlab.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_table
-from attnlab.texts import briefly
 
 FORMAT: Literal["attnlab result 1"] = "attnlab result 1"
 _KINDS: Mapping[str, Kind] = {

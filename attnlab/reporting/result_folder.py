@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.documents import read_json
-from attnlab.errors import InputError
-from attnlab.files import refuse_unwritable
-from attnlab.folders import RESULT_MARK
+from attnlab.core.documents import read_json
+from attnlab.core.errors import InputError
+from attnlab.core.files import refuse_unwritable
+from attnlab.core.folders import RESULT_MARK
+from attnlab.models.run_folder import refuse_run, refuse_run_files
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.planning import columns as planning
 from attnlab.studies.substitution import columns as substitution
-from attnlab.translation.runs.files import refuse_run, refuse_run_files
 
 # What a page is made of, and the page, which is written last.
 RECORD = RESULT_MARK

@@ -5,13 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.columns import Column
+from attnlab.ablation.significance import over_models
+from attnlab.core.columns import Column
+from attnlab.core.texts import counted
 from attnlab.reporting.export import cell, declared_columns
-from attnlab.studies.engine.collecting import TABLE
-from attnlab.studies.engine.registry import studies
-from attnlab.studies.over_models import over_models
+from attnlab.studies.computing import studies
+from attnlab.studies.running import TABLE
 from attnlab.studies.substitution.columns import ORACLE
-from attnlab.texts import counted
 
 # More cannot be read in one sentence; the tables below hold them.
 _MOST = 8

@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.columns import Column
-from attnlab.folders import replacing_result
+from attnlab.core.columns import Column
+from attnlab.core.folders import replacing_result
+from attnlab.core.texts import counted, published
 from attnlab.reporting.drawing.palette import PAGE as PAGE_WIDTH
 from attnlab.reporting.drawing.pareto import draw_pareto
 from attnlab.reporting.drawing.scaling import draw_scaling
@@ -21,8 +22,7 @@ from attnlab.reporting.page.result_page import (
 from attnlab.reporting.record import ResultRecord, write_record
 from attnlab.reporting.result_folder import PARETO_FIGURE, SCALING_FIGURE, STUDY
 from attnlab.reporting.study_answers import best_rows
-from attnlab.studies.engine.collecting import CELLS, TABLE, Collected
-from attnlab.texts import counted, published
+from attnlab.studies.running import CELLS, TABLE, Collected
 
 # What is known of a cell beside its settings.
 STATE = (

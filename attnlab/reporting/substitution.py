@@ -7,9 +7,10 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.columns import rounded
-from attnlab.files import write_table, write_text
-from attnlab.folders import replacing_result
+from attnlab.core.columns import rounded
+from attnlab.core.files import write_table, write_text
+from attnlab.core.folders import replacing_result
+from attnlab.core.texts import counted
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.drawing.levels import LEVEL_COLOURS, LEVEL_MARKERS, example_of
 from attnlab.reporting.drawing.stretching import stretch
@@ -29,7 +30,6 @@ from attnlab.reporting.result_folder import (
 )
 from attnlab.studies.substitution.columns import ORACLE, PREDICTION, SUBSTITUTIONS, TABLES
 from attnlab.studies.substitution.substitution import Substitution
-from attnlab.texts import counted
 
 _LEFT, _WIDTH, _GAP, _TOP, _HEIGHT = 0.9, 2.2, 0.55, 0.75, 2.2
 _PREDICTORS = {"missing_mass": "attention not captured", "output_error": "relative output error"}

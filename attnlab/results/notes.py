@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from attnlab.notes import Note
+from attnlab.core.errors import Note
 from attnlab.reporting import notes as shared
 from attnlab.results.question import questions
 

@@ -11,11 +11,11 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from attnlab.columns import Table
-from attnlab.errors import InputError
-from attnlab.notes import Note
-from attnlab.options import Settings
-from attnlab.plugins import with_plugins
+from attnlab.core.columns import Table
+from attnlab.core.errors import InputError
+from attnlab.core.errors import Note
+from attnlab.core.options import Settings
+from attnlab.core.installed import with_plugins
 
 GROUP = "attnlab.questions"
 # The file of the arrays of a result.

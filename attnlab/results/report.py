@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from attnlab.errors import InputError, reason
-from attnlab.files import delete_leftovers, refuse_unwritable
-from attnlab.locking import locked
+from attnlab.core.errors import InputError, reason
+from attnlab.core.files import delete_leftovers, refuse_unwritable
+from attnlab.core.folders import locked
 from attnlab.reporting.analysis_folder import write_analysis_page
 from attnlab.reporting.approximation import approximation_contents
 from attnlab.reporting.page.result_page import ContentsOf, write_result_page

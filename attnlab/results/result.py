@@ -9,11 +9,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnlab.columns import Column, Table
-from attnlab.errors import InputError
-from attnlab.files import read_tensors, write_table, write_tensors, write_text
-from attnlab.folders import replacing_result
-from attnlab.notes import Note
+from attnlab.core.columns import Column, Table
+from attnlab.core.errors import InputError
+from attnlab.core.files import read_tensors, write_table, write_tensors, write_text
+from attnlab.core.folders import replacing_result
+from attnlab.core.errors import Note
 from attnlab.reporting.export import declared_columns, formatted
 from attnlab.reporting.notebook import table_with_notes
 from attnlab.reporting.page.result_page import Contents, write_contents
@@ -22,7 +22,7 @@ from attnlab.results.files import EXPLANATION, FIGURES, Extra, check_free, files
 from attnlab.results.notes import describe_notes, kinds_of_notes
 from attnlab.results.question import ARRAYS, Question, question_named, question_of, questions
 from attnlab.results.terminal import TerminalTable, rows_shown
-from attnlab.texts import briefly
+from attnlab.core.texts import briefly
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,7 +3,7 @@
 `attnlab.studies.differences` fills them.
 """
 
-from attnlab.columns import Column
+from attnlab.core.columns import Column
 
 
 def declared_changes(

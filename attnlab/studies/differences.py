@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.attribution.significance import SIGNIFICANCE_LEVEL, Difference, holm_significant
+from attnlab.ablation.significance import SIGNIFICANCE_LEVEL, Difference, holm_significant
 
 
 def fill_changes(

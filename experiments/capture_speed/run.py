@@ -22,11 +22,11 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from attnlab.extraction.batches import batches, encode
-from attnlab.extraction.reading import Consumer, prepare
-from attnlab.extraction.statistics import HeadStatistics
-from attnlab.files import write_table
-from attnlab.functions.consumer import HeadFunctions, TextSide
+from attnlab.core.files import write_table
+from attnlab.labels.counting import HeadFunctions, TextSide
+from attnlab.reading.batches import batches, encode
+from attnlab.reading.capture import Consumer, prepare
+from attnlab.reading.statistics import HeadStatistics
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

@@ -13,13 +13,13 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.attribution.significance import DRAWS
+from attnlab.ablation.significance import DRAWS
 from attnlab.budget.bounds import TOLERANCE
 from attnlab.budget.candidates import left_out
+from attnlab.core.library_state import quiet
+from attnlab.models.run import Run, load
 from attnlab.questions.compare.comparison import compare
 from attnlab.results.result import Result
-from attnlab.translation.quiet import quiet
-from attnlab.translation.runs.run import Run, load
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

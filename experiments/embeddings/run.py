@@ -12,17 +12,17 @@ from typing import Any
 
 import pandas as pd
 
+from attnlab.core.files import write_table
+from attnlab.core.library_state import quiet
 from attnlab.embeddings.files import holds_embeddings, load_embeddings
 from attnlab.embeddings.settings import SkipGramSettings
-from attnlab.files import write_table
+from attnlab.models.callbacks import read_metrics
+from attnlab.models.first_embeddings import SKIP_GRAM
+from attnlab.models.training_settings import CorpusSettings, TokenizerSettings, settings_from
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.drawing.embedding_map import draw_embedding_map
 from attnlab.studies.embeddings.neighbours import neighbours
 from attnlab.studies.embeddings.training import embed
-from attnlab.translation.callbacks import read_metrics
-from attnlab.translation.first_embeddings import SKIP_GRAM
-from attnlab.translation.quiet import quiet
-from attnlab.translation.settings import CorpusSettings, TokenizerSettings, settings_from
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from attnlab.files import write_table
+from attnlab.core.files import write_table
 from attnlab.matrices.band import fit_band
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.sigma import fit_sigma

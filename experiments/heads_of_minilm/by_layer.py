@@ -11,7 +11,7 @@ from matplotlib.patches import Patch, Rectangle
 from scipy.stats import bootstrap
 from statsmodels.stats.multitest import multipletests
 
-from attnlab.functions.verdict import HOLDS
+from attnlab.labels.verdict import HOLDS
 from attnlab.reporting.canvas import INK, blank, panel, style
 
 DRAWS = 10_000

@@ -19,30 +19,28 @@ from typing import Any
 import pandas as pd
 import torch
 
-from attnlab.extraction.reading import prepare
-from attnlab.extraction.statistics import HeadStatistics
-from attnlab.extraction.weights import LayerWeights
-from attnlab.files import write_table
-from attnlab.functions.consumer import scope_of_layer
-from attnlab.functions.controls import untrained_twin
-from attnlab.functions.counts import largest
-from attnlab.functions.gold import gold_of_treebank
-from attnlab.functions.intervals import wilson_interval
-from attnlab.functions.labels.positional import (
+from attnlab.core.files import write_table
+from attnlab.core.library_state import quiet
+from attnlab.core.pretrained import read_pretrained
+from attnlab.labels.counting import scope_of_layer, untrained_twin
+from attnlab.labels.counts import largest, wilson_interval
+from attnlab.labels.gold import gold_of_treebank
+from attnlab.labels.label_columns import LINKS
+from attnlab.labels.positional import (
     PositionalCounts,
     count_positional,
     decide_positional,
 )
-from attnlab.functions.labels.syntactic import best_heads
-from attnlab.functions.thresholds import LINKS
-from attnlab.functions.verdict import verdict_table
-from attnlab.pretrained import read_pretrained
+from attnlab.labels.syntactic import best_heads
+from attnlab.labels.verdict import verdict_table
+from attnlab.reading.capture import prepare
+from attnlab.reading.statistics import HeadStatistics
+from attnlab.reading.weights import LayerWeights
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.measuring import Analysis
-from attnlab.translation.quiet import quiet
 from experiments.heads_of_minilm.by_layer import (
     draw_grid,
     draw_layers,

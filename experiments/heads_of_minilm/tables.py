@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.functions.verdict import BORDERLINE, HOLDS, UNKNOWN
+from attnlab.labels.verdict import BORDERLINE, HOLDS, UNKNOWN
 from attnlab.reporting.function_phrases import function_phrase
 
 LEVEL = 0.05

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.functions.agreement import agreement_table
-from attnlab.functions.thresholds import LINKS
-from attnlab.functions.verdict import BORDERLINE, HOLDS, UNKNOWN
+from attnlab.labels.label_columns import LINKS
+from attnlab.labels.structure import agreement_table
+from attnlab.labels.verdict import BORDERLINE, HOLDS, UNKNOWN
 from experiments.heads_of_small_models.summary import (
     SITES,
     Models,

@@ -17,19 +17,19 @@ import pandas as pd
 import torch
 
 import attnlab
-from attnlab.attribution.significance import loss_difference
-from attnlab.files import write_table
-from attnlab.functions.labels.syntactic import best_heads
-from attnlab.functions.thresholds import LINKS, SINK
+from attnlab.ablation.significance import loss_difference
+from attnlab.core.files import write_table
+from attnlab.core.library_state import quiet
+from attnlab.evaluation.evaluator import Evaluator, load_evaluator
+from attnlab.labels.label_columns import LINKS, SINK
+from attnlab.labels.syntactic import best_heads
+from attnlab.models.run import Run
+from attnlab.models.training_settings import GenerationSettings, settings_from
+from attnlab.models.translating import generate
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.evaluation import Evaluator, load_evaluator
-from attnlab.translation.generating import generate
-from attnlab.translation.quiet import quiet
-from attnlab.translation.runs.run import Run
-from attnlab.translation.settings import GenerationSettings, settings_from
 from experiments.language_model.baselines import CountModel
 from experiments.shared.labels import labelling_of
 from experiments.shared.readme import (

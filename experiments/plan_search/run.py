@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.files import write_table
+from attnlab.ablation.significance import over_models
+from attnlab.core.files import write_table
 from attnlab.reporting.canvas import write_figure
-from attnlab.studies.over_models import over_models
 from attnlab.studies.planning.candidates import BASELINES
 from attnlab.studies.planning.planning import FULL, NEAR, SEARCHED
 from attnlab.studies.planning.study import BUDGETS

@@ -12,18 +12,17 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.attribution.significance import DRAWS
+from attnlab.ablation.significance import DRAWS, contrasts, over_models
 from attnlab.cli.commands.demo import DEMO_SETTINGS
-from attnlab.files import write_table
-from attnlab.studies.evaluation import load_evaluator
-from attnlab.studies.over_models import contrasts, over_models
+from attnlab.core.files import write_table
+from attnlab.core.library_state import quiet
+from attnlab.core.texts import counted
+from attnlab.evaluation.evaluator import load_evaluator
+from attnlab.models.training_settings import settings_from
 from attnlab.studies.planning.candidates import BASELINES
 from attnlab.studies.planning.planning import FULL, plan
 from attnlab.studies.planning.scores import changes, gains, output_of
 from attnlab.studies.planning.settings import DEFAULT_FAMILIES
-from attnlab.texts import counted
-from attnlab.translation.quiet import quiet
-from attnlab.translation.settings import settings_from
 from experiments.shared.model_study import MODEL
 from experiments.shared.readme import (
     RESULTS,

@@ -21,20 +21,19 @@ import pandas as pd
 import torch
 from rich.console import Console
 
-from attnlab.files import write_json, write_table
+from attnlab.core.files import write_json, write_table
+from attnlab.core.library_state import quiet
+from attnlab.core.texts import published
+from attnlab.models.batches import Collator, LengthGroupedBatches, TokenPairs, encode_corpus
+from attnlab.models.configuration import IGNORED_LABEL
+from attnlab.models.run import Run, corpus_of, load
+from attnlab.models.training import train
+from attnlab.models.training_settings import settings_from
+from attnlab.models.translating import score_run
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.drawing.training import draw_training
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.texts import published
-from attnlab.translation.batches import Collator, LengthGroupedBatches, TokenPairs
-from attnlab.translation.configuration import IGNORED_LABEL
-from attnlab.translation.encoding import encode_corpus
-from attnlab.translation.quiet import quiet
-from attnlab.translation.runs.run import Run, corpus_of, load
-from attnlab.translation.settings import settings_from
-from attnlab.translation.training import train
-from attnlab.translation.translating import score_run
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

@@ -15,16 +15,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.attribution.significance import DRAWS, bleu_difference
-from attnlab.files import write_table
-from attnlab.functions.thresholds import SINK
+from attnlab.ablation.significance import DRAWS, bleu_difference
+from attnlab.core.files import write_table
+from attnlab.core.library_state import quiet
+from attnlab.labels.label_columns import SINK
+from attnlab.models.run import Run
+from attnlab.models.training_settings import RunSettings, settings_from
+from attnlab.models.translating import score_run
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.translation.quiet import quiet
-from attnlab.translation.runs.run import Run
-from attnlab.translation.settings import RunSettings, settings_from
-from attnlab.translation.translating import score_run
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from attnlab.files import write_table
+from attnlab.core.files import write_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.drawing.scaling import crossover, draw_scaling
 from experiments.scaling.worker import HEAD_DIM, HEADS, SEED, SUM_OF_INPUTS, THREADS

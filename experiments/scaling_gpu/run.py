@@ -21,7 +21,7 @@ from torch.utils.benchmark import Timer
 
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.registry import make
-from attnlab.files import write_table
+from attnlab.core.files import write_table
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

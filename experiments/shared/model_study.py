@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
+from attnlab.ablation.significance import over_models
 from attnlab.corpora.corpus import DEFAULT_PAIR
-from attnlab.studies.engine.models import MODEL_LOCATIONS
-from attnlab.studies.engine.running import run_study
-from attnlab.studies.over_models import over_models
+from attnlab.studies.cells_of_models import MODEL_LOCATIONS
+from attnlab.studies.running import run_study
 from experiments.shared.readme import RESULTS
 
 # Columns that tell the models of a result apart.

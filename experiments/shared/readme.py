@@ -12,8 +12,8 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from attnlab.files import write_json, write_text
-from attnlab.versions import versions
+from attnlab.core.files import write_json, write_text
+from attnlab.core.installed import versions
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 Facts = Mapping[str, Any]

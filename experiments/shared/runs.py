@@ -5,13 +5,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from attnlab.errors import INTERRUPTED
-from attnlab.translation.callbacks import read_metrics
-from attnlab.translation.quiet import quiet
-from attnlab.translation.runs.folder import is_run
-from attnlab.translation.runs.run import Run, load
-from attnlab.translation.settings import RunSettings
-from attnlab.translation.training import resume, train
+from attnlab.core.errors import INTERRUPTED
+from attnlab.core.library_state import quiet
+from attnlab.models.callbacks import read_metrics
+from attnlab.models.run import Run, load
+from attnlab.models.run_folder import is_run
+from attnlab.models.training import resume, train
+from attnlab.models.training_settings import RunSettings
 
 
 def trained_run(folder: Path, settings: RunSettings) -> Run:

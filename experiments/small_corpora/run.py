@@ -12,12 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.files import write_table
-from attnlab.translation.callbacks import read_metrics
-from attnlab.translation.quiet import quiet
-from attnlab.translation.settings import RunSettings, settings_from
-from attnlab.translation.trainer import READABLE_BLEU, choice
-from attnlab.translation.translating import score_run
+from attnlab.core.files import write_table
+from attnlab.core.library_state import quiet
+from attnlab.models.callbacks import read_metrics
+from attnlab.models.trainer import READABLE_BLEU, choice
+from attnlab.models.training_settings import RunSettings, settings_from
+from attnlab.models.translating import score_run
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

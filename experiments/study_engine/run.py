@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from attnlab.files import write_table
-from attnlab.studies.engine.collecting import Collected
-from attnlab.studies.engine.running import run_study
+from attnlab.core.files import write_table
+from attnlab.studies.running import Collected, run_study
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

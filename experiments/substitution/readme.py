@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.attribution.significance import DRAWS, SIGNIFICANCE_LEVEL
+from attnlab.ablation.significance import DRAWS, SIGNIFICANCE_LEVEL
 from attnlab.studies.substitution.prediction import PREDICTORS
 from experiments.shared.model_study import MODEL
 from experiments.shared.readme import read_facts, read_table, render

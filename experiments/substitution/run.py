@@ -8,10 +8,10 @@ are there are not computed again; each trains a model first.
 
 import pandas as pd
 
-from attnlab.files import write_table
+from attnlab.ablation.significance import contrasts
+from attnlab.core.files import write_table
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.substitution import draw_substitution
-from attnlab.studies.over_models import contrasts
 from attnlab.studies.substitution.prediction import PREDICTORS, prediction
 from experiments.shared.model_study import (
     MODEL,
@@ -71,7 +71,7 @@ def replaced_over_models(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def tested(rows: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
-    """The contrasts of the study by size, as `attnlab.studies.over_models.contrasts` tests them."""
+    """The contrasts of the study by size, as `attnlab.ablation.significance.contrasts` tests them."""
     differences: dict[tuple[int, str], list[float]] = {}
     for model, own in rows[(rows["scope"] == "model") & (rows["steps"] == 0)].groupby(MODEL):
         layers = int(str(model[0]))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from attnlab.files import write_table
+from attnlab.core.files import write_table
 from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.synthetic import draw_corpus

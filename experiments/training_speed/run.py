@@ -19,16 +19,15 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import PrinterCallback, TrainerCallback
 
-from attnlab.files import write_table
-from attnlab.processes import Processes
-from attnlab.translation.batches import Collator, TokenPairs, step_budget
-from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.model import TranslationModel
-from attnlab.translation.quiet import quiet
-from attnlab.translation.randomness import seeded
-from attnlab.translation.settings import OptimizerSettings
-from attnlab.translation.tokenizer import PAD
-from attnlab.translation.trainer import TranslationTrainer, training_arguments
+from attnlab.core.files import write_table
+from attnlab.core.library_state import quiet, seeded
+from attnlab.core.processes import Processes
+from attnlab.models.batches import Collator, TokenPairs, step_budget
+from attnlab.models.configuration import TranslationConfig
+from attnlab.models.model import TranslationModel
+from attnlab.models.tokenizer import PAD
+from attnlab.models.trainer import TranslationTrainer, training_arguments
+from attnlab.models.training_settings import OptimizerSettings
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

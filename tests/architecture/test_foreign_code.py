@@ -10,9 +10,9 @@ from transformers import AutoTokenizer
 from zoo import random_models
 
 from attnlab.attention.bridge.saved import saved_plan
-from attnlab.errors import InputError
-from attnlab.pretrained import read_pretrained
-from attnlab.studies.sources import load_subject
+from attnlab.core.errors import InputError
+from attnlab.core.pretrained import read_pretrained
+from attnlab.evaluation.sources import load_subject
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [path for top in ("attnlab", "experiments") for path in sorted((ROOT / top).rglob("*.py"))]
@@ -41,7 +41,7 @@ def test_one_file_alone_reads_files_of_models_and_refuses_their_code() -> None:
         if isinstance(call.func, ast.Attribute) and call.func.attr in READERS
     ]
     # What is read, and the same model without numbers, which tells its size.
-    assert [path for path, _ in found] == ["attnlab/pretrained.py"] * 2
+    assert [path for path, _ in found] == ["attnlab/core/pretrained.py"] * 2
     assert all(words["trust_remote_code"] is False for _, words in found)
 
 

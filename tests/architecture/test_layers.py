@@ -15,28 +15,23 @@ LAYERS = [
 ]  # fmt: skip
 FOUNDATION = {
     "attnlab",
-    "attnlab.addresses",
-    "attnlab.columns",
-    "attnlab.devices",
-    "attnlab.documents",
-    "attnlab.errors",
-    "attnlab.files",
-    "attnlab.folders",
-    "attnlab.hub",
-    "attnlab.launcher",
-    "attnlab.limits",
-    "attnlab.locking",
-    "attnlab.options",
-    "attnlab.parcels",
-    "attnlab.plugins",
-    "attnlab.pretrained",
-    "attnlab.processes",
-    "attnlab.representations",
-    "attnlab.signals",
-    "attnlab.sums",
-    "attnlab.tables",
-    "attnlab.versions",
-    "attnlab.waiting",
+    "attnlab.core.addresses",
+    "attnlab.core.columns",
+    "attnlab.core.processes",
+    "attnlab.core.documents",
+    "attnlab.core.errors",
+    "attnlab.core.files",
+    "attnlab.core.folders",
+    "attnlab.core.hub",
+    "attnlab.core.launcher",
+    "attnlab.core.limits",
+    "attnlab.core.options",
+    "attnlab.core.serialization",
+    "attnlab.core.installed",
+    "attnlab.core.pretrained",
+    "attnlab.core.representations",
+    "attnlab.core.signals",
+    "attnlab.core.tables",
 }
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -102,7 +97,7 @@ def test_circles_are_found() -> None:
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     graph = {name_of(path): modules_used_by(path) for path in MODULES}
-    assert graph["attnlab"] >= {"attnlab.reporting.notebook", "attnlab.translation.training"}
+    assert graph["attnlab"] >= {"attnlab.reporting.notebook", "attnlab.models.training"}
     assert not circles(graph)
 
 
@@ -177,7 +172,7 @@ def test_files_are_small(path: Path) -> None:
 def test_command_line_imports_nothing_heavy_at_the_top(path: Path) -> None:
     # What commands and options are made from, see `test_what_declares_imports_nothing_heavy`.
     light = {
-        "attnlab.attribution.replacements", "attnlab.corpora.splits", "attnlab.results.question",
+        "attnlab.ablation.replacements", "attnlab.corpora.rows", "attnlab.results.question",
         "attnlab.results.terminal",
     }  # fmt: skip
     for module in imported_by(path, top_only=True):

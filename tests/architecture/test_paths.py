@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 import attnlab
-from attnlab import files, texts
 from attnlab.attention import load_plan, load_with_plan, plan_of, write_plan
-from attnlab.errors import AttnlabError
-from attnlab.extraction import keeping, matrix_files, matrix_source
-from attnlab.functions.treebank import load_treebank
+from attnlab.core import files, texts
+from attnlab.core.errors import AttnlabError
+from attnlab.evaluation import sources
+from attnlab.labels.treebank import load_treebank
+from attnlab.models import run_folder
+from attnlab.models.tokenizer import load_tokenizers
+from attnlab.reading import keeping, matrix_files
+from attnlab.reading import matrix_files as matrix_source
 from attnlab.reporting import result_folder
-from attnlab.studies import sources
-from attnlab.translation.runs import folder as run_folder
-from attnlab.translation.tokenizer import load_tokenizers
 
 # The steps of reading a corpus and of training, which take the paths that `train` made.
 INNER = re.compile(r"attnlab\.(cli|corpora|grammar|translation\.(?!runs\.folder|tokenizer))")

@@ -190,12 +190,12 @@ def test_what_is_no_mechanism_is_named(distribution: Distribution, code: str, me
 
 LABEL = '''"""A toy label: heads with most of their weight on the first token."""
 
-from attnlab.functions.conditions import ratio_condition
-from attnlab.functions.counts import REPORTED
-from attnlab.functions.intervals import count_ratio
-from attnlab.functions.label import HeadLabel
-from attnlab.functions.thresholds import Rule
-from attnlab.functions.verdict import verdicts_of
+from attnlab.labels.verdict import ratio_condition
+from attnlab.labels.counts import REPORTED
+from attnlab.labels.counts import count_ratio
+from attnlab.labels.label import HeadLabel
+from attnlab.labels.label_columns import Rule
+from attnlab.labels.verdict import verdicts_of
 
 RULE = Rule(0.01, 2, "sentences")
 
@@ -247,7 +247,7 @@ def test_a_label(distribution: Distribution) -> None:
 def test_what_is_no_label_is_named(distribution: Distribution) -> None:
     done = analyzed(distribution, "FIRST = 1\n")
     assert done.returncode == 2
-    assert "'first', registered under attnlab.labels, must be an attnlab.functions" in done.stderr
+    assert "'first', registered under attnlab.labels, must be an attnlab.labels" in done.stderr
 
 
 def test_help_loads_no_plugin(distribution: Distribution) -> None:

@@ -72,7 +72,7 @@ def test_type_checkers_see_what_is_looked_up(package: str) -> None:
 
 
 def test_names_stay_functions_after_their_modules_were_imported() -> None:
-    for home in ("attnlab.extraction.capture", "attnlab.questions.importance.importance"):
+    for home in ("attnlab.reading.capture", "attnlab.questions.importance.importance"):
         import_module(home)
-    assert attnlab.capture is sys.modules["attnlab.extraction.capture"].capture
+    assert attnlab.capture is sys.modules["attnlab.reading.capture"].capture
     assert attnlab.importance is sys.modules["attnlab.questions.importance.importance"].importance

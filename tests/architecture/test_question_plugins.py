@@ -17,9 +17,9 @@ QUESTION = '''"""How large the weights of a model are."""
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.columns import Column, Table
-from attnlab.notes import Note
-from attnlab.options import Option, Settings, options_of
+from attnlab.core.columns import Column, Table
+from attnlab.core.errors import Note
+from attnlab.core.options import Option, Settings, options_of
 from attnlab.results.question import Question
 
 NORMS = Table(
@@ -232,7 +232,7 @@ again.show()
 again.save("copy")
 try:
     attnlab.norms("bert", smallest=-1)
-except attnlab.errors.InputError as error:
+except attnlab.core.errors.InputError as error:
     print(error)
 """
     done = distribution.python("-c", code)

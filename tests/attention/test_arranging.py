@@ -2,7 +2,7 @@
 
 import torch
 
-from attnlab.attention.arranging import Arrangement, padding_behind
+from attnlab.attention.padding import Arrangement, padding_behind
 
 VISIBLE = torch.tensor(
     [

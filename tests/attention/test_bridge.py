@@ -14,9 +14,9 @@ from attnlab.attention.bridge.saved import install_written
 from attnlab.attention.bridge.sites import attention_modules, mechanism_of
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.registry import make
-from attnlab.errors import AttnlabError, InputError
-from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.model import TranslationModel
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.models.configuration import TranslationConfig
+from attnlab.models.model import TranslationModel
 
 SMALL = {"vocab_size": 40, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
 PAIR = {

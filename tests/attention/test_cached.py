@@ -19,7 +19,7 @@ from zoo.bridged import (
 )
 
 from attnlab.attention.registry import MECHANISMS, parse
-from attnlab.errors import AttnlabError, InputError
+from attnlab.core.errors import AttnlabError, InputError
 
 SOURCE, TARGET, ROWS = 9, 8, 3
 CHUNKS = ([1] * TARGET, [3, 1, 1, 3])
@@ -40,7 +40,7 @@ def sites_for(name: str, spec: str) -> tuple[str, ...]:
     if name == "t5" and needs_scores(spec):
         there = ("cross",)  # T5 adds relative positions everywhere else
     if name == "attnlab" and parse(spec).name == "linformer":
-        there = ("encoder",)  # its own decoder refuses, see tests/translation
+        there = ("encoder",)  # its own decoder refuses, see tests/models
     if by_token(spec):
         there = tuple(site for site in there if site != "decoder")
     return tuple(site for site in there if stands_at(spec, site))

@@ -15,9 +15,9 @@ from attnlab.attention.calibration import (
 )
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.sigma import SigmaAttention
-from attnlab.attention.perhead import PerHead
+from attnlab.attention.multihead import PerHead
 from attnlab.attention.registry import make
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 VOCABULARY = 12
 

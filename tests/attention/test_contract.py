@@ -16,12 +16,12 @@ from attention_cases import (
 from oracles.ragged import drawn_ids, ragged
 
 from attnlab.attention.kernels import union
-from attnlab.attention.kernels.features import orthogonal_directions
+from attnlab.attention.kernels.feature_products import orthogonal_directions
 from attnlab.attention.mechanisms import linear
 from attnlab.attention.mechanisms.bigbird import block_table
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import MECHANISMS, make, parse
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 TOKENS = [1, 2, 7, 16, 65, 130]
 CLOSE = {"rtol": 0, "atol": 1e-12}

@@ -17,12 +17,12 @@ from oracles.attention import (
 from oracles.ragged import drawn_ids, ragged
 from torch import Tensor
 
-from attnlab.attention.kernels.features import favor_exponents, orthogonal_directions
+from attnlab.attention.kernels.feature_products import favor_exponents, orthogonal_directions
+from attnlab.attention.mechanism import Traits
 from attnlab.attention.mechanisms.linformer import LinformerAttention, share_projections
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.registry import MECHANISMS, make
-from attnlab.attention.traits import Traits
-from attnlab.errors import AttnlabError, InputError
+from attnlab.core.errors import AttnlabError, InputError
 
 CLOSE = {"rtol": 0, "atol": 1e-12}
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from zoo.bridged import GROUPED, SCORING, ids, in_double, model, put_in
 
 from attnlab.attention.bridge.installing import install, use
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 TOKENS = 11
 FAMILIES = SCORING

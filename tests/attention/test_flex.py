@@ -13,7 +13,7 @@ from attnlab.attention.mechanism import Context
 from attnlab.attention.mechanisms import sparse
 from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.registry import make
-from attnlab.errors import AttnlabError, InputError
+from attnlab.core.errors import AttnlabError, InputError
 
 CASES = [
     ("band(window=(3, 1))", False),

@@ -6,10 +6,10 @@ import pytest
 import torch
 from zoo.bridged import DECODERS, PAIRS, SCORING, SPECS, by_token, ids, model, put_in
 
-from attnlab.addresses import SITES
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.registry import MECHANISMS, parse
-from attnlab.errors import AttnlabError, InputError
+from attnlab.core.addresses import SITES
+from attnlab.core.errors import AttnlabError, InputError
 
 ROWS, TOKENS, NEW = 3, 6, 5
 REAL = torch.ones(ROWS, TOKENS, dtype=torch.long)

@@ -8,7 +8,7 @@ from oracles.attention import log_kernel_matrix
 from oracles.ragged import padded_on, ragged
 from torch import Tensor
 
-from attnlab.attention.kernels.features import orthogonal_directions
+from attnlab.attention.kernels.feature_products import orthogonal_directions
 from attnlab.attention.registry import make
 
 TOKENS, DIM = 70, 5

@@ -7,15 +7,15 @@ import pytest
 import torch
 from zoo.bridged import SPECS, model
 
-from attnlab.addresses import SITES
 from attnlab.attention.bridge.installing import install
 from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.perhead import PerHead
+from attnlab.attention.multihead import PerHead
 from attnlab.attention.plan import plan_of
 from attnlab.attention.registry import MECHANISMS, make, parse
-from attnlab.errors import InputError
-from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.model_settings import ModelSettings
+from attnlab.core.addresses import SITES
+from attnlab.core.errors import InputError
+from attnlab.models.configuration import TranslationConfig
+from attnlab.models.training_settings import ModelSettings
 
 HEADS, TYPES = 2, 40
 Planned = dict[str, str | Mechanism]

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from attnlab.attention.mechanism import Scoring
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import make
-from attnlab.errors import AttnlabError
+from attnlab.core.errors import AttnlabError
 
 # So many tokens of padding in front of and behind the three sentences of a batch.
 PADDINGS = [

@@ -12,13 +12,13 @@ from transformers import BigBirdConfig, BigBirdModel, LongformerConfig
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
-from attnlab.attention.kernels.columns import Indices
+from attnlab.attention.kernels.union import Indices
+from attnlab.attention.mechanism import Setup
 from attnlab.attention.mechanisms import bigbird
 from attnlab.attention.mechanisms.longformer import Longformer, LongformerAttention
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.registry import make
-from attnlab.attention.traits import Setup
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 HEADS, DIM = 2, 14
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.ragged import ragged
 
-from attnlab.addresses import SITES
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.plan import load_plan, plan_of, write_plan
 from attnlab.attention.registry import make, parse
-from attnlab.errors import InputError
+from attnlab.core.addresses import SITES
+from attnlab.core.errors import InputError
 
 PLAN = {"encoder": "band(window=2)", "encoder.1": "topk(k=2)", "encoder.1.0": "linear"}
 

@@ -11,13 +11,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from zoo.bridged import FAMILIES, SPECS, ids, model, needs_scores, put_in, stands_at
 
-from attnlab.addresses import SITES
 from attnlab.attention.bridge.installing import PLAN_FILE, TENSOR_FILE, install
 from attnlab.attention.bridge.saved import install_written, load_with_plan
 from attnlab.attention.bridge.sites import mechanism_of
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.plan import plan_of, write_plan
-from attnlab.errors import InputError
+from attnlab.core.addresses import SITES
+from attnlab.core.errors import InputError
 
 # Sums of float64 depend in their last bits on where in memory the weights lie.
 CLOSE = {"rtol": 0, "atol": 1e-12}

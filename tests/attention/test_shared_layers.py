@@ -13,7 +13,7 @@ from zoo.bridged import SMALL, SPECS, ids, in_double, put_in
 from attnlab.attention.bridge.installing import install, use
 from attnlab.attention.bridge.saved import load_with_plan
 from attnlab.attention.bridge.sites import attention_modules, mechanism_of
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 TOKENS = 9
 REAL = torch.ones(3, TOKENS, dtype=torch.long)

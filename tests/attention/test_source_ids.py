@@ -8,7 +8,7 @@ import transformers as hf
 from torch import Tensor
 from zoo.bridged import SMALL, ids, in_double, model, put_in
 
-from attnlab.errors import AttnlabError
+from attnlab.core.errors import AttnlabError
 
 SPEC = "sigma(window=0, num_pos=2, columns=frequency)"
 EXACT = {"rtol": 0, "atol": 0}

@@ -4,7 +4,7 @@ import pytest
 
 from attnlab.attention.mechanisms.band import Band
 from attnlab.attention.registry import MECHANISMS, make, parse
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 
 @pytest.mark.parametrize(

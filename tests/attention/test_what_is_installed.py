@@ -14,11 +14,9 @@ from zoo import random_models
 from attnlab.attention.bridge.installing import install, installed_plan, use
 from attnlab.attention.bridge.sites import attention_modules, mechanism_of
 from attnlab.attention.plan import load_plan, plan_of, write_plan
-from attnlab.errors import InputError
-from attnlab.translation.configuration import LanguageConfig, RecurrentConfig, TranslationConfig
-from attnlab.translation.language_model import LanguageModel
-from attnlab.translation.model import TranslationModel
-from attnlab.translation.recurrent import RecurrentModel
+from attnlab.core.errors import InputError
+from attnlab.models.configuration import LanguageConfig, RecurrentConfig, TranslationConfig
+from attnlab.models.model import LanguageModel, RecurrentModel, TranslationModel
 
 SMALL = {"vocab_size": 11, "dim": 8, "dropout": 0.0}
 KINDS: dict[str, Callable[[], PreTrainedModel]] = {

@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 from browser.planted_page import planted_analysis
 
-from attnlab.extraction.keeping import KeptMatrices
-from attnlab.files import write_text
+from attnlab.core.files import write_text
+from attnlab.reading.keeping import KeptMatrices
 from attnlab.reporting.page import viewer_data as viewer_module
 from attnlab.reporting.page.payload import EncodedWeights, encode_weights
 from attnlab.reporting.page.rendering import render_page

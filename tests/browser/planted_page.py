@@ -7,9 +7,9 @@ import torch
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
-from attnlab.addresses import Site
-from attnlab.extraction.keeping import KeptMatrices
-from attnlab.extraction.views import VIEWS, rows_of_view
+from attnlab.core.addresses import Site
+from attnlab.reading.keeping import KeptMatrices
+from attnlab.reading.weights import VIEWS, rows_of_view
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.labelling import Labelling
 from attnlab.studies.analysis.measuring import Analysis

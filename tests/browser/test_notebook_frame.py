@@ -7,7 +7,7 @@ import pytest
 from browser.planted_page import planted_analysis
 
 import attnlab
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.studies.analysis.measuring import Analysis
 
 

@@ -12,9 +12,8 @@ from browser.conftest import until
 from browser.large_page import write_large_page
 from browser.planted_page import IMAGE_ALERT, SCRIPT_ALERT, WORDS, planted_analysis
 
-from attnlab.extraction.keeping import KeptMatrices
-from attnlab.functions.word_attention import gather_units, merge_tokens
-from attnlab.functions.words import Alignment
+from attnlab.labels.words import Alignment, gather_units, merge_tokens
+from attnlab.reading.keeping import KeptMatrices
 from attnlab.reporting.page.rendering import render_page
 from attnlab.reporting.page.viewer_data import viewer_data
 

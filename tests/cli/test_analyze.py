@@ -9,7 +9,7 @@ from strict_json import read_json
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 
 def run(*words: object):

@@ -13,10 +13,10 @@ from small_run import SETTINGS, write_pairs
 
 from attnlab.cli.commands import train as train_command
 from attnlab.cli.options import parameter_name
-from attnlab.options import option_fields
-from attnlab.translation.runs.run import load
-from attnlab.translation.settings import SECTIONS, settings_from
-from attnlab.translation.translating import score_run, short_pairs
+from attnlab.core.options import option_fields
+from attnlab.models.run import load
+from attnlab.models.training_settings import SECTIONS, settings_from
+from attnlab.models.translating import score_run, short_pairs
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_settings_of_another_run_are_taken_and_what_is_overridden_is_told(
 def test_an_interrupted_training_says_how_to_go_on(
     attnlab, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attnlab.translation.sharing import Interruption
+    from attnlab.models.trainer import Interruption
 
     monkeypatch.setattr(
         Interruption, "on_train_begin", lambda self, *_, **__: setattr(self, "asked", True)
@@ -325,7 +325,7 @@ def test_a_fault_of_the_program_is_one_sentence_too(
         msg = "broken inside"
         raise RuntimeError(msg)
 
-    monkeypatch.setattr("attnlab.translation.runs.run.load", broken)
+    monkeypatch.setattr("attnlab.models.run.load", broken)
     status, _, err = attnlab("score", small_run)
     assert status == 1
     assert "RuntimeError: broken inside" in err
@@ -337,7 +337,7 @@ def test_a_fault_of_the_program_is_one_sentence_too(
 def test_an_interrupted_demo_ends_and_says_how_to_go_on(
     attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attnlab.translation import training
+    from attnlab.models import training
 
     def stopped(folder: Path, *_: object, **__: object) -> training.Trained:
         return training.Trained(folder, [], {}, interrupted=True, parameters=1, kept_step=5)

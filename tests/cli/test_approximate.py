@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from attnlab.cli import app as program
 from attnlab.cli.app import app
-from attnlab.functions.columns import NO_STRUCTURE_MEANS
+from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
 from attnlab.matrices.candidates import FAMILIES
 
 COLUMNS = (

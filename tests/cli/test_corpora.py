@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app, main
+from attnlab.core.errors import InputError
 from attnlab.corpora.catalogue import list_pairs, summarise_corpus
 from attnlab.corpora.corpus import build_corpus
-from attnlab.errors import InputError
 
 
 def run(*words: str) -> str:

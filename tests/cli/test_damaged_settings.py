@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from small_run import snapshot
 
-from attnlab.translation import configuration
-from attnlab.translation.model_settings import OWN_TYPES
-from attnlab.translation.runs.folder import is_run
+from attnlab.models import configuration
+from attnlab.models.run_folder import is_run
+from attnlab.models.training_settings import OWN_TYPES
 
 # What begins no sentence of attnlab's.
 FOREIGN = re.compile(

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 HEAVY = ("datasets", "matplotlib", "numpy", "pandas", "safetensors", "torch", "transformers")
 # Runs commands in a process in which every import of a heavy library raises ImportError.

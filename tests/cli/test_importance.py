@@ -8,7 +8,7 @@ from strict_json import read_json
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.questions.importance import QUESTION
 from attnlab.reporting.result_folder import refuse_taken
 from attnlab.results.files import files_of

@@ -1,10 +1,9 @@
 import pytest
 from typer.testing import CliRunner
 
-from attnlab.attention.catalogue import catalogue
-from attnlab.attention.registry import MECHANISMS
+from attnlab.attention.registry import MECHANISMS, catalogue
 from attnlab.cli.app import app
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 run = CliRunner(env={"COLUMNS": "200"}).invoke
 

@@ -20,7 +20,7 @@ from attnlab.cli.app import app
 from attnlab.cli.commands import doctor
 from attnlab.cli.output import Output, Terminal, print_json
 from attnlab.cli.progress import Announced, Lines, Silent
-from attnlab.studies.steps import Steps
+from attnlab.evaluation.shared_settings import Steps
 
 NO_TABLES = {"train", "embed", "translate", "generate"}
 ON_A_DEVICE = {

@@ -12,10 +12,10 @@ from zoo import random_models
 from zoo.random_models import tokenizer
 
 from attnlab.cli.app import app
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
+from attnlab.models.run import load
+from attnlab.models.translating import score_run
 from attnlab.questions.prune import pruner
-from attnlab.translation.runs.run import load
-from attnlab.translation.translating import score_run
 
 EXPLAINED_ENDINGS = ("_change", "_change_nats", "_low", "_high", "_p", "_left")
 SELF_EXPLAINED = {"site", "layer", "head", "step", "steps", "sentences", "seed"}

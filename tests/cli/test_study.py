@@ -12,9 +12,9 @@ from strict_json import read_json
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app
-from attnlab.errors import InputError
-from attnlab.studies.engine.running import run_study
-from attnlab.studies.engine.settings import CellBegun
+from attnlab.core.errors import InputError
+from attnlab.studies.engine_settings import CellBegun
+from attnlab.studies.running import run_study
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "running_studies.md").read_text("utf-8")
 COMMANDS = re.findall(r"^ {4}attnlab study (.+?)(?:\s+#.*)?$", GUIDE, flags=re.MULTILINE)

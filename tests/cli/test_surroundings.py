@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from attnlab.cli.app import app
+from attnlab.core.errors import InputError
 from attnlab.corpora.corpus import load_corpus
-from attnlab.errors import InputError
 
 COMMAND = [sys.executable, "-m", "attnlab"]
 

@@ -17,12 +17,11 @@ from huggingface_hub import constants
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.hub import hub_answers
 from attnlab.corpora import libraries as corpus_datasets
 from attnlab.corpora.corpus import ParallelCorpus, load_corpus
-from attnlab.corpora.rows import Storage, dataset_of, pairs_of
-from attnlab.corpora.splits import complete_splits, join_documents
-from attnlab.errors import AttnlabError, InputError
-from attnlab.hub import hub_answers
+from attnlab.corpora.rows import Storage, complete_splits, dataset_of, join_documents, pairs_of
 
 Parts = dict[str, list[tuple[str, str]]]
 PARTS = ("train", "validation", "test")
@@ -345,7 +344,7 @@ def grammar(monkeypatch: pytest.MonkeyPatch) -> None:
         texts = [{"en": f"s{seed} {n}", "it": f"t{n // 2}"} for n in range(count)]
         return [Drawn(*(text[language] for language in languages)) for text in texts]
 
-    monkeypatch.setattr("attnlab.grammar.corpus.draw_pairs", draw)
+    monkeypatch.setattr("attnlab.grammar.embedded.draw_pairs", draw)
 
 
 def test_no_sentence_of_the_embedded_corpus_is_in_two_parts(grammar: None) -> None:

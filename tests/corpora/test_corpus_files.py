@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.core.errors import InputError
 from attnlab.corpora.corpus import load_corpus
-from attnlab.errors import InputError
 
 ROWS = [(f"sentence {n}", f"frase {n}") for n in range(47)]
 

@@ -15,11 +15,11 @@ import psutil
 import pytest
 import torch
 
+from attnlab.core.errors import AttnlabError
+from attnlab.core.signals import SIGNALS, stopped_by_signals
 from attnlab.corpora import mapping
 from attnlab.corpora.mapping import mapped
 from attnlab.corpora.rows import Storage
-from attnlab.errors import AttnlabError
-from attnlab.signals import SIGNALS, stopped_by_signals
 
 FEATURES = datasets.Features({"double": datasets.Value("int64"), "row": datasets.Value("int64")})
 ROWS = datasets.Dataset.from_dict({"number": list(range(100, 150))})

@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.addresses import SIDES, Side
+from attnlab.core.addresses import SIDES, Side
+from attnlab.core.errors import AttnlabError
 from attnlab.corpora import rows
 from attnlab.corpora.corpus import ParallelCorpus, load_corpus
-from attnlab.corpora.rows import Storage, dataset_of, filtered, pairs_of
-from attnlab.corpora.splits import SPLITS
-from attnlab.errors import AttnlabError
-from attnlab.translation.batches import TokenPairs
-from attnlab.translation.encoding import encode_corpus, with_counts
-from attnlab.translation.frequencies import token_ids
-from attnlab.translation.tokenizer import train_tokenizers
+from attnlab.corpora.rows import SPLITS, Storage, dataset_of, filtered, pairs_of
+from attnlab.models.batches import TokenPairs, encode_corpus, with_counts
+from attnlab.models.tokenizer import token_ids, train_tokenizers
 
 PAIRS = [(f"s{n % 83} {'some ' * (n % 4)}{n % 7}", f"t{n} of è {n % 5}") for n in range(211)]
 

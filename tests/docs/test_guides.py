@@ -21,12 +21,12 @@ from small_run import write_pairs
 from typer.testing import CliRunner
 from zoo import random_models
 
-from attnlab import plugins
 from attnlab.attention import registry
 from attnlab.cli.app import app
-from attnlab.errors import InputError
-from attnlab.functions import counting
-from attnlab.grammar.corpus import draw_pairs
+from attnlab.core import installed as plugins
+from attnlab.core.errors import InputError
+from attnlab.grammar.embedded import draw_pairs
+from attnlab.labels import counting
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = ["start", *(f"guides/{path.stem}" for path in sorted((DOCS / "guides").glob("*.md")))]

@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from attnlab.core.errors import InputError
 from attnlab.embeddings.files import load_embeddings, write_embeddings
 from attnlab.embeddings.vectors import Embeddings, map_of, nearest
-from attnlab.errors import InputError
 
 WORDS = ("\u2581cat", "dog", "\N{NO-BREAK SPACE}x", "il", "\u0120red")
 

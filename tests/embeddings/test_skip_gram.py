@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from attnlab.core.errors import InputError
 from attnlab.embeddings.settings import SkipGramSettings
 from attnlab.embeddings.skip_gram import (
     context_counts,
@@ -13,7 +14,6 @@ from attnlab.embeddings.skip_gram import (
     train_skip_gram,
 )
 from attnlab.embeddings.vectors import nearest
-from attnlab.errors import InputError
 
 TYPES, DIM = 7, 5
 TOKENS = torch.tensor([0, 3, 3, 1, 6, 2, 0, 1, 5, 3, 1])

@@ -12,17 +12,21 @@ from small_run import write_pairs
 
 from attnlab.attention.plan import load_plan, plan_of, write_plan
 from attnlab.cli.commands.train import _from_file
+from attnlab.core.files import write_tensors
 from attnlab.corpora.corpus import load_corpus
 from attnlab.embeddings.files import load_embeddings, write_embeddings
 from attnlab.embeddings.vectors import Embeddings
-from attnlab.extraction.keeping import KeptMatrices
-from attnlab.extraction.kept_source import load_kept_source
-from attnlab.extraction.matrix_files import load_arrays
-from attnlab.extraction.matrix_source import load_matrix_source
-from attnlab.files import write_tensors
-from attnlab.functions.treebank import load_treebank
-from attnlab.grammar.corpus import draw_pairs
+from attnlab.evaluation.sources import load_subject, read_texts
+from attnlab.grammar.embedded import draw_pairs
 from attnlab.grammar.trees import conllu
+from attnlab.labels.treebank import load_treebank
+from attnlab.models.checkpoints import beginning, best_checkpoint, refuse_fewer_epochs
+from attnlab.models.run_folder import read_record as read_settings
+from attnlab.models.tokenizer import load_tokenizers
+from attnlab.models.training_settings import settings_from
+from attnlab.models.translating import translate
+from attnlab.reading.keeping import KeptMatrices
+from attnlab.reading.matrix_files import load_arrays, load_kept_source, load_matrix_source
 from attnlab.reporting import analysis_folder
 from attnlab.reporting import approximation as approximation_folder
 from attnlab.reporting.analysis_folder import write_analysis
@@ -32,16 +36,10 @@ from attnlab.reporting.result_folder import PAGE, RECORD
 from attnlab.results.report import write_report
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.approximation.approximation import approximate
-from attnlab.studies.engine.cells import Cell
-from attnlab.studies.engine.collecting import collect
-from attnlab.studies.engine.computing import Attempted, Outcome
-from attnlab.studies.engine.folder import Plan, StudyFolder
-from attnlab.studies.sources import load_subject, read_texts
-from attnlab.translation.runs.checkpoints import beginning, best_checkpoint, refuse_fewer_epochs
-from attnlab.translation.runs.folder import read_record as read_settings
-from attnlab.translation.settings import settings_from
-from attnlab.translation.tokenizer import load_tokenizers
-from attnlab.translation.translating import translate
+from attnlab.studies.computing import Attempted, Outcome
+from attnlab.studies.running import collect
+from attnlab.studies.study import Cell
+from attnlab.studies.study_folder import Plan, StudyFolder
 
 SENTENCE = "Maria sleeps."
 

@@ -15,7 +15,7 @@ from fuzz.mutations import copy_of, damage
 from fuzz.targets import Target, targets
 from jaxtyping import TypeCheckError
 
-from attnlab.errors import AttnlabError
+from attnlab.core.errors import AttnlabError
 
 CASES = int(os.environ.get("ATTNLAB_FUZZ_CASES", "100"))
 # From so many on, pages of results are drawn too.

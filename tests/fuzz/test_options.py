@@ -14,8 +14,8 @@ from jaxtyping import TypeCheckError
 
 import attnlab
 from attnlab.attention.registry import MECHANISMS, parse
-from attnlab.errors import AttnlabError
-from attnlab.options import Settings, option_fields
+from attnlab.core.errors import AttnlabError
+from attnlab.core.options import Settings, option_fields
 
 CASES = int(os.environ.get("ATTNLAB_FUZZ_CASES", "100"))
 # Each of the two tests by names tries so many for one of them.

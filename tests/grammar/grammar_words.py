@@ -1,19 +1,19 @@
 """Concepts by their name, to write structures by hand."""
 
-from attnlab.grammar.concepts import (
+from attnlab.grammar.lexicon import (
     ADJECTIVES,
     FREQUENCIES,
     MANNERS,
+    NOUNS,
     TIMES,
+    VERBS,
     Adjective,
     Adverb,
     Name,
     Noun,
     Verb,
 )
-from attnlab.grammar.nouns import NOUNS
 from attnlab.grammar.phrases import NamePhrase
-from attnlab.grammar.verbs import VERBS
 
 
 def noun(name: str) -> Noun:

@@ -3,9 +3,9 @@
 import pytest
 from grammar.grammar_words import adjective, noun, verb
 
-from attnlab.grammar.concepts import MANY, A
-from attnlab.grammar.english import forms as english_forms
-from attnlab.grammar.italian import forms as italian_forms
+from attnlab.grammar.english import english_words as english_forms
+from attnlab.grammar.italian import italian_words as italian_forms
+from attnlab.grammar.lexicon import MANY, A
 from attnlab.grammar.phrases import Pronoun
 
 PLURALS = """

@@ -13,20 +13,17 @@ from random import Random
 import conllu as conllu_reader
 import pytest
 
-from attnlab.errors import InputError
-from attnlab.grammar import concepts
-from attnlab.grammar import corpus as grammar_corpus
-from attnlab.grammar.corpus import GrammarPair, draw_pairs, spoken_words
-from attnlab.grammar.english import words as english
-from attnlab.grammar.english.forms import past
-from attnlab.grammar.english.sentences import english_tokens
-from attnlab.grammar.italian import words as italian
-from attnlab.grammar.names import PEOPLE, TOWNS
-from attnlab.grammar.nouns import NOUNS
-from attnlab.grammar.phrase_sampling import PhraseSampler
-from attnlab.grammar.phrases import Sentence
+from attnlab.core.errors import InputError
+from attnlab.grammar import embedded as grammar_corpus
+from attnlab.grammar import lexicon as concepts
+from attnlab.grammar.embedded import GrammarPair, draw_pairs, spoken_words
+from attnlab.grammar.english import english_words as english
+from attnlab.grammar.english.english_sentences import english_tokens
+from attnlab.grammar.english.english_words import past
+from attnlab.grammar.italian import italian_words as italian
+from attnlab.grammar.lexicon import NOUNS, PEOPLE, TOWNS, VERBS
+from attnlab.grammar.phrases import PhraseSampler, Sentence
 from attnlab.grammar.trees import Token, Word, conllu
-from attnlab.grammar.verbs import VERBS
 
 RELATIONS = set(
     """root nsubj obj iobj obl nmod nmod:poss amod det det:poss nummod case fixed advmod aux cop mark
@@ -215,7 +212,7 @@ def test_aligned_words_translate_each_other(pairs: list[GrammarPair]) -> None:
 
 MANY_DRAWS = """
 from random import Random
-from attnlab.grammar.corpus import pair_of
+from attnlab.grammar.embedded import pair_of
 from attnlab.grammar.sampling import Sampler
 
 sampler, first, repeated = Sampler(Random(5)), {}, []

@@ -4,8 +4,8 @@
 import pytest
 from grammar.grammar_words import adjective, adverb, man, noun, town, verb, woman
 
-from attnlab.grammar import concepts as words
-from attnlab.grammar.corpus import pair_of
+from attnlab.grammar import lexicon as words
+from attnlab.grammar.embedded import pair_of
 from attnlab.grammar.phrases import (
     Adjunct,
     Clause,

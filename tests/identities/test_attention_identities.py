@@ -7,8 +7,8 @@ from torch.autograd.functional import jacobian
 
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.registry import make
-from attnlab.translation import reference
-from attnlab.translation.positions import sinusoidal_positions
+from attnlab.models import reference
+from attnlab.models.layers import sinusoidal_positions
 
 CLOSE = {"rtol": 0, "atol": 1e-12}
 

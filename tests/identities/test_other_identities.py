@@ -8,9 +8,9 @@ from torch.nn import functional as F
 from transformers import get_scheduler
 
 from attnlab import plot
-from attnlab.attention.kernels.features import elu_features, taylor_features
+from attnlab.attention.kernels.feature_products import elu_features, taylor_features
 from attnlab.matrices.references import cumulative_spectrum
-from attnlab.translation.tokenizer import SPACE, SPECIAL_TOKENS, train_one
+from attnlab.models.tokenizer import SPACE, SPECIAL_TOKENS, train_one
 
 CLOSE = {"rtol": 0, "atol": 1e-12}
 

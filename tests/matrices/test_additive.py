@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import structured as oracle
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices import additive_search, chunks
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.references import top_entries

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import attnlab.matrices
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices import distances, offsets, references
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import fit_band, project_band

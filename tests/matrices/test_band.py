@@ -9,7 +9,7 @@ from oracles import matrices as oracle
 from oracles.structured import best_binary_by_count, nearest_stochastic_row
 from weight_matrices import weight_matrices
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.band import fit_band, project_band
 from attnlab.matrices.offsets import (
     band_entries,

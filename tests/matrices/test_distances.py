@@ -4,7 +4,7 @@ import pytest
 import torch
 from oracles import matrices as oracle
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.distances import (
     distances,
     kl_divergence,

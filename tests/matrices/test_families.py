@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracles import structured as oracle
 from weight_matrices import weight_matrices
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices import chunks
 from attnlab.matrices.band import fit_band
 from attnlab.matrices.column import fit_column

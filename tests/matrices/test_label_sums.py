@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.candidates import FAMILIES, Search
 from attnlab.matrices.label_sums import sum_labels
 from attnlab.matrices.labels import label_heads

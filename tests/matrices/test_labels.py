@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from scipy.optimize import minimize_scalar
 from weight_matrices import weight_matrices
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.candidates import FAMILIES, Search
 from attnlab.matrices.code_lengths import Rows, log2_choose, shortest_code
 from attnlab.matrices.label_sums import sum_labels

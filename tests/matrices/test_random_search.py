@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.random_search import (
     block_starts,
     draw_band,
@@ -80,7 +80,7 @@ def test_blocks_that_do_not_fit_are_refused() -> None:
 def test_published_tables_are_what_the_method_gives(shared_data) -> None:
     import pandas as pd
 
-    from attnlab.extraction.matrix_files import load_matrices
+    from attnlab.reading.matrix_files import load_matrices
 
     H = load_matrices(shared_data / "thesis" / "heads.npz").float()
     table = pd.read_csv(shared_data / "thesis" / "thesis_tables.csv")

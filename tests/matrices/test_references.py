@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.references import top_entries, truncated_svd
 from attnlab.matrices.weights import check_weights, normalized_rows
 

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from zoo import random_models
 
 import attnlab
-from attnlab.errors import InputError
-from attnlab.files import write_tensors
+from attnlab.core.errors import InputError
+from attnlab.core.files import write_tensors
 from attnlab.questions.inspect.question import QUESTION, NoCommonWord, UnknownWords
 from attnlab.questions.inspect.view import draw_moves
 from attnlab.questions.inspect.words import words_of

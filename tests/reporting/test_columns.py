@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from attnlab.columns import Column, Table
+from attnlab.core.columns import Column, Table
 from attnlab.questions.compare import QUESTION as COMPARE
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance import QUESTION as IMPORTANCE
@@ -30,7 +30,7 @@ from attnlab.studies.planning import columns as planning
 from attnlab.studies.planning.planning import plan
 
 REPLACEMENTS = ("zero", "mean", "uniform")
-# A learned logit beside the keys (tests/extraction/test_statistics.py), heads without output
+# A learned logit beside the keys (tests/reading/test_statistics.py), heads without output
 # (tests/studies/test_heads_without_output.py).
 OF_SOME_MODELS = {"mass_on_sink_logit", "output"}
 

@@ -6,8 +6,8 @@ import re
 import pandas as pd
 import pytest
 
-from attnlab.columns import FORMATS
-from attnlab.errors import InputError
+from attnlab.core.columns import FORMATS
+from attnlab.core.errors import InputError
 from attnlab.reporting.export import declared_columns, formatted
 
 NASTY = r"\a_b & 50% $x$ #1 {y} ~ ^ <i> | `c` *d* [e] \"f\" é ▁ g"

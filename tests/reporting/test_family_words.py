@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from attnlab.columns import Column
-from attnlab.functions.columns import NO_STRUCTURE_MEANS
+from attnlab.core.columns import Column
+from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
 from attnlab.matrices.candidates import FAMILIES
 from attnlab.reporting.drawing.head_map import draw_heads
 from attnlab.reporting.drawing.palette import STRUCTURES

@@ -5,13 +5,13 @@ from html.parser import HTMLParser
 
 import pandas as pd
 
-from attnlab.extraction.keeping import KeptMatrices
-from attnlab.extraction.views import ALL
-from attnlab.functions.columns import LABELS
+from attnlab.evaluation.shared_settings import FewForMeans
+from attnlab.labels.label_columns import LABELS
+from attnlab.reading.keeping import KeptMatrices
+from attnlab.reading.weights import ALL
 from attnlab.reporting.notebook import MOST_ROWS, table_html
 from attnlab.studies.analysis.labelling import Labelling
 from attnlab.studies.analysis.measuring import Analysis
-from attnlab.studies.notes import FewForMeans
 
 NASTY = '<script>alert("x")</script>'
 

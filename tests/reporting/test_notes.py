@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 import attnlab
-from attnlab.notes import Note
+from attnlab.core.errors import Note
 from attnlab.questions.prune.question import AllHeadsClosed
 from attnlab.reporting.notes import describe
 from attnlab.results.notes import describe_notes

@@ -18,10 +18,10 @@ from zoo.random_models import PAIRS, tokenizer
 
 import attnlab
 from attnlab.cli.commands.summary_table import summary_table
-from attnlab.errors import InputError
-from attnlab.extraction.columns import HEADS
-from attnlab.extraction.keeping import KeptMatrices, load_kept_matrices
-from attnlab.extraction.views import VIEWS
+from attnlab.core.errors import InputError
+from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
+from attnlab.reading.statistics_columns import HEADS
+from attnlab.reading.weights import VIEWS
 from attnlab.reporting import analysis_folder
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.canvas import INK, svg

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnlab import plot
-from attnlab.errors import InputError
-from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX
+from attnlab.core.errors import InputError
 from attnlab.matrices.offsets import mass_beyond_windows
 from attnlab.matrices.references import uniform_matrix
+from attnlab.reading.statistics_columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX
 from attnlab.reporting.drawing.palette import FUNCTIONS, STRUCTURES
 from attnlab.reporting.drawing.pareto import frontier
 from attnlab.reporting.drawing.scaling import crossover

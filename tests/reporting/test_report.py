@@ -14,12 +14,13 @@ from browser.planted_page import planted_analysis
 from rich.console import Console
 from typer.testing import CliRunner
 
-from attnlab.addresses import Head
 from attnlab.cli.app import app
 from attnlab.cli.commands.training_report import _tell_older_results
-from attnlab.errors import InputError
-from attnlab.extraction.notes import RowsNotNormalized, SentencesDropped
-from attnlab.files import file_checksum
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
+from attnlab.core.files import file_checksum
+from attnlab.evaluation.shared_settings import OlderWeights, UnknownWeights
+from attnlab.reading.batches import RowsNotNormalized, SentencesDropped
 from attnlab.reporting import (
     analysis_folder,
     approximation,
@@ -40,7 +41,6 @@ from attnlab.reporting.result_folder import PLANNING, refuse_taken
 from attnlab.results import result
 from attnlab.results.report import write_report
 from attnlab.studies.analysis.notes import NoTrees, TooLittleCounted, UndecidedLabel
-from attnlab.studies.notes import OlderWeights, UnknownWeights
 
 WRITERS = (
     analysis_folder, approximation, planning, result, study_folder, substitution,

@@ -8,9 +8,9 @@ import pytest
 import torch
 from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_matrices
 
-from attnlab.addresses import Head
-from attnlab.extraction.keeping import KeptMatrices
-from attnlab.functions.verdict import NOT_COMPARED
+from attnlab.core.addresses import Head
+from attnlab.labels.verdict import NOT_COMPARED
+from attnlab.reading.keeping import KeptMatrices
 from attnlab.reporting.page.overview import highlights_of, overview_of
 from attnlab.reporting.page.payload import decode_weights
 from attnlab.reporting.page.rendering import render_page

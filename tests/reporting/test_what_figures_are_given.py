@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from attnlab import plot
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 # Each function with what is asked of it first, and a place that the error names.
 TABLES: dict[str, tuple[Callable[[Any], object], str]] = {

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from attnlab.studies.engine.running import plan_study, status_of
+from attnlab.studies.running import plan_study, status_of
 from experiments.shared import model_study
 from experiments.shared.model_study import MODEL, options_of_models, result_name, run_models
 from experiments.shared.readme import RESULTS, read_facts

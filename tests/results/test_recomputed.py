@@ -19,11 +19,11 @@ import torch
 
 from attnlab.corpora.corpus import EMBEDDED
 from attnlab.matrices.supports import band_dimension
-from attnlab.translation.batches import LengthGroupedBatches, TokenPairs
-from attnlab.translation.encoding import encode_corpus
-from attnlab.translation.runs.run import corpus_of
-from attnlab.translation.settings import RunSettings, settings_from
-from attnlab.translation.tokenizer import train_tokenizers
+from attnlab.models.batches import LengthGroupedBatches, TokenPairs
+from attnlab.models.batches import encode_corpus
+from attnlab.models.run import corpus_of
+from attnlab.models.training_settings import RunSettings, settings_from
+from attnlab.models.tokenizer import train_tokenizers
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
@@ -55,7 +55,7 @@ def script(name: str) -> Any:
 
 @recomputes("thesis_tables")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.extraction.matrix_files import load_matrices
+    from attnlab.reading.matrix_files import load_matrices
     from attnlab.matrices.sigma import fit_sigma
 
     H = load_matrices(request.getfixturevalue("shared_data") / "thesis" / "heads.npz")
@@ -119,7 +119,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 @recomputes("demo_cost")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     from attnlab.cli.commands.demo import DEMO_SETTINGS
-    from attnlab.corpora.splits import HELD_OUT_FRACTION
+    from attnlab.corpora.rows import HELD_OUT_FRACTION
 
     held_out = round(HELD_OUT_FRACTION * DEMO_SETTINGS["corpus"]["size"])
     assert pd.read_csv(folder / "table.csv")["test_sentences"].tolist() == [held_out]
@@ -197,7 +197,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("small_corpora")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.translation.batches import step_budget
+    from attnlab.models.batches import step_budget
 
     row = pd.read_csv(folder / "table.csv").iloc[0]
     name = str(request.getfixturevalue("shared_data") / "tatoeba")
@@ -208,7 +208,7 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
 
 @recomputes(*(name for name in FOLDERS if name.startswith("plan_search_")))
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.studies.engine.collecting import collect
+    from attnlab.studies.running import collect
 
     found = collect(folder / "study")
     assert found.missing == 0
@@ -250,8 +250,8 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("study_engine")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    from attnlab.studies.engine.collecting import collect
-    from attnlab.studies.engine.computing import compute_rows
+    from attnlab.studies.running import collect
+    from attnlab.studies.computing import compute_rows
 
     found = collect(folder / "study")
     assert found.missing == 0
@@ -263,7 +263,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("substitution_tatoeba")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    from attnlab.studies.engine.collecting import collect
+    from attnlab.studies.running import collect
 
     found = collect(folder / "study")
     assert found.missing == 0
@@ -274,8 +274,8 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("language_model")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.translation.models import model_class
-    from attnlab.translation.preparing import configuration
+    from attnlab.models.model import model_class
+    from attnlab.models.preparing import configuration
 
     experiment = script("language_model")
     facts = json.loads((folder / "facts.json").read_text("utf-8"))
@@ -303,8 +303,8 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
 
 @recomputes("recurrent_baseline")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.translation.models import model_class
-    from attnlab.translation.preparing import configuration
+    from attnlab.models.model import model_class
+    from attnlab.models.preparing import configuration
 
     experiment = script("recurrent_baseline")
     facts = json.loads((folder / "facts.json").read_text("utf-8"))

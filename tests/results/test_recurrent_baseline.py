@@ -6,10 +6,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from attnlab.files import write_table
-from attnlab.translation.models import model_class
-from attnlab.translation.preparing import configuration
-from attnlab.translation.runs.run import load
+from attnlab.core.files import write_table
+from attnlab.models.model import model_class
+from attnlab.models.preparing import configuration
+from attnlab.models.run import load
 from experiments.recurrent_baseline import run as experiment
 from experiments.shared import runs
 from experiments.shared.readme import write_facts

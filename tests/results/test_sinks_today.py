@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from attnlab.functions.thresholds import SINK
+from attnlab.labels.label_columns import SINK
 from experiments.language_model.run import MODELS, OUT
 from experiments.shared.readme import read_table
 from experiments.shared.sinks import sinks_today

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from attnlab.files import write_json, write_table
+from attnlab.core.files import write_json, write_table
 from experiments.heads_of_small_models import run as experiment
 from experiments.heads_of_small_models.summary import (
     measured_parts,

@@ -9,13 +9,13 @@ from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 import attnlab
-from attnlab.addresses import sites_named
-from attnlab.errors import InputError
-from attnlab.extraction.notes import SentencesDropped
+from attnlab.core.addresses import sites_named
+from attnlab.core.errors import InputError
+from attnlab.evaluation.shared_settings import FewerThanAsked, FewForMeans, NoTranslations
+from attnlab.evaluation.sources import load_subject, read_texts
+from attnlab.reading.batches import SentencesDropped
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.notes import TooLittleCounted
-from attnlab.studies.notes import FewerThanAsked, FewForMeans, NoTranslations
-from attnlab.studies.sources import load_subject, read_texts
 
 HEADS_ALONE = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0, "labels": False}
 

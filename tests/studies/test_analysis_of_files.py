@@ -8,8 +8,8 @@ import torch
 from planted_layers import stochastic
 
 import attnlab
-from attnlab.errors import InputError
-from attnlab.extraction.notes import RowsNotNormalized
+from attnlab.core.errors import InputError
+from attnlab.reading.batches import RowsNotNormalized
 from attnlab.reporting.analysis_folder import write_analysis
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from small_run import untrained_run
 
-from attnlab.errors import InputError
-from attnlab.files import write_json
+from attnlab.core.errors import InputError
+from attnlab.core.files import write_json
+from attnlab.evaluation.sources import load_subject
+from attnlab.models.run_folder import SETTINGS
 from attnlab.reporting.notes import describe
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.notes import TrainingSentences
-from attnlab.studies.sources import load_subject
-from attnlab.translation.runs.folder import SETTINGS
 
 
 @pytest.fixture(scope="module")

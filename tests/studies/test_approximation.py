@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.band import fit_band
 from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.labels import label_heads

@@ -7,9 +7,9 @@ import pytest
 from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
-from attnlab.errors import InputError
-from attnlab.extraction.keeping import MatrixKeeper, load_kept_matrices
-from attnlab.extraction.reading import prepare
+from attnlab.core.errors import InputError
+from attnlab.reading.capture import prepare
+from attnlab.reading.keeping import MatrixKeeper, load_kept_matrices
 from attnlab.reporting.page.analysis_page import analysis_page
 from attnlab.studies.analysis.analysis import analyze
 

@@ -12,7 +12,6 @@ from zoo import random_models
 from zoo.architectures import CASES
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
-from attnlab.addresses import SITES
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.registry import make
 from attnlab.budget.bounds import WIDEST
@@ -28,12 +27,13 @@ from attnlab.budget.candidates import (
 from attnlab.budget.notes import MechanismLeftOut
 from attnlab.budget.scores import MEASURED, measure_matrices
 from attnlab.budget.sizes import Learned, SiteTypes
-from attnlab.errors import InputError
-from attnlab.extraction.batches import encode
-from attnlab.extraction.observing import Observed, observe, sites_of
+from attnlab.core.addresses import SITES
+from attnlab.core.errors import InputError
+from attnlab.models.run import load
 from attnlab.questions.compare.comparison import compare
+from attnlab.reading.batches import encode
+from attnlab.reading.observing import Observed, observe, sites_of
 from attnlab.results.result import Result
-from attnlab.translation.runs.run import load
 
 # Sentences of 11 and 7 tokens, their translations of 8 and 5.
 LENGTHS, TARGETS = (11, 7), (8, 5)

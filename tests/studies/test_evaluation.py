@@ -10,15 +10,15 @@ from zoo import random_models
 from zoo.architectures import columns
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
-from attnlab.addresses import Head
-from attnlab.attribution.ablation import ablate_cumulatively, ablated, mean_outputs
-from attnlab.attribution.gradients import gradient_importance
-from attnlab.attribution.projections import all_heads
-from attnlab.errors import InputError
-from attnlab.studies.evaluation import Evaluator, load_evaluator
-from attnlab.translation.runs.run import load
-from attnlab.translation.scoring import score
-from attnlab.translation.translating import score_run
+from attnlab.ablation.ablation import ablate_cumulatively, ablated, mean_outputs
+from attnlab.ablation.gates import gradient_importance
+from attnlab.ablation.projections import all_heads
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
+from attnlab.evaluation.evaluator import Evaluator, load_evaluator
+from attnlab.models.run import load
+from attnlab.models.scoring import score
+from attnlab.models.translating import score_run
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 MODELS = ["run", "marian", "t5", "llama", "gpt2"]

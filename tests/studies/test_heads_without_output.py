@@ -6,9 +6,9 @@ from torch import nn
 from zoo import random_models
 from zoo.random_models import SENTENCES, tokenizer
 
-from attnlab.addresses import Head
 from attnlab.attention.bridge.installing import install
-from attnlab.errors import InputError
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.analysis.notes import ClosedHeads, HeadsWithoutWeight, RowsWithoutKeys

@@ -13,19 +13,19 @@ from zoo.architectures import columns
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 import attnlab
-from attnlab.addresses import Head
-from attnlab.attribution.ablation import ablated, mean_outputs
-from attnlab.attribution.projections import all_heads
-from attnlab.attribution.significance import Difference, add_changes
-from attnlab.errors import InputError
+from attnlab.ablation.ablation import ablated, mean_outputs
+from attnlab.ablation.projections import all_heads
+from attnlab.ablation.significance import Difference, add_changes
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
+from attnlab.evaluation.evaluator import load_evaluator
+from attnlab.evaluation.shared_settings import FewForIntervals
+from attnlab.models.run import load
+from attnlab.models.scoring import score
 from attnlab.questions.importance.importance import importance
 from attnlab.questions.importance.question import BLEU, LOSS, NoMeans, NotUniform
 from attnlab.questions.importance.removal import orders_of, rank_agreement
 from attnlab.results.result import Result
-from attnlab.studies.evaluation import load_evaluator
-from attnlab.studies.notes import FewForIntervals
-from attnlab.translation.runs.run import load
-from attnlab.translation.scoring import score
 
 USELESS = Head("decoder", 0, 1)
 

@@ -9,9 +9,9 @@ import torch
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
-from attnlab.errors import InputError
-from attnlab.extraction.keeping import KeptMatrices, load_kept_matrices
-from attnlab.extraction.matrix_files import load_arrays
+from attnlab.core.errors import InputError
+from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
+from attnlab.reading.matrix_files import load_arrays
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.approximation.approximation import approximate, approximate_arrays

@@ -10,17 +10,17 @@ import torch
 from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
-from attnlab.errors import InputError
-from attnlab.processes import Processes
+from attnlab.core.errors import InputError
+from attnlab.core.processes import Processes
+from attnlab.evaluation.evaluator import evaluator_of
+from attnlab.evaluation.sources import Subject
+from attnlab.models.run import load
+from attnlab.models.run_folder import SETTINGS
 from attnlab.questions.importance.importance import importance
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.label_ablation import ablate_for_labels
 from attnlab.studies.analysis.notes import NoLoss
 from attnlab.studies.analysis.passes import Passes
-from attnlab.studies.evaluation import evaluator_of
-from attnlab.studies.sources import Subject
-from attnlab.translation.runs.folder import SETTINGS
-from attnlab.translation.runs.run import load
 
 
 def subject_of(model: object) -> Subject:

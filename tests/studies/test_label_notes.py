@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from attnlab.extraction.views import ALL, VIEWS, View
-from attnlab.functions.gold import Gold
-from attnlab.functions.labels.sink import SINK_KINDS
-from attnlab.functions.verdict import UNDECIDED
+from attnlab.labels.gold import Gold
+from attnlab.labels.sink import SINK_KINDS
+from attnlab.labels.verdict import UNDECIDED
+from attnlab.reading.weights import ALL, VIEWS, View
 from attnlab.reporting.notes import describe
 from attnlab.studies.analysis.label_notes import label_notes
 from attnlab.studies.analysis.notes import SinksByThreshold, TooLittleCounted

@@ -14,14 +14,14 @@ from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.cli.app import app
-from attnlab.errors import InputError
-from attnlab.extraction.reading import prepare
-from attnlab.extraction.views import ALL, CONTENT, VIEWS
-from attnlab.functions.gold import gold_of_embedded
-from attnlab.functions.structure import HeadStructure
-from attnlab.functions.verdict import least_status
-from attnlab.grammar.corpus import draw_pairs
+from attnlab.core.errors import InputError
+from attnlab.grammar.embedded import draw_pairs
+from attnlab.labels.gold import gold_of_embedded
+from attnlab.labels.structure import HeadStructure
+from attnlab.labels.verdict import least_status
 from attnlab.matrices.candidates import FAMILIES
+from attnlab.reading.capture import prepare
+from attnlab.reading.weights import ALL, CONTENT, VIEWS
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.naming import VIEW_NAMES
 from attnlab.reporting.page.label_section import label_sections

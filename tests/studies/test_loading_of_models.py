@@ -22,8 +22,8 @@ from transformers import (
 )
 from zoo import random_models
 
-from attnlab.errors import InputError
-from attnlab.studies.sources import load_subject
+from attnlab.core.errors import InputError
+from attnlab.evaluation.sources import load_subject
 
 TYPES = random_models.TYPES
 

@@ -8,12 +8,12 @@ import torch
 from zoo import random_models
 
 import attnlab
+from attnlab.core.errors import InputError
 from attnlab.embeddings.settings import SkipGramSettings
-from attnlab.errors import InputError
+from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
 from attnlab.studies.embeddings.columns import MAP, NEIGHBOURS
 from attnlab.studies.embeddings.neighbours import embeddings_of
 from attnlab.studies.embeddings.settings import SideSettings
-from attnlab.translation.settings import CorpusSettings, TokenizerSettings
 
 
 @pytest.fixture(scope="module")

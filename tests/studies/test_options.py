@@ -12,8 +12,9 @@ import typer.main
 import attnlab
 from attnlab.cli.app import app
 from attnlab.cli.options import chosen, parameter_name, shown_default, with_options
-from attnlab.errors import InputError
-from attnlab.options import Option, Settings, option_fields, options_of
+from attnlab.core.errors import InputError
+from attnlab.core.options import Option, Settings, option_fields, options_of
+from attnlab.evaluation.shared_settings import StudySettings
 from attnlab.questions.compare.question import ComparisonSettings
 from attnlab.questions.importance.question import ImportanceSettings
 from attnlab.questions.inspect.question import InspectionSettings
@@ -21,7 +22,6 @@ from attnlab.questions.prune.question import PruningSettings
 from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.approximation.settings import ApproximationSettings
 from attnlab.studies.planning.settings import PlanSettings
-from attnlab.studies.settings import StudySettings
 
 STUDIES = {
     "analyze": AnalysisSettings,

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
-from attnlab.attribution.significance import holm_adjusted
-from attnlab.errors import InputError
-from attnlab.studies.over_models import contrasts, over_models
+from attnlab.ablation.significance import contrasts, holm_adjusted, over_models
+from attnlab.core.errors import InputError
 
 VALUES = {3: (1.0, 2.5, 0.5), 5: (0.2, -0.1, 0.4)}
 

@@ -5,9 +5,7 @@ import io
 import pandas as pd
 import pytest
 
-from attnlab.studies.engine.cells import cell_of
-from attnlab.studies.engine.computing import compute_rows
-from attnlab.studies.engine.registry import study_named
+from attnlab.studies.computing import compute_rows, study_named
 from attnlab.studies.planning.columns import SCORES
 from attnlab.studies.planning.study import (
     BUDGETS,
@@ -15,6 +13,7 @@ from attnlab.studies.planning.study import (
     PlanSearchCell,
     PlanSearchOptions,
 )
+from attnlab.studies.study import cell_of
 
 
 def test_without_options_one_small_model_is_searched_for_the_budgets_of_the_claim() -> None:

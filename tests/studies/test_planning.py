@@ -13,18 +13,21 @@ from observed_layers import attended
 from small_run import small_settings
 
 import attnlab
-from attnlab.addresses import SITES, Head
+from attnlab.ablation.significance import loss_difference
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.plan import load_plan, plan_of
 from attnlab.attention.registry import make
 from attnlab.attention.specification import sides
-from attnlab.attribution.significance import loss_difference
 from attnlab.budget.bounds import WIDEST
-from attnlab.errors import InputError
-from attnlab.extraction.observing import Observed
+from attnlab.core.addresses import SITES, Head
+from attnlab.core.errors import InputError
+from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.matrices.references import top_entries
+from attnlab.models.run import load
+from attnlab.models.tokenizer import checksum
+from attnlab.models.training import train
+from attnlab.reading.observing import Observed
 from attnlab.reporting.planning import write_plans
-from attnlab.studies.evaluation import load_evaluator
 from attnlab.studies.planning.allocation import Choice, allocate, allocate_exactly, lower_hull
 from attnlab.studies.planning.measuring import measure
 from attnlab.studies.planning.notes import BudgetNearLength
@@ -33,9 +36,6 @@ from attnlab.studies.planning.scores import output_of
 from attnlab.studies.planning.search import Search
 from attnlab.studies.planning.settings import DEFAULT_FAMILIES, FAMILIES
 from attnlab.studies.planning.uniform import uniform
-from attnlab.translation.runs.run import load
-from attnlab.translation.tokenizer import checksum
-from attnlab.translation.training import train
 
 LENGTHS = (13, 9, 11, 5)
 QUICK: dict[str, Any] = {"sentences": 6, "validation": 5, "calibration": 12}

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.extraction.observing import Observed
+from attnlab.reading.observing import Observed
 from attnlab.studies.planning.statistics import LayerSums
 
 LONGEST = 9

@@ -9,12 +9,12 @@ import pytest
 import torch
 from small_run import small_settings, write_pairs
 
-from attnlab.addresses import SITES
 from attnlab.attention.mechanisms.static import Static
 from attnlab.attention.registry import parse
+from attnlab.core.addresses import SITES
+from attnlab.models.run import load
+from attnlab.models.training import train
 from attnlab.studies.planning.planning import Planning, plan
-from attnlab.translation.runs.run import load
-from attnlab.translation.training import train
 
 HEADS, DIM, MOST = 4, 64, 40
 # A token adds a number here and takes it away there, so that all vectors have one mean and variance.

@@ -10,29 +10,28 @@ import pandas as pd
 import pytest
 import torch
 
-from attnlab.addresses import Head
-from attnlab.attribution.ablation import ablated
-from attnlab.attribution.closing import close_heads
-from attnlab.attribution.fine_tuning import (
+from attnlab.ablation.ablation import ablated, close_heads
+from attnlab.ablation.fine_tuning import (
     fine_tune,
     in_training,
     training_loss,
     training_pairs,
 )
-from attnlab.attribution.projections import Projections, all_heads
-from attnlab.errors import AttnlabError, InputError
-from attnlab.folders import UNFINISHED
+from attnlab.ablation.projections import Projections, all_heads
+from attnlab.core.addresses import Head
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.folders import UNFINISHED
+from attnlab.evaluation.evaluator import load_evaluator
+from attnlab.evaluation.shared_settings import FewForIntervals
+from attnlab.models.checkpoints import save_model
+from attnlab.models.run import load
+from attnlab.models.training import resume
 from attnlab.questions.prune import pruner as pruner_module
 from attnlab.questions.prune.pruner import load_pruner
 from attnlab.questions.prune.pruning import draw_heads, prune
 from attnlab.questions.prune.question import AllHeadsClosed, NoRandomHeads, PruningSettings
 from attnlab.questions.prune.view import fewest_heads
 from attnlab.results.result import Result
-from attnlab.studies.evaluation import load_evaluator
-from attnlab.studies.notes import FewForIntervals
-from attnlab.translation.runs.checkpoints import save_model
-from attnlab.translation.runs.run import load
-from attnlab.translation.training import resume
 
 USELESS = [Head("encoder", 0, 1), Head("cross", 0, 0)]
 HUGE = 50.0

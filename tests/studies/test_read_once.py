@@ -9,7 +9,7 @@ import pytest
 from transformers import PreTrainedTokenizerBase
 
 import attnlab
-from attnlab.grammar import corpus
+from attnlab.grammar import embedded as corpus
 
 STUDIES: dict[str, Callable[[Path], Any]] = {
     "analyze": lambda run: attnlab.analyze(

@@ -9,9 +9,9 @@ from zoo import random_models
 from attnlab.attention.bridge.installing import PLAN_FILE, install
 from attnlab.attention.bridge.sites import attention_modules, mechanism_of
 from attnlab.attention.plan import plan_of, write_plan
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
+from attnlab.evaluation.sources import load_subject
 from attnlab.questions.compare.comparison import compare
-from attnlab.studies.sources import load_subject
 
 SENTENCES = random_models.SENTENCES
 

@@ -14,8 +14,8 @@ from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.cli.app import app
-from attnlab.parcels import unwrapped, wrapped
-from attnlab.processes import Processes
+from attnlab.core.processes import Processes
+from attnlab.core.serialization import unwrapped, wrapped
 from attnlab.studies.analysis.analysis import analyze_together
 from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.analysis.settings import AnalysisSettings

@@ -8,15 +8,15 @@ import torch
 from typer.testing import CliRunner
 
 import attnlab
-from attnlab.addresses import Head
+from attnlab.ablation.ablation import ablated
 from attnlab.attention.bridge.installing import use
-from attnlab.attribution.ablation import ablated
 from attnlab.cli.app import app
-from attnlab.errors import InputError
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
+from attnlab.evaluation.evaluator import load_evaluator
+from attnlab.models.run import load
+from attnlab.models.translating import score_language_model
 from attnlab.questions.prune.view import draw_pruning
-from attnlab.studies.evaluation import load_evaluator
-from attnlab.translation.generating import score_language_model
-from attnlab.translation.runs.run import load
 
 HEADS = {("decoder", layer, head) for layer in (0, 1) for head in (0, 1)}
 

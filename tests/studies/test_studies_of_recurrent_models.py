@@ -10,17 +10,17 @@ import torch
 from typer.testing import CliRunner
 
 import attnlab
-from attnlab.addresses import Head
+from attnlab.ablation.ablation import ablated
 from attnlab.attention.bridge.installing import use
-from attnlab.attribution.ablation import ablated
 from attnlab.budget.notes import MechanismLeftOut
 from attnlab.cli.app import app
-from attnlab.errors import InputError
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
+from attnlab.evaluation.evaluator import load_evaluator
+from attnlab.models.configuration import RecurrentConfig
+from attnlab.models.model import RecurrentModel
+from attnlab.models.run import load
 from attnlab.studies.analysis.measuring import Analysis
-from attnlab.studies.evaluation import load_evaluator
-from attnlab.translation.configuration import RecurrentConfig
-from attnlab.translation.recurrent import RecurrentModel
-from attnlab.translation.runs.run import load
 
 HEAD = Head("cross", 0, 0)
 OF_PRODUCTS = {"linear elu", "linear taylor", "linear favor", "linformer (not trained)"}

@@ -10,25 +10,25 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from attnlab.addresses import Head
-from attnlab.attention import make, use
-from attnlab.attention.perhead import PerHead
-from attnlab.attention.plan import plan_of, write_plan
-from attnlab.attribution.fine_tuning import (
+from attnlab.ablation.fine_tuning import (
     fine_tune,
     in_training,
     linear_decay,
     training_loss,
     training_pairs,
 )
-from attnlab.attribution.significance import (
+from attnlab.ablation.significance import (
     loss_difference,
 )
+from attnlab.attention import make, use
+from attnlab.attention.multihead import PerHead
+from attnlab.attention.plan import plan_of, write_plan
 from attnlab.budget.notes import MechanismLeftOut
-from attnlab.errors import InputError
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
+from attnlab.evaluation.evaluator import load_evaluator
+from attnlab.evaluation.shared_settings import FewForIntervals
 from attnlab.reporting.substitution import answers
-from attnlab.studies.evaluation import load_evaluator
-from attnlab.studies.notes import FewForIntervals
 from attnlab.studies.substitution import substitution
 from attnlab.studies.substitution.prediction import prediction, spearman
 from attnlab.studies.substitution.selected import SelectedHeads

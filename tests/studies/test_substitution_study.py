@@ -5,9 +5,8 @@ import io
 import pandas as pd
 import pytest
 
-from attnlab.studies.engine.cells import cell_of
-from attnlab.studies.engine.computing import compute_rows
-from attnlab.studies.engine.registry import study_named
+from attnlab.studies.computing import compute_rows, study_named
+from attnlab.studies.study import cell_of
 from attnlab.studies.substitution.columns import SUBSTITUTIONS
 from attnlab.studies.substitution.study import SubstitutionCell
 

@@ -5,10 +5,10 @@ from collections.abc import Collection
 import pandas as pd
 import pytest
 
-from attnlab.addresses import Head
 from attnlab.cli.commands.summary_table import legend
-from attnlab.functions.columns import CONTROLS as CONTROLS_TABLE
-from attnlab.functions.label_tables import with_strength
+from attnlab.core.addresses import Head
+from attnlab.labels.label_columns import CONTROLS as CONTROLS_TABLE
+from attnlab.labels.label_tables import with_strength
 from attnlab.reporting.drawing.head_map import draw_heads
 from attnlab.reporting.function_phrases import evidence_phrase
 from attnlab.reporting.heads_shown import describe_roles, heads_shown, words_of_heads

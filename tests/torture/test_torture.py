@@ -20,11 +20,13 @@ from browser.planted_page import planted_analysis
 from faults import BROKEN, FAILED, in_child, started, steps_of
 
 import attnlab
+from attnlab.core.errors import AttnlabError
+from attnlab.core.folders import UNFINISHED
 from attnlab.embeddings.files import TENSORS
 from attnlab.embeddings.settings import SkipGramSettings
-from attnlab.errors import AttnlabError
-from attnlab.extraction.keeping import KeptMatrices
-from attnlab.folders import UNFINISHED
+from attnlab.models.training import resume
+from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
+from attnlab.reading.keeping import KeptMatrices
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.approximation import write_approximation
 from attnlab.reporting.planning import write_planning
@@ -34,8 +36,6 @@ from attnlab.results.report import write_report
 from attnlab.studies.approximation.approximation import approximate_arrays
 from attnlab.studies.approximation.settings import ApproximationSettings
 from attnlab.studies.embeddings.training import embed
-from attnlab.translation.settings import CorpusSettings, TokenizerSettings
-from attnlab.translation.training import resume
 
 # Of a process with threads: the child leaves them alone.
 pytestmark = [pytest.mark.torture, pytest.mark.filterwarnings("ignore:This process")]

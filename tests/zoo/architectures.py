@@ -22,9 +22,9 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from attnlab.attribution.projections import Layer, Projection, find_projections
-from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.model import TranslationModel
+from attnlab.ablation.projections import Layer, Projection, find_projections
+from attnlab.models.configuration import TranslationConfig
+from attnlab.models.model import TranslationModel
 
 TYPES = 23
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, 2, 0], [11, 12, 13, 2, 0, 0, 0], [7, 7, 21, 15, 16, 17, 2]])

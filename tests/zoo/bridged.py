@@ -11,9 +11,9 @@ from attnlab.attention.bridge.installing import Installed, install
 from attnlab.attention.bridge.sites import mechanism_of
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.registry import make
-from attnlab.errors import InputError
-from attnlab.translation.configuration import TranslationConfig
-from attnlab.translation.model import TranslationModel
+from attnlab.core.errors import InputError
+from attnlab.models.configuration import TranslationConfig
+from attnlab.models.model import TranslationModel
 
 TYPES = 40
 SMALL: dict[str, Any] = {

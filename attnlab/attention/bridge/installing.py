@@ -6,25 +6,224 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
-from attnlab.addresses import SITES, layer_name
-from attnlab.attention.bridge.calls import forget_calls, looks_at_tokens, record_calls
-from attnlab.attention.bridge.replacement import attention_function
-from attnlab.attention.bridge.scores import score_rules, without_scores
-from attnlab.attention.bridge.sites import NAME, AttentionAt, attention_modules, mechanism_of
-from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.bridge.calls import (
+    SITE,
+    CallRecord,
+    call_of,
+    forget_calls,
+    looks_at_tokens,
+    record_calls,
+    token_ids_of_keys,
+    tokens_before,
+    weights_wanted,
+)
+from attnlab.attention.bridge.sites import (
+    NAME,
+    AttentionAt,
+    ScoreRule,
+    attention_modules,
+    mechanism_of,
+    score_rules,
+    without_scores,
+)
+from attnlab.attention.mechanism import Mechanism, Scoring
 from attnlab.attention.mechanisms.linformer import share_projections
 from attnlab.attention.multihead import OwnAttention
 from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
 from attnlab.attention.registry import MECHANISMS
 from attnlab.attention.specification import Specification
-from attnlab.errors import InputError
-from attnlab.files import write_tensors
-from attnlab.representations import OneLine
-from attnlab.texts import briefly
+from attnlab.core.addresses import SITES, layer_name
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.files import write_tensors
+from attnlab.core.representations import OneLine
+from attnlab.core.texts import briefly
+from attnlab.matrices.supports import offsets
+
+# Scores at most this far below the others are hidden ones; no relative position takes off so much.
+HIDDEN = -1e8
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a mask says.
+
+    Attributes:
+        visible: `[batch, key]`, True at real tokens; None when all are.
+        first_query: position of the first query.
+        allowed: `[batch, 1 or head, query, key]`, True at the pairs that the model lets through;
+            None when padding and causality say the same.
+        bias: finite numbers that the mask adds to scores; None when there are none.
+    """
+
+    visible: Tensor | None
+    first_query: int
+    allowed: Tensor | None = None
+    bias: Tensor | None = None
+
+
+def read_mask(
+    mask: Tensor | None,
+    queries: int,
+    keys: int,
+    *,
+    causal: bool,
+    past: int = 0,
+    real: Tensor | None = None,
+) -> Reading:
+    """The mask of one call, told apart into padding, causality and the rest.
+
+    Args:
+        mask: True or 0 at pairs that count, `[batch, 1 or head, query, key]`; None hides nothing.
+        queries: number of queries.
+        keys: number of keys.
+        causal: whether the mechanism hides the keys behind a query by itself.
+        past: number of tokens before the first query, whose keys a cache holds.
+        real: True at the keys that are known to be real tokens, `[batch, <= key]`; None reads them
+            off the mask, where a cached query in a sliding window does not see all.
+
+    Raises:
+        AttnlabError: the mask shows a causal mechanism keys behind a query.
+    """
+    if mask is None:
+        return Reading(None, keys - queries if causal else past)
+    mask = mask[..., :keys]
+    seen = mask if mask.dtype == torch.bool else mask > max(HIDDEN, torch.finfo(mask.dtype).min / 2)
+    visible = seen.any(-2).any(1) if real is None else _as_long_as(keys, real)
+    expected = visible[:, None, None, :].expand(-1, 1, queries, -1)
+    rows = torch.ones_like(expected[..., :1])
+    if causal:
+        before = offsets(queries, keys, first_query=past, device=mask.device) <= 0
+        expected = expected & before
+        rows = visible[:, None, past : past + queries, None]
+    shown = seen & rows
+    if bool((shown & ~expected).any()):
+        msg = (
+            "This model's attention mask lets queries see tokens behind them, which attnlab's causal "
+            "mechanisms never do; leave such a model its own attention."
+        )
+        raise AttnlabError(msg)
+    same = torch.equal((expected & rows).expand_as(seen), shown)
+    return Reading(visible, past, None if same else seen, _bias(mask, seen))
+
+
+def _as_long_as(keys: int, real: Tensor) -> Tensor:
+    return torch.nn.functional.pad(real[:, :keys], (0, max(keys - real.shape[1], 0)))
+
+
+def _bias(mask: Tensor, seen: Tensor) -> Tensor | None:
+    if mask.dtype == torch.bool:
+        return None
+    finite = mask.masked_fill(~seen, 0.0)
+    return finite if bool(finite.any()) else None
+
+
+def attention_function(  # noqa: PLR0917 - transformers' signature
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    position_bias: Tensor | None = None,
+    **extra: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """What transformers calls instead of its own attention: `[batch, query, head, dim]` comes back."""
+    mechanism = mechanism_of(module)
+    call = call_of(module)
+    groups, held = query.shape[1] // key.shape[1], key.shape[2]
+    key, value = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
+    if mechanism.causal:
+        key, value, attention_mask = _from_start(call.start_of(module), key, value, attention_mask)
+    reading = read_mask(
+        attention_mask,
+        query.shape[2],
+        key.shape[2],
+        causal=mechanism.causal,
+        past=tokens_before(module),
+        real=call.real_keys(attention_mask, query.shape[2]) if mechanism.causal else None,
+    )
+    if scaling is not None:
+        query = query * (scaling * query.shape[-1] ** 0.5)
+    context: dict[str, Any] = {"first_query": reading.first_query}
+    if looks_at_tokens(mechanism):
+        context["token_ids"] = token_ids_of_keys(module, key.shape[0], key.shape[2])
+    if vars(module)[SITE] == "cross":
+        context |= _of_queries(mechanism, call, reading.first_query + query.shape[2])
+    context |= _of_scores(mechanism, reading, position_bias, extra)
+    for part in mechanism.modules():
+        if isinstance(part, Mechanism):
+            part.dropout = dropout  # the model decides at each call
+    out = mechanism(query, key, value, reading.visible, **context)
+    weights = None
+    if extra.get("output_attentions") or weights_wanted(module):
+        weights = mechanism.implied_matrix(query, key, reading.visible, **context)
+        weights = weights[..., key.shape[2] - held :]
+    return out.transpose(1, 2).contiguous(), weights
+
+
+def _from_start(
+    start: int, key: Tensor, value: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Keys and values with nothing at the positions that a cache of a sliding window let go."""
+    if not start:
+        return key, value, mask
+    key, value = (F.pad(x, (0, 0, start, 0)) for x in (key, value))
+    if mask is not None:
+        hidden = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
+        mask = F.pad(mask, (start, 0), value=hidden)
+    return key, value, mask
+
+
+def _of_queries(mechanism: Mechanism, call: CallRecord, tokens: int) -> dict[str, Any]:
+    """Which queries are real, where padding in front of them shifts what a mechanism counts."""
+    counts = any(
+        part.positions in {"offsets", "pairs"}
+        for part in mechanism.modules()
+        if isinstance(part, Mechanism)
+    )
+    real = call.real
+    if not counts or real is None or real.shape[1] < tokens or bool(real[:, 0].all()):
+        return {}
+    return {"real_queries": real[:, :tokens]}
+
+
+def _of_scores(
+    mechanism: Mechanism, reading: Reading, position_bias: Tensor | None, extra: dict[str, Any]
+) -> dict[str, Any]:
+    """What the model does to its scores, for mechanisms that have some.
+
+    Raises:
+        AttnlabError: a mechanism has none, which `install` could not know beforehand, as where the mask
+            of a call hides pairs.
+    """
+    found: dict[str, Any] = {}
+    # T5's cross-attention adds zeros.
+    if position_bias is not None and (position_bias.requires_grad or bool(position_bias.any())):
+        found["bias"] = position_bias
+    if reading.bias is not None:
+        found["bias"] = reading.bias + found.get("bias", 0.0)
+    softcap, sinks = extra.get("softcap"), extra.get("s_aux")
+    if reading.allowed is not None or softcap is not None or sinks is not None:
+        found["scoring"] = Scoring(reading.allowed, softcap, sinks)
+    rules: set[ScoreRule] = {"bias"} if "bias" in found else set()
+    if reading.allowed is not None:
+        rules.add("allowed")
+    if softcap is not None:
+        rules.add("softcap")
+    if sinks is not None:
+        rules.add("sinks")
+    refusal = without_scores(mechanism, rules)
+    if refusal is not None:
+        raise AttnlabError(refusal)
+    return found
+
 
 OWN_PLAN = "attention_plan"
 INSTALLED_PLAN = "attnlab_plan"

@@ -20,10 +20,10 @@ from attnlab.attention.bridge.installing import (
 )
 from attnlab.attention.bridge.sites import NAME, mechanism_of
 from attnlab.attention.plan import AttentionPlan, load_plan, read_plan
-from attnlab.errors import InputError
-from attnlab.files import check_regular
-from attnlab.hub import model_source
-from attnlab.pretrained import read_pretrained
+from attnlab.core.errors import InputError
+from attnlab.core.files import check_regular
+from attnlab.core.hub import model_source
+from attnlab.core.pretrained import read_pretrained
 
 Tensors = dict[str, Tensor]
 

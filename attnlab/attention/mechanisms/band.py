@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from attnlab.attention.kernels.union import Union
-from attnlab.attention.mechanism import Context, Positions
+from attnlab.attention.mechanism import Context, Positions, Setup, Traits
 from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
-from attnlab.attention.traits import Setup, Traits
 
 
 @dataclass(frozen=True)

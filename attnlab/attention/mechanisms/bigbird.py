@@ -11,13 +11,11 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.kernels.columns import Indices
-from attnlab.attention.kernels.union import replaced, taken
-from attnlab.attention.mechanism import Context, Positions, sentence_ends, visible_or_all
+from attnlab.attention.kernels.union import Indices, replaced, taken
+from attnlab.attention.mechanism import Context, Positions, Traits, sentence_ends, visible_or_all
 from attnlab.attention.mechanisms.softmax import scaled_scores, softmax_over
 from attnlab.attention.mechanisms.sparse import SparseSoftmax
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Traits
 
 NEAR_BLOCKS = (-1, 0, 1)
 # Every sentence is padded to whole blocks.

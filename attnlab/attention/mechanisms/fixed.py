@@ -7,10 +7,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from attnlab.attention.kernels.products import kernel_sums, with_ones
+from attnlab.attention.kernels.feature_products import kernel_sums, with_ones
 from attnlab.attention.mechanism import (
     Context,
+    Cost,
     Positions,
+    Setup,
+    Traits,
     nearest_real,
     sentence_ends,
     visible_or_all,
@@ -18,8 +21,7 @@ from attnlab.attention.mechanism import (
 )
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Setup, Traits
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 SHIFTS = {"self": 0, "previous": -1, "next": 1}
 # For so many queries one product with the written-out pattern is quicker than running sums.

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from attnlab.attention.mechanism import Context, Mechanism
 from attnlab.attention.mechanisms.longformer import LongformerAttention
 from attnlab.attention.padding import without_padding
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 
 class GlobalRows(nn.Module):

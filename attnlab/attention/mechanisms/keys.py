@@ -7,16 +7,21 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.arranging import real_first
-from attnlab.attention.kernels.columns import Indices
-from attnlab.attention.kernels.union import NO_WINDOW, Union, at, attend
-from attnlab.attention.mechanism import Context, Positions, nearest_real, visible_or_all
+from attnlab.attention.kernels.union import NO_WINDOW, Indices, Union, at, attend
+from attnlab.attention.mechanism import (
+    Context,
+    Positions,
+    Setup,
+    Traits,
+    nearest_real,
+    visible_or_all,
+)
 from attnlab.attention.mechanisms.sparse import SparseSoftmax
 from attnlab.attention.mechanisms.static import nearest_offset, refuse_ahead
+from attnlab.attention.padding import real_first
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Setup, Traits
-from attnlab.errors import AttnlabError, InputError
-from attnlab.limits import LONGEST_TEXT
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.limits import LONGEST_TEXT
 from attnlab.matrices.supports import offsets
 
 

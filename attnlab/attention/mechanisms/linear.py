@@ -7,27 +7,25 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from attnlab.attention.kernels.features import (
+from attnlab.attention.kernels.feature_products import (
     common_height,
     elu_exponents,
     elu_features,
     favor_exponents,
-    taylor_features,
-)
-from attnlab.attention.kernels.products import (
     in_full_precision,
     kernel_matrix,
     kernel_sums,
     normalised,
     nothing_lost,
+    over_all,
+    over_earlier,
+    taylor_features,
     with_ones,
 )
-from attnlab.attention.kernels.scaled_sums import over_all, over_earlier
-from attnlab.attention.mechanism import Context, visible_or_all, without_keys
+from attnlab.attention.mechanism import Context, Cost, Traits, visible_or_all, without_keys
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Traits
-from attnlab.limits import MOST_FEATURES
+from attnlab.core.limits import MOST_FEATURES
 from attnlab.matrices.supports import offsets
 
 # So many tokens of heads of a sentence at a time: what they need stays in the processor's cache.

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.attention.mechanism import Context, Positions, visible_or_all
+from attnlab.attention.mechanism import Context, Cost, Positions, Setup, Traits, visible_or_all
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Setup, Traits
-from attnlab.errors import AttnlabError, InputError
+from attnlab.core.errors import AttnlabError, InputError
 
 # A projection of each head is as large as both together.
 MOST_SIZE = 2**14

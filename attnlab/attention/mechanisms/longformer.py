@@ -8,15 +8,13 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.kernels.columns import Indices
-from attnlab.attention.kernels.union import Union, replaced, taken
-from attnlab.attention.mechanism import Context, ordinals, visible_or_all
+from attnlab.attention.kernels.union import Indices, Union, replaced, taken
+from attnlab.attention.mechanism import Context, Setup, Traits, ordinals, visible_or_all
 from attnlab.attention.mechanisms.softmax import scaled_scores, softmax_over
 from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
-from attnlab.attention.traits import Setup, Traits
-from attnlab.errors import InputError
-from attnlab.limits import LONGEST_TEXT
+from attnlab.core.errors import InputError
+from attnlab.core.limits import LONGEST_TEXT
 from attnlab.matrices.supports import offsets
 
 

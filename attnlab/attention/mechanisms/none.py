@@ -5,10 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from attnlab.attention.mechanism import Context
+from attnlab.attention.mechanism import Context, Cost, Traits
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Traits
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,35 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from attnlab.attention.kernels.features import common_height, favor_exponents
-from attnlab.attention.kernels.products import (
+from attnlab.attention.kernels.feature_products import (
     SHORT,
+    ScaledSums,
+    common_height,
+    favor_exponents,
     in_full_precision,
     kernel_matrix,
     kernel_sums,
     normalised,
     nothing_lost,
+    over_earlier,
+    over_later,
+    together,
     with_ones,
 )
-from attnlab.attention.kernels.scaled_sums import ScaledSums, over_earlier, over_later, together
 from attnlab.attention.kernels.union import Strip, Union
-from attnlab.attention.mechanism import Context, Positions, visible_or_all, without_keys
+from attnlab.attention.mechanism import (
+    Context,
+    Cost,
+    Positions,
+    Setup,
+    Traits,
+    visible_or_all,
+    without_keys,
+)
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification, sides
-from attnlab.attention.traits import Cost, Setup, Traits
-from attnlab.limits import MOST_FEATURES
+from attnlab.core.limits import MOST_FEATURES
 from attnlab.matrices.supports import offsets
 
 # A difference that is less than this part of what it was taken from is computed without one.

@@ -8,15 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.attention.arranging import real_first
-from attnlab.attention.kernels.columns import Indices, best, draws, running_best
-from attnlab.attention.kernels.union import Union
-from attnlab.attention.mechanism import Context, Positions, ordinals, visible_or_all
+from attnlab.attention.kernels.union import Indices, Union, best, draws, running_best
+from attnlab.attention.mechanism import Context, Positions, Setup, Traits, ordinals, visible_or_all
 from attnlab.attention.mechanisms.sparse import UnionSoftmax
+from attnlab.attention.padding import real_first
 from attnlab.attention.specification import Specification, sides
-from attnlab.attention.traits import Setup, Traits
-from attnlab.errors import AttnlabError, InputError
-from attnlab.limits import LONGEST_TEXT
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.limits import LONGEST_TEXT
 
 BY_TOKEN = ("salience", "frequency")
 

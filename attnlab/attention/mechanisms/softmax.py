@@ -8,9 +8,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.mechanism import Context, Told
+from attnlab.attention.mechanism import Context, Form, Told
 from attnlab.attention.padding import PaddingSafeMechanism
-from attnlab.attention.traits import Form
 
 
 class MaskedSoftmax(PaddingSafeMechanism):

@@ -8,10 +8,9 @@ from torch import Tensor
 
 from attnlab.attention.kernels.flex import attend_blocks
 from attnlab.attention.kernels.union import Union, attend
-from attnlab.attention.mechanism import Context
+from attnlab.attention.mechanism import Context, Cost, Form, Setup
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
-from attnlab.attention.traits import Cost, Form, Setup
-from attnlab.errors import AttnlabError, InputError
+from attnlab.core.errors import AttnlabError, InputError
 
 # Below this many queries torch's fused dense attention is quicker than any of the sparse forms
 # (two cores, 8 heads of 64; experiments/scaling/run.py measures it).

@@ -10,15 +10,17 @@ from torch import Tensor
 from attnlab.attention.kernels.union import taken
 from attnlab.attention.mechanism import (
     Context,
+    Cost,
     Positions,
+    Setup,
+    Traits,
     nearest_real,
     visible_or_all,
     without_keys,
 )
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost, Setup, Traits
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 # For so many keys one product with the written-out matrix is quicker than a sum over offsets.
 FEW = 256

@@ -6,12 +6,11 @@ from typing import Any, ClassVar
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.kernels.columns import best
-from attnlab.attention.mechanism import Context, visible_or_all
+from attnlab.attention.kernels.union import best
+from attnlab.attention.mechanism import Context, Cost, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scores_of
 from attnlab.attention.specification import Specification
-from attnlab.attention.traits import Cost
-from attnlab.limits import LONGEST_TEXT
+from attnlab.core.limits import LONGEST_TEXT
 from attnlab.matrices.supports import offsets
 
 

@@ -12,9 +12,9 @@ from attnlab.cli.notes import print_notes
 from attnlab.cli.options import OVERWRITE, chosen, with_options
 from attnlab.cli.output import output, print_json, print_table, results
 from attnlab.cli.progress import progress_bars
-from attnlab.launcher import one_of_several
+from attnlab.core.launcher import one_of_several
+from attnlab.core.texts import published
 from attnlab.studies.analysis.settings import AnalysisSettings
-from attnlab.texts import published
 
 if TYPE_CHECKING:
     from attnlab.studies.analysis.measuring import Analysis
@@ -45,7 +45,7 @@ def analyze(
     structure.csv, labels.csv, relations.csv, controls.csv, agreement.csv, matrices.safetensors,
     figures/ and report.html. --quick leaves out the controls of labels and the loss without each head.
     """
-    from attnlab.extraction.matrix_names import is_matrix_file
+    from attnlab.core.files import is_matrix_file
     from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
 
     settings = chosen(AnalysisSettings, options)
@@ -59,11 +59,11 @@ def analyze(
             settings.refuse_options_of_files()
             refuse_absent_texts(settings)
 
-    from attnlab.processes import launched_processes
+    from attnlab.core.library_state import quiet
+    from attnlab.core.processes import launched_processes
     from attnlab.reporting.analysis_folder import write_analysis
     from attnlab.reporting.older_results import notes_on_weights
     from attnlab.studies.analysis.analysis import analyze_together
-    from attnlab.translation.quiet import quiet
 
     processes = launched_processes()
     with quiet(), progress_bars(shown=processes.first) as tell:

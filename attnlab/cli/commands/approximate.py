@@ -20,8 +20,8 @@ from attnlab.cli.output import (
     results,
 )
 from attnlab.cli.progress import progress_bars
+from attnlab.core.texts import published
 from attnlab.studies.approximation.settings import ApproximationSettings
-from attnlab.texts import published
 
 
 @with_options(ApproximationSettings)
@@ -67,12 +67,12 @@ def approximate(
         refuse_taken(out, APPROXIMATION, overwrite=overwrite)
     refuse_absent_matrices(file)
 
-    from attnlab.extraction.matrix_files import load_arrays, prepared
+    from attnlab.evaluation.sources import versions_in_words
+    from attnlab.reading.matrix_files import load_arrays, prepared
     from attnlab.reporting.approximation import write_approximation
     from attnlab.reporting.export import declared_columns, formatted
     from attnlab.reporting.notes import describe_notes
     from attnlab.reporting.older_results import notes_on_weights
-    from attnlab.studies.about import versions_in_words
     from attnlab.studies.approximation.approximation import approximate_arrays
     from attnlab.studies.approximation.columns import APPROXIMATIONS
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from attnlab.cli.output import new_table, print_table
-from attnlab.plugins import plugins
-from attnlab.texts import shown as readable
+from attnlab.core.installed import plugins
+from attnlab.core.texts import shown as readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ def print_approximation(
     console: "Console", found: "Approximation", sizes: set[tuple[int, ...]]
 ) -> None:
     """Distances, description lengths and chosen members of the first matrices, and means over all."""
-    from attnlab.functions.columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
+    from attnlab.labels.label_columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
     from attnlab.matrices.candidates import NO_FAMILY
 
     size = " x ".join(map(str, *sizes)) if len(sizes) == 1 else f"{len(sizes)} sizes"
@@ -82,7 +82,7 @@ def _distances(table: "pd.DataFrame", names: list[str], title: str) -> "Table":
 
 
 def _family(name: str) -> str:
-    from attnlab.functions.columns import NO_STRUCTURE
+    from attnlab.labels.label_columns import NO_STRUCTURE
     from attnlab.matrices.candidates import NO_FAMILY
 
     return NO_STRUCTURE if name == NO_FAMILY else name.replace("_", " ")

@@ -6,7 +6,7 @@ import typer
 
 from attnlab.cli.output import new_table, output, print_json, print_table, results
 from attnlab.cli.progress import progress_bars
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 
 def corpora(

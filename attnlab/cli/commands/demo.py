@@ -10,10 +10,10 @@ from rich.text import Text
 
 from attnlab.cli.options import chosen, with_options
 from attnlab.cli.output import messages
-from attnlab.errors import INTERRUPTED
+from attnlab.core.errors import INTERRUPTED
+from attnlab.evaluation.shared_settings import DeviceSettings
+from attnlab.models.training_settings import SEED
 from attnlab.studies.analysis.settings import QUICK
-from attnlab.studies.settings import DeviceSettings
-from attnlab.translation.settings import SEED
 
 DEFAULT_FOLDER = Path("runs/demo")
 DEMO_SETTINGS: dict[str, dict[str, Any]] = {
@@ -51,8 +51,8 @@ def demo(
     **options: Any,
 ) -> None:
     """Train a small model on the embedded corpus, score it, say what its heads do, write the report."""
-    from attnlab.locking import locked
-    from attnlab.translation.runs.replacement import make_way, told_replaced
+    from attnlab.core.folders import locked
+    from attnlab.models.checkpoints import make_way, told_replaced
 
     settings = chosen(DemoSettings, options)
     with locked(folder):
@@ -60,14 +60,14 @@ def demo(
 
     from attnlab.cli.commands.analyze import name_of, print_analysis
     from attnlab.cli.progress import progress_bars
-    from attnlab.devices import usable_device
+    from attnlab.core.library_state import quiet
+    from attnlab.core.processes import usable_device
+    from attnlab.models.run import load
+    from attnlab.models.training import train
+    from attnlab.models.training_settings import settings_from
+    from attnlab.models.translating import score_run, translate
     from attnlab.reporting.analysis_folder import write_analysis
     from attnlab.studies.analysis.analysis import analyze
-    from attnlab.translation.quiet import quiet
-    from attnlab.translation.runs.run import load
-    from attnlab.translation.settings import settings_from
-    from attnlab.translation.training import train
-    from attnlab.translation.translating import score_run, translate
 
     optimizer = DEMO_SETTINGS["optimizer"] | {"seed": settings.seed}
     console = messages()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlab.cli.output import new_table, output, print_json, print_table, results
-from attnlab.versions import LIBRARIES, version_of, versions
+from attnlab.core.installed import LIBRARIES, version_of, versions
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from attnlab.cli.options import OVERWRITE, typed, with_options
 from attnlab.cli.output import messages
 from attnlab.cli.progress import progress_bars
 from attnlab.embeddings.settings import SkipGramSettings
+from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
 from attnlab.studies.embeddings.settings import SideSettings
-from attnlab.translation.settings import CorpusSettings, TokenizerSettings
 
 # With their headings on the help page.
 PANELS = {
@@ -40,8 +40,8 @@ def embed(
     tokenizer = TokenizerSettings(**typed(TokenizerSettings, options))
     refuse_unusable_corpus(options.get("corpus"))
 
+    from attnlab.core.library_state import quiet
     from attnlab.studies.embeddings.training import embed as train_embeddings
-    from attnlab.translation.quiet import quiet
 
     with quiet(), progress_bars() as tell:
         found = train_embeddings(

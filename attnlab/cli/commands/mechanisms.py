@@ -28,7 +28,7 @@ def mechanisms(
 
 
 def _print_catalogue() -> None:
-    from attnlab.attention.catalogue import catalogue
+    from attnlab.attention.registry import catalogue
 
     table = new_table("mechanism", "causal", "cross", "linear cost", "rows sum to 1", "learns")
     entries = catalogue()
@@ -61,8 +61,7 @@ def _print_catalogue() -> None:
 
 
 def _print_cost(text: str) -> None:
-    from attnlab.attention.catalogue import cost_of
-    from attnlab.attention.registry import parse
+    from attnlab.attention.registry import cost_of, parse
 
     costs = {
         tokens: (cost_of(text, tokens, HEAD_DIM), cost_of("full", tokens, HEAD_DIM))

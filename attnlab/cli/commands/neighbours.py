@@ -46,8 +46,8 @@ def neighbours(
         refuse_taken_file(figure, overwrite=overwrite)
         refuse_other_suffix(figure)
 
+    from attnlab.core.library_state import quiet
     from attnlab.studies.embeddings.neighbours import neighbours as find
-    from attnlab.translation.quiet import quiet
 
     with quiet():
         found = find(source, words, **settings.keywords())
@@ -65,8 +65,8 @@ def neighbours(
 
 def _print(table: "pd.DataFrame") -> None:
     """One row per word."""
+    from attnlab.core.texts import shown
     from attnlab.studies.embeddings.columns import NEIGHBOURS
-    from attnlab.texts import shown
 
     heading = "neighbours, with their cosines"
     rows = new_table("word", heading, prose=(heading,))

@@ -10,8 +10,8 @@ from attnlab.cli.notes import print_notes
 from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table, results
 from attnlab.cli.progress import progress_bars
+from attnlab.core.texts import counted
 from attnlab.studies.planning.settings import PlanSettings
-from attnlab.texts import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,13 +46,13 @@ def plan(
     Candidates are learned on training sentences, chosen on validation sentences, and reported on test
     sentences beside one band, Longformer and BigBird for all heads.
     """
+    from attnlab.models.run_folder import read_record
     from attnlab.reporting.result_folder import (
         PLANNING,
         plan_path,
         refuse_taken,
         refuse_taken_file,
     )
-    from attnlab.translation.runs.folder import read_record
 
     settings = chosen(PlanSettings, options)
     refuse_vain_overwrite(overwrite, out=out, tables=tables)
@@ -65,11 +65,11 @@ def plan(
     read_record(run)
 
     from attnlab.budget.bounds import TOLERANCE
+    from attnlab.core.library_state import quiet
     from attnlab.reporting.notes import describe_notes
     from attnlab.reporting.planning import write_planning, write_plans
     from attnlab.reporting.planning_answers import planning_answers
     from attnlab.studies.planning.planning import plan as study
-    from attnlab.translation.quiet import quiet
 
     with quiet(), progress_bars(announced=True) as tell:
         found = study(run, **replace(settings, progress=tell).keywords())

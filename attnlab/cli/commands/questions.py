@@ -11,8 +11,8 @@ from attnlab.cli.notes import print_notes
 from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table
 from attnlab.cli.progress import progress_bars
-from attnlab.errors import InputError
-from attnlab.options import Settings
+from attnlab.core.errors import InputError
+from attnlab.core.options import Settings
 from attnlab.results.question import Question
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _check_beforehand(
         files = files_of(question)
         check_free(out, files, files.named(settings), overwrite=overwrite)
     if question.only_runs:
-        from attnlab.translation.runs.folder import read_record
+        from attnlab.models.run_folder import read_record
 
         read_record(source)
     else:
@@ -74,8 +74,8 @@ def _check_beforehand(
 
 
 def _answer(question: Question, source: str, settings: Settings) -> "Result":
+    from attnlab.core.library_state import quiet
     from attnlab.results.result import Result
-    from attnlab.translation.quiet import quiet
 
     given = settings.keywords()
     with quiet(), progress_bars(announced=question.announced) as tell:

@@ -10,9 +10,9 @@ import typer
 from attnlab.cli.early import refuse_damaged_plans
 from attnlab.cli.options import OVERWRITE, chosen, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table, results
-from attnlab.columns import rounded
+from attnlab.core.columns import rounded
+from attnlab.core.texts import counted, published
 from attnlab.studies.substitution.settings import SubstitutionSettings
-from attnlab.texts import counted, published
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,8 +39,8 @@ def substitute(
     model with full attention trained as long. Writes substitutions.csv, prediction.csv,
     substitution.svg, substitution.png and substitution.md, which explains the columns.
     """
+    from attnlab.models.run_folder import read_record
     from attnlab.reporting.result_folder import SUBSTITUTION, refuse_taken
-    from attnlab.translation.runs.folder import read_record
 
     settings = chosen(SubstitutionSettings, options)
     folder = out or source / "substitution"
@@ -50,10 +50,10 @@ def substitute(
 
     from attnlab.cli.notes import print_notes
     from attnlab.cli.progress import progress_bars
+    from attnlab.core.library_state import quiet
     from attnlab.reporting.notes import describe_notes
     from attnlab.reporting.substitution import answers, write_substitution
     from attnlab.studies.substitution.substitution import substitute as study
-    from attnlab.translation.quiet import quiet
 
     with quiet(), progress_bars(announced=True) as tell:
         found = study(source, **replace(settings, progress=tell).keywords())

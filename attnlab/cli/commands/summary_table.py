@@ -23,10 +23,10 @@ _WIDTH = 80
 
 def summary_table(analysis: "Analysis") -> "Table":
     """One row per head; a model of many heads shows the first ones only."""
+    from attnlab.core.texts import counted
     from attnlab.reporting.heads_shown import heads_shown
     from attnlab.reporting.naming import VIEW_NAMES
     from attnlab.studies.analysis.columns import SUMMARY
-    from attnlab.texts import counted
 
     summary, shown = heads_shown(analysis.summary)
     columns = [column for column in shown if column.name not in _ELSEWHERE]
@@ -46,8 +46,8 @@ def summary_table(analysis: "Analysis") -> "Table":
 
 def legend(summary: "pd.DataFrame") -> str:
     """What the words and marks of the table mean, as many of them a line as have room."""
+    from attnlab.core.texts import counted
     from attnlab.reporting.heads_shown import words_of_heads
-    from attnlab.texts import counted
 
     words = [f"{word}: {meaning}" for word, meaning in words_of_heads(summary)]
     if "ablation_loss_change" in summary:
@@ -63,8 +63,8 @@ def legend(summary: "pd.DataFrame") -> str:
 
 
 def _cell(name: str, row: "pd.Series") -> str:
+    from attnlab.core.texts import shown
     from attnlab.studies.analysis.columns import SUMMARY
-    from attnlab.texts import shown
 
     if name == "head_name":
         return f"{row[name]} {_WITHOUT_OUTPUT}" if row.get("output") else row[name]

@@ -17,15 +17,15 @@ from attnlab.cli.output import (
     refuse_unknown_form,
     results,
 )
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
-    from attnlab.columns import Column
-    from attnlab.notes import Note
+    from attnlab.core.columns import Column
+    from attnlab.core.errors import Note
 
 # Columns that say which row it is.
 KEYS = ("site", "layer", "head", "mechanism", "matrix")
@@ -61,10 +61,10 @@ def table(
         )
         raise InputError(msg)
 
+    from attnlab.core.tables import read_any_table
     from attnlab.reporting.export import declared_columns, formatted
     from attnlab.reporting.older_results import notes_on_weights
     from attnlab.results.question import declared_tables
-    from attnlab.tables import read_any_table
 
     print_notes(notes_on_weights(file.parent))
     frame = read_any_table(file, advice="name a file that a command wrote")
@@ -84,8 +84,8 @@ def table(
 
 def _too_wide(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> "list[Note]":
     """A note where the table is wider than the text of an article, with the columns that fit."""
+    from attnlab.evaluation.shared_settings import TableWiderThanPage
     from attnlab.reporting.export import PAGE_POINTS, latex_points
-    from attnlab.studies.notes import TableWiderThanPage
 
     widths = latex_points(frame, columns)
     if sum(widths) <= PAGE_POINTS:

@@ -15,11 +15,11 @@ from attnlab.cli.commands.training_report import report_training
 from attnlab.cli.early import refuse_damaged_plans, refuse_unusable_corpus
 from attnlab.cli.options import chosen, typed, with_options
 from attnlab.cli.output import messages
-from attnlab.documents import read_toml
-from attnlab.errors import INTERRUPTED, InputError
-from attnlab.launcher import one_of_several
-from attnlab.studies.settings import DeviceSettings
-from attnlab.translation.settings import SECTIONS, RunSettings, settings_from
+from attnlab.core.documents import read_toml
+from attnlab.core.errors import INTERRUPTED, InputError
+from attnlab.core.launcher import one_of_several
+from attnlab.evaluation.shared_settings import DeviceSettings
+from attnlab.models.training_settings import SECTIONS, RunSettings, settings_from
 
 if TYPE_CHECKING:
     from attnlab.attention.plan import AttentionPlan
@@ -106,10 +106,10 @@ def train(
 
 
 def _refuse_at_once(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    from attnlab.files import refuse_unwritable
-    from attnlab.locking import locked
-    from attnlab.translation.runs.folder import read_record
-    from attnlab.translation.runs.replacement import make_way, recover
+    from attnlab.core.files import refuse_unwritable
+    from attnlab.core.folders import locked
+    from attnlab.models.checkpoints import make_way, recover
+    from attnlab.models.run_folder import read_record
 
     with locked(folder):
         if resume:
@@ -133,9 +133,9 @@ def _train(
         # Read when torch is imported: each process would print its notices.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
-    from attnlab.processes import launched_processes
-    from attnlab.translation.quiet import quiet
-    from attnlab.translation.training import resume, train
+    from attnlab.core.library_state import quiet
+    from attnlab.core.processes import launched_processes
+    from attnlab.models.training import resume, train
 
     console = messages()
     command = shlex.join(["attnlab", *sys.argv[1:]])
@@ -176,7 +176,7 @@ def _from_run(run: Path | None) -> dict[str, Any]:
     """All settings of a run; none without one."""
     if run is None:
         return {}
-    from attnlab.translation.runs.folder import read_record
+    from attnlab.models.run_folder import read_record
 
     return settings_from(read_record(run)["settings"]).as_dict()
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.texts import counted
-from attnlab.translation.model_settings import LANGUAGE_MODEL
+from attnlab.core.texts import counted
+from attnlab.models.training_settings import LANGUAGE_MODEL
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from attnlab.translation.training import Trained
+    from attnlab.models.training import Trained
 
 # Pairs of the part that are translated at the end of a training.
 MOST_TRANSLATED = 1000
@@ -23,9 +23,9 @@ def _scores(kept: dict[str, Any]) -> str:
 
 def report_training(trained: "Trained", console: "Console", *, device: str | None) -> None:
     """Prints how a training ended; translates held-out pairs where it was not interrupted."""
-    from attnlab.translation.runs.folder import task_of
-    from attnlab.translation.trainer import READABLE_BLEU
-    from attnlab.translation.training import kept_evaluation
+    from attnlab.models.run_folder import task_of
+    from attnlab.models.trainer import READABLE_BLEU
+    from attnlab.models.training import kept_evaluation
 
     pairs = trained.record["corpus"]["pairs"]
     dropped = trained.record["corpus"]["dropped_over_max_tokens"]
@@ -60,7 +60,7 @@ def report_training(trained: "Trained", console: "Console", *, device: str | Non
             soft_wrap=True,
         )
     if trained.replaced is not None:
-        from attnlab.translation.runs.replacement import told_replaced
+        from attnlab.models.checkpoints import told_replaced
 
         told = told_replaced(trained.folder, trained.replaced, interrupted=trained.interrupted)
         console.print(told, style="yellow", soft_wrap=True)
@@ -74,11 +74,11 @@ def report_training(trained: "Trained", console: "Console", *, device: str | Non
 def _translate_held_out(trained: "Trained", console: "Console", *, device: str | None) -> None:
     """Greedy BLEU on the test part, and the first pair beside its translation."""
     from attnlab.cli.progress import progress_bars
-    from attnlab.devices import usable_device
-    from attnlab.translation.quiet import quiet
-    from attnlab.translation.runs.run import load
-    from attnlab.translation.scoring import score
-    from attnlab.translation.translating import short_pairs, translate
+    from attnlab.core.library_state import quiet
+    from attnlab.core.processes import usable_device
+    from attnlab.models.run import load
+    from attnlab.models.scoring import score
+    from attnlab.models.translating import short_pairs, translate
 
     with quiet(), progress_bars() as tell:
         run = load(trained.folder)
@@ -105,8 +105,8 @@ def _translate_held_out(trained: "Trained", console: "Console", *, device: str |
 
 
 def _tell_older_results(run: Path, console: "Console") -> None:
+    from attnlab.evaluation.shared_settings import OlderWeights, UnknownWeights
     from attnlab.reporting.older_results import results_with
-    from attnlab.studies.notes import OlderWeights, UnknownWeights
 
     older, unknown = (
         ", ".join(folder.name for folder in results_with(note, run))

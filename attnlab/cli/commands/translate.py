@@ -10,13 +10,12 @@ import typer
 from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
 from attnlab.cli.output import messages, print_json, print_text
 from attnlab.cli.progress import progress_bars
-from attnlab.corpora.splits import SPLITS
-from attnlab.errors import InputError
-from attnlab.options import Option
-from attnlab.studies.settings import DeviceSettings
-from attnlab.texts import check_characters, lines_in, printable, read_lines
-from attnlab.translation.model_settings import LANGUAGE_MODEL, TRANSLATION
-from attnlab.translation.settings import GenerationSettings
+from attnlab.core.errors import InputError
+from attnlab.core.options import Option
+from attnlab.core.texts import check_characters, lines_in, printable, read_lines
+from attnlab.corpora.rows import SPLITS
+from attnlab.evaluation.shared_settings import DeviceSettings
+from attnlab.models.training_settings import LANGUAGE_MODEL, TRANSLATION, GenerationSettings
 
 _UNKNOWN_SHOWN = 10
 _LONGEST_NAME = 255
@@ -56,7 +55,7 @@ def translate(
     **options: Any,
 ) -> None:
     """Translate sentences, one per line, to standard output; a blank line of a file stays blank."""
-    from attnlab.translation.runs.folder import read_record, refuse_other_task, task_of
+    from attnlab.models.run_folder import read_record, refuse_other_task, task_of
 
     settings = chosen(TranslateSettings, options)
     refuse_other_task(run, task_of(read_record(run)), TRANSLATION)
@@ -65,11 +64,11 @@ def translate(
         text = None
     _note_file(text)
 
-    from attnlab.devices import usable_device
-    from attnlab.translation.quiet import quiet
-    from attnlab.translation.runs.run import load
-    from attnlab.translation.translating import translate as write
-    from attnlab.translation.translating import unknown_texts
+    from attnlab.core.library_state import quiet
+    from attnlab.core.processes import usable_device
+    from attnlab.models.run import load
+    from attnlab.models.translating import translate as write
+    from attnlab.models.translating import unknown_texts
 
     with quiet(), progress_bars() as tell:
         loaded = load(run)
@@ -142,7 +141,7 @@ def generate(
     **options: Any,
 ) -> None:
     """Let a language model go on with a text: samples, one per line, to standard output."""
-    from attnlab.translation.runs.folder import read_record, refuse_other_task, task_of
+    from attnlab.models.run_folder import read_record, refuse_other_task, task_of
 
     settings = chosen(GenerationSettings, options)
     device = chosen(DeviceSettings, options).device
@@ -150,11 +149,11 @@ def generate(
         check_characters(prompt, "The prompt")
     refuse_other_task(run, task_of(read_record(run)), LANGUAGE_MODEL)
 
-    from attnlab.devices import usable_device
-    from attnlab.translation.generating import generate as write
-    from attnlab.translation.quiet import quiet
-    from attnlab.translation.runs.run import load
-    from attnlab.translation.translating import unknown_texts
+    from attnlab.core.library_state import quiet
+    from attnlab.core.processes import usable_device
+    from attnlab.models.run import load
+    from attnlab.models.translating import generate as write
+    from attnlab.models.translating import unknown_texts
 
     with quiet():
         loaded = load(run)
@@ -182,8 +181,8 @@ def score(
 
     Of a language model: loss per token in nats, perplexity, and bits per character.
     """
+    from attnlab.models.run_folder import read_record, task_of
     from attnlab.reporting.result_folder import refuse_taken_file
-    from attnlab.translation.runs.folder import read_record, task_of
 
     settings = chosen(ScoreSettings, options)
     refuse_vain_overwrite(overwrite, out=out)
@@ -194,12 +193,11 @@ def score(
         msg = f"{run} is a language model and has no translations or BLEU; leave --beams and --out out."
         raise InputError(msg)
 
-    from attnlab.devices import usable_device
-    from attnlab.files import write_text
-    from attnlab.translation.generating import score_language_model
-    from attnlab.translation.quiet import quiet
-    from attnlab.translation.runs.run import load
-    from attnlab.translation.translating import score_run
+    from attnlab.core.files import write_text
+    from attnlab.core.library_state import quiet
+    from attnlab.core.processes import usable_device
+    from attnlab.models.run import load
+    from attnlab.models.translating import score_language_model, score_run
 
     with quiet(), progress_bars() as tell:
         loaded = load(run)

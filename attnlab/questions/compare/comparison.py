@@ -8,19 +8,23 @@ from attnlab.budget.candidates import left_out
 from attnlab.budget.notes import MechanismLeftOut
 from attnlab.budget.scores import Scores
 from attnlab.budget.sizes import Learned, Measured, SiteTypes, types_of_site
-from attnlab.devices import usable_device
-from attnlab.errors import InputError
-from attnlab.extraction.batches import Encoding, encode
-from attnlab.extraction.observing import Observed, additive_sites, observe, sites_of
-from attnlab.extraction.tokens import Text
-from attnlab.notes import Note
-from attnlab.options import options_of
+from attnlab.core.errors import InputError, Note
+from attnlab.core.options import options_of
+from attnlab.core.processes import usable_device
+from attnlab.evaluation.sources import (
+    Subject,
+    first_pairs,
+    load_subject,
+    read_texts,
+    source_in_words,
+    source_of,
+)
+from attnlab.models.run import Source
+from attnlab.models.run_folder import refuse_without_sentences
 from attnlab.questions.compare.question import QUESTION, ComparisonSettings, WhatBoundsAre
+from attnlab.reading.batches import Encoding, Text, encode
+from attnlab.reading.observing import Observed, additive_sites, observe, sites_of
 from attnlab.results.result import Result
-from attnlab.studies.about import source_in_words
-from attnlab.studies.sources import Subject, first_pairs, load_subject, read_texts, source_of
-from attnlab.translation.runs.folder import refuse_without_sentences
-from attnlab.translation.runs.run import Source
 
 
 @options_of(ComparisonSettings)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from attnlab.budget.bounds import LEAST_BUDGET, TOLERANCE
 from attnlab.budget.columns import ERROR, KEYS_OVER_BUDGET, MASS, VISIBLE_KEYS
-from attnlab.columns import HEAD, HEAD_KEYS, Column, Table, with_interval
-from attnlab.notes import Note
-from attnlab.options import Option
+from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Table, with_interval
+from attnlab.core.errors import Note
+from attnlab.core.options import Option
+from attnlab.evaluation.shared_settings import MEMORY, SEED, SENTENCE_FLAGS, Sentences, TextSettings
 from attnlab.results.question import Question
-from attnlab.studies.settings import MEMORY, SEED, SENTENCE_FLAGS, Sentences, TextSettings
 
 SITE, LAYER, INDEX = HEAD
 CASE = (

@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab.budget.bounds import TOLERANCE
-from attnlab.columns import Column
-from attnlab.errors import InputError
+from attnlab.core.columns import Column
+from attnlab.core.errors import InputError
+from attnlab.core.texts import briefly, counted
 from attnlab.questions.compare.question import MECHANISMS_BY_HEAD, SUMMARY
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
@@ -21,7 +22,6 @@ from attnlab.reporting.naming import SITE_NAMES
 from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable
-from attnlab.texts import briefly, counted
 
 _AXES = {"mass_fraction": "share of attention captured", "output_error": "relative output error"}
 # What lies beyond is written in figures: an untrained Linformer would press all others together.

@@ -7,22 +7,30 @@ from functools import partial
 import pandas as pd
 from torch import Tensor
 
-from attnlab.addresses import Head, layer_name
-from attnlab.attribution.ablation import Means, ablate_each, ablated, mean_outputs
-from attnlab.attribution.gradients import GradientImportance, gradient_importance
-from attnlab.attribution.projections import all_heads
-from attnlab.attribution.replacements import REPLACEMENTS, Replacement
-from attnlab.attribution.significance import (
+from attnlab.ablation.ablation import Means, ablate_each, ablated, mean_outputs
+from attnlab.ablation.gates import GradientImportance, gradient_importance
+from attnlab.ablation.projections import all_heads
+from attnlab.ablation.replacements import REPLACEMENTS, Replacement
+from attnlab.ablation.significance import (
     Difference,
     add_changes,
     bleu_differences,
     draws_for,
     loss_differences,
 )
-from attnlab.columns import Estimate
-from attnlab.errors import AttnlabError, InputError
-from attnlab.notes import Note
-from attnlab.options import options_of
+from attnlab.core.addresses import Head, layer_name
+from attnlab.core.columns import Estimate
+from attnlab.core.errors import AttnlabError, InputError, Note
+from attnlab.core.options import options_of
+from attnlab.evaluation.evaluator import Evaluator, ScoredBatch, load_evaluator
+from attnlab.evaluation.shared_settings import (
+    ENOUGH_FOR_INTERVALS,
+    FewForIntervals,
+    Progress,
+    Steps,
+)
+from attnlab.evaluation.sources import model_in_words, source_in_words, versions_in_words
+from attnlab.models.run import Source
 from attnlab.questions.importance.question import (
     BLEU,
     FEWEST_SENTENCES,
@@ -39,13 +47,6 @@ from attnlab.questions.importance.removal import (
     removal_curves,
 )
 from attnlab.results.result import Result
-from attnlab.studies.about import model_in_words, source_in_words, versions_in_words
-from attnlab.studies.evaluation import Evaluator, load_evaluator
-from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewForIntervals
-from attnlab.studies.scored_sentences import ScoredBatch
-from attnlab.studies.settings import Progress
-from attnlab.studies.steps import Steps
-from attnlab.translation.runs.run import Source
 
 # Columns of `GradientImportance.table`, as they are called beside those of ablation.
 _OF_GRADIENTS = {
@@ -67,7 +68,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
 
     Args:
         source: a run or its folder, a transformers encoder-decoder or language model, or a pair (model,
-            tokenizer), see `attnlab.studies.evaluation.load_evaluator`.
+            tokenizer), see `attnlab.evaluation.evaluator.load_evaluator`.
         settings: as keyword arguments.
 
     Returns:

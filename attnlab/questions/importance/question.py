@@ -4,19 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.attribution.replacements import REPLACEMENTS
-from attnlab.columns import HEAD, HEAD_KEYS, Column, Estimate, Table
-from attnlab.errors import InputError
-from attnlab.notes import Note
-from attnlab.options import Option
-from attnlab.results.question import Question
-from attnlab.studies.settings import (
+from attnlab.ablation.replacements import REPLACEMENTS
+from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Estimate, Table
+from attnlab.core.errors import InputError, Note
+from attnlab.core.options import Option
+from attnlab.evaluation.shared_settings import (
     ABLATION_SENTENCES,
     SEED,
     SENTENCE_FLAGS,
     CorpusTextSettings,
     Sentences,
 )
+from attnlab.results.question import Question
 
 FEWEST_SENTENCES = 4
 REPLACED_BY = {

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlab.addresses import Head
-from attnlab.attribution.ablation import Means, ablate_cumulatively, ablated
-from attnlab.attribution.replacements import Replacement
-from attnlab.attribution.significance import Difference, loss_differences
+from attnlab.ablation.ablation import Means, ablate_cumulatively, ablated
+from attnlab.ablation.replacements import Replacement
+from attnlab.ablation.significance import Difference, loss_differences
+from attnlab.core.addresses import Head
+from attnlab.evaluation.evaluator import Evaluator
+from attnlab.evaluation.shared_settings import Steps
+from attnlab.models.scoring import score
 from attnlab.questions.importance.question import REMOVED_CHANGE
-from attnlab.studies.evaluation import Evaluator
-from attnlab.studies.steps import Steps
-from attnlab.translation.scoring import score
 
 
 def removal_curves(

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from attnlab.columns import HEAD_KEYS
+from attnlab.core.columns import HEAD_KEYS
+from attnlab.core.texts import counted
 from attnlab.questions.importance.question import (
     CHANGES,
     CUMULATIVE,
@@ -23,7 +24,6 @@ from attnlab.reporting.naming import head_names
 from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import MOST_ROWS, TerminalTable
-from attnlab.texts import counted
 
 REPLACEMENT_COLOURS = {"zero": "#2178d9", "mean": "#c2571a", "uniform": "#6b7280"}
 ORDER_COLOURS = {"gradient": "#2178d9", "loss": "#c2571a", "random": "#6b7280"}

@@ -8,12 +8,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnlab.devices import usable_device
-from attnlab.errors import InputError
-from attnlab.extraction.reading import prepare
-from attnlab.extraction.statistics import HeadStatistics
-from attnlab.notes import Note
-from attnlab.options import options_of
+from attnlab.core.errors import InputError, Note
+from attnlab.core.options import options_of
+from attnlab.core.processes import usable_device
+from attnlab.evaluation.sources import (
+    load_transformers,
+    model_in_words,
+    source_in_words,
+    versions_in_words,
+)
+from attnlab.models.run import Run, Source, run_at
+from attnlab.models.training_settings import RECURRENT
 from attnlab.questions.inspect.question import (
     QUESTION,
     InspectionSettings,
@@ -28,11 +33,9 @@ from attnlab.questions.inspect.words import (
     word_vectors,
     words_of,
 )
+from attnlab.reading.capture import prepare
+from attnlab.reading.statistics import HeadStatistics
 from attnlab.results.result import Result
-from attnlab.studies.about import model_in_words, source_in_words, versions_in_words
-from attnlab.studies.sources import load_transformers
-from attnlab.translation.model_settings import RECURRENT
-from attnlab.translation.runs.run import Run, Source, run_at
 
 
 @options_of(InspectionSettings)

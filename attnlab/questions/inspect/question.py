@@ -3,13 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.columns import Column, Table
-from attnlab.errors import InputError
-from attnlab.extraction.columns import HEADS
-from attnlab.notes import Note
-from attnlab.options import Option
+from attnlab.core.columns import Column, Table
+from attnlab.core.errors import InputError, Note
+from attnlab.core.options import Option
+from attnlab.evaluation.shared_settings import DeviceSettings
+from attnlab.reading.statistics_columns import HEADS
 from attnlab.results.question import Question
-from attnlab.studies.settings import DeviceSettings
 
 _TEXT = Column("text", "text", "Which text, counted from 0.")
 _LAYER = Column(

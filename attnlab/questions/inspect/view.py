@@ -6,16 +6,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from attnlab.columns import Table
-from attnlab.extraction.columns import HEADS
+from attnlab.core.columns import Table
+from attnlab.core.texts import counted, shown
 from attnlab.questions.inspect.question import MOVES, SHAPES, TOKENS
+from attnlab.reading.statistics_columns import HEADS
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import COLUMN
 from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable, rows_shown
-from attnlab.texts import counted, shown
 
 # Of the columns of heads, those that fit on a line of 80 characters.
 _HEADS_SHOWN = {

@@ -6,18 +6,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.errors import AttnlabError, InputError
-from attnlab.files import write_json
-from attnlab.folders import UNFINISHED
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.files import write_json
+from attnlab.core.folders import UNFINISHED
+from attnlab.models.run_folder import (
+    SETTINGS,
+    STUDIES,
+    is_run,
+    read_record,
+    refuse_results,
+    run_paths,
+)
 from attnlab.questions.prune.question import PruningSettings
 from attnlab.results.files import Extra, QuestionFiles
-from attnlab.translation.runs.files import run_paths
-from attnlab.translation.runs.folder import SETTINGS, STUDIES, is_run, read_record, refuse_results
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnlab.translation.runs.run import Run
+    from attnlab.models.run import Run
 
 MODELS = "models"
 
@@ -69,7 +75,7 @@ def write_pruned_run(
     run: "Run", state: "dict[str, Tensor]", told: Mapping[str, Any], folder: str | Path
 ) -> None:
     """A run directory with the pruned model, the run's tokenizers, and how it came about."""
-    from attnlab.translation.runs.checkpoints import save_model
+    from attnlab.models.checkpoints import save_model
 
     folder = Path(folder)
     start = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}

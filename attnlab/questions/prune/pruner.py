@@ -9,8 +9,7 @@ from pathlib import Path
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.addresses import SITES, Head
-from attnlab.attribution.fine_tuning import (
+from attnlab.ablation.fine_tuning import (
     PARAMETER_LEARNING_RATE,
     Batch,
     TrainingPairs,
@@ -20,14 +19,15 @@ from attnlab.attribution.fine_tuning import (
     training_loss,
     training_pairs,
 )
-from attnlab.attribution.gates import GateStep, HeadGates, train_gates
-from attnlab.attribution.projections import Projections
-from attnlab.errors import AttnlabError, InputError
+from attnlab.ablation.gates import GateStep, HeadGates, train_gates
+from attnlab.ablation.projections import Projections
+from attnlab.core.addresses import SITES, Head
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.evaluation.evaluator import Evaluator, load_evaluator
+from attnlab.evaluation.shared_settings import Progress
+from attnlab.models.run import Run
+from attnlab.models.run_folder import is_run, no_run, read_record
 from attnlab.questions.prune.question import PruningSettings
-from attnlab.studies.evaluation import Evaluator, load_evaluator
-from attnlab.studies.settings import Progress
-from attnlab.translation.runs.folder import is_run, no_run, read_record
-from attnlab.translation.runs.run import Run
 
 GATE_LEARNING_RATE = 0.1
 

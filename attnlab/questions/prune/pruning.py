@@ -10,13 +10,16 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.addresses import Head
-from attnlab.attribution.closing import close_heads
-from attnlab.attribution.gates import GateStep, HeadGates
-from attnlab.attribution.projections import all_heads
-from attnlab.attribution.significance import bleu_difference, loss_difference
-from attnlab.notes import Note
-from attnlab.options import options_of
+from attnlab.ablation.ablation import close_heads
+from attnlab.ablation.gates import GateStep, HeadGates
+from attnlab.ablation.projections import all_heads
+from attnlab.ablation.significance import bleu_difference, loss_difference
+from attnlab.core.addresses import Head
+from attnlab.core.errors import Note
+from attnlab.core.options import options_of
+from attnlab.core.texts import published
+from attnlab.evaluation.shared_settings import ENOUGH_FOR_INTERVALS, FewForIntervals, Steps
+from attnlab.models.run import Run
 from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
 from attnlab.questions.prune.pruner import Measured, Pruner, State, load_pruner
 from attnlab.questions.prune.question import (
@@ -30,10 +33,6 @@ from attnlab.questions.prune.question import (
     PruningSettings,
 )
 from attnlab.results.result import Result
-from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewForIntervals
-from attnlab.studies.steps import Steps
-from attnlab.texts import published
-from attnlab.translation.runs.run import Run
 
 SETTLED = 0.9
 UNSETTLED_SHARE = 0.1

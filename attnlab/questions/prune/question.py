@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.addresses import SITES
-from attnlab.columns import HEAD, HEAD_KEYS, Column, Estimate, Table
-from attnlab.errors import InputError
-from attnlab.notes import Note
-from attnlab.options import Option
+from attnlab.core.addresses import SITES
+from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Estimate, Table
+from attnlab.core.errors import InputError, Note
+from attnlab.core.options import Option
+from attnlab.evaluation.shared_settings import SEED, SENTENCE_FLAGS, StudySettings
 from attnlab.results.question import Question
-from attnlab.studies.settings import SEED, SENTENCE_FLAGS, StudySettings
 
 # Nats per token for an open head: from nearly all heads left to nearly none.
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)

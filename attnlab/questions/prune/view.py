@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from attnlab.addresses import SITES
-from attnlab.columns import Estimate, rounded
+from attnlab.core.addresses import SITES
+from attnlab.core.columns import Estimate, rounded
+from attnlab.core.texts import counted
 from attnlab.questions.prune.question import BLEU_CHANGE, CURVE, GATES, LOSS_CHANGE, TRAINING
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
@@ -18,7 +19,6 @@ from attnlab.reporting.drawing.palette import PAGE
 from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable
-from attnlab.texts import counted
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
 TOLERANCE = 0.5

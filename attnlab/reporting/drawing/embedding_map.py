@@ -3,10 +3,10 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
+from attnlab.core.texts import shown
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import PAGE
-from attnlab.texts import shown
 
 _WANTED = ("word", "group", "first_component", "second_component", "first_share", "second_share")
 _TOO_FEW = "There are too few words for a map; ask for more neighbours or words."

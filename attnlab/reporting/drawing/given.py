@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.errors import InputError
-from attnlab.texts import briefly
+from attnlab.core.errors import InputError
+from attnlab.core.texts import briefly
 
 # Some tables have a hundred columns.
 _MOST_NAMES = 12

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from attnlab.columns import HEAD_KEYS
-from attnlab.errors import InputError
+from attnlab.core.columns import HEAD_KEYS
+from attnlab.core.errors import InputError
 from attnlab.reporting.canvas import blank, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark

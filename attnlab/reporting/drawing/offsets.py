@@ -3,15 +3,15 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.columns import HEAD_KEYS
-from attnlab.errors import InputError
-from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS
-from attnlab.extraction.views import ALL, CONTENT, View
+from attnlab.core.columns import HEAD_KEYS
+from attnlab.core.errors import InputError
+from attnlab.core.texts import briefly
+from attnlab.reading.statistics_columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS
+from attnlab.reading.weights import ALL, CONTENT, View
 from attnlab.reporting.canvas import WEIGHTS
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.grid import Grid, draw_grids
 from attnlab.reporting.drawing.palette import COLUMN
-from attnlab.texts import briefly
 
 _PREFIXES = {ALL: OFFSET_PREFIX, CONTENT: CONTENT_OFFSET_PREFIX}
 _TITLES = {ALL: "Mean weight by offset", CONTENT: "Mean share of the content tokens by offset"}

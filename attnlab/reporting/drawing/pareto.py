@@ -3,7 +3,7 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.palette import COLUMN

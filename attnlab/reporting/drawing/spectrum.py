@@ -7,7 +7,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 from attnlab.matrices.references import cumulative_spectrum
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
 from attnlab.reporting.drawing.palette import COLUMN

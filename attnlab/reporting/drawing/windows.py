@@ -3,8 +3,8 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.columns import HEAD_KEYS
-from attnlab.errors import InputError
+from attnlab.core.columns import HEAD_KEYS
+from attnlab.core.errors import InputError
 from attnlab.reporting.drawing.given import refuse_other_table
 from attnlab.reporting.drawing.grid import Grid, draw_grids
 from attnlab.reporting.drawing.palette import COLUMN

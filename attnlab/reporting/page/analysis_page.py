@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.addresses import Head, Site
-from attnlab.extraction.columns import HEADS
-from attnlab.extraction.keeping import KeptMatrices
-from attnlab.extraction.views import ALL, CONTENT, VIEWS
+from attnlab.core.addresses import Head, Site
+from attnlab.reading.keeping import KeptMatrices
+from attnlab.reading.statistics_columns import HEADS
+from attnlab.reading.weights import ALL, CONTENT, VIEWS
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.figures import figures_of

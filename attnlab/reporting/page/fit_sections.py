@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from attnlab.extraction.views import rows_of_view
-from attnlab.functions.columns import STRUCTURE_OF_HEAD
+from attnlab.labels.label_columns import STRUCTURE_OF_HEAD
+from attnlab.reading.weights import rows_of_view
 from attnlab.reporting.columns import ADDITIVE, BAND, columns_named
 from attnlab.reporting.figures import figures_of
 from attnlab.reporting.naming import VIEW_NAMES, family_words, head_names

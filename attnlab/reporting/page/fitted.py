@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.addresses import Site
-from attnlab.columns import rounded
-from attnlab.extraction.keeping import KeptMatrices
+from attnlab.core.addresses import Site
+from attnlab.core.columns import rounded
 from attnlab.matrices.fit import Additive, Diagonal, Fit, RareColumns
+from attnlab.reading.keeping import KeptMatrices
 from attnlab.studies.approximation.equal_budget import fit_at_equal_budget
 
 MOST_TOKENS = 80

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlab.addresses import HEAD_COLUMNS, Head
-from attnlab.columns import rounded
-from attnlab.extraction.columns import CONTENT_OFFSET_PREFIX, HEADS, OFFSET_PREFIX, OFFSETS
-from attnlab.extraction.views import CONTENT, rows_of_view
-from attnlab.functions.columns import CONTROLS, LABELS
+from attnlab.core.addresses import HEAD_COLUMNS, Head
+from attnlab.core.columns import rounded
+from attnlab.labels.label_columns import CONTROLS, LABELS
+from attnlab.reading.statistics_columns import CONTENT_OFFSET_PREFIX, HEADS, OFFSET_PREFIX, OFFSETS
+from attnlab.reading.weights import CONTENT, rows_of_view
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.heads_shown import mark_of
 from attnlab.reporting.naming import VIEW_NAMES, family_words

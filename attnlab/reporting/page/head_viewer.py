@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from attnlab.addresses import Head
-from attnlab.errors import InputError
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.page.rendering import render_page
 from attnlab.reporting.page.viewer_data import viewer_data

@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from attnlab.columns import KEYS, rounded
-from attnlab.functions.columns import AGREEMENT, CONTROLS, LABELS, RELATIONS
-from attnlab.functions.labels.syntactic import best_heads
-from attnlab.functions.thresholds import LINKS
-from attnlab.functions.verdict import BELOW, BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, UNKNOWN
+from attnlab.core.columns import KEYS, rounded
+from attnlab.core.texts import counted
+from attnlab.labels.label_columns import AGREEMENT, CONTROLS, LABELS, LINKS, RELATIONS
+from attnlab.labels.syntactic import best_heads
+from attnlab.labels.verdict import BELOW, BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, UNKNOWN
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.function_phrases import function_phrase, structure_phrase
 from attnlab.reporting.heads_shown import describe_roles, varying
@@ -14,7 +14,6 @@ from attnlab.reporting.naming import VIEW_NAMES, head_names
 from attnlab.reporting.page.parts import PageTable, Section, page_table
 from attnlab.studies.analysis.labelling import Labelling
 from attnlab.studies.analysis.roles import closest_roles
-from attnlab.texts import counted
 
 NO_LABEL = (UNKNOWN, UNDECIDED, NOT_COMPARED)
 STATUS_WORDS = {HOLDS: "confirmed", BELOW: "rejected"}

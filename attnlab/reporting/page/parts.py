@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from attnlab.columns import Column
+from attnlab.core.columns import Column
 from attnlab.reporting.export import cell, is_number
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from attnlab.core.texts import shown
 from attnlab.reporting.canvas import INK
 from attnlab.reporting.drawing.palette import FUNCTIONS, OTHERS, STRUCTURES, Mark
 from attnlab.reporting.page.overview import Overview
 from attnlab.reporting.page.parts import PageTable, Section
 from attnlab.reporting.page.payload import ViewerData
-from attnlab.texts import shown
 
 MOST_PAGE_BYTES = 4 * 2**20
 # Of a light page and of a dark one.

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.addresses import HEAD_COLUMNS
-from attnlab.columns import Column, Table
-from attnlab.files import write_text
+from attnlab.core.addresses import HEAD_COLUMNS
+from attnlab.core.columns import Column, Table
+from attnlab.core.files import write_text
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.export import cell, declared_columns

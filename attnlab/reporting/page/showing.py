@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.addresses import Head
-from attnlab.columns import rounded
+from attnlab.core.addresses import Head
+from attnlab.core.columns import rounded
 from attnlab.studies.analysis.measuring import Analysis
 
 _MOST = 3

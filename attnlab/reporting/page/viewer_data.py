@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attnlab.addresses import Site, layer_name
-from attnlab.extraction.keeping import KeptMatrices
+from attnlab.core.addresses import Site, layer_name
+from attnlab.core.texts import shown
+from attnlab.reading.keeping import KeptMatrices
 from attnlab.reporting.heatmaps import plain
 from attnlab.reporting.naming import SITE_NAMES
 from attnlab.reporting.page.fitted import fitted_layers
@@ -20,7 +21,6 @@ from attnlab.reporting.page.payload import (
 )
 from attnlab.reporting.page.words import words_of
 from attnlab.studies.analysis.measuring import Analysis
-from attnlab.texts import shown
 
 MOST_SENTENCE_BYTES = 8_000_000
 MOST_PAGE_BYTES = 24_000_000

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attnlab.functions.words import OTHER_MARKS, START_MARKS
+from attnlab.labels.words import OTHER_MARKS, START_MARKS
 
 _CONTINUED, _CONTINUES, _ENDS = OTHER_MARKS
 
@@ -26,7 +26,7 @@ def words_of(tokens: Sequence[str], kinds: str) -> Words:
 
     Args:
         tokens: as the tokenizer writes them.
-        kinds: a letter of `attnlab.extraction.keeping.LETTERS` per token.
+        kinds: a letter of `attnlab.reading.keeping.LETTERS` per token.
 
     >>> words_of(["▁the", "▁cat", "s", ".", "</s>"], "wwwpc")
     Words(starts=(0, 1, 3, 4), names=('the', 'cats', '.', '</s>'))

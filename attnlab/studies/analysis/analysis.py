@@ -5,20 +5,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attnlab.addresses import HEAD_COLUMNS
-from attnlab.corpora.splits import clean_sentence
-from attnlab.devices import own_device, usable_device
-from attnlab.errors import AttnlabError, InputError
-from attnlab.extraction.matrix_names import is_matrix_file
-from attnlab.extraction.reading import Coverage, prepare
-from attnlab.extraction.sums import PerLayer
-from attnlab.extraction.tokens import TokenizedText
-from attnlab.extraction.views import ALL, CONTENT, View
-from attnlab.functions.structure import HeadStructure
-from attnlab.notes import Note
-from attnlab.options import options_of
-from attnlab.processes import Processes
-from attnlab.studies.about import model_in_words, versions_in_words
+from attnlab.core.addresses import HEAD_COLUMNS
+from attnlab.core.errors import AttnlabError, InputError, Note
+from attnlab.core.files import is_matrix_file
+from attnlab.core.options import options_of
+from attnlab.core.processes import Processes, own_device, usable_device
+from attnlab.corpora.rows import clean_sentence
+from attnlab.evaluation.evaluator import Evaluator
+from attnlab.evaluation.sources import (
+    Subject,
+    load_subject,
+    model_in_words,
+    notes_on_texts,
+    source_of,
+    versions_in_words,
+)
+from attnlab.labels.structure import HeadStructure
+from attnlab.models.run import Source
+from attnlab.reading.batches import TokenizedText
+from attnlab.reading.capture import Coverage, prepare
+from attnlab.reading.weights import ALL, CONTENT, PerLayer, View
 from attnlab.studies.analysis.choosing import numbers_of
 from attnlab.studies.analysis.closed import closed_among
 from attnlab.studies.analysis.file_analysis import analyze_file
@@ -28,9 +34,6 @@ from attnlab.studies.analysis.measuring import Analysis, measure
 from attnlab.studies.analysis.notes import ClosedHeads, NoLoss, TooManyToAblate, TrainingSentences
 from attnlab.studies.analysis.passes import Passes
 from attnlab.studies.analysis.settings import MOST_HEADS_ABLATED, AnalysisSettings
-from attnlab.studies.evaluation import Evaluator
-from attnlab.studies.sources import Subject, load_subject, notes_on_texts, source_of
-from attnlab.translation.runs.run import Source
 
 # The column of heads that stands beside the labels too.
 SINK_SHARE = "mass_on_special"
@@ -47,7 +50,7 @@ def analyze(source: Source, settings: AnalysisSettings) -> Analysis:
 
     Args:
         source: a run or its folder, a transformers folder or hub name, a pair (model, tokenizer), or a
-            file of matrices, see `attnlab.extraction.matrix_source.load_matrix_source`, such as the one
+            file of matrices, see `attnlab.reading.matrix_files.load_matrix_source`, such as the one
             that an analysis leaves, of which all arrays are read.
         settings: as keyword arguments.
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from attnlab.corpora.splits import clean_sentence
-from attnlab.errors import InputError
-from attnlab.extraction.batches import Encoding
-from attnlab.studies.sources import source_of
-from attnlab.texts import briefly
+from attnlab.core.errors import InputError
+from attnlab.core.texts import briefly
+from attnlab.corpora.rows import clean_sentence
+from attnlab.evaluation.sources import source_of
+from attnlab.reading.batches import Encoding
 
 
 def numbers_of(sentences: Sequence[str], encoding: Encoding) -> tuple[int, ...]:

@@ -3,14 +3,13 @@
 import torch
 from torch import nn
 
-from attnlab.addresses import Head
-from attnlab.attribution.closing import closed_heads
-from attnlab.attribution.projections import Layer, find_projections
-from attnlab.errors import AttnlabError
-from attnlab.extraction.forward import forward
-from attnlab.extraction.probing import few_tokens
-from attnlab.extraction.reading import Reading
-from attnlab.extraction.taps import ready_to_show
+from attnlab.ablation.ablation import closed_heads
+from attnlab.ablation.projections import Layer, find_projections
+from attnlab.core.addresses import Head
+from attnlab.core.errors import AttnlabError
+from attnlab.reading.batches import forward
+from attnlab.reading.capture import Reading
+from attnlab.reading.hooks import few_tokens, ready_to_show
 
 
 def closed_among(reading: Reading) -> tuple[Head, ...]:

@@ -1,8 +1,7 @@
 """The columns of the fits of an analysis, in its file and as shown by head."""
 
-from attnlab.columns import HEAD, HEAD_KEYS, Column, Table
-from attnlab.extraction.columns import DISTANCES, HEADS
-from attnlab.functions.columns import (
+from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Table
+from attnlab.labels.label_columns import (
     AGREEMENT,
     CONTROLS,
     DETAIL,
@@ -12,8 +11,9 @@ from attnlab.functions.columns import (
     RELATIONS,
     STRUCTURE,
     STRUCTURE_SAID,
+    TIE_BITS_PER_ROW,
 )
-from attnlab.functions.thresholds import TIE_BITS_PER_ROW
+from attnlab.reading.statistics_columns import DISTANCES, HEADS
 
 WIDEST_WINDOW = 10
 FITS = Table(

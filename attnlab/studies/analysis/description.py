@@ -7,7 +7,7 @@ import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.addresses import HEAD_COLUMNS
+from attnlab.core.addresses import HEAD_COLUMNS
 from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.labels import label_heads
 

@@ -5,14 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import InputError
-from attnlab.extraction.kept_source import load_kept_source
-from attnlab.extraction.matrix_source import load_matrix_source
-from attnlab.extraction.reading import Coverage
-from attnlab.extraction.sums import PerLayer
-from attnlab.extraction.views import ALL, View
-from attnlab.functions.structure import HeadStructure
-from attnlab.studies.about import versions_in_words
+from attnlab.core.errors import InputError
+from attnlab.evaluation.sources import versions_in_words
+from attnlab.labels.structure import HeadStructure
+from attnlab.reading.capture import Coverage
+from attnlab.reading.matrix_files import load_kept_source, load_matrix_source
+from attnlab.reading.weights import ALL, PerLayer, View
 from attnlab.studies.analysis.measuring import Analysis, measure
 from attnlab.studies.analysis.settings import AnalysisSettings
 

@@ -10,14 +10,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.addresses import HEAD_COLUMNS, Site, site_order
-from attnlab.extraction.sums import PerLayer
-from attnlab.extraction.weights import LayerWeights
+from attnlab.core.addresses import HEAD_COLUMNS, Site, site_order
 from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
 from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
 from attnlab.matrices.residual import fit_residual
 from attnlab.matrices.supports import band_dimension
+from attnlab.reading.weights import LayerWeights, PerLayer
 from attnlab.studies.analysis.columns import SIGMA, WIDEST_WINDOW
 from attnlab.studies.approximation.equal_budget import fit_at_equal_budget
 

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from attnlab.addresses import SITES, Head
-from attnlab.attribution.ablation import ablate_each
-from attnlab.attribution.projections import all_heads
-from attnlab.attribution.significance import Difference, loss_difference
-from attnlab.errors import AttnlabError
-from attnlab.extraction.tokens import TokenizedText
+from attnlab.ablation.ablation import ablate_each
+from attnlab.ablation.projections import all_heads
+from attnlab.ablation.significance import Difference, loss_difference
+from attnlab.core.addresses import SITES, Head
+from attnlab.core.errors import AttnlabError
+from attnlab.evaluation.evaluator import Evaluator, evaluator_of
+from attnlab.evaluation.shared_settings import ABLATION_SENTENCES
+from attnlab.evaluation.sources import Subject
+from attnlab.reading.batches import TokenizedText
 from attnlab.studies.analysis.passes import Passes
-from attnlab.studies.evaluation import Evaluator, evaluator_of
-from attnlab.studies.settings import ABLATION_SENTENCES
-from attnlab.studies.sources import Subject
 
 
 def evaluator_for_labels(

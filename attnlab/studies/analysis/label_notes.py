@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from attnlab.extraction.views import View
-from attnlab.functions.gold import Gold
-from attnlab.functions.labels.rare import FREQUENT_TYPES
-from attnlab.functions.labels.sink import SINK_LABEL, sink_curve
-from attnlab.functions.verdict import UNDECIDED
-from attnlab.notes import Note
+from attnlab.core.errors import Note
+from attnlab.labels.gold import Gold
+from attnlab.labels.rare import FREQUENT_TYPES
+from attnlab.labels.sink import SINK_LABEL, sink_curve
+from attnlab.labels.verdict import UNDECIDED
+from attnlab.reading.weights import View
 from attnlab.studies.analysis.notes import (
     NoTrees,
     SinksByThreshold,

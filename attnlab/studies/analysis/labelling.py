@@ -9,18 +9,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from attnlab.addresses import HEAD_COLUMNS
-from attnlab.extraction.reading import Reading
-from attnlab.extraction.sums import PerLayer
-from attnlab.extraction.tokens import BothTokenizers, TokenizedText, Tokens, both_tokenizers
-from attnlab.extraction.views import VIEWS, View, rows_of_view, stacked
-from attnlab.functions.agreement import agreement_table
-from attnlab.functions.columns import CONTROLS, RELATIONS
-from attnlab.functions.consumer import HeadFunctions, TextSide
-from attnlab.functions.controls import untrained_twin
-from attnlab.functions.corpus_alignment import align_corpus
-from attnlab.functions.gold import Gold, shuffled
-from attnlab.functions.label_tables import (
+from attnlab.core.addresses import HEAD_COLUMNS
+from attnlab.core.errors import Note
+from attnlab.core.representations import OneLine
+from attnlab.labels.counting import HeadFunctions, TextSide, untrained_twin
+from attnlab.labels.gold import Gold, align_corpus, shuffled
+from attnlab.labels.label_columns import CONTROLS, RELATIONS
+from attnlab.labels.label_tables import (
     SEPARATOR,
     compare_controls,
     compare_relations,
@@ -29,11 +24,12 @@ from attnlab.functions.label_tables import (
     without_controls,
     without_label,
 )
-from attnlab.functions.labels.rare import IN_THE_TEXT, RARE_LABEL
-from attnlab.functions.structure import HeadStructure
-from attnlab.functions.verdict import NOT_COMPARED
-from attnlab.notes import Note
-from attnlab.representations import OneLine
+from attnlab.labels.rare import IN_THE_TEXT, RARE_LABEL
+from attnlab.labels.structure import HeadStructure, agreement_table
+from attnlab.labels.verdict import NOT_COMPARED
+from attnlab.reading.batches import BothTokenizers, TokenizedText, Tokens, both_tokenizers
+from attnlab.reading.capture import Reading
+from attnlab.reading.weights import VIEWS, PerLayer, View, rows_of_view, stacked
 from attnlab.studies.analysis.label_notes import label_notes
 from attnlab.studies.analysis.notes import NoControls
 from attnlab.studies.analysis.passes import Passes
@@ -41,13 +37,13 @@ from attnlab.studies.analysis.passes import Passes
 
 @dataclass(frozen=True, repr=False)
 class Labelling(OneLine):
-    """What every head does, in both views of `attnlab.extraction.views`.
+    """What every head does, in both views of `attnlab.reading.weights`.
 
     The column `keys` of every table but `relations` says in which view: with `all` keys, or with
     those of `content` tokens alone. Relations never look at special tokens.
 
     Attributes:
-        labels: one row per head, columns as in `attnlab.functions.columns.LABELS`.
+        labels: one row per head, columns as in `attnlab.labels.label_columns.LABELS`.
         controls: one row per head and label, see `compare_controls`.
         relations: one row per head and kind of gold link; empty without gold trees.
         structure: one row per head and family of matrices, see `HeadStructure.families`; empty where
@@ -86,7 +82,7 @@ class Labeller:
         type_counts: how often each type of the source and of the target stands in the training
             corpus; None where that is not known, then it is counted in the sentences.
         structure: what is fed beside the counts, for the structural labels.
-        views: in the order of their rows, see `attnlab.extraction.views`.
+        views: in the order of their rows, see `attnlab.reading.weights`.
     """
 
     def __init__(

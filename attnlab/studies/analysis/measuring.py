@@ -7,16 +7,16 @@ from typing import Any
 import pandas as pd
 import torch
 
-from attnlab.addresses import HEAD_COLUMNS, Head
-from attnlab.extraction.keeping import KeptMatrices, MatrixKeeper
-from attnlab.extraction.notes import KeptInPart
-from attnlab.extraction.reading import Coverage
-from attnlab.extraction.statistics import HeadStatistics
-from attnlab.extraction.sums import PerLayer
-from attnlab.extraction.views import VIEWS, View, rows_of_view, stacked
-from attnlab.functions.structure import HeadStructure
-from attnlab.notes import Note
-from attnlab.representations import OneLine
+from attnlab.core.addresses import HEAD_COLUMNS, Head
+from attnlab.core.errors import Note
+from attnlab.core.representations import OneLine
+from attnlab.evaluation.shared_settings import ENOUGH_FOR_MEANS, FewForMeans
+from attnlab.labels.structure import HeadStructure
+from attnlab.reading.batches import KeptInPart
+from attnlab.reading.capture import Coverage
+from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
+from attnlab.reading.statistics import HeadStatistics
+from attnlab.reading.weights import VIEWS, PerLayer, View, rows_of_view, stacked
 from attnlab.studies.analysis.fits import HeadFits, OffsetProfiles
 from attnlab.studies.analysis.labelling import Labelling
 from attnlab.studies.analysis.notes import (
@@ -27,7 +27,6 @@ from attnlab.studies.analysis.notes import (
     TooLargeToKeep,
 )
 from attnlab.studies.analysis.summary import summarise_heads, weightless_heads
-from attnlab.studies.notes import ENOUGH_FOR_MEANS, FewForMeans
 
 KEPT_BYTES = 64 * 2**20
 # Feeds every layer's weights over the first few sentences (None: all) to consumers; the text says

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from attnlab.extraction.views import View
-from attnlab.notes import Note
+from attnlab.core.errors import Note
+from attnlab.reading.weights import View
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from attnlab.extraction.reading import Coverage, Reading
-from attnlab.extraction.sums import PerLayer
-from attnlab.options import BATCH_SIZE
-from attnlab.processes import Processes
-from attnlab.studies.settings import Progress
-from attnlab.sums import Sums
+from attnlab.core.options import BATCH_SIZE
+from attnlab.core.processes import Processes
+from attnlab.core.serialization import Sums
+from attnlab.evaluation.shared_settings import Progress
+from attnlab.reading.capture import Coverage, Reading
+from attnlab.reading.weights import PerLayer
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.addresses import HEAD_COLUMNS
-from attnlab.functions.label_tables import with_strength
-from attnlab.functions.verdict import HOLDS, NOT_COMPARED
+from attnlab.core.addresses import HEAD_COLUMNS
+from attnlab.labels.label_tables import with_strength
+from attnlab.labels.verdict import HOLDS, NOT_COMPARED
 
 # Of a head that is no closer to any label than its control is.
 NO_ROLE = "none"

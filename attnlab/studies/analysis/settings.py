@@ -5,9 +5,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from attnlab.errors import InputError
-from attnlab.options import Option
-from attnlab.studies.settings import MEMORY, SEED, SENTENCE_FLAGS, CorpusTextSettings, Sentences
+from attnlab.core.errors import InputError
+from attnlab.core.options import Option
+from attnlab.evaluation.shared_settings import (
+    MEMORY,
+    SEED,
+    SENTENCE_FLAGS,
+    CorpusTextSettings,
+    Sentences,
+)
 
 SENTENCES = 200
 LABELLED_SENTENCES = 1000

@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import pandas as pd
 
-from attnlab.addresses import HEAD_COLUMNS, Head
-from attnlab.functions.thresholds import TIE_BITS_PER_ROW
+from attnlab.core.addresses import HEAD_COLUMNS, Head
+from attnlab.labels.label_columns import TIE_BITS_PER_ROW
 from attnlab.studies.analysis.columns import SUMMARY
 from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.labelling import Labelling

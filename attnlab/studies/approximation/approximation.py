@@ -10,7 +10,10 @@ import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
+from attnlab.core.options import options_of
+from attnlab.core.representations import OneLine
+from attnlab.evaluation.shared_settings import Steps
 from attnlab.matrices import references
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import check_dropout, fit_band
@@ -26,13 +29,10 @@ from attnlab.matrices.sigma import nearest
 from attnlab.matrices.supports import sides
 from attnlab.matrices.values import check_values
 from attnlab.matrices.weights import matrix_names, rows_sum_to_one
-from attnlab.options import options_of
-from attnlab.representations import OneLine
 from attnlab.studies.analysis.columns import REFERENCES
 from attnlab.studies.analysis.description import describe_matrices
 from attnlab.studies.analysis.members import describe_members
 from attnlab.studies.approximation.settings import ApproximationSettings
-from attnlab.studies.steps import Steps
 
 _WHAT = "Fitting"
 COMPARED_WITH = (*REFERENCES, "svd", "top")

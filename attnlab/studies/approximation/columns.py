@@ -1,7 +1,7 @@
 """The columns of an approximation."""
 
-from attnlab.columns import Column, Table
-from attnlab.functions.columns import STRUCTURE_SAID
+from attnlab.core.columns import Column, Table
+from attnlab.labels.label_columns import STRUCTURE_SAID
 
 APPROXIMATIONS = Table(
     "approximation.csv",

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.errors import InputError
-from attnlab.options import Option, Settings
-from attnlab.studies.settings import Progress
+from attnlab.core.errors import InputError
+from attnlab.core.options import Option, Settings
+from attnlab.evaluation.shared_settings import Progress
 
 FITTED_FAMILIES = ("diagonal", "band", "rare_columns", "column", "column_band", "additive", "union")
 DEFAULT_FAMILIES = ("diagonal", "band", "rare_columns", "additive")

@@ -1,6 +1,6 @@
 """The columns of neighbours and of a map of embeddings."""
 
-from attnlab.columns import Column, Table
+from attnlab.core.columns import Column, Table
 
 _WORD = Column("word", "word", "A word, as the vocabulary writes it.")
 NEIGHBOURS = Table(

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pandas as pd
 
+from attnlab.core.errors import InputError
+from attnlab.core.representations import OneLine
 from attnlab.embeddings.files import holds_embeddings, load_embeddings
 from attnlab.embeddings.vectors import COMPONENTS, FEWEST_WORDS, Embeddings, map_of, nearest
-from attnlab.errors import InputError
-from attnlab.representations import OneLine
+from attnlab.evaluation.sources import load_transformers
+from attnlab.models.run import Source, run_at
 from attnlab.studies.embeddings.columns import MAP
 from attnlab.studies.embeddings.settings import NeighbourSettings
-from attnlab.studies.sources import load_transformers
-from attnlab.translation.runs.run import Source, run_at
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.addresses import SIDES, Side
-from attnlab.options import Option, Settings
+from attnlab.core.addresses import SIDES, Side
+from attnlab.core.options import Option, Settings
 
 BOTH = "both"
 

@@ -3,26 +3,26 @@
 from dataclasses import asdict
 from pathlib import Path
 
+from attnlab.core.errors import InputError
+from attnlab.core.files import refuse_unwritable, write_json
+from attnlab.core.folders import replacing_result
+from attnlab.core.installed import versions
+from attnlab.core.texts import published
 from attnlab.corpora.corpus import Progress
 from attnlab.embeddings.files import TENSORS, TEXT, write_embeddings
 from attnlab.embeddings.settings import SkipGramSettings, check_gensim
 from attnlab.embeddings.vectors import Embeddings
-from attnlab.errors import InputError
-from attnlab.files import refuse_unwritable, write_json
-from attnlab.folders import replacing_result
-from attnlab.studies.embeddings.settings import SideSettings
-from attnlab.texts import published
-from attnlab.translation.runs.files import refuse_run
-from attnlab.translation.runs.run import corpus_of
-from attnlab.translation.settings import (
+from attnlab.models.first_embeddings import skip_gram_of
+from attnlab.models.run import corpus_of
+from attnlab.models.run_folder import refuse_run
+from attnlab.models.tokenizer import refuse_impossible_tokenizer, train_tokenizers
+from attnlab.models.training_settings import (
     CorpusSettings,
     OptimizerSettings,
     RunSettings,
     TokenizerSettings,
 )
-from attnlab.translation.skip_gram import skip_gram_of
-from attnlab.translation.tokenizer import refuse_impossible_tokenizer, train_tokenizers
-from attnlab.versions import versions
+from attnlab.studies.embeddings.settings import SideSettings
 
 RECORD = "embedding.json"
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from attnlab.errors import InputError
+from attnlab.core.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The columns of a plan search."""
 
-from attnlab.columns import HEAD, HEAD_KEYS, Column, Table, with_interval
+from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Table, with_interval
 
 BUDGET = Column("budget", "budget", "Keys per row that a plan may use, on average over all heads.")
 ERROR = Column(

@@ -13,7 +13,7 @@ from attnlab.attention.mechanisms.full import Full
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import make
 from attnlab.attention.specification import Specification
-from attnlab.extraction.observing import Observed
+from attnlab.reading.observing import Observed
 
 Layer = tuple[str, int]
 # Makes what a specification names for so many heads of a layer.

@@ -11,16 +11,21 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnlab.addresses import Head
+from attnlab.ablation.significance import DRAWS, INTERVAL
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
-from attnlab.attribution.significance import DRAWS, INTERVAL
-from attnlab.devices import usable_device
-from attnlab.notes import Note
-from attnlab.options import options_of
-from attnlab.representations import OneLine
-from attnlab.studies.evaluation import evaluator_of
-from attnlab.studies.parts import Parts, observe_sentences, parts_of
+from attnlab.core.addresses import Head
+from attnlab.core.errors import Note
+from attnlab.core.options import options_of
+from attnlab.core.processes import usable_device
+from attnlab.core.representations import OneLine
+from attnlab.core.texts import published
+from attnlab.evaluation.evaluator import Parts, evaluator_of, observe_sentences, parts_of
+from attnlab.evaluation.shared_settings import Steps
+from attnlab.evaluation.sources import Subject, load_subject
+from attnlab.models.run import Run
+from attnlab.models.run_folder import is_run, no_run
+from attnlab.models.tokenizer import checksum
 from attnlab.studies.planning.candidates import BASELINES, Candidate
 from attnlab.studies.planning.columns import SCORES
 from attnlab.studies.planning.measuring import Layer, Measurements
@@ -29,12 +34,6 @@ from attnlab.studies.planning.scores import Output, changes, gains, output_of
 from attnlab.studies.planning.search import FoundPlan, Search
 from attnlab.studies.planning.settings import PlanSettings
 from attnlab.studies.planning.uniform import uniform
-from attnlab.studies.sources import Subject, load_subject
-from attnlab.studies.steps import Steps
-from attnlab.texts import published
-from attnlab.translation.runs.folder import is_run, no_run
-from attnlab.translation.runs.run import Run
-from attnlab.translation.tokenizer import checksum
 
 SEARCHED, FULL = "searched", "full"
 # Supports and settings come from training and validation sentences.

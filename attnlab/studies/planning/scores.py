@@ -7,14 +7,14 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.attention.bridge.installing import use
-from attnlab.attention.plan import AttentionPlan
-from attnlab.attribution.significance import (
+from attnlab.ablation.significance import (
     Difference,
     bleu_difference,
     loss_difference,
 )
-from attnlab.studies.evaluation import Evaluator
+from attnlab.attention.bridge.installing import use
+from attnlab.attention.plan import AttentionPlan
+from attnlab.evaluation.evaluator import Evaluator
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnlab.addresses import Head
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
-from attnlab.errors import InputError
-from attnlab.extraction.observing import Observed
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
+from attnlab.reading.observing import Observed
 from attnlab.studies.planning.allocation import Allocation, Choice, allocate, allocate_exactly
 from attnlab.studies.planning.candidates import BASELINES, Candidate, candidates
 from attnlab.studies.planning.measuring import Layer, Measurements

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.errors import InputError
-from attnlab.options import BATCH_SIZE, Option
-from attnlab.studies.settings import SEED, SENTENCE_FLAGS, StudySettings, words_in
+from attnlab.core.errors import InputError
+from attnlab.core.options import BATCH_SIZE, Option
+from attnlab.evaluation.shared_settings import SEED, SENTENCE_FLAGS, StudySettings, words_in
 
 # The family of heads that see no key.
 NOTHING = "none"

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from attnlab.attention.calibration import LARGEST_OFFSET
 from attnlab.attention.mechanism import ordinals
-from attnlab.extraction.observing import Observed
 from attnlab.matrices.supports import offsets
+from attnlab.reading.observing import Observed
 
 # How many first and last keys a head may keep for all rows.
 ENDS = ((1, 0), (0, 1), (1, 1), (2, 0))

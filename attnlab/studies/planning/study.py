@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attnlab.options import Option, Settings
-from attnlab.studies.engine.models import (
+from attnlab.core.options import Option, Settings
+from attnlab.studies.cells_of_models import (
     ModelCell,
     ModelOptions,
     study_of_models,
     trained_model,
 )
-from attnlab.studies.engine.study import Primary
+from attnlab.studies.study import Primary
 
 if TYPE_CHECKING:
     import pandas as pd

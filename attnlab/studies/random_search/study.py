@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attnlab.limits import LARGEST_SEED
-from attnlab.options import Option, Settings
-from attnlab.studies.engine.study import CellKind, Primary, Study
+from attnlab.core.limits import LARGEST_SEED
+from attnlab.core.options import Option, Settings
+from attnlab.studies.study import CellKind, Primary, Study
 
 if TYPE_CHECKING:
     import pandas as pd

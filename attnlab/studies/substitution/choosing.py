@@ -15,7 +15,7 @@ from attnlab.budget.candidates import (
     teach,
 )
 from attnlab.budget.sizes import SiteTypes
-from attnlab.extraction.observing import Observed
+from attnlab.reading.observing import Observed
 from attnlab.studies.planning.allocation import Choice, allocate_exactly
 from attnlab.studies.planning.measuring import Layer, Measurements
 from attnlab.studies.planning.uniform import uniform, uniform_mechanisms

@@ -1,7 +1,7 @@
 """The columns of a substitution study."""
 
 from attnlab.budget.columns import ERROR, MASS, VISIBLE_KEYS
-from attnlab.columns import Column, Table
+from attnlab.core.columns import Column, Table
 from attnlab.studies.change_columns import declared_changes
 
 # What the names of the changes of each measure end with.

@@ -12,10 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.attention.bridge.installing import mechanisms_in, use
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.plan import AttentionPlan
-from attnlab.attribution.fine_tuning import (
+from attnlab.ablation.fine_tuning import (
     TrainingPairs,
     fine_tune,
     in_training,
@@ -23,13 +20,16 @@ from attnlab.attribution.fine_tuning import (
     training_loss,
     training_pairs,
 )
-from attnlab.errors import AttnlabError
-from attnlab.studies.evaluation import Evaluator
-from attnlab.studies.steps import Steps
+from attnlab.attention.bridge.installing import mechanisms_in, use
+from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.plan import AttentionPlan
+from attnlab.core.errors import AttnlabError
+from attnlab.evaluation.evaluator import Evaluator
+from attnlab.evaluation.shared_settings import Steps
+from attnlab.models.run import Run
+from attnlab.models.scoring import score
 from attnlab.studies.substitution.settings import SubstitutionSettings
 from attnlab.studies.substitution.targets import Replacement, Target
-from attnlab.translation.runs.run import Run
-from attnlab.translation.scoring import score
 
 # Each pair of passes, with full attention and without, one after the other.
 TIMED_PASSES = 3

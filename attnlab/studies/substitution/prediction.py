@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.stats import rankdata
 
-from attnlab.attribution.significance import DRAWS, INTERVAL
+from attnlab.ablation.significance import DRAWS, INTERVAL
 from attnlab.studies.substitution.columns import FEWEST_HEADS, FEWEST_RANKED
 
 PREDICTORS = ("missing_mass", "output_error")

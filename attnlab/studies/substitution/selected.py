@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.attention.mechanism import Mechanism, Told
+from attnlab.attention.mechanism import Mechanism, Setup, Told
 from attnlab.attention.mechanisms.full import Full, FullAttention
-from attnlab.attention.traits import Setup
 
 
 class SelectedHeads(Mechanism):

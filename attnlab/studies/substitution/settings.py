@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from attnlab.errors import InputError
-from attnlab.options import Option
-from attnlab.studies.settings import SEED, SENTENCE_FLAGS, StudySettings, words_in
+from attnlab.core.errors import InputError
+from attnlab.core.options import Option
+from attnlab.evaluation.shared_settings import SEED, SENTENCE_FLAGS, StudySettings, words_in
 
 DEFAULT_BUDGET = 5
 SCOPES = ("head", "site", "model")

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attnlab.options import Option, Settings
-from attnlab.studies.engine.models import (
+from attnlab.core.options import Option, Settings
+from attnlab.evaluation.shared_settings import words_in
+from attnlab.studies.cells_of_models import (
     ModelCell,
     ModelOptions,
     study_of_models,
     trained_model,
 )
-from attnlab.studies.engine.study import Primary
-from attnlab.studies.settings import words_in
+from attnlab.studies.study import Primary
 from attnlab.studies.substitution.settings import DEFAULT_BUDGET, SCOPES
 
 if TYPE_CHECKING:

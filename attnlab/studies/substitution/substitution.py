@@ -9,29 +9,37 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlab.addresses import Head
-from attnlab.attention.bridge.installing import use
-from attnlab.attention.plan import load_plan
-from attnlab.attribution.projections import all_heads
-from attnlab.attribution.significance import (
+from attnlab.ablation.projections import all_heads
+from attnlab.ablation.significance import (
     Difference,
     bleu_differences,
     loss_differences,
 )
+from attnlab.attention.bridge.installing import use
+from attnlab.attention.plan import load_plan
 from attnlab.budget.notes import MechanismLeftOut
 from attnlab.budget.scores import MEASURED, Scores
 from attnlab.budget.sizes import Measured, types_of_site
-from attnlab.errors import InputError
-from attnlab.extraction.notes import SentencesDropped
-from attnlab.extraction.observing import additive_sites, sites_of
-from attnlab.notes import Note
-from attnlab.options import options_of
-from attnlab.representations import OneLine
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError, Note
+from attnlab.core.options import options_of
+from attnlab.core.representations import OneLine
+from attnlab.evaluation.evaluator import (
+    Evaluator,
+    Parts,
+    encoded,
+    load_evaluator,
+    observe_sentences,
+    parts_of,
+)
+from attnlab.evaluation.shared_settings import ENOUGH_FOR_INTERVALS, FewerThanAsked, FewForIntervals
+from attnlab.evaluation.sources import type_counts_of
+from attnlab.models.run import Run
+from attnlab.models.run_folder import is_run, no_run
+from attnlab.models.tokenizer import checksum
+from attnlab.reading.batches import SentencesDropped
+from attnlab.reading.observing import additive_sites, sites_of
 from attnlab.studies.differences import fill_changes
-from attnlab.studies.evaluation import Evaluator, load_evaluator
-from attnlab.studies.notes import ENOUGH_FOR_INTERVALS, FewerThanAsked, FewForIntervals
-from attnlab.studies.parts import Parts, encoded, observe_sentences, parts_of
-from attnlab.studies.sources import type_counts_of
 from attnlab.studies.substitution.choosing import (
     Candidates,
     Choosing,
@@ -44,9 +52,6 @@ from attnlab.studies.substitution.notes import NoSettingAtSite
 from attnlab.studies.substitution.prediction import prediction
 from attnlab.studies.substitution.settings import SubstitutionSettings
 from attnlab.studies.substitution.targets import Replacement, Target, replacements, targets
-from attnlab.translation.runs.folder import is_run, no_run
-from attnlab.translation.runs.run import Run
-from attnlab.translation.tokenizer import checksum
 
 
 @dataclass(frozen=True, repr=False)

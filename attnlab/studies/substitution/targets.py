@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import torch
 
-from attnlab.addresses import Head, layer_name
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.plan import AttentionPlan, plan_of
 from attnlab.budget.candidates import Candidate
+from attnlab.core.addresses import Head, layer_name
 from attnlab.studies.substitution.selected import SelectedHeads
 
 Layer = tuple[str, int]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from engine_cluster import ENVIRONMENT, TOYS, wait_until
 
-from attnlab.plugins import plugins
-from attnlab.studies.engine.registry import studies
+from attnlab.core.installed import plugins
+from attnlab.studies.computing import studies
 
 
 @pytest.fixture(autouse=True)

@@ -18,18 +18,23 @@ import pytest
 from distributed import Client
 from engine_cluster import ENVIRONMENT, wait_until
 
-from attnlab.errors import AttnlabError, InputError
-from attnlab.plugins import plugins
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.installed import plugins
+from attnlab.core.tables import read_any_table
 from attnlab.reporting.study_folder import write_study
-from attnlab.studies.engine.cells import Cell, cell_of
-from attnlab.studies.engine.collecting import collect
-from attnlab.studies.engine.computing import ATTEMPTS, compute, compute_in_turn
-from attnlab.studies.engine.folder import Plan, StudyFolder
-from attnlab.studies.engine.registry import STUDIES, studies, study_named
-from attnlab.studies.engine.running import plan_study, run_study, status_of
-from attnlab.studies.engine.settings import Connection
+from attnlab.studies.computing import (
+    ATTEMPTS,
+    STUDIES,
+    compute,
+    compute_in_turn,
+    studies,
+    study_named,
+)
+from attnlab.studies.engine_settings import Connection
 from attnlab.studies.random_search.study import SearchSettings, search_rows
-from attnlab.tables import read_any_table
+from attnlab.studies.running import collect, plan_study, run_study, status_of
+from attnlab.studies.study import Cell, cell_of
+from attnlab.studies.study_folder import Plan, StudyFolder
 
 # Kept as written: a change of it computes every committed cell again.
 ADDRESS = "c1b2087e9c10a116eceb4bbf36531bb5716b54daf55e641cd4a96fac56a055a0"
@@ -356,7 +361,7 @@ def test_the_table_of_studies_refuses_what_is_none(monkeypatch: pytest.MonkeyPat
         ({"again": STUDIES["random_search"]}, "is called 'random_search', which exists already"),
     ):
         studies.cache_clear()
-        monkeypatch.setattr("attnlab.plugins.plugins", lambda _, found=found: found)
+        monkeypatch.setattr("attnlab.core.installed.plugins", lambda _, found=found: found)
         with pytest.raises(InputError, match=message):
             studies()
     plugins.cache_clear()
@@ -394,7 +399,7 @@ def test_no_text_of_a_study_is_a_formula_and_each_comes_back(
 ) -> None:
     known = study_named("toy")
     spoken = replace(known, kind=replace(known.kind, rows=spoken_rows))
-    monkeypatch.setattr("attnlab.studies.engine.computing.kind_named", lambda _: spoken.kind)
+    monkeypatch.setattr("attnlab.studies.computing.kind_named", lambda _: spoken.kind)
     cell = cell_of(spoken.kind, spoken.kind.settings(number=1, trouble="none", marks="=2+2"))
     (done,) = compute_in_turn([cell])
     folder = StudyFolder(tmp_path)

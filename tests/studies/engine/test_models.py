@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from small_run import small_settings
 
-from attnlab.errors import InputError
-from attnlab.studies.engine.cells import cell_of
-from attnlab.studies.engine.models import ModelCell, model_checksum, trained_model
-from attnlab.studies.engine.registry import study_named
-from attnlab.translation.runs.run import corpus_of
+from attnlab.core.errors import InputError
+from attnlab.models.run import corpus_of
+from attnlab.studies.cells_of_models import ModelCell, model_checksum, trained_model
+from attnlab.studies.computing import study_named
+from attnlab.studies.study import cell_of
 
 SMALL: dict[str, Any] = {"corpus_size": 120, "corpus_limit": None, "heads": 2, "epochs": 1}
 STUDIES = ("substitution", "plan_search")
-TRAIN = "attnlab.translation.training.train"
+TRAIN = "attnlab.models.training.train"
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_run_that_another_study_keeps_meanwhile_is_used(
         (kept / "settings.json").write_text(json.dumps(record))
         return whole(folder)
 
-    whole = import_module("attnlab.translation.training").train
+    whole = import_module("attnlab.models.training").train
     cell = ModelCell(layers=1, seed=0, runs=str(tmp_path), **SMALL)
     with trained_model(cell) as kept:
         kept.rmdir()

@@ -11,14 +11,14 @@ from typing import Annotated
 import pandas as pd
 import torch
 
-from attnlab.options import Option, Settings
-from attnlab.studies.engine.corpora import (
+from attnlab.core.options import Option, Settings
+from attnlab.studies.cells_of_models import (
     CORPUS_LOCATIONS,
     CorpusCellSettings,
     corpus_checksum,
     corpus_of_cell,
 )
-from attnlab.studies.engine.study import CellKind, Study
+from attnlab.studies.study import CellKind, Study
 
 TROUBLES = ("none", "raise", "raise once", "kill", "kill once")
 

@@ -1,0 +1,1 @@
+"""What every part stands on: errors, settings, files, tables, processes; nothing of attention."""

@@ -1,0 +1,84 @@
+"""What an attention head is addressed by: its site, its layer and its index, from 0."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple, TypeVar
+
+from attnlab.core.errors import InputError
+
+Site = Literal["encoder", "decoder", "cross", "unknown"]
+Side = Literal["source", "target"]
+SITES: tuple[Site, ...] = ("encoder", "decoder", "cross")
+# For matrices of a file, which does not say where they come from.
+UNKNOWN_SITE: Site = "unknown"
+# The columns that identify a head in every table.
+HEAD_COLUMNS = ["site", "layer", "head"]
+SIDES: tuple[Side, Side] = ("source", "target")
+# The side of a sentence pair that queries come from, and the one that keys come from.
+_SIDES_OF: Mapping[str, tuple[Side, Side]] = {
+    "encoder": ("source", "source"),
+    "decoder": ("target", "target"),
+    "cross": ("target", "source"),
+}
+Value = TypeVar("Value")
+
+
+class Head(NamedTuple):
+    """One head by site, layer and index, the last two from 0.
+
+    >>> print(Head("encoder", 0, 3))
+    encoder.0.3
+    """
+
+    site: str
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"{layer_name(self.site, self.layer)}.{self.head}"
+
+
+def layer_name(site: str, layer: int) -> str:
+    """The address of a layer, such as `encoder.0`."""
+    return f"{site}.{layer}"
+
+
+def site_order(site: Site) -> int:
+    """The position of a site in tables: in the order that data flows."""
+    return (*SITES, UNKNOWN_SITE).index(site)
+
+
+def sides_of(site: str, pair: Mapping[Side, Value]) -> tuple[Value, Value]:
+    """What belongs to the queries and to the keys of a site, given by side.
+
+    Without a target, as in a model of one stack, the source is both.
+
+    >>> sides_of("cross", {"source": "en", "target": "it"})
+    ('it', 'en')
+    """
+    query, key = (side if side in pair else "source" for side in _SIDES_OF[site])
+    return pair[query], pair[key]
+
+
+def sites_named(text: str | None) -> tuple[Site, ...] | None:
+    """Sites from a list with commas; None, for all, when there is no list.
+
+    Raises:
+        InputError: a name that is no site.
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    refuse_unknown_sites(names)
+    return tuple(site for site in SITES if site in names)
+
+
+def refuse_unknown_sites(names: Iterable[str]) -> None:
+    """Raises when a name is none of encoder, decoder and cross.
+
+    Raises:
+        InputError: see above.
+    """
+    unknown = [name for name in names if name not in SITES]
+    if unknown:
+        msg = f"There is no site '{unknown[0]}'; choose from: {', '.join(SITES)}."
+        raise InputError(msg)

@@ -1,0 +1,50 @@
+"""Errors that a user can cause and mend; the command line prints them as one sentence."""
+
+# The exit status of a command that Ctrl-C ended, as shells give it.
+INTERRUPTED = 130
+
+
+class AttnlabError(Exception):
+    """Something that was asked for cannot be done; the message says what, where, and what to do.
+
+    The command line prints the message without a traceback and ends with `exit_status`.
+    """
+
+    exit_status = 1
+
+
+class InputError(AttnlabError):
+    """An option, a file or a text that was handed in cannot be used."""
+
+    exit_status = 2
+
+
+class ToldElsewhereError(AttnlabError):
+    """What the first of several processes tells the user; the command line prints nothing more."""
+
+
+# Letters of what a library says that a sentence repeats.
+_MOST_REPEATED = 300
+
+
+# What these say is of the program that reads, not of what was read.
+_OF_THE_PROGRAM = (AssertionError, AttributeError, LookupError, NameError, TypeError)
+
+
+def reason(error: BaseException) -> str:
+    """The first line of an error's message, shortened, to stand in brackets within a sentence.
+
+    Messages of Python about its own objects are not repeated, nor is the advice of torch to load objects.
+    """
+    if isinstance(error, _OF_THE_PROGRAM):
+        return "a value in its files is of a kind that does not belong there"
+    # The class stands in a module that nothing else here needs.
+    if type(error).__name__ == "UnpicklingError":
+        return "a file of tensors is damaged, or holds Python objects, which are never loaded"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    line = lines[0].removesuffix(".")
+    return line if len(line) <= _MOST_REPEATED else f"{line[:_MOST_REPEATED]}..."
+
+
+class Note:
+    """A fact about how a result came about; subclasses are frozen dataclasses with its values."""

@@ -1,0 +1,203 @@
+"""Writing the files of a result so that a folder never mixes those of two results."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.files import check_no_dangling_link, delete_leftovers, flush_to_disk
+from attnlab.core.signals import note_written, noting_written, undisturbed
+
+# A folder that others delete while it is being locked is made so often.
+ATTEMPTS = 20
+
+
+@contextmanager
+def locked(folder: str | Path) -> Iterator[None]:
+    """Until the block ends, no other process can lock `folder`.
+
+    The operating system holds the lock on the folder itself and takes it back when the process ends,
+    however it ends. A folder that is not there is made, and deleted again where it stays empty.
+    File systems without such locks (NFS) refuse nobody.
+
+    Raises:
+        InputError: another process writes there, which is named where the system tells it.
+        AttnlabError: the folder cannot be made or opened.
+    """
+    handle, made = _made_and_locked(Path(folder))
+    try:
+        yield
+    finally:
+        # Still locked: nobody else writes in what is deleted.
+        with suppress(OSError):  # something stands in it
+            for path in made:
+                path.rmdir()
+        os.close(handle)
+
+
+def _made_and_locked(folder: Path) -> tuple[int, list[Path]]:
+    """The locked folder, and which folders had to be made, the deepest first."""
+    check_no_dangling_link(folder)
+    made: set[Path] = set()
+    try:
+        for attempt in range(1, ATTEMPTS + 1):
+            made |= {path for path in (folder, *folder.parents) if not os.path.lexists(path)}
+            try:
+                handle = _opened(folder)
+            except FileNotFoundError:  # deleted since
+                if attempt == ATTEMPTS:
+                    raise
+                continue
+            if _lock(handle, folder):
+                return handle, sorted(made, key=lambda path: len(path.parts), reverse=True)
+    except OSError as error:
+        msg = f"Could not make the folder {folder}: {error.strerror or error}; choose another one."
+        raise AttnlabError(msg) from error
+    msg = f"Other processes keep deleting the folder {folder}; choose another one."
+    raise AttnlabError(msg)
+
+
+def _opened(folder: Path) -> int:
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder, os.O_RDONLY)
+
+
+def _lock(handle: int, folder: Path) -> bool:
+    """Whether what is locked is still the folder; closed where it is not, or another process writes there."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = _holder(os.fstat(handle))
+        os.close(handle)
+        who = "Another process" if holder is None else f"Another process ({holder})"
+        msg = f"{who} is writing to {folder}; wait until it ends, or choose another folder."
+        raise InputError(msg) from error
+    except OSError:  # a file system without locks
+        return True
+    try:
+        is_kept = os.path.samestat(os.fstat(handle), folder.stat())
+    except FileNotFoundError:
+        is_kept = False
+    if not is_kept:
+        os.close(handle)
+    return is_kept
+
+
+def _holder(folder: os.stat_result) -> int | None:
+    """The number of the process that holds the lock; None where Linux does not list it."""
+    device = f"{os.major(folder.st_dev):02x}:{os.minor(folder.st_dev):02x}:{folder.st_ino}"
+    try:
+        rows = [line.split() for line in Path("/proc/locks").read_text("ascii").splitlines()]
+    except OSError:
+        return None
+    holders = [int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == device]
+    return holders[0] if holders else None
+
+
+# What is being written; a killed process leaves it behind, and the next one deletes it.
+UNFINISHED = ".unfinished"
+# By these readers tell that a folder holds a result, or a run; they are never there beside half of one.
+RESULT_MARK = "result.json"
+RUN_MARK = "settings.json"
+MARKS = (RESULT_MARK, RUN_MARK)
+# One of them is in every folder that save_pretrained wrote, of a model or of an adapter.
+PRETRAINED_MARKS = ("config.json", "adapter_config.json")
+
+
+def _nothing(_: Path) -> Iterable[Path]:
+    return ()
+
+
+@contextmanager
+def replacing_result(
+    folder: str | Path, last: str, older: Callable[[Path], Iterable[Path]] = _nothing
+) -> Iterator[Path]:
+    """Yields an empty folder; when the block ends well, what was written in it takes its place in `folder`.
+
+    Only then is an older result touched: first its file `last` and its `MARKS` are deleted, then files are
+    replaced one by one, then come the new marks, and the new `last` at the end. So a folder with a mark
+    holds the whole of what it marks, whenever the process is killed. If the block raises, `folder` is as
+    it was. Signals wait while files are replaced.
+
+    Args:
+        folder: where the result is to stand; it is made where it is missing.
+        last: the file without which the result is not whole.
+        older: the files of an older result in a folder; those that the new one lacks are deleted.
+
+    Raises:
+        InputError: another process writes there.
+        AttnlabError: the disk is full or cannot be written; the message tells whether an older result
+            is still whole.
+    """
+    folder = Path(folder)
+    with locked(folder):
+        aside = folder / UNFINISHED
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(aside)
+            aside.mkdir()
+        except OSError as error:
+            msg = (
+                f"Could not write to {folder}: {error.strerror or error}; nothing in it is changed."
+            )
+            raise AttnlabError(msg) from error
+        try:
+            # What is written aside is no result yet.
+            with noting_written():
+                yield aside
+            with undisturbed():
+                _put_in_place(aside, folder, last, older)
+                note_written(folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _put_in_place(
+    aside: Path, folder: Path, last: str, older: Callable[[Path], Iterable[Path]]
+) -> None:
+    new = [path.relative_to(aside) for path in sorted(aside.rglob("*")) if not path.is_dir()]
+    new.sort(key=lambda path: (path == Path(last), path.name in MARKS))
+    changed = False
+    try:
+        for path in new:
+            flush_to_disk(aside / path)
+        for path in new:
+            delete_leftovers((folder / path).parent, [path.name])
+        replaced = {path.relative_to(folder) for path in older(folder)} | set(new)
+        superfluous = replaced - set(new)
+        changed = True
+        for path in (Path(last), *sorted(one for one in replaced if one.name in MARKS)):
+            _delete(folder / path)
+        for path in sorted(superfluous):
+            (folder / path).unlink(missing_ok=True)
+            _delete_empty(folder / path.parent, folder)
+        for path in new:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (aside / path).rename(folder / path)
+            flush_to_disk((folder / path).parent)
+    except OSError as error:
+        reason = error.strerror or error
+        msg = f"Could not write to {folder}: {reason}; nothing in it is changed."
+        if changed:
+            msg = (
+                f"Could not write to {folder}: {reason}; it holds files of an older and of a new result, "
+                f"and no {last}: mend the cause and do it again, with overwrite."
+            )
+        raise AttnlabError(msg) from error
+
+
+def _delete(path: Path) -> None:
+    if path.parent.is_dir():
+        path.unlink(missing_ok=True)
+        flush_to_disk(path.parent)
+
+
+def _delete_empty(folder: Path, top: Path) -> None:
+    """Deletes the folder, and those that it is in, up to `top`, as far as nothing stands in them."""
+    while folder != top and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent

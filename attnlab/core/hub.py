@@ -1,0 +1,81 @@
+"""Where a transformers model is read from: a folder, the hub, or what was downloaded before."""
+
+import re
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from attnlab.core.errors import InputError
+
+HUB_ANSWER_SECONDS = 4.0
+# The owner's name and that of the model or corpus, or of a few old ones the name alone.
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[A-Za-z0-9][\w.\-]*)?")
+
+
+def model_source(name: str | Path) -> str:
+    """What transformers can load `name` from without waiting for a network that is not there.
+
+    That is `name` itself where it is a folder or the hub answers, or else the folder in the cache
+    that holds the model from an earlier download. The hub is asked once, see `hub_answers`;
+    transformers itself would try for half a minute.
+
+    Raises:
+        InputError: `name` is neither a folder nor can it be a name on the hub, or the hub does not
+            answer and the model was never downloaded.
+    """
+    text = str(name)
+    if text and Path(text).is_dir():
+        return text
+    if not HUB_NAME.fullmatch(text) or Path(text).exists():
+        found = "is a file" if Path(text).is_file() else "does not exist"
+        msg = f"{text!r} {found} and is no name of a model on the hub; give a folder with a model."
+        raise InputError(msg)
+    if hub_answers():
+        return text
+    downloaded = _downloaded(text)
+    if downloaded is None:
+        msg = (
+            f"There is no folder {text!r}, and the hub cannot be reached for a model of that name; "
+            "check the path, or the network."
+        )
+        raise InputError(msg)
+    return downloaded
+
+
+def hub_answers() -> bool:
+    """Whether the hub can be reached, found out in `HUB_ANSWER_SECONDS`, whatever the network does."""
+    from huggingface_hub import constants
+
+    if constants.is_offline_mode():
+        return False
+    answers: list[bool] = []
+    # The time limit of a connection does not hold for looking up its name.
+    asking = threading.Thread(
+        target=lambda: answers.append(_answers(constants.ENDPOINT)), daemon=True
+    )
+    asking.start()
+    asking.join(HUB_ANSWER_SECONDS)
+    return answers == [True]
+
+
+def _answers(endpoint: str) -> bool:
+    question = urllib.request.Request(endpoint, method="HEAD")  # noqa: S310 - the hub
+    try:
+        with urllib.request.urlopen(question, timeout=HUB_ANSWER_SECONDS):  # noqa: S310 - the hub
+            return True
+    except urllib.error.HTTPError:
+        return True  # an answer, if an unkind one
+    except OSError:
+        return False
+
+
+def _downloaded(name: str) -> str | None:
+    """The folder in the cache with the files of a model; None where there is none."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return snapshot_download(name, local_files_only=True)
+    except LocalEntryNotFoundError:
+        return None

@@ -1,0 +1,96 @@
+"""What other installed distributions add to attnlab, through Python entry points."""
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from attnlab.core.errors import InputError
+
+T = TypeVar("T")
+
+
+def with_plugins(
+    group: str,
+    own: Mapping[str, T],
+    wanted: str,
+    accepts: Callable[[Any], bool],
+    name_of: Callable[[T], str] | None = None,
+) -> dict[str, T]:
+    """A table of attnlab's own objects, then those that other distributions register, by name.
+
+    Args:
+        group: the group of entry points.
+        own: attnlab's own, by name.
+        wanted: what must be registered, in words, for the error.
+        accepts: whether an object is such a thing.
+        name_of: its name; without it that of the entry point.
+
+    Raises:
+        InputError: what is registered cannot be imported, is not accepted, or has the name of another.
+    """
+    found = dict(own)
+    for entry, thing in plugins(group).items():
+        if not accepts(thing):
+            msg = f"'{entry}', registered under {group}, must be {wanted}, not {thing!r}."
+            raise InputError(msg)
+        name = entry if name_of is None else name_of(thing)  # type: ignore[arg-type]
+        if name in found:
+            msg = (
+                f"'{entry}', registered under {group}, is called '{name}', which exists already; "
+                "uninstall what registers it."
+            )
+            raise InputError(msg)
+        found[name] = thing  # type: ignore[assignment]
+    return found
+
+
+@cache
+def plugins(group: str) -> dict[str, object]:
+    """Objects that installed distributions register under `group`, by the name of their entry point.
+
+    An entry point stands in the `pyproject.toml` of the other distribution::
+
+        [project.entry-points."attnlab.mechanisms"]
+        nearest = "my_module:NearestAttention"
+
+    Raises:
+        InputError: one of them cannot be imported, or two distributions register one name.
+    """
+    found: dict[str, object] = {}
+    for point in entry_points(group=group):
+        origin = "an unnamed distribution" if point.dist is None else point.dist.name
+        if point.name in found:
+            msg = f"'{point.name}' is registered twice under {group}; uninstall one, such as {origin}."
+            raise InputError(msg)
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            msg = f"'{point.name}' of {origin} cannot be imported from {point.value}: {error}"
+            raise InputError(msg) from error
+    return found
+
+
+__version__ = "0.1.0"
+LIBRARIES = (
+    "torch", "transformers", "accelerate", "datasets", "tokenizers", "safetensors", "sacrebleu",
+    "gensim",
+    "numpy", "scipy", "statsmodels", "pandas", "matplotlib", "typer", "rich",
+)  # fmt: skip
+
+
+def versions(libraries: Sequence[str] = LIBRARIES) -> dict[str, str]:
+    """Versions by name: Python, attnlab, and those of the libraries that are installed."""
+    found = {name: version_of(name) for name in libraries}
+    own = {"python": platform.python_version(), "attnlab": __version__}
+    return own | {name: version for name, version in found.items() if version is not None}
+
+
+def version_of(distribution: str) -> str | None:
+    """The version of an installed distribution; None where it is not installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

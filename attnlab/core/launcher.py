@@ -1,0 +1,53 @@
+"""What torchrun and accelerate launch tell a process of the others: read from the environment alone."""
+
+import os
+from dataclasses import dataclass
+
+from attnlab.core.errors import InputError
+
+_TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The number of this process, how many there are, and its number on this machine."""
+
+    index: int
+    count: int
+    local_index: int
+
+
+def launched() -> Launched | None:
+    """This process as its launcher describes it; None where there is no launcher.
+
+    Raises:
+        InputError: what should be a number is none.
+    """
+    if not all(os.environ.get(name) for name in _TOLD):
+        return None
+    index, count = _number("RANK"), _number("WORLD_SIZE")
+    if index >= count:
+        msg = (
+            f"The environment variable RANK is {index}, and WORLD_SIZE counts {count} from 0; unset both, or "
+            "start all with torchrun."
+        )
+        raise InputError(msg)
+    return Launched(index, count, _number("LOCAL_RANK") if os.environ.get("LOCAL_RANK") else index)
+
+
+def one_of_several() -> bool:
+    """Whether this process was started with others, as the libraries that train see it too."""
+    found = launched()
+    if found is not None:
+        return found.count > 1
+    return bool(os.environ.get("LOCAL_RANK") and os.environ.get("WORLD_SIZE")) and (
+        _number("WORLD_SIZE") > 1
+    )
+
+
+def _number(name: str) -> int:
+    value = os.environ[name]
+    if not value.isdecimal():
+        msg = f"The environment variable {name} is '{value}' and no number; unset it."
+        raise InputError(msg)
+    return int(value)

@@ -1,0 +1,51 @@
+"""Keeping the libraries' own bars and notices off the screen for the length of a block."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import datasets
+import numpy as np
+import torch
+from transformers.utils import logging
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars of datasets and transformers, and only their errors; then as before."""
+    bars = datasets.are_progress_bars_disabled()
+    level = logging.get_verbosity()
+    their_bars = logging.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        if not bars:
+            datasets.enable_progress_bars()
+        if their_bars:
+            logging.enable_progress_bar()
+        logging.set_verbosity(level)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Inside the block Python, NumPy and torch draw from `seed`; afterwards they go on as before.
+
+    >>> before = torch.get_rng_state()
+    >>> with seeded(1):
+    ...     drawn = torch.rand(1)
+    >>> torch.equal(before, torch.get_rng_state())
+    True
+    """
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - what Trainer draws from
+    with torch.random.fork_rng():
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002 - as above
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002 - as above

@@ -1,0 +1,297 @@
+"""Settings that a user makes: frozen dataclasses whose fields say what they mean and what they may be.
+
+A setting is declared once, as a field of a dataclass that extends `Settings`::
+
+    seed: Annotated[int, Option("Seed of the bootstrap.", least=0)] = 0
+
+From that line come its validation, the option on the command line (`attnlab.cli.options`), and the
+keyword argument of the public function (`options_of`), with its type, default and documentation.
+"""
+
+import dataclasses
+import functools
+import inspect
+import math
+from collections import abc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path, PurePath
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from attnlab.core.errors import InputError
+from attnlab.core.limits import LARGEST_NUMBER
+from attnlab.core.texts import briefly
+
+# Sentences in one forward pass, where nothing else is said.
+BATCH_SIZE = 32
+Source = TypeVar("Source")
+Chosen = TypeVar("Chosen")
+Result = TypeVar("Result")
+Keywords = ParamSpec("Keywords")
+
+# Stands in docstrings where the options are listed.
+SETTINGS_LINE = "    settings: as keyword arguments."
+KIND_NAMES: dict[type, tuple[str, type]] = {
+    bool: ("true or false", bool),
+    int: ("a whole number", Integral),
+    float: ("a number", Real),
+    str: ("a text", str),
+    Path: ("a path", PurePath),
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a field of `Settings` says beside its type and default.
+
+    Attributes:
+        help: what is set, with its unit; it serves the command line and a notebook.
+        flags: its names on the command line; without any, the name of the field.
+        least: smallest number that is allowed.
+        most: largest.
+        above: all allowed numbers are larger.
+        below: all allowed numbers are smaller.
+        choices: the texts that are allowed.
+        none: the word that `read` takes for a sequence without any of the choices, if one does.
+        shown: the default in words, where the value does not say it.
+        read: reads the value from one word of the command line.
+        argument: whether a command takes it as a word without a flag, behind its source; a sequence as all
+            words that are left.
+    """
+
+    help: str
+    flags: tuple[str, ...] = ()
+    least: int | float | None = None
+    most: int | float | None = None
+    above: int | float | None = None
+    below: int | float | None = None
+    choices: tuple[str, ...] = ()
+    none: str | None = None
+    shown: str | None = None
+    read: Callable[[str], Any] | None = None
+    argument: bool = False
+
+    def refuse(self, name: str, value: Any) -> None:
+        """Raises InputError for a value outside the range or the choices, or a sequence of such."""
+        several = isinstance(value, Sequence) and not isinstance(value, str)
+        for one in value if several else (value,):
+            if isinstance(one, Real) and not self._holds(_plain(one)):
+                msg = f"{name} must be {self._range()}, not {briefly(one)}."
+                raise InputError(msg)
+            if self.choices and isinstance(one, str) and one not in self.choices:
+                chosen = "among" if several else "one of"
+                choices = ", ".join(self.choices) + (f", or {self.none}" if self.none else "")
+                msg = f"{name} must be {chosen} {choices}, not '{one}'."
+                raise InputError(msg)
+
+    def _bounds(self) -> list[tuple[str, int | float]]:
+        bounds = (
+            ("at least", self.least),
+            ("above", self.above),
+            ("at most", self.most),
+            ("below", self.below),
+        )
+        return [(words, bound) for words, bound in bounds if bound is not None]
+
+    def _range(self) -> str:
+        written = [
+            f"{words} {bound if isinstance(bound, int) else f'{bound:g}'}"
+            for words, bound in self._bounds()
+        ]
+        bounds = " and ".join(written) or "a finite number of 64 bits"
+        return f"a number {bounds}" if self.above is not None else bounds
+
+    def _holds(self, number: int | float) -> bool:
+        finite = isinstance(number, int) or math.isfinite(number)
+        return (
+            finite
+            and abs(number) <= (LARGEST_NUMBER if isinstance(number, int) else math.inf)
+            and (self.least is None or number >= self.least)
+            and (self.most is None or number <= self.most)
+            and (self.above is None or number > self.above)
+            and (self.below is None or number < self.below)
+        )
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """A field of settings with its option.
+
+    Attributes:
+        name: of the field, and of the keyword argument.
+        kind: its type.
+        default: its value where none is given; `dataclasses.MISSING` where one must be.
+        option: what it says.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    option: Option
+
+    def kinds(self) -> list[Any]:
+        """The type, or the types of a union."""
+        several = get_origin(self.kind) in (Union, UnionType)
+        return list(get_args(self.kind)) if several else [self.kind]
+
+    def refuse(self, value: Any, path: str | None = None) -> None:
+        """Raises InputError for a value that the setting cannot have.
+
+        Args:
+            value: what was given.
+            path: how the setting is called in the message; None: its name in words, which a notebook
+                and the command line share.
+        """
+        name = path or self.name.replace("_", " ")
+        kinds = self.kinds()
+        if value is None and type(None) in kinds:
+            return
+        kinds = [kind for kind in kinds if kind is not type(None)]
+        names = [_name_of(kind) for kind in kinds]
+        if None not in names and not any(_is_kind(value, kind) for kind in kinds):
+            msg = f"{name} must be {' or '.join(dict.fromkeys(map(str, names)))}, not {briefly(value)}."
+            raise InputError(msg)
+        if get_origin(self.kind) is dict and not (
+            isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+        ):
+            msg = f"{name} must be a table of texts, not {briefly(value)}."
+            raise InputError(msg)
+        self.option.refuse(name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings that refuse what they cannot be.
+
+    Raises:
+        InputError: a value of the wrong kind, out of range or no choice.
+    """
+
+    def __post_init__(self) -> None:
+        for field in option_fields(type(self)):
+            field.refuse(getattr(self, field.name))
+
+    def keywords(self) -> dict[str, Any]:
+        """The fields by name, as the function takes them that the settings are for."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def option_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
+    """The fields of a class of settings that are options, in order."""
+    return _read_fields(settings)  # type: ignore[arg-type]  # a class can be hashed
+
+
+@functools.cache
+def _read_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
+    kinds = get_type_hints(settings, include_extras=True)
+    found = []
+    for field in dataclasses.fields(settings):
+        kind, *said = get_args(kinds[field.name]) or (kinds[field.name],)
+        options = [one for one in said if isinstance(one, Option)]
+        if get_origin(kinds[field.name]) is Annotated and options:
+            found.append(OptionField(field.name, kind, field.default, options[0]))
+    return tuple(found)
+
+
+def options_of(
+    settings: Callable[Keywords, Chosen],
+) -> Callable[
+    [Callable[[Source, Chosen], Result]], Callable[Concatenate[Source, Keywords], Result]
+]:
+    """Lets a function of a source and settings take the fields of the settings as keyword arguments.
+
+    Type checkers see the fields through the parameter specification of the class; `help()` shows
+    them with their types, defaults and texts.
+
+    Args:
+        settings: a class that extends `Settings`.
+    """
+
+    def decorate(
+        study: Callable[[Source, Chosen], Result],
+    ) -> Callable[Concatenate[Source, Keywords], Result]:
+        def call(source: Source, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
+            return study(source, settings(*args, **keywords))
+
+        functools.update_wrapper(call, study)
+        own = inspect.signature(study)
+        first = next(iter(own.parameters.values())).replace(kind=inspect.Parameter.POSITIONAL_ONLY)
+        kinds = get_type_hints(settings)
+        fields = [
+            parameter.replace(annotation=kinds[parameter.name])
+            for parameter in inspect.signature(settings).parameters.values()
+        ]
+        signature = own.replace(parameters=[first, *fields])
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = _documented(inspect.getdoc(study) or "", settings)
+        return call
+
+    return decorate
+
+
+def _documented(text: str, settings: Any) -> str:
+    """The docstring with a line for each option instead of `SETTINGS_LINE`."""
+    lines = [
+        f"    {field.name}: {field.option.help}"
+        + (f" None: {field.option.shown}." if field.option.shown else "")
+        for field in option_fields(settings)
+    ]
+    return text.replace(SETTINGS_LINE, "\n".join(lines))
+
+
+def _plain(number: Real) -> int | float:
+    # Not as a float where it is whole: that cannot hold every whole number.
+    return int(number) if isinstance(number, Integral) else float(number)
+
+
+def _name_of(kind: Any) -> str | None:
+    """What values of a kind are called; None for one that is not told from others here."""
+    if kind in KIND_NAMES:
+        return KIND_NAMES[kind][0]
+    if get_origin(kind) is tuple:
+        return f"{len(get_args(kind))} values"
+    inner = [_name_of(one) for one in _inner_kinds(kind)]
+    return (
+        None if None in inner or not inner else "a list, each of it " + " or ".join(map(str, inner))
+    )
+
+
+def _inner_kinds(kind: Any) -> tuple[Any, ...]:
+    """What the values of a sequence are; nothing for other kinds."""
+    if get_origin(kind) is not abc.Sequence:
+        return ()
+    inner = get_args(kind)[0]
+    return get_args(inner) if get_origin(inner) in (Union, UnionType) else (inner,)
+
+
+def _is_kind(value: Any, kind: Any) -> bool:
+    inner = _inner_kinds(kind)
+    if inner:
+        # Arrays are lists too, of numbers.
+        listed = not isinstance(value, str | dict | Real | None)
+        return listed and (
+            not isinstance(value, Sequence)
+            or all(any(_is_kind(one, kind) for kind in inner) for one in value)
+        )
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        return (
+            isinstance(value, tuple | list)
+            and len(value) == len(kinds)
+            and all(map(_is_kind, value, kinds))
+        )
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, KIND_NAMES[kind][1])

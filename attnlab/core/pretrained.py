@@ -1,0 +1,113 @@
+"""Reading what `save_pretrained` wrote: nothing that comes with the files of a model is executed."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
+
+from attnlab.core.errors import InputError
+from attnlab.core.files import check_files_in
+from attnlab.core.limits import SIZES, refuse_beyond_memory
+from attnlab.core.texts import briefly
+
+# All others are code of further packages, or fetched from the hub.
+KNOWN_IMPLEMENTATIONS = {None, "eager", "sdpa", "flex_attention"}
+
+
+def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
+    """What `kind.from_pretrained` reads from a folder, or from the hub by name, without foreign code.
+
+    Args:
+        kind: a class of transformers: of configurations, tokenizers or models.
+        source: the folder or the name.
+        options: handed on; `trust_remote_code` is none of them.
+
+    Raises:
+        InputError: something in the folder that is no regular file, a configuration that names code for
+            its attention, or sizes that no model has, or a model that does not fit the free memory.
+        Exception: what transformers raises; a ValueError for files that need code of their own.
+    """
+    check_files_in(source)
+    # Of a name on the hub the configuration is read first, and once.
+    if kind is AutoConfig or (Path(source).is_dir() and _reads_configuration(kind)):
+        _refuse_absurd_sizes(source)
+    if Path(source).is_dir() and _makes_models(kind):
+        _refuse_large_model(kind, source)
+    found = kind.from_pretrained(str(source), trust_remote_code=False, **options)
+    if isinstance(found, PreTrainedConfig):
+        _refuse_foreign_attention(found)
+    return found
+
+
+def _refuse_absurd_sizes(source: str | Path) -> None:
+    """Raises InputError for a size in a configuration that is none, or that no model has.
+
+    transformers makes labels and layers one by one before it looks at any tensor.
+    """
+    try:
+        found, _ = PreTrainedConfig.get_config_dict(str(source))
+    except Exception:  # noqa: BLE001 - what reads it next says what is wrong with it
+        return
+    for path, name, value in _sizes(found):
+        allowed = SIZES[name]
+        if type(value) is not int or value not in allowed:
+            msg = (
+                f"{source}/config.json: {path} must be a whole number from {allowed[0]} to "
+                f"{allowed[-1]:,}, not {briefly(value)}; restore the file."
+            )
+            raise InputError(msg)
+
+
+def _sizes(configuration: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str, Any]]:
+    """The sizes of a configuration and of those inside it: path, name and value."""
+    for name, value in configuration.items():
+        if isinstance(value, Mapping):
+            yield from _sizes(value, f"{within}{name}.")
+        elif name in SIZES:
+            # Models for images have a list, with a size for each stage.
+            values = value if isinstance(value, list) else [value]
+            yield from ((f"{within}{name}", name, one) for one in values if one is not None)
+
+
+def _reads_configuration(kind: Any) -> bool:
+    return not issubclass(kind, PreTrainedTokenizerBase)
+
+
+def _makes_models(kind: Any) -> bool:
+    return hasattr(kind, "from_config") or issubclass(kind, torch.nn.Module)
+
+
+def _refuse_large_model(kind: Any, source: str | Path) -> None:
+    """Raises InputError where the parameters that a configuration asks for do not fit the free memory.
+
+    Cost: the model is made once more, without memory for its numbers.
+    """
+    is_automatic = hasattr(kind, "from_config")
+    try:
+        config = read_pretrained(AutoConfig if is_automatic else kind.config_class, source)
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            model = (
+                kind.from_config(config, trust_remote_code=False) if is_automatic else kind(config)
+            )
+        count = sum(one.numel() for one in model.parameters())
+    except InputError:
+        raise
+    except Exception:  # noqa: BLE001 - what reads it next says what is wrong with it
+        return
+    size = getattr(config.dtype, "itemsize", torch.float32.itemsize)
+    what = f"The model of {count:,} parameters that {source}/config.json describes"
+    refuse_beyond_memory(count * size, what, "check its sizes, or use a machine with more")
+
+
+def _refuse_foreign_attention(config: PreTrainedConfig) -> None:
+    parts = [getattr(config, name, None) for name in config.sub_configs]
+    for one in (config, *parts):
+        name = getattr(one, "_attn_implementation", None)
+        if name not in KNOWN_IMPLEMENTATIONS:
+            msg = (
+                f"config.json names {name!r} as the code of its attention, which attnlab does not run; "
+                "delete that entry"
+            )
+            raise InputError(msg)

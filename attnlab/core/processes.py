@@ -1,0 +1,281 @@
+"""Several processes that share the work of one command, as torchrun or accelerate start them."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import reduce
+from operator import add
+
+import torch
+from torch import Tensor, distributed
+from torch.distributed.rendezvous import rendezvous
+
+from attnlab.core.errors import INTERRUPTED, AttnlabError, InputError, ToldElsewhereError, reason
+from attnlab.core.launcher import launched
+from attnlab.core.serialization import Plain, unwrapped, wrapped
+from attnlab.core.signals import ending_at_once
+
+# Where the first process that fails on its own writes its number, beside what torch keeps there.
+_FAILED = "attnlab_failed"
+# Processes meet equally often, so that each counts the same.
+_MEETINGS = itertools.count()
+# How long the first waits for the others to start.
+MEETING = timedelta(minutes=5)
+_LOST = "Another process ended before its work was done; see what it printed."
+
+
+@dataclass
+class _Line:
+    """Whether the processes still meet at the same calls."""
+
+    open: bool = True
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that work together; on its own by default.
+
+    All of them take the same way through the program and meet at each `gather`. What they exchange
+    are tensors and JSON.
+
+    Attributes:
+        index: number of this process, from 0; the first one prints and writes.
+        count: how many there are.
+        local_index: number among the processes of this machine, which chooses the GPU.
+    """
+
+    index: int = 0
+    count: int = 1
+    local_index: int = 0
+    _line: _Line = field(default_factory=_Line, repr=False, compare=False)
+
+    @property
+    def first(self) -> bool:
+        """Whether this process prints and writes."""
+        return self.index == 0
+
+    def gather(self, value: Plain) -> list[Plain]:
+        """What every process hands in here, in their order, the same list in each.
+
+        Args:
+            value: see `attnlab.core.serialization`.
+
+        Raises:
+            AttnlabError: another process failed before it got here; the message is its own.
+        """
+        if self.count == 1:
+            return [value]
+        return [unwrapped(data) for data in self._exchanged(b"=" + wrapped(value))]
+
+    def sum(self, value: Plain) -> Plain:
+        """What every process hands in here added up in their order, the same in each.
+
+        Raises:
+            AttnlabError: as `gather` does.
+        """
+        return reduce(add, self.gather(value))
+
+    def any(self, value: bool) -> bool:
+        """Whether it holds in any process; the others wait here until all have said.
+
+        Raises:
+            AttnlabError: as `gather` does.
+        """
+        if self.count == 1:
+            return value
+        holds = torch.tensor([int(value)])
+        try:
+            distributed.all_reduce(holds, distributed.ReduceOp.MAX)
+        except RuntimeError as error:
+            raise _FailedTogether(_LOST, 1, lost=True) from error
+        return bool(holds)
+
+    def by_first(self, action: Callable[[], None]) -> None:
+        """Has the first process do something; the others wait until it is done.
+
+        Raises:
+            AttnlabError: as `gather` does.
+        """
+        if self.first:
+            action()
+        self.gather(None)
+
+    @contextmanager
+    def together(self, *, gpus: bool = False) -> Iterator[None]:
+        """Until the block ends no process waits for one that has failed.
+
+        One that fails says so at the next `gather` of the others, and all of them raise. Nobody
+        leaves before all are done.
+
+        Args:
+            gpus: whether libraries exchange tensors on GPUs within the block.
+
+        Raises:
+            AttnlabError: another process failed; the first process raises it with the message.
+            ToldElsewhereError: the same in every other process, so that a user reads it once.
+        """
+        if self.count == 1:
+            yield
+            return
+        with _meeting(self, gpus=gpus):
+            try:
+                yield
+                self.gather(None)
+            except _FailedTogether as failure:
+                if not self._line.open and self._failed_first():
+                    raise AttnlabError(failure.message) from failure
+                raise self._as_told(failure.message, failure.exit_status) from None
+            except KeyboardInterrupt as error:
+                if self._failed_first():
+                    raise
+                raise _told_elsewhere(str(error), INTERRUPTED) from error
+            except Exception as error:
+                mine = (_sentence(error), getattr(error, "exit_status", 1))
+                if not self._line.open:
+                    if self._failed_first():
+                        raise
+                    raise _told_elsewhere(*mine) from error
+                told = self._told(mine)
+                if self.first and told == mine:
+                    raise
+                raise self._as_told(*told) from error
+
+    @contextmanager
+    def on_its_own(self) -> Iterator[None]:
+        """Within `together`: a process that fails in the block ends at once, and the launcher the others.
+
+        For code of libraries that exchange tensors of their own, where no process can say that it
+        failed: the others are not at a `gather`. The first one that fails tells the user.
+        """
+        try:
+            yield
+        except BaseException:
+            self._line.open = False
+            raise
+
+    def _failed_first(self) -> bool:
+        """Whether no other process failed before this one did."""
+        mine = str(self.index)
+        try:
+            store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001 - no public way
+            return store.compare_set(_FAILED, "", mine) == mine.encode()
+        except RuntimeError:  # what keeps the store is gone
+            return False
+
+    def _told(self, mine: tuple[str, int]) -> tuple[str, int]:
+        """Tells the others of a failure; what comes back is that of the first process that failed."""
+        try:
+            self._exchanged(b"!" + wrapped(mine))
+        except _FailedTogether as failure:
+            return mine if failure.lost else (failure.message, failure.exit_status)
+        return mine
+
+    def _as_told(self, message: str, status: int) -> AttnlabError:
+        if not self.first:
+            return _told_elsewhere(message, status)
+        error = AttnlabError(message)
+        error.exit_status = status
+        return error
+
+    def _exchanged(self, mine: bytes) -> list[bytes]:
+        """Everybody's bytes; a first byte of `!` says that its sender failed."""
+        try:
+            found = _all_gathered(mine, self.count)
+        except RuntimeError as error:
+            raise _FailedTogether(_LOST, 1, lost=True) from error
+        for data in found:
+            if data[:1] == b"!":
+                raise _FailedTogether(*unwrapped(data[1:]))
+        return [data[1:] for data in found]
+
+
+class _FailedTogether(Exception):  # noqa: N818 - says what happened, and never leaves this file
+    """Every process knows that one of them failed."""
+
+    def __init__(self, message: str, exit_status: int, *, lost: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_status = exit_status
+        self.lost = lost
+
+
+def launched_processes() -> Processes:
+    """This process as its launcher describes it in the environment; on its own without one."""
+    found = launched()
+    return Processes() if found is None else Processes(**vars(found))
+
+
+def _told_elsewhere(message: str, status: int) -> ToldElsewhereError:
+    error = ToldElsewhereError(message)
+    error.exit_status = status
+    return error
+
+
+@contextmanager
+def _meeting(processes: Processes, *, gpus: bool) -> Iterator[None]:
+    """Connects the processes, unless the caller has already done so over a backend for the CPU."""
+    if distributed.is_initialized():
+        yield
+        return
+    # Libraries wait for the others without hearing of signals; nothing is written yet.
+    with ending_at_once():
+        try:
+            found = rendezvous("env://", processes.index, processes.count, timeout=MEETING)
+            store, index, count = next(found)
+            store.set_timeout(distributed.constants.default_pg_timeout)
+        except (RuntimeError, ValueError) as error:
+            msg = (
+                f"The other processes, of {processes.count} by WORLD_SIZE, cannot be met; start all "
+                "with torchrun, or unset RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."
+            )
+            raise AttnlabError(msg) from error
+    # A launcher's store outlives a meeting, and with it the addresses of an earlier one.
+    name = f"attnlab_{next(_MEETINGS)}"
+    store = distributed.PrefixStore(name, store)  # type: ignore[attr-defined]  # torch's stubs
+    backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
+    distributed.init_process_group(backend, store=store, rank=index, world_size=count)
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def _all_gathered(mine: bytes, count: int) -> list[bytes]:
+    """Lengths first, since all tensors of a gather must be of one size."""
+    length = torch.tensor([len(mine)])
+    lengths = [torch.zeros_like(length) for _ in range(count)]
+    distributed.all_gather(lengths, length)
+    longest = max(int(one) for one in lengths)
+    padded = torch.frombuffer(bytearray(mine.ljust(longest, b"\0")), dtype=torch.uint8)
+    found: list[Tensor] = [torch.zeros_like(padded) for _ in range(count)]
+    distributed.all_gather(found, padded)
+    return [one[: int(own)].numpy().tobytes() for one, own in zip(found, lengths, strict=True)]
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) if isinstance(error, AttnlabError) else f"{type(error).__name__}: {error}"
+
+
+def usable_device(name: str | None) -> torch.device:
+    """The device of that name, such as `cpu` or `cuda`; None: a GPU if there is one.
+
+    Raises:
+        InputError: it cannot be used on this machine.
+    """
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        msg = f"Device '{name}' cannot be used here ({reason(error)}); try cpu."
+        raise InputError(msg) from error
+    return torch.device(name)
+
+
+def own_device(device: str | None, processes: Processes) -> str | None:
+    """Each process of a machine has a GPU of its own while there are enough."""
+    if processes.count > 1 and device in {None, "cuda"} and torch.cuda.is_available():
+        return f"cuda:{processes.local_index % torch.cuda.device_count()}"
+    return device

@@ -1,0 +1,294 @@
+"""Text from outside and to the reader: one way to read lines, one way to show strings."""
+
+import codecs
+import gzip
+import re
+import reprlib
+import unicodedata
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from operator import index
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+from attnlab.core.errors import InputError
+from attnlab.core.files import check_regular, open_regular
+from attnlab.core.limits import FILE, LINE
+
+_OTHER_ENCODINGS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+SENTENCES = "give one with a sentence on each line"
+TREEBANK = "name a CoNLL-U file (.conllu or .conllu.gz)"
+# A carriage return before a line feed, or at the very end, belongs to the end of the line.
+_LINE_END = re.compile(r"\r+(\n|\Z)")
+# Bytes that are read at once, and letters up to which a line that is too long is counted.
+_PART, _COUNTED = 2**20, 10**9
+_FURTHER_BYTES = bytes(range(0x80, 0xC0))
+_HALF = re.compile("[\ud800-\udfff]")
+_BRIEF = reprlib.Repr()
+_BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother = 3, 42, 60
+# Categories of characters that are not seen, or change how others are seen: control, format (zero
+# width, direction), surrogate, private, unassigned, line and paragraph separators.
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+# What a terminal obeys instead of showing it, or cannot be given: control characters but tab and line feed,
+# half characters, and marks that turn the direction of what follows.
+_OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+
+
+def refuse_absent(path: str | Path, wanted: str) -> None:
+    """Raises InputError where there is no such regular file; `wanted` says what to give, see `SENTENCES`."""
+    if not Path(path).exists():
+        msg = f"There is no file {path}; {wanted}."
+        raise InputError(msg)
+    check_regular(path)
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a UTF-8 text file, see `iterate_lines`.
+
+    Raises:
+        InputError: see `iterate_lines`.
+    """
+    return list(iterate_lines(path))
+
+
+def read_text(path: str | Path, *, most_bytes: int | None = None) -> str:
+    """The lines of `iterate_lines` joined by line feeds; `most_bytes` as there.
+
+    Raises:
+        InputError: see `iterate_lines`.
+    """
+    return "\n".join(iterate_lines(path, most_bytes=most_bytes))
+
+
+def iterate_lines(path: str | Path, *, most_bytes: int | None = None) -> Iterator[str]:
+    """The lines of a UTF-8 text file, plain or .gz, without their ends, read part by part.
+
+    A line ends at a line feed, with or without a carriage return before it, and nowhere else; in a
+    file without line feeds, at a carriage return. A byte-order mark at the start is no text. The last
+    line need not end; blank lines are lines. Memory does not depend on the size of the file.
+
+    Args:
+        path: of the file.
+        most_bytes: its largest size on the disk; None: any below the limit of text files.
+
+    Raises:
+        InputError: the file cannot be read, is no regular file, is no whole gzip file, is not UTF-8 (with
+            the line), or a line or the file is beyond its limit, see `attnlab.core.limits`.
+    """
+    path = Path(path)
+    try:
+        with open_regular(path, most_bytes=most_bytes) as file:
+            read = gzip.GzipFile(fileobj=file).read if path.suffix == ".gz" else file.read
+            yield from lines_in(read, str(path))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        msg = f"{path} is not a whole gzip file ({error}); copy or compress it again."
+        raise InputError(msg) from error
+    except OSError as error:
+        reason = error.strerror or error
+        msg = f"{path} cannot be read: {reason}; check the name and your rights to it."
+        raise InputError(msg) from error
+
+
+def lines_in(read: Callable[[int], bytes], where: str) -> Iterator[str]:
+    """The lines of the UTF-8 text that `read` gives, so many bytes at a time, see `iterate_lines`.
+
+    `where` names it in errors.
+
+    Raises:
+        InputError: not UTF-8, with the line, or beyond a limit; other encodings are named where they
+            can be told.
+    """
+    number, limit = 0, LINE.value()
+    for block in _blocks(read, where):
+        for line in _decoded(block, where, number):
+            number += 1
+            if len(line) > limit:
+                LINE.refuse(len(line), f"{where}, line {number},")
+            yield line
+    if not number:
+        yield ""
+
+
+def _blocks(read: Callable[[int], bytes], where: str) -> Iterator[bytes]:
+    """Whole lines with line feeds between them, many at once."""
+    # No letter has more than four bytes, so that this is more than a line may have.
+    part = read(max(_PART, 4 * LINE.value() + 1))
+    for mark, name in _OTHER_ENCODINGS.items():
+        if part.startswith(mark):
+            msg = f"{where} is {name} text, not UTF-8; convert it, for example with iconv."
+            raise InputError(msg)
+    while part.startswith(codecs.BOM_UTF8):
+        part = part.removeprefix(codecs.BOM_UTF8)
+    returns = b"\r" in part and b"\n" not in part
+    rest, lines, size = b"", 0, 0
+    while part:
+        size += len(part)
+        FILE.refuse(size, where)
+        if returns:
+            if b"\n" in part:
+                LINE.refuse(size, f"{where}, line 1,")
+            # What ends the file is told from blank lines when it goes on.
+            kept = (rest + part).rstrip(b"\r")
+            after = (rest + part)[len(kept) :]
+            block, found, rest = kept.replace(b"\r", b"\n").rpartition(b"\n")
+            rest += after
+        else:
+            block, found, rest = (rest + part).rpartition(b"\n")
+        if found:
+            lines += block.count(b"\n") + 1
+            yield block
+        _refuse_long_line(read, rest, b"\r" if returns else b"\n", f"{where}, line {lines + 1},")
+        part = read(_PART)
+    last = rest.rstrip(b"\r")
+    if last:
+        yield last.replace(b"\r", b"\n") if returns else last
+
+
+def _refuse_long_line(read: Callable[[int], bytes], begun: bytes, end: bytes, where: str) -> None:
+    """Raises InputError for a line that begins in `begun` and is beyond the limit, with its length."""
+    letters = _letters(begun)
+    if letters <= LINE.value():
+        return
+    ended = b""
+    while letters < _COUNTED and not ended and (part := read(_PART)):
+        line, ended, _ = part.partition(end)
+        letters += _letters(line)
+    LINE.refuse(letters, where)
+
+
+def _letters(text: bytes) -> int:
+    """How many letters these bytes of UTF-8 begin."""
+    return len(text.translate(None, _FURTHER_BYTES))
+
+
+def _decoded(block: bytes, where: str, before: int) -> list[str]:
+    """The lines of a block of UTF-8 text that comes after `before` others."""
+    try:
+        text = block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = before + block[: error.start].count(b"\n") + 1
+        msg = f"{where}, line {line}, is not valid UTF-8; convert it, for example with iconv."
+        raise InputError(msg) from error
+    if "\0" in text:
+        line = before + text[: text.index("\0")].count("\n") + 1
+        msg = (
+            f"{where}, line {line}, holds a zero character, as UTF-16 text does; "
+            "convert it to UTF-8, for example with iconv."
+        )
+        raise InputError(msg)
+    return (_LINE_END.sub(r"\1", text) if "\r" in text else text).split("\n")
+
+
+def check_characters(text: str, where: str) -> None:
+    """Refuses half characters, which no UTF-8 text can hold and no tokenizer takes.
+
+    Raises:
+        InputError: a lone surrogate, as from a JSON escape or an argument that is not UTF-8.
+    """
+    half = _HALF.search(text)
+    if half is not None:
+        msg = (
+            f"{where} has {shown(half[0])}, half a character that is no valid text; write it in "
+            "UTF-8."
+        )
+        raise InputError(msg)
+
+
+def check_sentences(sentences: Iterable[str | Iterable[str]]) -> None:
+    """Refuses half characters, see `check_characters`, in sentences or in pairs of such.
+
+    Raises:
+        InputError: see above.
+    """
+    for sentence in sentences:
+        for side in (sentence,) if isinstance(sentence, str) else sentence:
+            check_characters(side, f"The sentence {briefly(side)}")
+
+
+def has_half_character(text: str) -> bool:
+    """Whether a text holds a lone surrogate, which no file in UTF-8 can hold."""
+    return _HALF.search(text) is not None
+
+
+def briefly(value: Any) -> str:
+    """A value as Python writes it, shortened where it is long or nested.
+
+    >>> briefly("a" * 100), briefly([[[[]]]])
+    ("'aaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaa'", '[[[...]]]')
+    """
+    return _BRIEF.repr(value)
+
+
+def shown(text: str) -> str:
+    r"""A string as figures, tables and messages show it: every character can be seen and is one line.
+
+    What cannot be seen, or would change how the rest is seen, is written as its escape; a blank string
+    stands in quotes; a mark that combines with a letter before it gets a circle where there is none.
+
+    >>> print(shown("a\u200bb"), shown("\x07"), shown(" "), shown("été"))
+    a\u200bb \x07 ' ' été
+    """
+    if text and not text.strip(" "):
+        return f"'{text}'"
+    seen = "".join(_escaped(letter) for letter in text)
+    return f"\u25cc{seen}" if seen and unicodedata.combining(seen[0]) else seen
+
+
+def printable(text: str) -> str:
+    r"""A text of any number of lines without characters that a terminal obeys; they become escapes.
+
+    >>> print(printable("a\x1b[31mb"))
+    a\x1b[31mb
+    """
+    return _OBEYED.sub(lambda found: _escape(found[0]), text)
+
+
+def _escape(letter: str) -> str:
+    return letter.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _escaped(letter: str) -> str:
+    kind = unicodedata.category(letter)
+    if kind in _UNSEEN or (kind == "Zs" and letter != " "):
+        return _escape(letter)
+    return letter
+
+
+def published(path: str | Path) -> str:
+    """A path as results name it: as it was typed, of an absolute one the last part alone.
+
+    So nobody who is given a result reads where on which machine it was made.
+
+    >>> published("runs/demo"), published("/home/me/runs/demo")
+    ('runs/demo', 'demo')
+    """
+    return Path(path).name if Path(path).is_absolute() else str(path)
+
+
+def counted(count: SupportsIndex, noun: str) -> str:
+    """A whole number, of numpy too, with its noun, in the plural where it is not one.
+
+    >>> counted(1, "head"), counted(1200, "row"), counted(0, "batch")
+    ('1 head', '1,200 rows', '0 batches')
+    """
+    ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    number = index(count)
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(3.2), duration(80.0), duration(7300.0)
+    ('3 s', '1 min 20 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,1 @@
+"""A model with the sentences that a question asks it: where they come from, its loss, its translations."""

@@ -1,0 +1,215 @@
+"""Options that the studies share, each declared once; every study extends one of these.
+
+Nothing heavy is imported here, so that the command line can show them at once.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from attnlab.core.addresses import refuse_unknown_sites, sites_named
+from attnlab.core.errors import InputError, Note
+from attnlab.core.limits import LARGEST_SEED
+from attnlab.core.options import BATCH_SIZE, Option, Settings
+
+Progress = Callable[[str, int, int], None]
+# How many sentences, or the sentences themselves: texts, or pairs of source and target.
+Sentences = int | Sequence[str | tuple[str, str]]
+SENTENCE_FLAGS = ("--sentences", "-n")
+# On so many of the first sentences each head is ablated, beside its label and by itself.
+ABLATION_SENTENCES = 500
+SEED = Option(
+    "Seed of all that is drawn at random: bootstrap, controls, batches, gates, dropout.",
+    least=0,
+    most=LARGEST_SEED,
+)
+
+MEMORY = Option(
+    "Largest memory in GB that the attention weights of one text may take; longer texts are refused.",
+    above=0,
+    shown="what is free",
+)
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    """The words of a list with commas.
+
+    >>> words_in("site, model")
+    ('site', 'model')
+    """
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceSettings(Settings):
+    """Where a model runs."""
+
+    device: Annotated[
+        str | None,
+        Option(
+            "Device that the model runs on, such as cpu or cuda.", shown="a GPU if there is one"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings(DeviceSettings):
+    """What every study of a model can be told.
+
+    Attributes:
+        progress: called with (what is being done, done, in all).
+    """
+
+    sentences: Annotated[
+        Sentences | None,
+        Option("Maximum number of held-out sentences.", SENTENCE_FLAGS, least=1),
+    ] = None
+    sites: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Sites to analyze: any of encoder, decoder, cross; commas between.",
+            shown="all there are",
+            read=sites_named,
+        ),
+    ] = None
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_unknown_sites(self.sites or ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSettings(StudySettings):
+    """Of a study that reads sentences which can be handed in."""
+
+    text: Annotated[
+        str | Path | None,
+        Option(
+            "File with one sentence per line, used instead of the run's own corpus (for an "
+            "encoder-decoder: source, tab, translation).",
+        ),
+    ] = None
+    batch_size: Annotated[
+        int, Option("Maximum number of sentences in one forward pass.", least=1, most=100_000)
+    ] = BATCH_SIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusTextSettings(TextSettings):
+    """Of a study whose sentences can come from another corpus than the run's own."""
+
+    corpus: Annotated[
+        str | None,
+        Option("Corpus, by name or path, whose test part is used instead of the run's own."),
+    ] = None
+    pair: Annotated[
+        str | None,
+        Option("Source and target language of the corpus.", shown="those of the run, or en-it"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.text is not None and self.corpus is not None:
+            msg = "text and corpus both bring sentences; leave one of them out."
+            raise InputError(msg)
+
+
+ENOUGH_FOR_MEANS = 30
+ENOUGH_FOR_INTERVALS = 100
+
+
+@dataclass(frozen=True)
+class FewForMeans(Note):
+    """So few sentences that means say little of other sentences."""
+
+    sentences: int
+
+
+@dataclass(frozen=True)
+class FewForIntervals(Note):
+    """So few sentences that intervals are wide."""
+
+    sentences: int
+
+
+@dataclass(frozen=True)
+class FewerThanAsked(Note):
+    """Fewer sentences than were asked for, where these come from."""
+
+    asked: int
+    origin: str
+    there: int
+
+
+@dataclass(frozen=True)
+class OlderWeights(Note):
+    """The run in which a result lies has been trained on since."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class UnknownWeights(Note):
+    """A result in a run does not say of which weights it is, as those of the first versions do not."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class NoTranslations(Note):
+    """Decoder and cross-attention of an encoder-decoder are left out: nothing for it to read."""
+
+
+@dataclass(frozen=True)
+class TableWiderThanPage(Note):
+    """A LaTeX table that runs over the margin.
+
+    Attributes:
+        points: its estimated width.
+        page_points: the width of the text of an article.
+        fitting: names of the first columns that are no wider together.
+    """
+
+    points: int
+    page_points: int
+    fitting: tuple[str, ...]
+
+
+Result = TypeVar("Result")
+
+
+class Steps:
+    """Counts calls and tells of each, and of their number when the first begins.
+
+    The calls should take about as long as one another: the time that is left is told from the first on.
+
+    Args:
+        what: what is being done.
+        total: how many calls there will be.
+        progress: called with (what, done, total); None to tell nobody.
+    """
+
+    def __init__(self, what: str, total: int, progress: Progress | None) -> None:
+        self.what = what
+        self.total = total
+        self.done = 0
+        self._progress = progress
+
+    def of(self, work: Callable[[], Result]) -> Callable[[], Result]:
+        """`work`, and a step told after each of its calls."""
+
+        def step() -> Result:
+            if not self.done:
+                self._tell()
+            found = work()
+            self.done += 1
+            self._tell()
+            return found
+
+        return step
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self.what, self.done, self.total)

@@ -1,1 +1,0 @@
-"""What heads do: one file per label, words and treebanks."""

@@ -1,1 +1,0 @@
-"""The labels that a head can have, a file each, registered in `attnlab.functions.counting`."""

@@ -1,0 +1,1 @@
+"""The labels that a head can have, a file each, registered in `attnlab.labels.counting`."""

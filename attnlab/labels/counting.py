@@ -1,0 +1,311 @@
+"""The labels there are; all of them counted for a layer at once, and decided at the end."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TypeVar
+
+import pandas as pd
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from attnlab.attention.bridge.installing import install, installed_plan
+from attnlab.attention.mechanism import Mechanism
+from attnlab.core.errors import InputError
+from attnlab.core.installed import with_plugins
+from attnlab.core.serialization import Sums
+from attnlab.labels.broad import BROAD_LABEL
+from attnlab.labels.counts import Counts, Scope, groups_of
+from attnlab.labels.label import (
+    BatchFacts,
+    GoldWords,
+    HeadLabel,
+    LayerView,
+    LinkCounts,
+    possible_links,
+    tree_kinds,
+    tree_links,
+)
+from attnlab.labels.monotone import MONOTONE_LABEL
+from attnlab.labels.positional import POSITIONAL_LABEL
+from attnlab.labels.rare import FREQUENT_TYPES, RARE_LABEL, frequency_ranks
+from attnlab.labels.sink import SINK_LABEL
+from attnlab.labels.syntactic import (
+    ALIGNMENT_LABEL,
+    SYNTACTIC_LABEL,
+    alignment_links,
+    relation_table,
+)
+from attnlab.labels.treebank import GoldSentence
+from attnlab.labels.verdict import verdict_table
+from attnlab.labels.words import Alignment, gather_units
+from attnlab.reading.weights import ALL, CONTENT, LayerWeights, PerLayer, View
+
+# In the order of the rows of verdicts.
+OWN_LABELS = (
+    RARE_LABEL,
+    SINK_LABEL,
+    BROAD_LABEL,
+    POSITIONAL_LABEL,
+    MONOTONE_LABEL,
+    SYNTACTIC_LABEL,
+    ALIGNMENT_LABEL,
+)
+# By label and view.
+LabelCounts = Sums[tuple[str, View], Counts]
+
+
+@cache
+def known_labels() -> dict[str, HeadLabel]:
+    """Every label by its name, those that other distributions register (`attnlab.labels`) last.
+
+    Raises:
+        InputError: what is registered is no `HeadLabel`, or has the name of another.
+    """
+    return with_plugins(
+        "attnlab.labels",
+        {label.name: label for label in OWN_LABELS},
+        "an attnlab.labels.label.HeadLabel",
+        lambda label: isinstance(label, HeadLabel),
+        lambda label: label.name,
+    )
+
+
+def in_precedence(names: pd.Series) -> list[str]:
+    """The labels with those first that come first where several hold."""
+    known = known_labels()
+    return sorted(names, key=lambda name: known[name].precedence)
+
+
+def count_functions(layer: LayerWeights, facts: Mapping[View, BatchFacts]) -> LabelCounts:
+    """Counts of every label of one layer and batch, by view."""
+    views = {keys: LayerView(layer, keys, mine) for keys, mine in facts.items()}
+    found: LabelCounts = Sums()
+    for label in known_labels().values():
+        for keys in views if label.by_view else (ALL,):
+            counts = label.count(views[keys])
+            if counts is not None:
+                found[label.name, keys] = counts
+    return found
+
+
+def decide_functions(counts: LabelCounts, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
+    """Verdicts of a layer's heads in one view, one row per head and label.
+
+    Args:
+        counts: of all sentences.
+        keys: the view.
+        seed: of the bootstrap draws behind `stability`.
+    """
+    verdicts = []
+    for label in known_labels().values():
+        own = (label.name, keys if label.by_view else ALL)
+        if own in counts:
+            verdicts += label.decide(counts[own], seed)
+    return verdict_table(verdicts)
+
+
+def relations_of_layer(counts: LabelCounts, seed: int = 0) -> pd.DataFrame:
+    """How well a layer's heads follow each kind of gold link; empty where there were none."""
+    tables = [
+        relation_table(one, seed=seed) for one in counts.values() if isinstance(one, LinkCounts)
+    ]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+@dataclass(frozen=True)
+class TextSide:
+    """What is known beforehand of the source or the target texts of a corpus.
+
+    Sentences are numbered as in capture. The alignments are those of the texts as the tokenizer
+    gives them (`align_corpus`); how a decoder shifts them is seen to here.
+
+    Attributes:
+        type_counts: how often each type of the vocabulary stands in the training corpus.
+        trees: gold trees; none without a treebank.
+        alignments: with the tokenizer's tokens; None for a sentence that cannot be aligned.
+    """
+
+    type_counts: Int[Tensor, " type"]
+    trees: Sequence[GoldSentence] = ()
+    alignments: Sequence[Alignment | None] = ()
+
+
+class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
+    """The counts behind every label, fed layer by layer; `verdicts` decides.
+
+    Args:
+        source: texts of the encoder, or of the only stack.
+        target: texts of the decoder; None for a model of one stack.
+        pairs: gold word alignments (target word, source word), counted from 0, by sentence.
+    """
+
+    def __init__(
+        self,
+        source: TextSide,
+        target: TextSide | None = None,
+        pairs: Sequence[Sequence[tuple[int, int]]] = (),
+    ) -> None:
+        super().__init__()
+        self.source = source
+        self.target = target
+        self.pairs = pairs
+        texts = (source,) if target is None else (source, target)
+        self._ranks = [frequency_ranks(text.type_counts) for text in texts]
+        self._kinds = [tree_kinds(text.trees) for text in texts]
+        self._facts: dict[str, tuple[tuple[int, ...], dict[View, BatchFacts]]] = {}
+
+    def values_of(self, layer: LayerWeights) -> dict[tuple[str, int], LabelCounts]:
+        """The counts of one layer and batch."""
+        known = self._facts.get(layer.site)
+        # The layers of a batch follow each other: what their sentences are is worked out once.
+        if known is None or known[0] != layer.sentences:
+            known = (layer.sentences, self._facts_of(layer))
+            self._facts[layer.site] = known
+        return {(layer.site, layer.layer): count_functions(layer, known[1])}
+
+    def verdicts(self, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
+        """One row per head and label in one view: `site, layer` and the columns of `Verdict`.
+
+        Labels that rest on words or on expected positions never look at special tokens, and are the
+        same in both views: `syntactic`, `alignment` and `monotone`.
+
+        Args:
+            keys: the view.
+            seed: of the bootstrap draws behind `stability`.
+        """
+        return self._tables(lambda counts: decide_functions(counts, keys, seed))
+
+    def relations(self, seed: int = 0) -> pd.DataFrame:
+        """One row per head and kind of gold link: `site, layer` and the columns of `relation_table`.
+
+        Args:
+            seed: of the bootstrap draws behind `stability`.
+        """
+        return self._tables(lambda counts: relations_of_layer(counts, seed))
+
+    def sites_without_rare_tokens(self) -> dict[str, int]:
+        """How many types the keys have at each site whose vocabulary can hold no rare token."""
+        types = {site: len(self._ranks_at(site)) for site, _ in self.sums if site == "encoder"}
+        return {site: number for site, number in types.items() if number <= FREQUENT_TYPES}
+
+    def _ranks_at(self, site: str) -> Int[Tensor, " type"]:
+        """The ranks of the types that are keys there."""
+        return self._ranks[-1 if site == "decoder" else 0]
+
+    def _tables(self, decide: Callable[[LabelCounts], pd.DataFrame]) -> pd.DataFrame:
+        tables = [
+            table.assign(site=site, layer=layer)
+            for (site, layer), counts in self.sums.items()
+            if not (table := decide(counts)).empty
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def _facts_of(self, layer: LayerWeights) -> dict[View, BatchFacts]:
+        scope = scope_of_layer(layer)
+        known = self._ranks_at(layer.site).to(layer.keys.ids.device)
+        ranks, words, types = known[layer.keys.ids], self._gold(layer, scope), len(known)
+        return {
+            ALL: BatchFacts(scope, ranks, words, types),
+            CONTENT: BatchFacts(scope.of_content(), ranks, words, types),
+        }
+
+    def _gold(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
+        if layer.site == "cross":
+            return self._gold_alignments(layer, scope)
+        shifted = layer.site == "decoder" and self.target is not None
+        text = self.target if shifted and self.target is not None else self.source
+        if not text.trees:
+            return None
+        trees = [text.trees[number] for number in layer.sentences]
+        alignments = _chosen(text, layer.sentences)
+        links = tree_links(trees, alignments, self._kinds[-1 if shifted else 0])
+        if shifted:
+            alignments = _rows(alignments, layer, predicting=False)
+        units = gather_units(alignments, layer.queries.real)
+        possible = possible_links(
+            links, units.words, scope.groups, self_attention=True, causal=layer.causal
+        )
+        return GoldWords(units, units, possible)
+
+    def _gold_alignments(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
+        if not self.pairs or self.target is None:
+            return None
+        sources = _chosen(self.source, layer.sentences)
+        targets = _chosen(self.target, layer.sentences)
+        pairs = [self.pairs[number] for number in layer.sentences]
+        links = alignment_links(pairs, targets, sources)
+        rows = _rows(targets, layer, predicting=True)
+        queries, keys = (
+            gather_units(side, axis.real)
+            for side, axis in ((rows, layer.queries), (sources, layer.keys))
+        )
+        possible = possible_links(links, keys.words, scope.groups, self_attention=False)
+        return GoldWords(queries, keys, possible)
+
+
+def scope_of_layer(layer: LayerWeights) -> Scope:
+    """Which rows and columns of a captured batch are counted."""
+    numbers = torch.tensor(layer.sentences, device=layer.queries.content.device)
+    return Scope(layer.counted_queries, layer.keys.content, layer.visible, groups_of(numbers))
+
+
+def _chosen(text: TextSide, numbers: Sequence[int]) -> list[Alignment | None]:
+    if len(text.alignments) <= max(numbers):
+        msg = (
+            f"Sentence {max(numbers)} has no alignment: {len(text.alignments)} were handed in; "
+            "give one for every sentence that is analyzed, None where there is none."
+        )
+        raise InputError(msg)
+    return [text.alignments[number] for number in numbers]
+
+
+def _rows(
+    alignments: Sequence[Alignment | None], layer: LayerWeights, *, predicting: bool
+) -> list[Alignment | None]:
+    """Alignments over a decoder's rows, which read the start token first and lack the last token.
+
+    A tokenizer may have put the start token there itself; the number of rows tells.
+    """
+    lengths = layer.queries.real.sum(1).tolist()
+    return [
+        None if one is None else replace(one, unit_of_token=_shifted(one, length, predicting))
+        for one, length in zip(alignments, lengths, strict=True)
+    ]
+
+
+def _shifted(alignment: Alignment, rows: int, predicting: bool) -> tuple[int | None, ...]:
+    text = alignment.unit_of_token
+    read = (None, *text) if len(text) == rows else text
+    return read[1 : rows + 1] if predicting else read[:rows]
+
+
+Model = TypeVar("Model", bound=PreTrainedModel)
+
+
+def untrained_twin(model: Model, seed: int) -> Model:
+    """A model of the same class, configuration and mechanisms with weights drawn anew, in eval mode.
+
+    What its heads seem to do, architecture and tokens do by themselves. The same seed gives the same
+    weights; the global random state is not touched. Tables that mechanisms keep besides weights,
+    such as counts of tokens, are those of `model`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        twin = type(model)(copy.deepcopy(model.config))
+        plan = installed_plan(model)
+        if plan is not None:
+            install(twin, plan)
+    _copy_tables(model, twin)
+    return twin.to(device=model.device, dtype=model.dtype).eval()
+
+
+def _copy_tables(model: PreTrainedModel, twin: PreTrainedModel) -> None:
+    tables = dict(twin.named_buffers())
+    for path, part in model.named_modules():
+        if isinstance(part, Mechanism):
+            for name, table in part.named_buffers(path, recurse=False):
+                tables[name].copy_(table)

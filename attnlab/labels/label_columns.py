@@ -1,0 +1,377 @@
+"""The columns of the tables about labels, relations and structure."""
+
+from dataclasses import dataclass
+
+from attnlab.core.columns import HEAD, HEAD_KEYS, KEYS, Column, Table
+
+CONFIDENCE_LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a head must show to carry a label.
+
+    Attributes:
+        threshold: what the figure must reach; of gold links, how far it must exceed its control.
+        needed: least number of observations that confirm a label; fewer can only reject one.
+        unit: what is counted: `sentences` or `links`.
+    """
+
+    threshold: float
+    needed: int
+    unit: str
+
+
+# Intervals are over sentences, so these are what a label needs enough of. Of 50 sentences each half has 25.
+SENTENCES = 20
+POSITIONAL = Rule(0.9, SENTENCES, "sentences")
+LINKS = Rule(0.10, 100, "links")
+RARE = Rule(0.5, SENTENCES, "sentences")
+SINK = Rule(0.3, SENTENCES, "sentences")
+# A count of sinks is a choice of threshold, so the counts at these stand beside it.
+SINK_THRESHOLDS = (0.3, 0.4, 0.5, 0.6)
+BROAD = Rule(0.9, SENTENCES, "sentences")
+MONOTONE = Rule(0.8, SENTENCES, "sentences")
+MONOTONE_SLOPE = 0.5
+# Two families whose code lengths differ by less describe a head equally well.
+TIE_BITS_PER_ROW = 0.02
+
+POINTS = f"{100 * LINKS.threshold:.0f} points"
+# Of the structure `diffuse`, as readers are told of it.
+NO_STRUCTURE = "none"
+NO_STRUCTURE_MEANS = "no family of matrices needs fewer bits than equal weights"
+STRUCTURE_SAID = f"{NO_STRUCTURE} (diffuse in files): {NO_STRUCTURE_MEANS}"
+LOW = Column("low", "low", "Lower end of the 95 % interval.", 2)
+HIGH = Column("high", "high", "Upper end of the 95 % interval.", 2)
+LABEL = Column("label", "label", "What the head does by the rule of that label.")
+DETAIL = Column(
+    "detail",
+    "detail",
+    "What was picked on the other half of the sentences: offset, relation, token.",
+)
+COUNTED = Column("counted", "counted", "How many observations the rule can use.")
+NEEDED = Column("needed", "needed", "How many observations it takes to confirm the label.")
+UNIT = Column("unit", "unit", "What is counted: sentences or links.")
+STATUS = Column(
+    "status",
+    "status",
+    "holds: the interval lies above the threshold; below: it lies below; borderline: it holds the "
+    "threshold; undecided: it holds the threshold, or lies above, and too little was counted to "
+    "confirm the label. Some rules ask for a second figure, which is in controls.csv: then the "
+    "lesser of both counts.",
+)
+STABILITY = Column(
+    "stability",
+    "stability",
+    "Share of bootstrap draws of the sentences in which the value reaches its threshold: near 1 "
+    "the label hardly depends on which sentences there are, near 0.5 it is a coin toss.",
+    2,
+)
+STANDS_STATUS = Column(
+    "stands_status",
+    "significant",
+    "Against controls: confirmed where the label is, and the same head of an untrained model lies below "
+    f"the threshold; a relation must also be followed {POINTS} more often than on shuffled words, by "
+    "the interval of the difference. borderline: one of these is. rejected: one fails. not compared: "
+    "the controls were left out. In files confirmed is holds and rejected is below.",
+)
+STANDS = Column("stands", "significant", "Whether the label is significant, see stands_status.")
+STRENGTH = Column(
+    "strength",
+    "strength",
+    "How far the head is on its way to the label, from what its controls reach (0) to the threshold (1).",
+    2,
+)
+VALUE_COLUMNS = (
+    Column(
+        "statistic",
+        "statistic",
+        "What the value is: a share of rows by their largest weight, a mean share of weight, an "
+        "accuracy by the largest weight, or a mean over rows or sentences.",
+    ),
+    Column("value", "value", "The figure that the label rests on.", 2),
+    LOW,
+    HIGH,
+    Column("threshold", "threshold", "What the value must reach.", 2),
+)
+SECOND_VALUE_COLUMNS = (
+    Column(
+        "second_statistic", "second statistic", "What else the rule asks for; empty if nothing."
+    ),
+    Column("second_value", "second value", "That second figure.", 2),
+    Column("second_low", "second low", "Lower end of its 95 % interval.", 2),
+    Column("second_high", "second high", "Upper end of its 95 % interval.", 2),
+    Column("second_threshold", "second threshold", "What the second figure must reach.", 2),
+)
+# What a figure is held against that comes without the function.
+OFFSET_OR_CHANCE = "offset or chance"
+SECOND_CONTROL = Column(
+    "second_control",
+    f"second {OFFSET_OR_CHANCE}",
+    "What the second figure would be without the function.",
+    2,
+)
+
+
+def _control(name: str, value: str, of: str) -> tuple[Column, ...]:
+    """The figure of a control with its interval and status."""
+    return (
+        Column(f"{name}_value", name, f"The same figure {value}.", 2),
+        Column(f"{name}_low", f"{name} low", f"Lower end of the 95 % interval of {of}.", 2),
+        Column(f"{name}_high", f"{name} high", f"Upper end of the 95 % interval of {of}.", 2),
+        Column(f"{name}_status", f"{name} status", f"How {of} lies to its own threshold."),
+    )
+
+
+CONTROLS = Table(
+    "controls.csv",
+    "head, view of the keys and label",
+    (
+        *HEAD,
+        KEYS,
+        LABEL,
+        DETAIL,
+        *VALUE_COLUMNS,
+        Column(
+            "control",
+            OFFSET_OR_CHANCE,
+            "What the figure would be without the function: by the best offset or by chance.",
+            2,
+        ),
+        Column("denominator", "counted", "How many rows, pairs or sentences the value rests on."),
+        *SECOND_VALUE_COLUMNS,
+        SECOND_CONTROL,
+        UNIT,
+        COUNTED,
+        NEEDED,
+        STATUS,
+        STABILITY,
+        *_control("untrained", "of the same head of an untrained model", "the untrained figure"),
+        *_control("shuffled", "on sentences whose words are shuffled", "the shuffled figure"),
+        STANDS_STATUS,
+        STANDS,
+        STRENGTH,
+    ),
+    keys=(*HEAD_KEYS, "keys", "label", "control"),
+)
+STRUCTURE_OF_HEAD = (
+    Column(
+        "structure",
+        "structure",
+        "The family of matrices that describes the head's matrices, with the keys of the view, in "
+        f"the fewest bits; says what they look like, not what for; {STRUCTURE_SAID}.",
+        short="family",
+    ),
+    Column("structure_runner_up", "next", "The family of the second fewest bits."),
+    Column(
+        "structure_margin_bits_per_row",
+        "margin (bits per row)",
+        "How many bits per row more the next family costs.",
+        2,
+        "margin",
+    ),
+    Column(
+        "structure_tie",
+        "tie",
+        f"Whether the next family needs less than {TIE_BITS_PER_ROW:g} bits per row more.",
+    ),
+)
+LABELS = Table(
+    "labels.csv",
+    "head and view of the keys",
+    (
+        *HEAD,
+        KEYS,
+        Column(
+            "labels",
+            "confirmed",
+            "Everything the head does by the rules; where that is nothing, unknown, or undecided while "
+            "too little was counted for some label.",
+        ),
+        Column("label", "label", "The first of them."),
+        Column("borderline", "borderline", "Labels whose interval holds their threshold."),
+        Column("undecided", "undecided", "Labels for which too little was counted."),
+        Column(
+            "standing",
+            "significant",
+            "Those of its labels that the same head of an untrained model does not carry (and, of "
+            "relations, that shuffled words do not explain), or unknown or undecided as there.",
+        ),
+        Column("function", "function", "The strongest label."),
+        DETAIL,
+        *VALUE_COLUMNS,
+        *SECOND_VALUE_COLUMNS,
+        UNIT,
+        COUNTED,
+        NEEDED,
+        STATUS,
+        STABILITY,
+        STRENGTH,
+        STANDS_STATUS,
+        *STRUCTURE_OF_HEAD,
+        Column(
+            "mass_on_special",
+            "on special tokens",
+            "Mean share of a row on special tokens (start, end, separators), over rows with one "
+            "as a key.",
+            2,
+            "special",
+        ),
+        Column(
+            "ablation_loss_change",
+            "loss without it",
+            "Change of the loss when the head's output is set to zero before the output "
+            "projection, in nats per target token: above 0 the model needs the head.",
+            3,
+            "loss",
+        ),
+        Column(
+            "ablation_low",
+            "from",
+            "Lower end of its 95 % interval: paired bootstrap over sentences.",
+            3,
+        ),
+        Column("ablation_high", "to", "Upper end of that interval.", 3),
+    ),
+    keys=(*HEAD_KEYS, "keys"),
+)
+RELATIONS = Table(
+    "relations.csv",
+    "head, relation and direction",
+    (
+        *HEAD,
+        Column(
+            "relation", "relation", "Dependency between two words, or alignment of translations."
+        ),
+        Column(
+            "direction", "direction", "Query > key: which of the two words should attend to which."
+        ),
+        Column("links", "pairs", "How many pairs of words were counted."),
+        Column(
+            "accuracy",
+            "accuracy",
+            "Share of pairs in which the head's largest weight is on the right word.",
+            2,
+        ),
+        LOW,
+        HIGH,
+        Column(
+            "baseline",
+            "best offset",
+            "Accuracy of always picking the relation's most frequent offset.",
+            2,
+        ),
+        Column("chance", "chance", "Accuracy of picking a visible word at random.", 2),
+        Column(
+            "threshold",
+            "threshold",
+            f"What the accuracy must reach: {POINTS} above the better of best offset and chance.",
+            2,
+        ),
+        Column("choosing_links", "pairs, choosing half", "Pairs in the half that picks."),
+        Column("choosing_accuracy", "accuracy, choosing half", "Accuracy in that half.", 2),
+        Column("choosing_low", "low, choosing half", "Lower end of its 95 % interval.", 2),
+        Column("choosing_high", "high, choosing half", "Upper end of its 95 % interval.", 2),
+        Column(
+            "choosing_baseline", "best offset, choosing half", "The offset's accuracy there.", 2
+        ),
+        Column("choosing_chance", "chance, choosing half", "Chance in that half.", 2),
+        Column("choosing_threshold", "threshold, choosing half", "What must be reached there.", 2),
+        Column("baseline_offset", "offset", "The relation's most frequent offset."),
+        COUNTED,
+        NEEDED,
+        STABILITY,
+        STATUS,
+        Column("shuffled_accuracy", "shuffled", "The head's accuracy on shuffled words.", 2),
+        Column("shuffled_low", "shuffled low", "Lower end of its 95 % interval.", 2),
+        Column("shuffled_high", "shuffled high", "Upper end of its 95 % interval.", 2),
+        Column("shuffled_status", "shuffled status", "How it lies to its own threshold."),
+        Column(
+            "untrained_accuracy",
+            "untrained",
+            "Accuracy of the same head of an untrained model.",
+            2,
+        ),
+        Column("untrained_low", "untrained low", "Lower end of its 95 % interval.", 2),
+        Column("untrained_high", "untrained high", "Upper end of its 95 % interval.", 2),
+        Column("untrained_status", "untrained status", "How it lies to its own threshold."),
+        Column(
+            "gain_over_shuffled",
+            "gain over shuffled",
+            "Accuracy minus that on shuffled words.",
+            2,
+        ),
+        Column("gain_low", "gain low", "Lower end of its 95 % interval (Newcombe).", 2),
+        Column("gain_high", "gain high", "Upper end of its 95 % interval (Newcombe).", 2),
+        STANDS_STATUS,
+        STANDS,
+    ),
+)
+AGREEMENT = Table(
+    "agreement.csv",
+    "site and view of the keys",
+    (
+        Column("site", "site", "Encoder, decoder or cross-attention; all for every head."),
+        KEYS,
+        Column("heads", "heads", "How many heads were compared."),
+        Column(
+            "tied_heads", "tied", "Heads left out since two families describe them equally well."
+        ),
+        Column(
+            "undecided_heads",
+            "undecided",
+            "Heads left out since too little was counted of them.",
+        ),
+        Column(
+            "labelled_heads",
+            "with a label",
+            "How many of them carry a label; the others agree with no family.",
+        ),
+        Column(
+            "observed_fraction",
+            "agree",
+            "Share of heads whose structure is the one that their label should leave.",
+            2,
+        ),
+        Column(
+            "expected_fraction",
+            "agree by chance",
+            "What that share would be if label and structure had no connection.",
+            2,
+        ),
+        Column(
+            "kappa",
+            "kappa",
+            "Cohen's kappa, agreement beyond chance: 1 for full agreement, 0 for what chance "
+            "gives; missing where all heads have one function or one structure.",
+            2,
+        ),
+        LOW,
+        HIGH,
+    ),
+    keys=("site", "keys"),
+)
+STRUCTURE = Table(
+    "structure.csv",
+    "head, view of the keys and family of matrices",
+    (
+        *HEAD,
+        KEYS,
+        Column("family", "family", "The family of matrices, see docs/math.md."),
+        Column(
+            "bits_per_row",
+            "bits per row",
+            "What a row costs under the best member of the family, its name among the bits.",
+            2,
+        ),
+        Column("noise_fraction", "noise", "Share of noise that gives the fewest bits, eta.", 2),
+        Column("member", "member", "The parameters of that member."),
+        Column("chosen", "chosen", "Whether this family has the fewest bits."),
+        Column("sentences", "sentences", "How many sentences were coded together."),
+        Column("rows", "rows", "How many rows were coded."),
+        Column(
+            "rows_left_out", "rows left out", "Rows with no weight on any of the keys of the view."
+        ),
+    ),
+    keys=(*HEAD_KEYS, "keys", "family"),
+)

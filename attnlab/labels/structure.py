@@ -1,0 +1,288 @@
+"""The structural label of every head, by description length, while a model runs."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnlab.core.addresses import Site, site_order
+from attnlab.labels.counting import known_labels, scope_of_layer
+from attnlab.labels.label_columns import TIE_BITS_PER_ROW
+from attnlab.labels.verdict import UNDECIDED, UNKNOWN
+from attnlab.matrices.candidates import FAMILIES, Search
+from attnlab.matrices.label_sums import LabelSums, sum_labels
+from attnlab.matrices.labels import Labels
+from attnlab.reading.weights import ALL, CONTENT, LayerWeights, PerLayer, View
+
+
+class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
+    """Sums for the description length of the first sentences; `labels` and `families` evaluate them.
+
+    The family of a head is the one that codes all those sentences together in the fewest bits: what
+    each sentence costs is added up, and a support that does not move is named once for all. It is
+    not the family that most sentences would choose alone. Decoder self-attention is coded as causal.
+    The rectangles of cross-attention are measured as they stand, the diagonal at equal positions.
+
+    Both views of `attnlab.reading.weights` are measured. With all keys whole matrices count, special
+    tokens among queries and keys, since a sink is most often one. Of content the rows and columns
+    of special tokens are taken out, so that offsets count content tokens only, and what is left of a
+    row is divided by its sum; rows without weight on any content key cost nothing and are counted
+    apart. Rows of cross-attention go by the token that they predict, see `scope_of_layer`.
+
+    Args:
+        sentences: how many of the first sentences are taken.
+    """
+
+    def __init__(self, sentences: int) -> None:
+        super().__init__()
+        self.sentences = sentences
+
+    def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int, View], LabelSums]:
+        """Sums of the wanted sentences of one layer and batch in both views."""
+        wanted = [row for row, number in enumerate(layer.sentences) if number < self.sentences]
+        if not wanted:
+            return {}
+        sides = {
+            ALL: (layer.queries.real, layer.keys.real),
+            CONTENT: (scope_of_layer(layer).queries, layer.keys.content),
+        }
+        found = {view: _sums(layer, view, wanted, *both) for view, both in sides.items()}
+        return {
+            (layer.site, layer.layer, view): sums
+            for view, sums in found.items()
+            if sums is not None
+        }
+
+    def labels(self, keys: View = ALL) -> pd.DataFrame:
+        """One row per head: its `structure`, and what speaks for the next family.
+
+        Columns `site, layer, head`; `structure`, the family; `structure_runner_up`, the next one;
+        `structure_margin_bits_per_row`, how many bits per row more that one costs; and
+        `structure_tie`, whether they are fewer than `TIE_BITS_PER_ROW`.
+        """
+        tables = [
+            pd.DataFrame(
+                {
+                    **_heads(site, layer, found),
+                    "structure": [FAMILIES[index] for index in found.chosen.tolist()],
+                    "structure_runner_up": [FAMILIES[index] for index in found.runner_up.tolist()],
+                    "structure_margin_bits_per_row": found.margin.tolist(),
+                    "structure_tie": (found.margin < TIE_BITS_PER_ROW).tolist(),
+                }
+            )
+            for site, layer, _, found in self._coded(keys)
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def families(self, keys: View = ALL) -> pd.DataFrame:
+        """One row per head and family: what its best member costs, in the order of `FAMILIES`.
+
+        Columns `site, layer, head, family, bits_per_row, noise_fraction, member, chosen, sentences,
+        rows, rows_left_out`; `noise_fraction` is eta of math.md section 5, `member` the parameters of
+        the best code, `rows_left_out` how many rows had no weight on any of the keys.
+        """
+        tables = [
+            _families(site, layer, sums, found) for site, layer, sums, found in self._coded(keys)
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def _coded(self, keys: View) -> list[tuple[Site, int, LabelSums, Labels]]:
+        mine = [item for item in self.sums.items() if item[0][2] == keys]
+        ordered = sorted(mine, key=lambda item: (site_order(item[0][0]), item[0][1]))
+        return [(site, layer, sums, sums.labels()) for (site, layer, _), sums in ordered]
+
+
+def _sums(
+    layer: LayerWeights,
+    view: View,
+    wanted: list[int],
+    queries: Bool[Tensor, "batch query"],
+    keys: Bool[Tensor, "batch key"],
+) -> LabelSums | None:
+    """Sums of the parts of the matrices that lie at these queries and keys; None where there are none."""
+    some = queries.any(-1) & keys.any(-1)
+    rows = [row for row in wanted if some[row]]
+    if not rows:
+        return None
+    sides = queries[rows], keys[rows]
+    matrices = packed(layer.exact[rows], *sides)
+    if view == CONTENT:
+        sums = matrices.sum(-1, keepdim=True)
+        matrices = matrices / sums.masked_fill(sums == 0, 1.0)
+    sizes = torch.stack([side.sum(-1) for side in sides], -1)[:, None].to(matrices.device)
+    return sum_labels(matrices, sizes, Search(causal=layer.causal))
+
+
+def packed(
+    weights: Float[Tensor, "batch head query key"],
+    queries: Bool[Tensor, "batch query"],
+    keys: Bool[Tensor, "batch key"],
+) -> Float[Tensor, "batch head kept_query kept_key"]:
+    """The parts of the matrices at these queries and keys, moved to the front; 0 behind them."""
+    for axis, wanted in ((2, queries.to(weights.device)), (3, keys.to(weights.device))):
+        most = int(wanted.sum(-1).max())
+        order = wanted.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[:, :most]
+        kept = wanted.gather(-1, order)
+        shape = [len(weights), 1, 1, 1]
+        shape[axis] = most
+        order, kept = order.view(shape), kept.view(shape)
+        room = [*weights.shape]
+        room[axis] = most
+        weights = weights.gather(axis, order.expand(room)).masked_fill(~kept, 0.0)
+    return weights
+
+
+def _heads(site: Site, layer: int, found: Labels) -> dict[str, object]:
+    return {"site": site, "layer": layer, "head": range(len(found.chosen))}
+
+
+def _families(site: Site, layer: int, sums: LabelSums, found: Labels) -> pd.DataFrame:
+    tables = [
+        pd.DataFrame(
+            {
+                **_heads(site, layer, found),
+                "family": family,
+                "bits_per_row": found.bits_per_row[:, index].tolist(),
+                "noise_fraction": found.eta[:, index].tolist(),
+                "member": _members(found, family),
+                "chosen": (found.chosen == index).tolist(),
+                "sentences": sums.sentences,
+                "rows": (sums.rows - sums.empty_rows).tolist(),
+                "rows_left_out": sums.empty_rows.tolist(),
+            }
+        )
+        for index, family in enumerate(FAMILIES)
+    ]
+    return pd.concat(tables).sort_values("head", kind="stable")
+
+
+def _members(found: Labels, family: str) -> list[str]:
+    """Such as `offset -1`, or `left 2, right 0`, a head each."""
+    parameters = {name: values.tolist() for name, values in found.parameters[family].items()}
+    return [
+        ", ".join(f"{name} {values[head]}" for name, values in parameters.items())
+        for head in range(len(found.chosen))
+    ]
+
+
+ALL_SITES = "all"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Cohen's kappa between two labellings of the same heads.
+
+    Attributes:
+        kappa: 1 for full agreement, 0 for what chance gives, NaN when one of the two gives every head the
+            same label, since nothing then depends on the other.
+        low: lower end of the 95 % interval.
+        high: upper end.
+        observed: share of heads with equal labels.
+        expected: that share if the labels were independent.
+        heads: how many heads were compared.
+    """
+
+    kappa: float
+    low: float
+    high: float
+    observed: float
+    expected: float
+    heads: int
+
+
+def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> Agreement:
+    """Agreement beyond chance of two labellings.
+
+    ::
+
+        kappa = (observed - expected) / (1 - expected)
+
+    Source: Cohen 1960; variance after Fleiss, Cohen and Everitt 1969, from statsmodels.
+
+    Raises:
+        ValueError: the labellings are empty or of different lengths.
+
+    >>> print(f"{cohen_kappa(['a', 'a', 'b', 'b'], ['a', 'a', 'b', 'a']).kappa:.2f}")
+    0.50
+    """
+    from statsmodels.stats.inter_rater import cohens_kappa
+
+    if len(first) != len(second) or not first:
+        msg = f"Two labellings of the same heads are needed, not of {len(first)} and {len(second)}."
+        raise ValueError(msg)
+    names = sorted({*first, *second})
+    number = {name: index for index, name in enumerate(names)}
+    table = np.zeros((len(names), len(names)))
+    for one, other in zip(first, second, strict=True):
+        table[number[one], number[other]] += 1
+    observed = float(np.trace(table) / len(first))
+    expected = float((table.sum(0) * table.sum(1)).sum() / len(first) ** 2)
+    if len(set(first)) == 1 or len(set(second)) == 1:
+        nothing = float("nan")
+        return Agreement(nothing, nothing, nothing, observed, expected, len(first))
+    # Of the test of a kappa of 0, which nothing here reads, and which few heads can leave without a number.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = cohens_kappa(table)
+    return Agreement(
+        float(found.kappa),
+        float(found.kappa_low),
+        float(found.kappa_upp),
+        observed,
+        expected,
+        len(first),
+    )
+
+
+def agreement_with_structure(functions: Sequence[str], structures: Sequence[str]) -> Agreement:
+    """Kappa between functional labels and structural ones, each function read as its matrix family.
+
+    Functions that leave no shape (`unknown`) agree with no family and count against agreement.
+    """
+    families = {label.name: label.family for label in known_labels().values()}
+    return cohen_kappa([families.get(name, name) for name in functions], structures)
+
+
+def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
+    """Kappa in all heads, and by site where there are several: one row each.
+
+    Columns as in `attnlab.labels.label_columns.AGREEMENT`. Heads that two families describe equally well
+    have no structure to compare, and for undecided ones too little was counted: both are left out of
+    all figures, which are missing where there are no others. A head of several functions is compared
+    by the first of them, by precedence. Where no head has a label there is no kappa.
+
+    Args:
+        labels: one row per head, with `site`, `label`, `structure` and `structure_tie`.
+    """
+    parts = [(ALL_SITES, labels)]
+    if labels["site"].nunique() > 1:
+        parts += [(str(site), rows) for site, rows in labels.groupby("site", sort=False)]
+    rows = []
+    for site, every in parts:
+        decided = every[every["label"] != UNDECIDED]
+        heads = decided[~decided["structure_tie"]]
+        found = (
+            Agreement(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
+            if heads.empty
+            else agreement_with_structure(list(heads["label"]), list(heads["structure"]))
+        )
+        labelled = int((heads["label"] != UNKNOWN).sum())
+        rows.append(
+            {
+                "site": site,
+                "heads": found.heads,
+                "tied_heads": len(decided) - len(heads),
+                "undecided_heads": len(every) - len(decided),
+                "labelled_heads": labelled,
+                "observed_fraction": found.observed,
+                "expected_fraction": found.expected,
+                "kappa": found.kappa if labelled else math.nan,
+                "low": found.low if labelled else math.nan,
+                "high": found.high if labelled else math.nan,
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,221 @@
+"""Syntactic heads: the arg-max follows a relation 10 points more often than its most frequent offset.
+
+The offset is fitted on the choosing half and scored on the other, and a relation (or a head) that
+was picked out of many is reported on the half on which it was not picked. Cross-attention that
+follows gold word alignments is decided by the same rule.
+Source: Voita et al. 2019 (arXiv 1905.09418), section 4.2; Clark et al. 2019 (1906.04341), section 4.2.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attnlab.labels.counts import CHOOSING, REPORTED, resampled, sum_of_halves
+from attnlab.labels.label import (
+    ALL_RELATIONS,
+    MAX_LINK_OFFSET,
+    HeadLabel,
+    LayerView,
+    LinkCounts,
+    LinkKind,
+    Links,
+    count_links,
+    make_links,
+)
+from attnlab.labels.label_columns import LINKS, Rule
+from attnlab.labels.verdict import Verdict, decided, status_of
+from attnlab.labels.words import Alignment, merge_tokens
+
+ALIGNMENT_KINDS = (LinkKind("alignment", "target>source"),)
+
+
+def alignment_links(
+    pairs: Sequence[Sequence[tuple[int, int]]],
+    targets: Sequence[Alignment | None],
+    sources: Sequence[Alignment | None],
+) -> Links:
+    """Gold word alignments of a batch as links between units, target to source.
+
+    Args:
+        pairs: for each sentence pairs (target word, source word), counted from 0.
+        targets: the target sentences' alignments with their tokens.
+        sources: the source sentences' alignments with theirs.
+    """
+    rows = [
+        (index, target.unit_of_word[one], source.unit_of_word[other], 0)
+        for index, (sentence, target, source) in enumerate(
+            zip(pairs, targets, sources, strict=True)
+        )
+        if target is not None and source is not None
+        for one, other in sentence
+    ]
+    return make_links(ALIGNMENT_KINDS, rows)
+
+
+def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.DataFrame:
+    """One row per head and kind of link: accuracy, its interval, and what it must reach, by half.
+
+    Columns as in `attnlab.labels.label_columns.RELATIONS`; those of the choosing half as `choosing_...`
+    (its baseline is fitted and scored there, so a little too high). The threshold is the larger of
+    offset baseline and chance, and `rule.threshold` more. Chance is what a head gets that picks at
+    random among the words it may look at: high in a causal decoder, where early words see few others.
+
+    `status` says how both accuracies lie to their thresholds, see `Verdict`; `counted` is the smaller
+    number of links of the two halves; `stability` the share of bootstrap draws of sentences in which
+    both accuracies reach their thresholds, which are drawn along; the offset stays.
+    """
+    of_half = counts.by_half()
+    best = of_half.offsets[CHOOSING].argmax(-1)
+    at_best = counts.offsets.gather(2, best.expand(len(counts.links), -1)[..., None])[..., 0]
+    links = of_half.links
+    wide = links.double()
+    baseline, chance = sum_of_halves(at_best) / wide, of_half.chance / wide
+    threshold = torch.maximum(baseline, chance) + rule.threshold
+    accuracy = of_half.followed.numerator / wide[..., None]
+    low, high = (
+        end.masked_fill((links == 0)[..., None], math.nan)
+        for end in of_half.followed.share_interval()
+    )
+    kinds, heads = accuracy.shape[1:]
+    number = torch.arange(kinds).repeat_interleave(heads).tolist()
+
+    def by_kind(values: Tensor) -> list[float | int]:
+        return values.cpu()[number].tolist()
+
+    def by_head(values: Tensor) -> list[float]:
+        return values.cpu().flatten().tolist()
+
+    columns: dict[str, Sequence[object]] = {
+        "head": list(range(heads)) * kinds,
+        "relation": [counts.kinds[index].relation for index in number],
+        "direction": [counts.kinds[index].direction for index in number],
+    }
+    for half, prefix in ((REPORTED, ""), (CHOOSING, "choosing_")):
+        columns |= {
+            f"{prefix}links": by_kind(links[half]),
+            f"{prefix}accuracy": by_head(accuracy[half]),
+            f"{prefix}low": by_head(low[half]),
+            f"{prefix}high": by_head(high[half]),
+            f"{prefix}baseline": by_kind(baseline[half]),
+            f"{prefix}chance": by_kind(chance[half]),
+            f"{prefix}threshold": by_kind(threshold[half]),
+        }
+    columns |= {
+        "baseline_offset": by_kind(best - MAX_LINK_OFFSET),
+        "counted": by_kind(links.amin(0)),
+        "needed": [rule.needed] * len(number),
+        "stability": by_head(_stability(counts, at_best, rule, seed)),
+    }
+    table = pd.DataFrame(columns)
+    status = [_status(row) for row in table.itertuples(index=False)]
+    few = table["counted"] < table["needed"]
+    return table.assign(status=status, stability=table["stability"].mask(few))
+
+
+def _stability(
+    counts: LinkCounts, at_best: Int[Tensor, "group kind"], rule: Rule, seed: int
+) -> Float[Tensor, "kind head"]:
+    """How often the links that a head hits exceed those that offset and chance hit, as asked for."""
+    links, offset, chance = (
+        resampled(values, seed) for values in (counts.links, at_best, counts.chance)
+    )
+    asked = torch.maximum(offset, chance) + rule.threshold * links
+    reached = (resampled(counts.followed.numerator, seed) >= asked[..., None]) & (links > 0)[
+        ..., None
+    ]
+    return reached.all(1).double().mean(0)
+
+
+def _status(row: Any) -> str:
+    both = (
+        status_of(row.low, row.high, row.threshold),
+        status_of(row.choosing_low, row.choosing_high, row.choosing_threshold),
+    )
+    return decided(both, enough=row.counted >= row.needed)
+
+
+def decide_links(table: pd.DataFrame, label: str) -> list[Verdict]:
+    """One verdict per head: on the kind of link with the largest margin in the choosing half.
+
+    The margin is over the offset baseline or chance, whichever is higher. The second figure of the
+    verdict is that of the choosing half. `all` relations together give no label.
+
+    Args:
+        table: of one layer, from `relation_table`.
+        label: `"syntactic"` or `"alignment"`.
+    """
+    return [
+        _decide_head(int(str(head)), rows, label)
+        for head, rows in table[table.relation != ALL_RELATIONS].groupby("head")
+    ]
+
+
+def _decide_head(head: int, rows: pd.DataFrame, label: str) -> Verdict:
+    enough = rows[rows.counted >= rows.needed]
+    candidates = enough if len(enough) else rows
+    gain = (candidates.choosing_accuracy - candidates.choosing_threshold).fillna(-math.inf)
+    best = candidates.iloc[int(gain.to_numpy().argmax())]
+    return Verdict(
+        label=label,
+        head=head,
+        detail=f"{best.relation} {best.direction}",
+        statistic="argmax_accuracy",
+        value=float(best.accuracy),
+        low=float(best.low),
+        high=float(best.high),
+        threshold=float(best.threshold),
+        control=max(float(best.baseline), float(best.chance)),
+        denominator=int(best.links),
+        second_statistic="argmax_accuracy_choosing",
+        second_value=float(best.choosing_accuracy),
+        second_low=float(best.choosing_low),
+        second_high=float(best.choosing_high),
+        second_threshold=float(best.choosing_threshold),
+        second_control=max(float(best.choosing_baseline), float(best.choosing_chance)),
+        unit=LINKS.unit,
+        counted=int(best.counted),
+        needed=int(best.needed),
+        status=str(best.status),
+        stability=float(best.stability),
+    )
+
+
+def best_heads(table: pd.DataFrame) -> pd.DataFrame:
+    """For each kind of link the head with the highest accuracy in the choosing half, one row each.
+
+    `accuracy`, its interval and `baseline` are of the other half; `choosing_accuracy`, the best of
+    many, stands beside them to show the difference.
+    """
+    counted = table[(table.links > 0) & (table.choosing_links > 0)]
+    rows = counted.groupby(["relation", "direction"]).choosing_accuracy.idxmax()
+    return table.loc[rows].sort_values("links", ascending=False, kind="stable")
+
+
+def _count(view: LayerView) -> LinkCounts | None:
+    words = view.facts.words
+    if words is None:
+        return None
+    return count_links(merge_tokens(view.layer.wide, words.queries, words.keys), words.links)
+
+
+SYNTACTIC_LABEL = HeadLabel(
+    name="syntactic",
+    family="band",
+    count=lambda view: None if view.cross else _count(view),
+    decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "syntactic"),
+    precedence=1,
+    by_view=False,
+)
+ALIGNMENT_LABEL = HeadLabel(
+    name="alignment",
+    family="band",
+    count=lambda view: _count(view) if view.cross else None,
+    decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "alignment"),
+    precedence=6,
+    by_view=False,
+)

@@ -1,0 +1,248 @@
+"""The verdict on one head and one label, with the figures it rests on."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.labels.counts import REPORTED, RatioCounts, resampled, sum_of_halves
+from attnlab.labels.label_columns import Rule
+
+UNKNOWN = "unknown"
+
+# How a figure lies to its threshold, from the least to the most that can be said for a label.
+BELOW, UNDECIDED, BORDERLINE, HOLDS = "below", "undecided", "borderline", "holds"
+STATUSES = (BELOW, UNDECIDED, BORDERLINE, HOLDS)
+# Of a label whose controls were left out: whether it stands is not known.
+NOT_COMPARED = "not compared"
+
+
+def least_status(*statuses: str) -> str:
+    """What can be said of all conditions together: the least of what can be said of each.
+
+    >>> least_status("holds", "borderline"), least_status("undecided", "below")
+    ('borderline', 'below')
+    """
+    return min(statuses, key=STATUSES.index)
+
+
+def decided(statuses: Sequence[str], *, enough: bool) -> str:
+    """What can be said of a label from what can be said of each of its conditions.
+
+    One condition that fails rejects the label, however little was counted; without `enough` observations
+    nothing confirms it, and a threshold within an interval may only be for want of them.
+
+    >>> decided(["holds", "below"], enough=False), decided(["holds", "borderline"], enough=False)
+    ('below', 'undecided')
+    >>> decided(["holds", "borderline"], enough=True), decided(["holds"], enough=True)
+    ('borderline', 'holds')
+    """
+    least = least_status(*statuses)
+    return least if enough or least == BELOW else UNDECIDED
+
+
+def status_of(low: float, high: float, threshold: float) -> str:
+    """How an interval lies to a threshold: `holds` above, `below`, `borderline` across it.
+
+    Without an interval (NaN) it is `undecided`.
+
+    >>> status_of(0.91, 0.95, 0.9), status_of(0.88, 0.92, 0.9), status_of(0.1, 0.2, 0.9)
+    ('holds', 'borderline', 'below')
+    """
+    if math.isnan(low) or math.isnan(high) or math.isnan(threshold):
+        return UNDECIDED
+    if low >= threshold:
+        return HOLDS
+    return BELOW if high < threshold else BORDERLINE
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How far a head carries a label, measured on the reported half of the corpus.
+
+    Its fields are columns of `attnlab.labels.label_columns.CONTROLS`, which say what each means;
+    `detail` was picked on the choosing half. What is missing is NaN or empty.
+    """
+
+    label: str
+    head: int
+    detail: str
+    statistic: str
+    value: float
+    low: float
+    high: float
+    threshold: float
+    control: float
+    denominator: int
+    second_statistic: str
+    second_value: float
+    second_low: float
+    second_high: float
+    second_threshold: float
+    second_control: float
+    unit: str
+    counted: int
+    needed: int
+    status: str
+    stability: float
+
+
+NO_CONTROL = math.nan
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A figure of every head beside what it must reach.
+
+    Attributes:
+        statistic: what the figure is.
+        value: of each head.
+        low: lower end of its interval.
+        high: upper end.
+        threshold: what it must reach.
+        reached: whether it reaches that in each bootstrap draw.
+    """
+
+    statistic: str
+    value: Float[Tensor, " head"]
+    low: Float[Tensor, " head"]
+    high: Float[Tensor, " head"]
+    threshold: Float[Tensor, " head"]
+    reached: Bool[Tensor, "draw head"]
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """One condition of one head; an interval of nothing is none."""
+
+    statistic: str = ""
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    threshold: float = math.nan
+
+    @property
+    def status(self) -> str:
+        return status_of(self.low, self.high, self.threshold)
+
+
+def verdicts_of(
+    label: str,
+    rule: Rule,
+    details: Sequence[str],
+    conditions: Sequence[Condition],
+    *,
+    denominator: Int[Tensor, " head"],
+    counted: Int[Tensor, " head"],
+    control: float = NO_CONTROL,
+    second_control: float = NO_CONTROL,
+) -> list[Verdict]:
+    """One verdict per head from the one or two figures that the rule asks for."""
+    stability = torch.stack([one.reached for one in conditions]).all(0).double().mean(0).tolist()
+    verdicts = []
+    for head, detail in enumerate(details):
+        figures = [_figure(one, head) for one in conditions]
+        enough = int(counted[head]) >= rule.needed
+        status = decided([one.status for one in figures], enough=enough)
+        first, second = (*figures, _Figure())[:2]
+        verdicts.append(
+            Verdict(
+                label=label,
+                head=head,
+                detail=detail,
+                statistic=first.statistic,
+                value=first.value,
+                low=first.low,
+                high=first.high,
+                threshold=first.threshold,
+                control=control,
+                denominator=int(denominator[head]),
+                second_statistic=second.statistic,
+                second_value=second.value,
+                second_low=second.low,
+                second_high=second.high,
+                second_threshold=second.threshold,
+                second_control=second_control,
+                unit=rule.unit,
+                counted=int(counted[head]),
+                needed=rule.needed,
+                status=status,
+                stability=stability[head] if enough else math.nan,
+            )
+        )
+    return verdicts
+
+
+def _figure(condition: Condition, head: int) -> _Figure:
+    value = float(condition.value[head])
+    low, high = float(condition.low[head]), float(condition.high[head])
+    if math.isnan(value):
+        low = high = math.nan
+    return _Figure(condition.statistic, value, low, high, float(condition.threshold[head]))
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """One row per verdict."""
+    return pd.DataFrame(verdicts, columns=list(Verdict.__dataclass_fields__))
+
+
+def share_condition(
+    statistic: str,
+    counts: RatioCounts,
+    least: float | Float[Tensor, "group head"],
+    *,
+    seed: int,
+) -> Condition:
+    """The share of hits in the reported half, with an interval over its sentences.
+
+    Args:
+        statistic: what the share is.
+        counts: hits by group, one figure a head, such as rows whose largest weight is at an offset;
+            as denominators out of how many.
+        least: the share that it must reach, or how many hits a control has of the same observations.
+        seed: of the bootstrap draws.
+    """
+    total = counts.denominator
+    asked = total * least if isinstance(least, float) else least
+    of_half = counts.by_half()
+    share = of_half.ratio[REPORTED]
+    low, high = (end[REPORTED] for end in of_half.share_interval())
+    return Condition(
+        statistic,
+        share,
+        low,
+        high,
+        torch.full_like(share, least)
+        if isinstance(least, float)
+        else sum_of_halves(least)[REPORTED] / sum_of_halves(total)[REPORTED],
+        (resampled(counts.numerator, seed) >= resampled(asked, seed))[:, REPORTED],
+    )
+
+
+def ratio_condition(
+    statistic: str, counts: RatioCounts, threshold: float, *, seed: int
+) -> Condition:
+    """A ratio of sums over the sentences of the reported half; it must reach `threshold`.
+
+    Args:
+        statistic: what the ratio is.
+        counts: by group, one figure a head.
+        threshold: a number for all heads.
+        seed: of the bootstrap draws.
+    """
+    of_half = counts.by_half()
+    value = of_half.ratio[REPORTED]
+    low, high = of_half.interval()
+    drawn = resampled(counts.numerator, seed) / resampled(counts.denominator, seed)
+    return Condition(
+        statistic,
+        value,
+        low[REPORTED],
+        high[REPORTED],
+        value.new_full(value.shape, threshold),
+        drawn[:, REPORTED] >= threshold,
+    )

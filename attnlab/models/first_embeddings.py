@@ -1,0 +1,178 @@
+"""The token vectors that a model starts from: skip-gram of its own corpus, or those of a file."""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from attnlab.core.addresses import SIDES, Side
+from attnlab.core.errors import InputError
+from attnlab.corpora.corpus import ParallelCorpus, Progress
+from attnlab.corpora.rows import ROWS_AT_ONCE
+from attnlab.embeddings.files import load_embeddings
+from attnlab.embeddings.settings import SkipGramSettings, check_gensim
+from attnlab.embeddings.skip_gram import train_skip_gram
+from attnlab.embeddings.vectors import Embeddings
+from attnlab.models.tokenizer import SPACE, SPECIAL_TOKENS, Tokenizers, texts_of
+from attnlab.models.training_settings import RunSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+def skip_gram_of(
+    corpus: ParallelCorpus,
+    tokenizers: Tokenizers,
+    settings: SkipGramSettings,
+    sides: Sequence[Side] = SIDES,
+    progress: Progress | None = None,
+) -> Embeddings:
+    """Skip-gram vectors of the tokens of the training rows; each side of a row is a sentence of its own.
+
+    Raises:
+        InputError: no sentence has two tokens.
+    """
+    by_side = dict(zip(SIDES, (tokenizers.source, tokenizers.target), strict=True))
+    parts = [TokenSentences(by_side[side], texts_of(corpus.train, side)) for side in sides]
+    return train_skip_gram(_Together(parts), settings, progress)
+
+
+class TokenSentences:
+    """The tokens of texts, special ones left out, which are read as often as wanted.
+
+    Four bytes a token are kept.
+    """
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerFast", texts: Iterable[str]) -> None:
+        self._types = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+        special = {number for number, text in enumerate(self._types) if text in SPECIAL_TOKENS}
+        self._ids, self._ends = array("i"), array("q", [0])
+        rest = iter(texts)
+        while some := list(islice(rest, ROWS_AT_ONCE)):
+            for ids in tokenizer(some, add_special_tokens=False)["input_ids"]:
+                self._ids.extend(number for number in ids if number not in special)
+                self._ends.append(len(self._ids))
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for start, end in pairwise(self._ends):
+            yield [self._types[number] for number in self._ids[start:end]]
+
+
+class _Together:
+    """Several collections of sentences one after another, which are read as often as wanted."""
+
+    def __init__(self, parts: Sequence[Iterable[list[str]]]) -> None:
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return chain.from_iterable(self._parts)
+
+
+SKIP_GRAM = "skipgram"
+# Embeddings that hold fewer of the types of a vocabulary are of another one.
+LEAST_COVERED = 0.5
+
+
+def refuse_unusable_embeddings(settings: RunSettings) -> None:
+    """Whether a training can start from the embeddings that its settings name.
+
+    Raises:
+        InputError: a file holds no embeddings, or vectors of another size than the model's, or skip-gram is
+            wanted and gensim is not installed.
+    """
+    start = settings.embeddings.start
+    if start is None:
+        return
+    if start == SKIP_GRAM:
+        check_gensim()
+        return
+    found = load_embeddings(start)
+    if found.dim != settings.model.dim:
+        msg = (
+            f"The embeddings of {start} have {found.dim} dimensions and the model {settings.model.dim}; "
+            f"use dim={found.dim}, or embeddings of that size."
+        )
+        raise InputError(msg)
+
+
+def load_first_vectors(
+    model: Any, settings: RunSettings, corpus: ParallelCorpus, tokenizers: Tokenizers
+) -> None:
+    """Puts the vectors that the settings name into the model's embeddings.
+
+    Vectors are scaled together to a mean square of 1 / dim, that of the vectors drawn at random, so that
+    they weigh as much beside the positions. Types without a vector keep the one that was drawn. With two
+    vocabularies skip-gram is trained on each side alone, and a file goes to each that it covers.
+
+    Raises:
+        InputError: a file holds fewer than half of the types of every vocabulary.
+    """
+    start = settings.embeddings.start
+    if start is None:
+        return
+    tables = _tables(model, tokenizers)
+    if start == SKIP_GRAM:
+        chosen = SkipGramSettings(dim=settings.model.dim, seed=settings.optimizer.seed)
+        for table, tokenizer, sides in tables:
+            found = skip_gram_of(corpus, tokenizers, chosen, sides)
+            _put(table, tokenizer, found)
+        return
+    found = load_embeddings(start)
+    shares = [_covered(tokenizer, found) for _, tokenizer, _ in tables]
+    if max(shares) < LEAST_COVERED:
+        msg = (
+            f"The embeddings of {start} are of another vocabulary: they hold {max(shares):.0%} of the "
+            "model's types; train them with attnlab embed on the same corpus, with the same tokenizer."
+        )
+        raise InputError(msg)
+    for (table, tokenizer, _), share in zip(tables, shares, strict=True):
+        if share >= LEAST_COVERED:
+            _put(table, tokenizer, found)
+
+
+def freeze_embeddings(model: Any, tokenizers: Tokenizers) -> None:
+    """Keeps the token vectors of a model as they are while it is trained; a tied output layer too."""
+    for table, _, _ in _tables(model, tokenizers):
+        table.weight.requires_grad_(False)
+
+
+def _tables(
+    model: Any, tokenizers: Tokenizers
+) -> list[tuple[nn.Embedding, "PreTrainedTokenizerFast", Sequence[Side]]]:
+    """The embeddings of a model, each with its tokenizer and the sides of the corpus that it reads."""
+    read: nn.Embedding = model.get_input_embeddings()
+    if tokenizers.shared:
+        sides: Sequence[Side] = SIDES if model.config.is_encoder_decoder else ("source",)
+        return [(read, tokenizers.source, sides)]
+    return [
+        (read, tokenizers.source, ("source",)),
+        (model.decoder.embedding.tokens, tokenizers.target, ("target",)),
+    ]
+
+
+def _rows(tokenizer: "PreTrainedTokenizerFast", found: Embeddings) -> dict[int, int]:
+    """The row of each type's vector, by the type's id; a file may write words without attnlab's mark."""
+    types = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    rows = {}
+    for number, name in enumerate(types):
+        forms = (name, name.removeprefix(SPACE))
+        row = next((found.positions[form] for form in forms if form in found.positions), None)
+        if row is not None and name not in SPECIAL_TOKENS:
+            rows[number] = row
+    return rows
+
+
+def _covered(tokenizer: "PreTrainedTokenizerFast", found: Embeddings) -> float:
+    """The share of the types, special ones left out, that have a vector."""
+    return len(_rows(tokenizer, found)) / max(len(tokenizer) - len(SPECIAL_TOKENS), 1)
+
+
+def _put(table: nn.Embedding, tokenizer: "PreTrainedTokenizerFast", found: Embeddings) -> None:
+    rows = _rows(tokenizer, found)
+    vectors = found.vectors[list(rows.values())].to(table.weight)
+    size = vectors.square().mean().sqrt().clamp(min=torch.finfo(vectors.dtype).tiny)
+    with torch.no_grad():
+        table.weight[list(rows)] = vectors * (table.embedding_dim**-0.5 / size)

@@ -1,0 +1,259 @@
+"""Models that are loaded whole or refused: every tensor from the files, of the right shape, finite."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import GenerationConfig, PreTrainedModel
+
+from attnlab.core.documents import read_json
+from attnlab.core.errors import InputError, reason
+from attnlab.core.files import check_regular, write_tensors
+from attnlab.core.pretrained import read_pretrained
+from attnlab.models.run_folder import WEIGHTS
+
+NAMES_SHOWN = 3
+# What transformers raises for files that are damaged, depending on the file and on what is wrong.
+# torch has no public name for what `torch.load` raises for a file that is none of its own.
+UNREADABLE = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, InputError, LookupError, OSError,
+    RuntimeError, SafetensorError, StrictDataclassError, TypeError, ValueError,
+    torch.serialization.pickle.UnpicklingError,  # type: ignore[attr-defined]
+)  # fmt: skip
+
+
+# A folder with a tokenizer holds one of these, whatever its kind.
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "*.model", "*.spm",
+)  # fmt: skip
+
+
+class DamagedModelError(InputError):
+    """The files of a model do not hold what its configuration says."""
+
+
+def load_whole(kind: Any, source: str | Path) -> Any:
+    """The model of class `kind` at `source`, in eval mode, which holds exactly the tensors of its files.
+
+    The global random state is not touched.
+
+    Raises:
+        DamagedModelError: tensors are missing, too many, of other shapes or not finite; it names them.
+    """
+    model, found = _loaded(kind, source)
+    _refuse(
+        missing=_missing(model, found),
+        mismatched=found["mismatched_keys"],
+        superfluous=found["unexpected_keys"],
+        infinite=_not_finite(model, found),
+    )
+    return model
+
+
+def load_body(kind: Any, source: str | Path, *, scores: bool) -> Any:
+    """The model of class `kind` at `source`, in eval mode, whose attention and states are all from its files.
+
+    Tensors of task heads may be in the files without being in the model. The pooler may be missing
+    from them, and without `scores` the layer that scores next tokens: nothing is computed from them
+    then. The global random state is not touched.
+
+    Raises:
+        DamagedModelError: other tensors are missing, the files hold more layers than the
+            configuration names, or tensors have other shapes or are not finite; it names them.
+    """
+    model, found = _loaded(kind, source)
+    unused = _tensors_of(model, [getattr(model.base_model, "pooler", None)])
+    if not scores:
+        unused |= _tensors_of(model, [model.get_output_embeddings()])
+    _refuse(
+        missing=_missing(model, found) - unused,
+        mismatched=found["mismatched_keys"],
+        superfluous=[
+            name for name in found["unexpected_keys"] if _is_of_further_layer(model, name)
+        ],
+        infinite=_not_finite(model, found),
+    )
+    return model
+
+
+def check_generation_config(source: str | Path) -> None:
+    """Refuses a `generation_config.json` of a folder that is no table of options of decoding.
+
+    Raises:
+        DamagedModelError: see above; whichever its entry that is wrong.
+    """
+    path = Path(source) / "generation_config.json"
+    if not path.is_file():
+        return
+    try:
+        values = read_json(path, dict[str, Any])
+        GenerationConfig.from_dict(values).validate()
+    except UNREADABLE as error:
+        msg = f"generation_config.json holds what is no option of decoding ({reason(error)})"
+        raise DamagedModelError(msg) from error
+
+
+def refuse_without_tokenizer(source: str | Path) -> None:
+    """Raises DamagedModelError for a folder that holds a model without a tokenizer."""
+    folder = Path(source)
+    if folder.is_dir() and not any(True for name in TOKENIZER_FILES for _ in folder.glob(name)):
+        msg = "it holds no tokenizer; write one there with tokenizer.save_pretrained"
+        raise DamagedModelError(msg)
+
+
+def refuse_larger_vocabulary(tokenizer: Any, model: PreTrainedModel) -> None:
+    """Raises DamagedModelError where the tokenizer has ids that the input embedding does not hold."""
+    largest = max(tokenizer.get_vocab().values(), default=-1)
+    types = len(model.get_input_embeddings().weight)
+    if largest >= types:
+        msg = f"its tokenizer has ids up to {largest}, its embedding holds {types} types"
+        raise DamagedModelError(msg)
+
+
+def _loaded(kind: Any, source: str | Path) -> tuple[Any, dict[str, Any]]:
+    # What is missing is drawn at random before it is refused.
+    with torch.random.fork_rng(devices=[]):
+        model, found = read_pretrained(
+            kind, source,
+            output_loading_info=True, ignore_mismatched_sizes=True, use_kernels=False,
+        )  # fmt: skip
+    return model.eval(), found
+
+
+def _missing(model: PreTrainedModel, found: dict[str, Any]) -> set[str]:
+    """The tensors that the files lack; of those that are tied, the one that files hold."""
+    # transformers does not always report one that others are tied to: it is left without numbers.
+    empty = {name for name, one in _parameters(model) if one.is_meta}
+    names = empty | set(found["missing_keys"])
+    return {name for name in names if model.all_tied_weights_keys.get(name) not in names}
+
+
+def _not_finite(model: PreTrainedModel, found: dict[str, Any]) -> list[str]:
+    """The parameters from the files that hold NaN or infinity, and the buffers that hold NaN."""
+    drawn = _missing(model, found) | {name for name, _, _ in found["mismatched_keys"]}
+    kept = model.state_dict().keys() - drawn
+    buffers = [(name, one) for name, one in model.named_buffers() if name in kept]
+    parameters = [(name, one) for name, one in _parameters(model) if name in kept]
+    return [
+        *(name for name, one in parameters if not torch.isfinite(one).all()),
+        *(name for name, one in buffers if torch.isnan(one).any()),
+    ]
+
+
+def _parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
+    """The parameters by the names that they have in files, those that others share once."""
+    named = dict(model.named_parameters(remove_duplicate=False))
+    return [(name, one) for name, one in named.items() if name not in model.all_tied_weights_keys]
+
+
+def _tensors_of(model: nn.Module, modules: Iterable[nn.Module | None]) -> set[str]:
+    """Names in `model` of the parameters of some of its modules."""
+    chosen = {id(one) for module in modules if module is not None for one in module.parameters()}
+    named = model.named_parameters(remove_duplicate=False)
+    return {name for name, parameter in named if id(parameter) in chosen}
+
+
+def _is_of_further_layer(model: PreTrainedModel, name: str) -> bool:
+    """Whether a tensor of the files belongs to a layer behind the last one of the model."""
+    module: Any = model
+    prefix = f"{model.base_model_prefix}."
+    if not hasattr(model, model.base_model_prefix):
+        name = name.removeprefix(prefix)
+    for part in name.split("."):
+        if isinstance(module, nn.ModuleList) and part.isdigit() and int(part) >= len(module):
+            return True
+        module = getattr(module, part, None)
+        if module is None:
+            return False
+    return False
+
+
+def _refuse(
+    *,
+    missing: Iterable[str],
+    mismatched: Iterable[tuple[str, Any, Any]],
+    superfluous: Iterable[str],
+    infinite: Iterable[str],
+) -> None:
+    shapes = [
+        f"{name} ({list(there)} in the file, {list(wanted)} in config.json)"
+        for name, there, wanted in mismatched
+    ]
+    faults = [
+        (sorted(missing), "missing"),
+        (sorted(shapes), "of another shape"),
+        (sorted(superfluous), "not part of the model that config.json describes"),
+        (sorted(infinite), "not finite"),
+    ]
+    told = [_told(names, fault) for names, fault in faults if names]
+    if told:
+        raise DamagedModelError("; ".join(told))
+
+
+def _told(names: list[str], fault: str) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN])
+    if len(names) > NAMES_SHOWN:
+        shown += f" and {len(names) - NAMES_SHOWN} more"
+    count = "1 tensor is" if len(names) == 1 else f"{len(names)} tensors are"
+    return f"{count} {fault}: {shown}"
+
+
+_ENTRY = "sha256"
+
+
+def save_with_checksum(model: Any, folder: str | Path) -> None:
+    """Writes weights and configuration of a model into `folder`, with a checksum of the weights.
+
+    Not atomic: `folder` takes the place of what was there, or its files do, when all are written.
+
+    Raises:
+        AttnlabError: the disk is full.
+        OSError: the same, where transformers writes.
+        SafetensorError: the same, where safetensors writes.
+    """
+    model.save_pretrained(folder)
+    _record_checksum(Path(folder) / WEIGHTS)
+
+
+def _record_checksum(path: Path) -> None:
+    """Writes a file of tensors once more, with the checksum of their numbers."""
+    tensors = load_file(path)
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        _add(digest, name, tensors[name])
+    write_tensors(path, tensors, {"format": "pt", _ENTRY: digest.hexdigest()})
+
+
+def check_checksum(path: Path) -> None:
+    """Raises where the tensors of a file are not those that it has the checksum of.
+
+    Files that other programs wrote have none, and pass. Cost: SHA-256 of all numbers, about 15 times what
+    reading them from memory takes.
+
+    Raises:
+        DamagedModelError: see above.
+        Exception: what safetensors raises for a file that is none of its own.
+    """
+    check_regular(path)
+    with safe_open(str(path), "pt") as file:
+        written = (file.metadata() or {}).get(_ENTRY)
+        if written is None:
+            return
+        digest = hashlib.sha256()
+        for name in sorted(file.keys()):
+            _add(digest, name, file.get_tensor(name))
+    if digest.hexdigest() != written:
+        msg = f"the numbers in {path.name} are not those that were written: their checksum differs"
+        raise DamagedModelError(msg)
+
+
+def _add(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
+    digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+    # As bytes, since numpy lacks some of the types of torch.
+    digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)

@@ -1,0 +1,346 @@
+"""Subword and word tokenizers, trained on the training rows, with the frequency of every type."""
+
+import hashlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_types import Ge
+
+from attnlab.core.addresses import SIDES, Side
+from attnlab.core.documents import read_json
+from attnlab.core.errors import AttnlabError, InputError, reason
+from attnlab.core.files import write_json, write_text
+from attnlab.core.representations import OneLine
+from attnlab.corpora.corpus import ParallelCorpus
+from attnlab.corpora.rows import ROWS_AT_ONCE
+
+if TYPE_CHECKING:
+    import datasets
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+
+def texts_of(rows: "datasets.Dataset", side: Side) -> Iterator[str]:
+    """One side of the rows, a few at a time in memory."""
+    for some in rows.select_columns(side).iter(ROWS_AT_ONCE):
+        yield from some[side]
+
+
+def count_types(tokenizer: "PreTrainedTokenizerFast", texts: Iterable[str]) -> dict[str, int]:
+    """How often each type of the vocabulary stands in the encoded texts, in the order of ids."""
+    counts: Counter[int] = Counter()
+    rest = iter(texts)
+    while some := list(islice(rest, ROWS_AT_ONCE)):
+        for ids in token_ids(tokenizer, some):
+            counts.update(ids)
+    return by_type(tokenizer, [counts[number] for number in range(len(tokenizer))])
+
+
+def by_type(tokenizer: "PreTrainedTokenizerFast", counts: Iterable[int]) -> dict[str, int]:
+    """Counts in the order of ids by the type that each id stands for."""
+    types = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    return dict(zip(types, counts, strict=True))
+
+
+def token_ids(tokenizer: "PreTrainedTokenizerFast", texts: Sequence[str]) -> list[list[int]]:
+    """What `tokenizer(texts)["input_ids"]` is, without all else that it makes, in two thirds of the time."""
+    backend = tokenizer.backend_tokenizer
+    backend.encode_special_tokens = tokenizer.split_special_tokens
+    backend.no_truncation()
+    backend.no_padding()
+    return [encoding.ids for encoding in backend.encode_batch_fast(list(texts))]
+
+
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+PAD, UNKNOWN, START, END = range(len(SPECIAL_TOKENS))
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+"""Stands for the space before a subword, so that subwords joined give the text back."""
+JOINING_MARKS = ("'", "\N{RIGHT SINGLE QUOTATION MARK}", "-")
+COUNTS_FILE = "token_counts.json"
+_ADVICE = "restore it or train the run again"
+
+
+@dataclass(frozen=True, repr=False)
+class Tokenizers(OneLine):
+    """The tokenizers of both languages and how often each type stands in the training rows."""
+
+    source: "PreTrainedTokenizerFast"
+    target: "PreTrainedTokenizerFast"
+    """The very same object as `source` where the vocabulary is shared."""
+    source_counts: dict[str, int]
+    """Every type of the vocabulary, in the order of ids; 0 where it does not occur on this side.
+    <s> and </s> count once a row, as the model meets them."""
+    target_counts: dict[str, int]
+
+    @property
+    def shared(self) -> bool:
+        """Whether both languages have one vocabulary."""
+        return self.source is self.target
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the tokenizers, as transformers reads them, and `token_counts.json`, atomically.
+
+        A shared tokenizer goes to the folder itself, separate ones to `source_tokenizer` and
+        `target_tokenizer` in it.
+
+        Raises:
+            AttnlabError: the disk is full or the folder cannot be written.
+        """
+        folder = Path(folder)
+        if self.shared:
+            write_tokenizer(self.source, folder)
+        else:
+            write_tokenizer(self.source, folder / "source_tokenizer")
+            write_tokenizer(self.target, folder / "target_tokenizer")
+        counts = {"source": self.source_counts, "target": self.target_counts}
+        write_json(folder / COUNTS_FILE, {"shared": self.shared, **counts})
+
+
+def write_tokenizer(tokenizer: "PreTrainedTokenizerFast", folder: str | Path) -> None:
+    """Writes `tokenizer.json` and `tokenizer_config.json`, each atomically.
+
+    Raises:
+        AttnlabError: the disk is full or the folder cannot be written.
+    """
+    folder = Path(folder)
+    try:
+        with tempfile.TemporaryDirectory(prefix="attnlab-") as scratch:
+            tokenizer.save_pretrained(scratch)
+            texts = {path.name: path.read_text("utf-8") for path in Path(scratch).iterdir()}
+    except OSError as error:
+        msg = f"Could not write the tokenizer for {folder}: {error.strerror or error}."
+        raise AttnlabError(msg) from error
+    for name, text in texts.items():
+        write_text(folder / name, text)
+
+
+def load_tokenizers(folder: str | Path) -> Tokenizers:
+    """What `Tokenizers.save` wrote to this folder.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+    folder = Path(folder)
+    if not (folder / COUNTS_FILE).is_file():
+        msg = f"{folder} holds no tokenizers: {COUNTS_FILE} is missing; {_ADVICE}."
+        raise InputError(msg)
+    counts = read_json(folder / COUNTS_FILE, _Counts, advice=_ADVICE)
+    folders = [folder] if counts.shared else [folder / f"{side}_tokenizer" for side in SIDES]
+    loaded = [_load_tokenizer(path) for path in folders]
+    found = Tokenizers(loaded[0], loaded[-1], dict(counts.source), dict(counts.target))
+    for side in SIDES:
+        types = getattr(found, side).convert_ids_to_tokens(range(len(getattr(found, side))))
+        if types != list(getattr(counts, side)):
+            msg = (
+                f"{folder / COUNTS_FILE} counts other types of the {side} than the {len(types)} of its "
+                f"tokenizer; {_ADVICE}."
+            )
+            raise InputError(msg)
+    return found
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What `token_counts.json` holds."""
+
+    shared: bool
+    source: Mapping[str, Annotated[int, Ge(0)]]
+    target: Mapping[str, Annotated[int, Ge(0)]]
+
+
+@dataclass(frozen=True)
+class _Model:
+    type: str
+    vocab: Mapping[str, Annotated[int, Ge(0)]]
+
+
+@dataclass(frozen=True)
+class _Tokenizer:
+    """The part of `tokenizer.json` that is told where it is damaged; the library reads the whole."""
+
+    model: _Model
+    added_tokens: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class _Configuration:
+    """The part of `tokenizer_config.json` that batches rely on."""
+
+    model_input_names: tuple[Literal["input_ids"], Literal["attention_mask"]] = (
+        "input_ids", "attention_mask"
+    )  # fmt: skip
+    padding_side: Literal["right"] = "right"
+    split_special_tokens: bool = True
+
+
+def _load_tokenizer(folder: Path) -> "PreTrainedTokenizerFast":
+    """The tokenizer whose files are in `folder`.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    from attnlab.core.pretrained import read_pretrained
+
+    path = folder / "tokenizer.json"
+    read_json(path, _Tokenizer, advice=_ADVICE)
+    read_json(folder / "tokenizer_config.json", _Configuration, advice=_ADVICE, finite=False)
+    try:
+        tokenizer: PreTrainedTokenizerFast = read_pretrained(PreTrainedTokenizerFast, folder)
+        # What is wrong with some values shows only when they are used.
+        encoded = tokenizer(["a b", "c"], padding=True)
+        tokenizer.decode(encoded["input_ids"][0], skip_special_tokens=True)
+        tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    # The library raises what has no class of its own for much of what can be wrong with its files.
+    except Exception as error:
+        msg = f"{path} or tokenizer_config.json beside it is damaged ({reason(error)}); {_ADVICE}."
+        raise InputError(msg) from error
+    return tokenizer
+
+
+def checksum(tokenizer: "PreTrainedTokenizerFast") -> str:
+    """A hash of which type each token id stands for."""
+    types = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    return hashlib.sha256(json.dumps(types).encode()).hexdigest()
+
+
+def refuse_impossible_tokenizer(kind: str, vocabulary: int) -> None:
+    """Raises InputError for a kind that is unknown or a vocabulary that holds only special tokens."""
+    if kind not in BLANK_TOKENIZERS:
+        msg = f'"{kind}" is no kind of tokenizer; choose {" or ".join(BLANK_TOKENIZERS)}.'
+        raise InputError(msg)
+    if vocabulary <= len(SPECIAL_TOKENS):
+        msg = (
+            f"A vocabulary of {vocabulary} has no room beside the {len(SPECIAL_TOKENS)} special "
+            "tokens; choose some thousands."
+        )
+        raise InputError(msg)
+
+
+def train_tokenizers(
+    corpus: ParallelCorpus,
+    *,
+    kind: str = "bpe",
+    vocabulary: int = 8000,
+    shared: bool = True,
+    predicted: Side = "target",
+    counted: bool = True,
+) -> Tokenizers:
+    """Tokenizers trained on the training rows of the corpus, and the frequencies of their types.
+
+    Every sentence becomes `<s> tokens </s>`; <pad>, <unk>, <s>, </s> have the ids 0 to 3.
+
+    kind: `bpe` for subwords, of which decoding gives the text back exactly (in Unicode normal form
+        C) if its characters occur in the training rows; `word` for words and punctuation marks.
+    vocabulary: the most types that a tokenizer has, special tokens among them.
+    shared: one vocabulary for both languages, or one of that size for each.
+    predicted: `source` for a model of that side alone, which has one tokenizer.
+    counted: False for no frequencies; where the corpus is encoded anyway,
+        `attnlab.models.batches.with_counts` takes them from the ids.
+
+    Raises:
+        InputError: an unknown kind, or a vocabulary with no room beside the special tokens.
+    """
+    refuse_impossible_tokenizer(kind, vocabulary)
+    if shared or predicted == "source":
+        sides = dict.fromkeys(("source", predicted))
+        read = (text for side in sides for text in texts_of(corpus.train, side))
+        source = target = train_one(read, kind, vocabulary)
+    else:
+        source, target = (
+            train_one(texts_of(corpus.train, side), kind, vocabulary) for side in SIDES
+        )
+    if not counted:
+        return Tokenizers(source, target, {}, {})
+    counts = (
+        count_types(source, texts_of(corpus.train, "source")),
+        count_types(target, texts_of(corpus.train, predicted)),
+    )
+    return Tokenizers(source, target, *counts)
+
+
+def train_one(texts: Iterable[str], kind: str, vocabulary: int) -> "PreTrainedTokenizerFast":
+    """One tokenizer, trained on these texts, as transformers wants it."""
+    from tokenizers import processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = BLANK_TOKENIZERS[kind]()
+    special = list(SPECIAL_TOKENS)
+    trainer: trainers.BpeTrainer | trainers.WordLevelTrainer
+    if kind == "bpe":
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary,
+            special_tokens=special,
+            limit_alphabet=vocabulary - len(special),
+            show_progress=False,
+        )
+    else:
+        trainer = trainers.WordLevelTrainer(
+            vocab_size=vocabulary, special_tokens=special, show_progress=False
+        )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", START), ("</s>", END)]
+    )
+    pad, unknown, start, end = SPECIAL_TOKENS
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=pad,
+        unk_token=unknown,
+        bos_token=start,
+        eos_token=end,
+        padding_side="right",
+        clean_up_tokenization_spaces=False,
+        # Text that holds "</s>" is text: it must not become the token.
+        split_special_tokens=True,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def blank_subwords() -> "Tokenizer":
+    """Byte-pair encoding of words that carry the space before them; punctuation marks stand alone."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))  # noqa: S106 - no password
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)]
+    )
+    mark_or_word = rf"{SPACE}?\p{{P}}|{SPACE}?[^{SPACE}\p{{P}}]+"
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(mark_or_word), "isolated")
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return tokenizer
+
+
+def blank_words() -> "Tokenizer":
+    """Words and punctuation marks; decoding sets marks back to where they usually stand."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))  # noqa: S106 - no password
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("isolated")]
+    )
+    no_prefix = (
+        "\N{NULL}"  # the decoder for word pieces puts spaces between all that lack its prefix
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.WordPiece(prefix=no_prefix, cleanup=False),
+            decoders.Fuse(),
+            decoders.Replace(Regex(r" (?=[.,;:!?…%)\]}»])|(?<=[(\[{«¿¡]) "), ""),
+            *(decoders.Replace(f" {mark} ", mark) for mark in JOINING_MARKS),
+        ]
+    )
+    return tokenizer
+
+
+BLANK_TOKENIZERS = {"bpe": blank_subwords, "word": blank_words}

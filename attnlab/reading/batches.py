@@ -1,0 +1,485 @@
+"""Sentences as token ids, in batches of like length; knows tokenizers, nothing of attention."""
+
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from attnlab.core.addresses import Side
+from attnlab.core.errors import InputError, Note
+from attnlab.core.limits import refuse_beyond_memory
+
+Text = str | tuple[str, str]
+
+
+class BothTokenizers(NamedTuple):
+    """What the source and the target are tokenized with; one and the same for most models."""
+
+    source: Any
+    target: Any
+
+
+def both_tokenizers(tokenizer: Any) -> BothTokenizers:
+    """A tokenizer for both sides, or the `.source` and `.target` of an object that has them."""
+    return BothTokenizers(
+        getattr(tokenizer, "source", tokenizer), getattr(tokenizer, "target", tokenizer)
+    )
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens of one side of a text.
+
+    Attributes:
+        ids: their ids, those of special tokens that the tokenizer adds among them.
+        special: True where it added one.
+        spans: where each stands in the text, (start, end); None of a tokenizer that cannot tell.
+    """
+
+    ids: tuple[int, ...]
+    special: tuple[bool, ...]
+    spans: tuple[tuple[int, int], ...] | None
+
+
+@dataclass(frozen=True)
+class TokenizedText:
+    """A text with its tokens.
+
+    Attributes:
+        text: as it was handed in.
+        source: of the sentence, or of the first of a pair.
+        target: of its translation; None where there is none or the model has no decoder for it.
+    """
+
+    text: Text
+    source: Tokens
+    target: Tokens | None
+
+
+def tokens_of(tokenizer: Any, texts: Sequence[str], *, target: bool = False) -> list[Tokens]:
+    """Tokens of every text, nothing cut off.
+
+    Args:
+        tokenizer: of transformers, fast or not.
+        texts: sentences.
+        target: whether these are translations, which a tokenizer may write unlike sources.
+    """
+    encoded = tokenizer(
+        **{"text_target" if target else "text": list(texts)},
+        return_offsets_mapping=tokenizer.is_fast,
+        return_special_tokens_mask=True,
+        verbose=False,
+    )
+    spans = encoded["offset_mapping"] if tokenizer.is_fast else [None] * len(texts)
+    return [
+        Tokens(
+            tuple(ids),
+            tuple(map(bool, special)),
+            None if places is None else tuple((start, end) for start, end in places),
+        )
+        for ids, special, places in zip(
+            encoded["input_ids"], encoded["special_tokens_mask"], spans, strict=True
+        )
+    ]
+
+
+def tokenize(model: Any, tokenizer: Any, texts: Sequence[Text]) -> tuple[TokenizedText, ...]:
+    """Tokens of every text, of translations too where all texts have them and the model a decoder.
+
+    Args:
+        model: a transformers model.
+        tokenizer: a tokenizer, or an object with a tokenizer in `.source` and one in `.target`.
+        texts: sentences, or pairs of source and target.
+    """
+    if not texts:
+        return ()
+    both = both_tokenizers(tokenizer)
+    sources = tokens_of(both.source, [t[0] if isinstance(t, tuple) else t for t in texts])
+    pairs = [text for text in texts if isinstance(text, tuple)]
+    targets: Sequence[Tokens | None] = [None] * len(texts)
+    if model.config.is_encoder_decoder and len(pairs) == len(texts):
+        targets = tokens_of(both.target, [text for _, text in pairs], target=True)
+    return tuple(
+        TokenizedText(text, source, target)
+        for text, source, target in zip(texts, sources, targets, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class SentencesDropped(Note):
+    """Sentences that a model was not given.
+
+    Attributes:
+        count: how many.
+        total: out of how many.
+        most_tokens: they have more tokens than this, the most that are read; None: they are empty.
+        part: which sentences, such as `training`, where there are several sets.
+    """
+
+    count: int
+    total: int
+    most_tokens: int | None = None
+    part: str = ""
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with them, in words."""
+        return "empty" if self.most_tokens is None else f"longer than {self.most_tokens} tokens"
+
+
+@dataclass(frozen=True)
+class RowsNotNormalized(Note):
+    """Rows of matrices in a file that do not sum to 1.
+
+    Attributes:
+        lowest: the smallest sum of a row.
+        highest: the largest.
+        kept: whether the file is that of an analysis, perhaps in half precision.
+    """
+
+    lowest: float
+    highest: float
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class KeptInPart(Note):
+    """The sentence kept where none fits: in half precision, at a site the first of its queries."""
+
+    sentence: int
+    site: str
+    queries: int
+    all_queries: int
+
+
+Progress = Callable[[int, int], None]
+# Bytes for each weight of a layer at once: what statistics, structure and fits hold of it, in float64.
+# Measured as the peak of `analyze` on texts of 500 and 1,500 tokens.
+BYTES_A_WEIGHT = 128
+# Weights of a layer up to which texts are read together: 1 GB.
+MOST_WEIGHTS = 2**23
+SHORTEN = "shorten or split it, or raise the limit (memory, in GB)"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Token ids of one sentence.
+
+    Attributes:
+        number: its index in what was handed in, from 0.
+        source: what the encoder reads, or the only stack of a model that has one.
+        target: what the decoder reads under teacher forcing: the row of a token predicts the next.
+    """
+
+    number: int
+    source: tuple[int, ...]
+    target: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The tokens along one side of a batch of matrices; each flag is True where its name holds.
+
+    Attributes:
+        ids: token ids, padded.
+        real: a token, not padding.
+        content: a real token that is no special token; an unknown word is content.
+        special: a real special token.
+        opening: a special token at position 0 ([CLS], BOS, a decoder's start token).
+        closing: an end of sentence or separator behind position 0.
+        punctuation: a content token of punctuation characters only.
+    """
+
+    ids: Int[Tensor, "batch token"]
+    real: Bool[Tensor, "batch token"]
+    content: Bool[Tensor, "batch token"]
+    special: Bool[Tensor, "batch token"]
+    opening: Bool[Tensor, "batch token"]
+    closing: Bool[Tensor, "batch token"]
+    punctuation: Bool[Tensor, "batch token"]
+
+
+# What special tokens are for, the unknown word aside.
+_MARKS = ("bos", "eos", "sep", "cls", "mask", "pad")
+
+
+class Vocabulary:
+    """What kind of token every id of a tokenizer is."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, start: int | None = None) -> None:
+        roles = (getattr(tokenizer, f"{role}_token_id") for role in _MARKS)
+        # One token may be the unknown word and the mark of the beginning too, as in GPT-2.
+        content = {tokenizer.unk_token_id} - {*roles}
+        self.special: set[int] = {*tokenizer.all_special_ids} - content
+        if start is not None:
+            self.special.add(start)
+        self.closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
+        self.padding = next(
+            (i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0
+        )
+        self._tokenizer = tokenizer
+        self._punctuation: dict[int, bool] = {}
+
+    def is_punctuation(self, token: int) -> bool:
+        """Whether the characters of `token` are all of a Unicode class of punctuation."""
+        if token not in self._punctuation:
+            surface = self._tokenizer.decode([token]).strip().removeprefix("##")
+            self._punctuation[token] = bool(surface) and all(
+                unicodedata.category(character).startswith("P") for character in surface
+            )
+        return self._punctuation[token]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Tokens as the tokenizer writes them, with its marks of word starts."""
+        return [str(token) for token in self._tokenizer.convert_ids_to_tokens(list(ids))]
+
+    def axis(self, sequences: Sequence[Sequence[int]], device: torch.device) -> Axis:
+        """The sequences side by side, padded to the longest."""
+        length = max(map(len, sequences))
+        gaps = [length - len(sequence) for sequence in sequences]
+        # Lists first: setting the entries of a tensor one by one takes as long as a layer.
+        ids = torch.tensor(
+            [[*s, *[self.padding] * gap] for s, gap in zip(sequences, gaps, strict=True)]
+        )
+        kinds = [
+            [*map(self._kinds, s), *[(False,) * 4] * gap]
+            for s, gap in zip(sequences, gaps, strict=True)
+        ]
+        real, special, ends, punctuation = torch.tensor(kinds).to(device).unbind(-1)
+        first = torch.arange(length, device=device) == 0
+        return Axis(
+            ids.to(device),
+            real,
+            real & ~special,
+            special,
+            special & first,
+            ends & ~first,
+            punctuation,
+        )
+
+    def _kinds(self, token: int) -> tuple[bool, bool, bool, bool]:
+        """Real, special, an end of sentence, punctuation."""
+        special = token in self.special
+        ends = token in self.closing
+        return True, special, ends, not special and self.is_punctuation(token)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Sentences ready for a model, and how many could not be used.
+
+    Attributes:
+        texts: all that were handed in, by number.
+        sentences: those that the model can take.
+        dropped: how many it cannot.
+        source: what kind of token every id of the source is.
+        target: likewise of the target.
+    """
+
+    texts: tuple[TokenizedText, ...]
+    sentences: tuple[Sentence, ...]
+    dropped: tuple[SentencesDropped, ...]
+    source: Vocabulary
+    target: Vocabulary
+
+    def axes(self, batch: Sequence[Sentence], device: torch.device) -> dict[Side, Axis]:
+        """A batch ready for the model: `source`, and `target` where there are translations."""
+        axes: dict[Side, Axis] = {"source": self.source.axis([s.source for s in batch], device)}
+        if batch[0].target is not None:
+            axes["target"] = self.target.axis([s.target or () for s in batch], device)
+        return axes
+
+    @property
+    def paired(self) -> bool:
+        """Whether there are translations for a decoder to read."""
+        return self.sentences[0].target is not None
+
+    def first(self, count: int) -> "Encoding":
+        """Those of the first `count` texts."""
+        return replace(self, sentences=tuple(s for s in self.sentences if s.number < count))
+
+    def refuse_beyond_memory(
+        self, weights_a_cell: int, *, memory: float | None, device: torch.device
+    ) -> None:
+        """Raises InputError where the weights of the longest text alone would need more memory than there is.
+
+        Args:
+            weights_a_cell: how many weights in one pair of tokens are held at once: heads of a layer, of
+                all layers where they come together.
+            memory: the most in GB; None: what is free.
+            device: where the model is.
+        """
+        longest = max(self.sentences, key=_length)
+        tokens = _length(longest)
+        what = (
+            f"Text {longest.number + 1}, of {tokens:,} tokens, with {weights_a_cell} heads at once,"
+        )
+        wanted = BYTES_A_WEIGHT * weights_a_cell * tokens**2
+        refuse_beyond_memory(wanted, what, SHORTEN, memory=memory, device=device)
+
+    def batches(
+        self,
+        size: int,
+        weights_a_cell: int,
+        *,
+        share: tuple[int, int] = (0, 1),
+        most_weights: int = MOST_WEIGHTS,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[Sentence, ...]]:
+        """Sentences of like length together, as `batches` makes them.
+
+        Args:
+            size: most sentences in one batch.
+            weights_a_cell: see `batches`.
+            share: (index, count): every count-th batch, from that index on.
+            most_weights: see `batches`.
+            progress: called with (sentences done, sentences in all) when the next batch is asked for.
+        """
+        made = batches(
+            self.sentences, size=size, weights_a_cell=weights_a_cell, most_weights=most_weights
+        )
+        work = list(made)[share[0] :: share[1]]
+        total, done = sum(map(len, work)), 0
+        for batch in work:
+            yield batch
+            done += len(batch)
+            if progress is not None:
+                progress(done, total)
+
+
+def _length(sentence: Sentence) -> int:
+    """Tokens of the longer side."""
+    return max(len(sentence.source), len(sentence.target or ()))
+
+
+def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
+    """Token ids of every text that fits the model; nothing is cut, what does not fit is counted.
+
+    Args:
+        model: a transformers model; its configuration gives the start token and the length limit.
+        tokenizer: a tokenizer, or an object with a tokenizer in `.source` and one in `.target`.
+        texts: sentences, or pairs of source and target for an encoder-decoder.
+
+    Raises:
+        InputError: no text, or no text that the model can take.
+    """
+    both = both_tokenizers(tokenizer)
+    start = getattr(model.config, "decoder_start_token_id", None)
+    if not texts:
+        msg = "There are no sentences to analyze; hand in at least one."
+        raise InputError(msg)
+    if any(isinstance(text, tuple) != isinstance(texts[0], tuple) for text in texts):
+        msg = "Either every sentence has a translation or none has; hand in one kind at a time."
+        raise InputError(msg)
+    tokenized = tokenize(model, tokenizer, texts)
+    sentences = [
+        Sentence(
+            number,
+            one.source.ids,
+            None if one.target is None else _decoder_input(one.target.ids, start),
+        )
+        for number, one in enumerate(tokenized)
+    ]
+    limit = min(most_positions(model.config), both.source.model_max_length)
+    vocabulary = Vocabulary(both.source)
+    usable, dropped = _usable(sentences, limit, vocabulary)
+    if not usable:
+        reasons = ", ".join(f"{one.reason}: {one.count}" for one in dropped)
+        msg = f"None of the {len(texts)} sentences can be used ({reasons})."
+        raise InputError(msg)
+    return Encoding(
+        tokenized, tuple(usable), tuple(dropped), vocabulary, Vocabulary(both.target, start)
+    )
+
+
+def _decoder_input(ids: Sequence[int], start: int | None) -> tuple[int, ...]:
+    """Ids shifted right behind the start token, as in training (heads.md, trap 5)."""
+    if start is None or (ids and ids[0] == start):
+        return tuple(ids[:-1])
+    return (start, *ids[:-1])
+
+
+def most_positions(config: Any) -> int:
+    """How many tokens a model has positions for; sinusoidal and relative ones never end."""
+    if getattr(config, "positions", None) == "learned":
+        return int(config.max_positions)
+    limit = int(getattr(config, "max_position_embeddings", None) or 0)
+    # XLNet says -1.
+    return limit if limit > 0 else 2**31
+
+
+def _usable(
+    sentences: Sequence[Sentence], limit: int, vocabulary: Vocabulary
+) -> tuple[list[Sentence], list[SentencesDropped]]:
+    usable, empty, long = [], 0, 0
+    for sentence in sentences:
+        if not set(sentence.source) - vocabulary.special or sentence.target == ():
+            empty += 1
+        elif _length(sentence) > limit:
+            long += 1
+        else:
+            usable.append(sentence)
+    total = len(sentences)
+    dropped = [SentencesDropped(empty, total), SentencesDropped(long, total, limit)]
+    return usable, [one for one in dropped if one.count]
+
+
+def batches(
+    sentences: Sequence[Sentence],
+    *,
+    size: int,
+    weights_a_cell: int,
+    most_weights: int = MOST_WEIGHTS,
+) -> Iterator[tuple[Sentence, ...]]:
+    """Sentences of like length together, longest first, so that little is padding.
+
+    Args:
+        sentences: in any order; the batches depend on the set alone.
+        size: most sentences in one batch.
+        weights_a_cell: how many weights of one layer stand in one pair of tokens: its heads.
+        most_weights: a batch is made smaller where one layer would hold more weights than this.
+    """
+    batch: list[Sentence] = []
+    cells = 0
+    for sentence in sorted(
+        sentences,
+        key=lambda s: (-_length(s), -len(s.source), s.number),
+    ):
+        if batch and (len(batch) == size or (len(batch) + 1) * cells > most_weights):
+            yield tuple(batch)
+            batch = []
+        if not batch:
+            cells = weights_a_cell * _length(sentence) ** 2
+        batch.append(sentence)
+    if batch:
+        yield tuple(batch)
+
+
+def forward(model: Any, axes: Mapping[Side, Axis], *, with_weights: bool) -> Any:
+    """The outputs of all layers; the part that scores a vocabulary is left out.
+
+    Args:
+        model: a transformers model.
+        axes: the batch; without a target an encoder-decoder runs its encoder alone.
+        with_weights: whether attention weights are among the outputs.
+    """
+    source = axes["source"]
+    given: dict[str, Any] = {"input_ids": source.ids, "attention_mask": source.real.long()}
+    if with_weights:
+        given |= {"output_attentions": True, "return_dict": True}
+    if not model.config.is_encoder_decoder:
+        return model.base_model(**given)
+    if "target" not in axes:
+        return model.get_encoder()(**given)
+    target = axes["target"]
+    return model.base_model(
+        **given,
+        decoder_input_ids=target.ids,
+        decoder_attention_mask=target.real.long(),
+        use_cache=False,
+    )

@@ -1,0 +1,372 @@
+"""Where a model's attention weights come by: finds the modules that return them and takes them off."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from attnlab.attention.bridge.calls import always_returning_weights
+from attnlab.attention.bridge.installing import mechanisms_in
+from attnlab.attention.mechanism import Mechanism
+from attnlab.core.addresses import SITES, Site
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.reading.batches import Encoding, Sentence, forward, most_positions
+from attnlab.reading.weights import TOLERANCES
+
+Receiver = Callable[[Site, int, Tensor], None]
+# Kernels of softmax attention that return no weights; eager attention computes the same.
+FUSED_KERNELS = {
+    "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3", "flash_attention_4"
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tap:
+    """One layer's weights stand at index `index` of what `module` returns.
+
+    Attributes:
+        site: encoder, decoder or cross.
+        layer: from 0.
+        module: the attention module.
+        index: where in the tuple that it returns.
+        call: at which of its calls in a forward pass; layers of ALBERT share one module.
+    """
+
+    site: Site
+    layer: int
+    module: nn.Module
+    index: int
+    call: int = 0
+
+    @property
+    def has_sink(self) -> bool:
+        """Whether a learned logit beside the keys takes part of each row (gpt-oss: `sinks`)."""
+        return isinstance(getattr(self.module, "sinks", None), nn.Parameter)
+
+
+class Returned(NamedTuple):
+    """A tensor of four dimensions that a module returned at one of its calls."""
+
+    module: nn.Module
+    call: int
+    slot: int
+    part: Tensor
+
+
+@dataclass(frozen=True)
+class Plumbing:
+    """Every layer that has weights, and the tap of each.
+
+    Attributes:
+        layers: number of layers by site.
+        heads: most heads in one layer.
+        taps: one for each layer, or empty when one could not be found; then weights are read from
+            the model's outputs, all layers at once, and memory grows with the number of layers.
+        causal: sites whose rows must not look ahead.
+    """
+
+    layers: Mapping[Site, int]
+    heads: int
+    taps: tuple[Tap, ...]
+    causal: frozenset[Site]
+
+    def has_sink(self, site: Site, layer: int) -> bool:
+        """Whether rows of a layer sum to less than 1, since a learned sink takes the rest."""
+        return any(tap.has_sink for tap in self.taps if (tap.site, tap.layer) == (site, layer))
+
+    def moved(self, model: nn.Module, twin: nn.Module) -> "Plumbing":
+        """The taps of another model of the same class and configuration."""
+        paths = {module: path for path, module in model.named_modules()}
+        modules = dict(twin.named_modules())
+        taps = tuple(replace(tap, module=modules[paths[tap.module]]) for tap in self.taps)
+        return replace(self, taps=taps)
+
+
+@contextmanager
+def ready_to_show(model: Any) -> Iterator[None]:
+    """Puts a model in eval mode, with attention that returns the weights it applies; undone after.
+
+    Fused kernels make room for eager attention, which is the same function. attnlab's mechanisms
+    stay and return their implied matrices; attention that a user registered stays as it is.
+    """
+    modes = {module: module.training for module in model.modules()}
+    fused = [config for config in _configurations(model) if _is_fused(config)]
+    names = [config._attn_implementation_internal for config in fused]  # noqa: SLF001 - see below
+    model.eval()
+    try:
+        for config in fused:
+            # Some models, such as Falcon, heed the name but refuse `set_attn_implementation`.
+            config._attn_implementation_internal = "eager"  # noqa: SLF001
+        with always_returning_weights(model):
+            yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+        for config, name in zip(fused, names, strict=True):
+            config._attn_implementation_internal = name  # noqa: SLF001
+
+
+def _configurations(model: nn.Module) -> list[Any]:
+    """The configurations of a model and of its parts, each once."""
+    found: dict[int, Any] = {}
+    waiting = [part.config for part in model.modules() if isinstance(part, PreTrainedModel)]
+    while waiting:
+        config = waiting.pop()
+        if config is not None and id(config) not in found:
+            found[id(config)] = config
+            waiting += [getattr(config, name, None) for name in config.sub_configs]
+    return list(found.values())
+
+
+def _is_fused(config: Any) -> bool:
+    name = str(getattr(config, "_attn_implementation", None))
+    # Kernels from the hub are named by their repository.
+    return name in FUSED_KERNELS or "/" in name
+
+
+def attention_name(model: Any) -> str:
+    """The name under which transformers knows the attention that stands in `model`."""
+    return str(getattr(model.config, "_attn_implementation", None) or "eager")
+
+
+def attentions_of(outputs: Any, *, causal: bool) -> dict[Site, tuple[Any, ...]]:
+    """What a model returns as weights, by site; sites without any left out."""
+    named: dict[Site, Any] = {
+        "encoder": getattr(outputs, "encoder_attentions", None),
+        "decoder": getattr(outputs, "decoder_attentions", None),
+        "cross": getattr(outputs, "cross_attentions", None),
+    }
+    alone = getattr(outputs, "attentions", None)
+    if alone is not None:
+        named["decoder" if causal else "encoder"] = alone
+    return {site: tuple(weights) for site, weights in named.items() if weights}
+
+
+def find(model: Any, run: Callable[[], Any]) -> Plumbing:
+    """The taps of `model`, found by one forward pass on a few tokens.
+
+    The weights among the model's outputs are looked for in what every module returned; the innermost
+    module that returned the same numbers is the tap. Nothing is known of class or attribute names.
+
+    Args:
+        model: in eval mode.
+        run: calls the model with `output_attentions=True` on one sentence without padding.
+
+    Raises:
+        InputError: the model has no attention weights to show.
+    """
+    seen: list[Returned] = []
+    calls: Counter[nn.Module] = Counter()
+
+    def note(module: nn.Module, _: Any, output: Any) -> None:
+        if isinstance(output, tuple):
+            seen.extend(
+                Returned(module, calls[module], index, part)
+                for index, part in enumerate(output)
+                if isinstance(part, Tensor) and part.ndim == 4
+            )
+        calls[module] += 1
+
+    # Before any other hook: transformers collects outputs through hooks of its own.
+    hooks = [module.register_forward_hook(note, prepend=True) for module in model.modules()]
+    try:
+        outputs = run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    alone = getattr(outputs, "attentions", None)
+    decodes = alone is not None and len(alone) > 0 and _reads_back(model, alone[0])
+    shown = attentions_of(outputs, causal=decodes)
+    if not shown or any(
+        not isinstance(w, Tensor) or w.ndim != 4 for s in shown.values() for w in s
+    ):
+        msg = (
+            f"{type(model).__name__} with '{attention_name(model)}' attention does not return "
+            "attention weights [batch, head, query, key], so its heads cannot be analyzed; hand in "
+            "a model with softmax attention."
+        )
+        raise InputError(msg)
+    return Plumbing(
+        layers={site: len(weights) for site, weights in shown.items()},
+        heads=max(weights.shape[1] for layers in shown.values() for weights in layers),
+        taps=_matched(shown, seen),
+        causal=frozenset({"decoder"}),
+    )
+
+
+def _reads_back(model: nn.Module, weights: Tensor) -> bool:
+    """Whether the one stack that was called is a decoder; `weights` are those of its first layer.
+
+    Of an encoder-decoder without translations it is the encoder. A mechanism that looks back alone
+    makes no decoder of an encoder, so what modules say of themselves comes before what they showed.
+    """
+    if getattr(model.config, "is_encoder_decoder", False):
+        return False
+    sites = {at.site for at, _ in mechanisms_in(model)}
+    said = {
+        module.is_causal
+        for module in model.modules()
+        if isinstance(vars(module).get("is_causal"), bool)
+    }
+    if sites:
+        return "decoder" in sites
+    if len(said) == 1:
+        return said == {True}
+    return not bool(weights.triu(1).any())
+
+
+def _matched(shown: Mapping[Site, tuple[Tensor, ...]], seen: Sequence[Returned]) -> tuple[Tap, ...]:
+    taps = []
+    used: set[int] = set()
+    for site, layers in shown.items():
+        for layer, weights in enumerate(layers):
+            # The very tensor first: T5's cross-attention returns a bias of zeros beside its weights, which
+            # are zeros too where no head attends.
+            for one in sorted(seen, key=lambda one: one.part.data_ptr() != weights.data_ptr()):
+                if one.part.data_ptr() not in used and torch.equal(one.part, weights):
+                    used.add(one.part.data_ptr())
+                    taps.append(Tap(site, layer, one.module, one.slot, one.call))
+                    break
+            else:
+                return ()
+    return tuple(taps)
+
+
+@contextmanager
+def opened(taps: tuple[Tap, ...], receive: Receiver) -> Iterator[None]:
+    """Hands each layer's weights to `receive` in one forward pass, and lets the model forget them.
+
+    Raises:
+        AttnlabError: a module returned something else than on the first pass.
+    """
+    by_module: dict[nn.Module, dict[int, Tap]] = {}
+    for tap in taps:
+        by_module.setdefault(tap.module, {})[tap.call] = tap
+
+    def attach(tapped: nn.Module, by_call: Mapping[int, Tap]) -> Any:
+        calls = count()
+
+        def hook(module: nn.Module, _: Any, output: Any) -> Any:
+            tap = by_call.get(next(calls))
+            if tap is None:
+                return output
+            weights = output[tap.index] if isinstance(output, tuple) else None
+            if not isinstance(weights, Tensor) or weights.ndim != 4:
+                msg = (
+                    f"{tap.site} layer {tap.layer}: {type(module).__name__} returned no attention "
+                    "weights on a later batch; report this model to attnlab."
+                )
+                raise AttnlabError(msg)
+            receive(tap.site, tap.layer, weights)
+            return (*output[: tap.index], None, *output[tap.index + 1 :])
+
+        return tapped.register_forward_hook(hook, prepend=True)
+
+    hooks = [attach(module, by_call) for module, by_call in by_module.items()]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def probe(
+    model: Any, encoding: Encoding, sites: Sequence[str] | None
+) -> tuple[Plumbing, tuple[Site, ...]]:
+    """The taps of the model, and the sites to look at: those wanted, None for all.
+
+    Raises:
+        InputError: a site that the model or the sentences lack, or weights that are no
+            probabilities or depend on padding.
+    """
+    with ready_to_show(model), torch.inference_mode():
+        plumbing = _plumbing(model, encoding)
+        wanted = _wanted(sites, plumbing, model, encoding)
+        _refuse_other_than_probabilities(model, wanted)
+        _refuse_weights_that_read_padding(model, encoding, plumbing)
+    return plumbing, wanted
+
+
+def _plumbing(model: Any, encoding: Encoding) -> Plumbing:
+    axes = encoding.axes([few_tokens(encoding)], model.device)
+    return find(model, lambda: forward(model, axes, with_weights=True))
+
+
+def few_tokens(encoding: Encoding) -> Sentence:
+    """A sentence to try a model on; source and target differ in length to tell the sites apart."""
+    first = encoding.sentences[0]
+    target = None if first.target is None else (first.target * 5)[:5]
+    return Sentence(0, (first.source * 3)[:3], target)
+
+
+def _wanted(
+    sites: Sequence[str] | None, plumbing: Plumbing, model: Any, encoding: Encoding
+) -> tuple[Site, ...]:
+    if sites is None:
+        return tuple(site for site in SITES if site in plumbing.layers)
+    for site in sites:
+        if site not in plumbing.layers:
+            lacking = model.config.is_encoder_decoder and not encoding.paired
+            reason = (
+                "the sentences have no translations" if lacking else "the model has no such site"
+            )
+            msg = (
+                f"Site '{site}' cannot be analyzed, since {reason}; "
+                f"choose from: {', '.join(plumbing.layers)}."
+            )
+            raise InputError(msg)
+    return tuple(site for site in SITES if site in sites)
+
+
+def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None:
+    """Raises where rows of the matrix that a mechanism applies are no distributions over keys."""
+    others = {
+        at.site: part.name
+        for at, mechanism in mechanisms_in(model)
+        for part in mechanism.modules()
+        if isinstance(part, Mechanism) and not part.traits.stochastic and at.site in wanted
+    }
+    if others:
+        site, name = next(iter(others.items()))
+        rest = ", ".join(site for site in wanted if site not in others)
+        msg = (
+            f"The rows of the matrix that '{name}' applies in the {site} are no probabilities over "
+            "keys, so its heads cannot be analyzed; "
+            f"{f'choose other sites: {rest}' if rest else 'analyze a model with another mechanism'}."
+        )
+        raise InputError(msg)
+
+
+def _refuse_weights_that_read_padding(model: Any, encoding: Encoding, plumbing: Plumbing) -> None:
+    """Raises where the weights of a short sentence change beside a longer one in the batch.
+
+    Convolutions over tokens (ConvBERT) and landmarks (Nystromformer) do that.
+    """
+    first = encoding.sentences[0]
+    short = Sentence(0, first.source[:3], first.target and first.target[:5])
+    most = most_positions(model.config)
+    target = first.target and (first.target[:5] * 3)[:most]
+    long = Sentence(1, (first.source[:3] * 3)[:most], target)
+
+    def weights(sentences: list[Sentence]) -> dict[Site, tuple[Tensor, ...]]:
+        outputs = forward(model, encoding.axes(sentences, model.device), with_weights=True)
+        return attentions_of(outputs, causal="decoder" in plumbing.layers)
+
+    beside, again = weights([short, long]), weights([short])
+    for site, layers in weights([short]).items():
+        for alone, padded, repeated in zip(layers, beside[site], again[site], strict=True):
+            queries, keys = alone.shape[2:]
+            change = (padded[:1, :, :queries, :keys] - alone).abs().amax().item()
+            # Weights that change by themselves, as with dropout that is active, are refused later on.
+            if change > TOLERANCES.get(alone.dtype, 1e-4) and torch.equal(alone, repeated):
+                msg = (
+                    f"The attention weights of {type(model).__name__} depend on the padding of the "
+                    f"batch (by up to {change:.2g} in the {site}), so its heads cannot be analyzed."
+                )
+                raise InputError(msg)

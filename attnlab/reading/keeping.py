@@ -1,0 +1,346 @@
+"""Whole matrices of a few sentences, within a limit of bytes, and their file."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from attnlab.core.addresses import SITES, UNKNOWN_SITE, Site, layer_name, site_order
+from attnlab.core.documents import fitting, parse_json
+from attnlab.core.errors import InputError, reason
+from attnlab.core.files import write_tensors
+from attnlab.core.representations import OneLine
+from attnlab.reading.batches import Axis
+from attnlab.reading.weights import LayerWeights, PerLayer
+
+Key = tuple[int, Site, int]
+MATRICES_FORMAT = "attnlab matrices 1"
+# One letter a token: word, punctuation, and special tokens: at the start, at the end, any other.
+LETTERS = {"w": "content", "p": "punctuation", "o": "opening", "c": "closing", "s": "special"}
+_ALL_SITES = (*SITES, UNKNOWN_SITE)
+_NAME = re.compile(rf"([0-9]{{1,9}})\.({'|'.join(_ALL_SITES)})\.([0-9]{{1,9}})")
+_WEIGHT_TYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+Sides = TypeVar("Sides")
+
+
+@dataclass(frozen=True, repr=False)
+class KeptMatrices(OneLine):
+    """Matrices `[head, query, key]` by (sentence, site, layer), with the tokens of both sides.
+
+    Attributes:
+        matrices: padding cut off.
+        tokens: (query tokens, key tokens) by (sentence, site).
+        left_out: sentences that were wanted but would have gone over the limit of bytes.
+        kinds: what the tokens of both sides are, a letter of `LETTERS` each.
+        all_queries: number of query tokens by (sentence, site) of which only the first are kept.
+        chosen: the sentences that were asked for by their words, which are shown first.
+    """
+
+    matrices: Mapping[Key, Float[Tensor, "head query key"]] = field(default_factory=dict)
+    tokens: Mapping[tuple[int, Site], tuple[list[str], list[str]]] = field(default_factory=dict)
+    left_out: frozenset[int] = frozenset()
+    kinds: Mapping[tuple[int, Site], tuple[str, str]] = field(default_factory=dict)
+    all_queries: Mapping[tuple[int, Site], int] = field(default_factory=dict)
+    chosen: tuple[int, ...] = ()
+
+    def __add__(self, other: "KeptMatrices") -> "KeptMatrices":
+        return KeptMatrices(
+            _ordered({**self.matrices, **other.matrices}),
+            {**self.tokens, **other.tokens},
+            self.left_out | other.left_out,
+            {**self.kinds, **other.kinds},
+            {**self.all_queries, **other.all_queries},
+            tuple(dict.fromkeys((*self.chosen, *other.chosen))),
+        )
+
+    @property
+    def sentences(self) -> tuple[int, ...]:
+        """Numbers of the sentences, the chosen ones first."""
+        return _chosen_first({number for number, _ in self.tokens}, self.chosen)
+
+    def write(self, path: str | Path) -> None:
+        """Writes tensors named `sentence.site.layer`, tokens as JSON in the file's metadata."""
+        path = Path(path)
+        tokens = {f"{number}.{site}": sides for (number, site), sides in self.tokens.items()}
+        write_tensors(
+            path,
+            {
+                f"{n}.{layer_name(site, layer)}": matrix
+                for (n, site, layer), matrix in self.matrices.items()
+            },
+            {
+                "tokens": json.dumps(tokens, ensure_ascii=False),
+                "kinds": json.dumps(
+                    {f"{n}.{site}": sides for (n, site), sides in self.kinds.items()}
+                ),
+                "all_queries": json.dumps(
+                    {f"{n}.{site}": count for (n, site), count in self.all_queries.items()}
+                ),
+                "chosen": json.dumps(self.chosen),
+                "format": MATRICES_FORMAT,
+            },
+        )
+
+
+def _chosen_first(sentences: Iterable[int], chosen: Sequence[int]) -> tuple[int, ...]:
+    """Numbers in order, but those of `chosen` before the others and in their own order."""
+    there = set(sentences)
+    return (*(number for number in chosen if number in there), *sorted(there - set(chosen)))
+
+
+def _ordered(matrices: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
+    """By sentence, site and layer, sites in the order that data flows."""
+    return dict(sorted(matrices.items(), key=lambda m: (m[0][0], site_order(m[0][1]), m[0][2])))
+
+
+def holds_kept_matrices(path: str | Path) -> bool:
+    """Whether `path` is a file that `KeptMatrices.write` wrote; False for one that cannot be read."""
+    path = Path(path)
+    if path.suffix != ".safetensors" or not path.is_file():
+        return False
+    try:
+        with safe_open(str(path), "pt") as file:
+            return (file.metadata() or {}).get("format") == MATRICES_FORMAT
+    except (SafetensorError, OSError):
+        return False
+
+
+def load_kept_matrices(path: str | Path) -> KeptMatrices:
+    """What `KeptMatrices.write` wrote.
+
+    Raises:
+        InputError: the file is not one of attnlab's, or what it holds does not fit together.
+    """
+    path = Path(path)
+    if not holds_kept_matrices(path):
+        msg = f"{path} holds no matrices written by attnlab."
+        raise InputError(msg)
+    matrices: dict[Key, Tensor] = {}
+    with safe_open(str(path), "pt") as file:
+        metadata = file.metadata() or {}
+        try:
+            for name in file.keys():  # noqa: SIM118 - a safetensors handle is no dictionary
+                matrices[_key(name)] = file.get_tensor(name)
+            tokens = _by_sentence("tokens", metadata, tuple[list[str], list[str]])
+            kinds = _by_sentence("kinds", {"kinds": "{}", **metadata}, tuple[str, str])
+            all_queries = _by_sentence("all_queries", {"all_queries": "{}", **metadata}, int)
+            chosen = fitting(tuple[int, ...], parse_json(metadata.get("chosen", "[]")))
+            for key, matrix in matrices.items():
+                _check(key, matrix, tokens, kinds)
+            _check_heads(matrices)
+        except (InputError, SafetensorError) as error:
+            msg = (
+                f"{path} cannot be read as the matrices of an analysis ({reason(error)}); analyze the "
+                "model again, or name one array (array)."
+            )
+            raise InputError(msg) from error
+    return KeptMatrices(_ordered(matrices), tokens, frozenset(), kinds, all_queries, chosen)
+
+
+def _key(name: str) -> Key:
+    found = _NAME.fullmatch(name)
+    if found is None:
+        msg = f"its array '{name}' has no name such as 0.encoder.1"
+        raise InputError(msg)
+    return int(found[1]), next(site for site in _ALL_SITES if site == found[2]), int(found[3])
+
+
+def _by_sentence(
+    name: str, metadata: Mapping[str, str], schema: Callable[..., Sides]
+) -> dict[tuple[int, Site], Sides]:
+    """An entry of the metadata, which holds a value for each sentence and site."""
+    if name not in metadata:
+        msg = f"it has matrices without {name}"
+        raise InputError(msg)
+    try:
+        written = fitting(dict[str, schema], parse_json(metadata[name]))  # type: ignore[valid-type]
+    except InputError as error:
+        msg = f"{name}: {reason(error)}"
+        raise InputError(msg) from error
+    return {_key(f"{address}.0")[:2]: sides for address, sides in written.items()}
+
+
+def _check(
+    key: Key,
+    matrix: Tensor,
+    tokens: Mapping[tuple[int, Site], tuple[list[str], list[str]]],
+    kinds: Mapping[tuple[int, Site], tuple[str, str]],
+) -> None:
+    """Raises InputError where a matrix has other sides than its tokens, or no real numbers."""
+    number, site, layer = key
+    name = f"{number}.{layer_name(site, layer)}"
+    if (number, site) not in tokens:
+        msg = f"{name} has no tokens"
+        raise InputError(msg)
+    wanted = (*map(len, tokens[number, site]),)
+    if matrix.ndim != 3 or 0 in matrix.shape or matrix.shape[1:] != wanted:
+        msg = (
+            f"{name} is {tuple(matrix.shape)}, not heads times {wanted[0]} times {wanted[1]} tokens"
+        )
+        raise InputError(msg)
+    marked = kinds.get((number, site), tuple("w" * length for length in wanted))
+    if wanted != (*map(len, marked),) or not set("".join(marked)) <= set(LETTERS):
+        msg = f"the kinds of {number}.{site} are not one of {', '.join(LETTERS)} for each token"
+        raise InputError(msg)
+    if matrix.dtype not in _WEIGHT_TYPES or not bool(
+        (torch.isfinite(matrix) & (matrix >= 0)).all()
+    ):
+        msg = f"{name} holds what is no attention weight: they are finite, 0 or more, of 16 to 64 bits"
+        raise InputError(msg)
+
+
+def _check_heads(matrices: Mapping[Key, Tensor]) -> None:
+    """Raises InputError where a layer has other heads in one sentence than in another."""
+    heads: dict[tuple[Site, int], int] = {}
+    for (number, site, layer), matrix in matrices.items():
+        wanted = heads.setdefault((site, layer), len(matrix))
+        if len(matrix) != wanted:
+            msg = f"{number}.{layer_name(site, layer)} has {len(matrix)} heads, not {wanted}"
+            raise InputError(msg)
+
+
+@dataclass(frozen=True)
+class KeptLayer:
+    """Matrices of one layer and sentence, with tokens and letters of `LETTERS` of both sides.
+
+    Attributes:
+        matrices: those of the first queries alone where all would go over the limit of bytes.
+        tokens: all of both sides.
+        kinds: likewise.
+    """
+
+    matrices: Float[Tensor, "head query key"]
+    tokens: tuple[list[str], list[str]]
+    kinds: tuple[str, str]
+
+    @property
+    def entries(self) -> int:
+        """Number of weights of all queries."""
+        return len(self.tokens[0]) * self.entries_per_query
+
+    @property
+    def entries_per_query(self) -> int:
+        """Number of weights of one query."""
+        return len(self.matrices) * len(self.tokens[1])
+
+
+class MatrixKeeper(PerLayer[Key, KeptLayer]):
+    """Keeps the matrices of `chosen` and the first other sentences, `sentences` or more in all.
+
+    Those that would go over the limit are dropped whole, others before chosen ones.
+
+    Where none would be left, the smallest is kept in half precision, and of its queries the first
+    that fit: rows that are kept are rows of the model, whatever is left out.
+    """
+
+    def __init__(
+        self,
+        sentences: int,
+        most_bytes: int,
+        dtype: torch.dtype = torch.float32,
+        *,
+        chosen: Sequence[int] = (),
+    ) -> None:
+        super().__init__()
+        if dtype not in {torch.float16, torch.float32}:
+            msg = f"Matrices are kept as float32 or float16, not {dtype}."
+            raise InputError(msg)
+        self.chosen = tuple(dict.fromkeys(chosen))
+        others = max(0, sentences - len(self.chosen))
+        first = (number for number in range(sentences) if number not in self.chosen)
+        self.wanted = frozenset((*self.chosen, *islice(first, others)))
+        self.most_bytes = most_bytes
+        self.dtype = dtype
+
+    def values_of(self, layer: LayerWeights) -> dict[Key, KeptLayer]:
+        """The wanted sentences, cut out of the batch."""
+        return {
+            (number, layer.site, layer.layer): self._cut_out(layer, row)
+            for row, number in enumerate(layer.sentences)
+            if number in self.wanted
+        }
+
+    def _cut_out(self, layer: LayerWeights, row: int) -> KeptLayer:
+        axes = layer.queries, layer.keys
+        ids = [axis.ids[row][axis.real[row]].tolist() for axis in axes]
+        queries, keys = (names.tokens(i) for names, i in zip(layer.vocabularies, ids, strict=True))
+        kinds = _letters(layer.queries, row), _letters(layer.keys, row)
+        kept = KeptLayer(
+            layer.weights[row, :, : len(ids[0]), : len(ids[1])], (queries, keys), kinds
+        )
+        if kept.entries * self.dtype.itemsize > self.most_bytes:
+            # No sentence with this layer is kept whole, so that more need not be held.
+            return _reduced(kept, _queries_within([kept], self.most_bytes))
+        # A clone, because a slice would hold the batch in memory.
+        return replace(kept, matrices=kept.matrices.to("cpu", self.dtype).clone())
+
+    def kept(self) -> KeptMatrices:
+        """The sentences that fit the limit, chosen ones first; part of the smallest where none does."""
+        layers: dict[int, dict[Key, KeptLayer]] = {}
+        for key, layer in self.sums.items():
+            layers.setdefault(key[0], {})[key] = layer
+        sizes = {
+            number: sum(one.entries for one in layers[number].values()) * self.dtype.itemsize
+            for number in _chosen_first(layers, self.chosen)
+        }
+        used, found = 0, dict[Key, KeptLayer]()
+        for number, size in sizes.items():
+            if used + size <= self.most_bytes:
+                used += size
+                found |= layers[number]
+        if sizes and not found:
+            first = [number for number in self.chosen if number in sizes] or list(sizes)
+            smallest = layers[min(first, key=lambda number: sizes[number])]
+            most = _queries_within(list(smallest.values()), self.most_bytes)
+            found = {key: _reduced(layer, most) for key, layer in smallest.items()}
+        rows = {key[:2]: len(layer.matrices[0]) for key, layer in found.items()}
+        return KeptMatrices(
+            _ordered({key: layer.matrices for key, layer in found.items()}),
+            {k[:2]: (one.tokens[0][: rows[k[:2]]], one.tokens[1]) for k, one in found.items()},
+            frozenset(sizes.keys() - {key[0] for key in found}),
+            {k[:2]: (one.kinds[0][: rows[k[:2]]], one.kinds[1]) for k, one in found.items()},
+            {
+                key[:2]: len(layer.tokens[0])
+                for key, layer in found.items()
+                if rows[key[:2]] < len(layer.tokens[0])
+            },
+            tuple(number for number in self.chosen if number in {key[0] for key in found}),
+        )
+
+
+def _queries_within(layers: Sequence[KeptLayer], most_bytes: int) -> int:
+    """Of how many first queries the weights of these layers fit in half precision; at least 1."""
+    longest = max(len(layer.tokens[0]) for layer in layers)
+    return next(
+        (
+            queries
+            for queries in range(longest, 1, -1)
+            if most_bytes
+            >= torch.float16.itemsize
+            * sum(min(queries, len(one.tokens[0])) * one.entries_per_query for one in layers)
+        ),
+        1,
+    )
+
+
+def _reduced(layer: KeptLayer, queries: int) -> KeptLayer:
+    """The first queries of a layer, in half precision."""
+    return replace(layer, matrices=layer.matrices[:, :queries].to("cpu", torch.float16).clone())
+
+
+def _letters(axis: Axis, row: int) -> str:
+    """What each real token of one sentence is."""
+    # The first that fits: an opening or closing token is special too, punctuation is content.
+    flags = [(letter, getattr(axis, LETTERS[letter])[row].tolist()) for letter in "ocspw"]
+    positions = range(int(axis.real[row].sum()))
+    return "".join(
+        next(letter for letter, found in flags if found[position]) for position in positions
+    )

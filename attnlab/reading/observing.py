@@ -1,0 +1,216 @@
+"""Queries, keys and values of a model's heads, handed on layer by layer while it reads sentences."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.attention.bridge.installing import holds_installed, use
+from attnlab.attention.bridge.sites import AttentionAt, attention_modules, mechanism_of
+from attnlab.attention.mechanism import Context, Mechanism, Setup, Told
+from attnlab.attention.mechanisms.full import Full, FullAttention
+from attnlab.core.addresses import SITES, Side, sides_of
+from attnlab.core.errors import InputError
+from attnlab.core.options import BATCH_SIZE
+from attnlab.reading.batches import Axis, Encoding, Progress, Sentence, forward
+
+# Of one layer at once, in float64: 32 MiB, of which a comparison holds a handful of copies.
+MOST_OBSERVED_WEIGHTS = 2**22
+
+
+class Seen(NamedTuple):
+    """What the mechanism of one layer was called with; see `Observed`."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    scores: Tensor | None
+
+
+HandOn = Callable[[Seen], None]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one layer attended with, for one batch, in float64.
+
+    Attributes:
+        site: encoder, decoder or cross.
+        layer: from 0.
+        query: queries of real and padding tokens alike.
+        key: keys.
+        value: values.
+        visible: True at keys that are real tokens.
+        real_queries: True at queries that are.
+        token_ids: ids of the keys.
+        weights: full attention, 0 in the rows of padding.
+        sentences: numbers of the sentences of the batch.
+        scores: where attention is additive, the scores of every pair; queries are 0 then.
+    """
+
+    site: str
+    layer: int
+    query: Float[Tensor, "batch head query dim"]
+    key: Float[Tensor, "batch head key dim"]
+    value: Float[Tensor, "batch head key value_dim"]
+    visible: Bool[Tensor, "batch key"]
+    real_queries: Bool[Tensor, "batch query"]
+    token_ids: Int[Tensor, "batch key"]
+    weights: Float[Tensor, "batch head query key"]
+    sentences: tuple[int, ...]
+    scores: Float[Tensor, "batch head query key"] | None = None
+
+    def told(self, heads: Sequence[int] | None = None) -> Told:
+        """What a mechanism is told besides queries, keys and padding; None stands for all heads."""
+        told: Told = {"token_ids": self.token_ids}
+        if self.scores is not None:
+            told["bias"] = self.scores if heads is None else self.scores[:, list(heads)]
+        return told
+
+
+def additive_sites(model: Any) -> frozenset[str]:
+    """The sites whose scores are no products of queries and keys."""
+    return frozenset(at.site for at in attention_modules(model) if at.additive)
+
+
+def sites_of(model: Any, encoding: Encoding, wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """The sites to look at: those `wanted`, or all that the model and its sentences have.
+
+    Raises:
+        InputError: a site that is wanted is lacking, or the model computes its attention itself.
+    """
+    there = {at.site for at in attention_modules(model)}
+    reason = "the model has no such site"
+    if model.config.is_encoder_decoder and not encoding.paired:
+        there &= {"encoder"}
+        reason = "the sentences have no translations"
+    for site in wanted or ():
+        if site not in there:
+            listed = ", ".join(site for site in SITES if site in there)
+            msg = f"Site '{site}' cannot be compared, since {reason}; choose from: {listed}."
+            raise InputError(msg)
+    return tuple(site for site in SITES if site in (there if wanted is None else wanted))
+
+
+def most_heads(model: Any, sites: Sequence[str]) -> int:
+    """The heads of the layer that has most of them, among these sites."""
+    return max(at.heads for at in attention_modules(model) if at.site in sites)
+
+
+def observe(
+    model: Any,
+    encoding: Encoding,
+    sites: Sequence[str],
+    receive: Callable[[Observed], None],
+    *,
+    batch_size: int = BATCH_SIZE,
+    progress: Progress | None = None,
+) -> None:
+    """Hands every layer of `sites` to `receive` for every batch, as soon as it is computed.
+
+    The decoder reads the translations (teacher forcing). Nothing is kept: memory does not depend
+    on the number of sentences or layers.
+
+    Raises:
+        InputError: the model attends otherwise than by plain full attention.
+    """
+    plan = getattr(model, "attention_plan", None)
+    otherwise = plan is not None and any(entry != Full() for entry in plan.entries.values())
+    if otherwise or holds_installed(model):
+        msg = "Mechanisms are compared with full attention: give a run or a model that has it."
+        raise InputError(msg)
+    training = model.training
+    watching: dict[str, Mechanism] = {site: _Observer(site) for site in sites}
+    try:
+        with use(model.eval(), watching) as installed, torch.no_grad():
+            watched = [(p, mechanism_of(p.module)) for p in installed.modules if p.site in sites]
+            observers = [(at, part) for at, part in watched if isinstance(part, _Observer)]
+            cells = max(at.heads for at, _ in observers)
+            for batch in encoding.batches(
+                batch_size, cells, most_weights=MOST_OBSERVED_WEIGHTS, progress=progress
+            ):
+                axes = encoding.axes(batch, model.device)
+                if set(sites) == {"encoder"}:
+                    axes = {"source": axes["source"]}
+                for at, observer in observers:
+                    observer.additive = at.additive
+                    observer.hand_on = partial(
+                        _hand_on, receive=receive, observer=observer, at=at, batch=batch, axes=axes
+                    )
+                forward(model, axes, with_weights=False)
+                for at, observer in observers:
+                    if observer.hand_on is not None:
+                        msg = (
+                            f"The model did not use {at.site} layer {at.layer}; its heads cannot "
+                            "be compared."
+                        )
+                        raise InputError(msg)
+    finally:
+        model.train(training)
+
+
+def _hand_on(
+    seen: Seen,
+    *,
+    receive: Callable[[Observed], None],
+    observer: "_Observer",
+    at: AttentionAt,
+    batch: Sequence[Sentence],
+    axes: dict[Side, Axis],
+) -> None:
+    """The layer with the weights of full attention, to whoever wants it."""
+    queries, keys = sides_of(at.site, axes)
+    query, key, value = (part.double() for part in (seen.query, seen.key, seen.value))
+    scores = None if seen.scores is None else seen.scores.double()
+    matrix = observer.implied_matrix(query, key, keys.real, bias=scores)
+    receive(
+        Observed(
+            site=at.site,
+            layer=at.layer,
+            query=query,
+            key=key,
+            value=value,
+            visible=keys.real,
+            real_queries=queries.real,
+            token_ids=keys.ids,
+            weights=matrix * queries.real[:, None, :, None],
+            sentences=tuple(sentence.number for sentence in batch),
+            scores=scores,
+        )
+    )
+
+
+class _Observer(FullAttention):
+    """Full attention that hands queries, keys and values on, once a batch."""
+
+    name: ClassVar[str] = "observer"
+
+    def __init__(self, site: str) -> None:
+        super().__init__(Full(), Setup(causal=site == "decoder", cross=site == "cross"))
+        self.hand_on: HandOn | None = None
+        self.additive = False
+
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Values mixed by full attention."""
+        if context.bias is not None and not self.additive:
+            msg = (
+                "This model adds relative positions to its scores, which not every mechanism can; "
+                "its heads cannot be compared."
+            )
+            raise InputError(msg)
+        if context.scoring is not None:
+            msg = (
+                "This model's own attention hides more than padding and the future, caps its scores or "
+                "has sinks, which not every mechanism can; its heads cannot be compared."
+            )
+            raise InputError(msg)
+        if self.hand_on is None:
+            msg = "This model uses one attention layer several times over; its heads cannot be compared."
+            raise InputError(msg)
+        self.hand_on(Seen(query, key, value, context.bias))
+        self.hand_on = None
+        return super().mix(query, key, value, context)

@@ -1,0 +1,258 @@
+"""What is counted of every head: sums that add up over batches, shares and processes."""
+
+import math
+from collections.abc import Iterator
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.core.addresses import HEAD_COLUMNS, Site, site_order
+from attnlab.core.serialization import Sums
+from attnlab.reading.statistics_columns import (
+    CONTENT_OFFSET_PREFIX,
+    OFFSET_PREFIX,
+    OFFSETS,
+    TARGETS,
+)
+from attnlab.reading.weights import LayerWeights, PerLayer
+
+Figures = Sums[str, Tensor]
+
+
+class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
+    """Sums over rows for every head, in float64; `heads` divides.
+
+    What is counted follows heads.md: a row counts when its query is a content token (no special
+    token, no padding); in cross-attention, when the token that it predicts is one. Entropy and
+    Jensen-Shannon distance are of whole rows. Confidence and everything by offset leave special
+    tokens out as keys, and rows are not renormalised. A row
+    counts for a mean only where the mean could be other than 0: for an offset, where a content
+    token stands there and may be seen; for punctuation, where the row may see some. Each such
+    number of rows is kept, and a mean over no row is missing, not 0.
+
+    Columns that begin with `content_` are of the same rows with special tokens left out as keys and
+    the weights on content keys divided by their sum. A row without weight on any content key is
+    left out of them and counted in `rows_without_content_mass`. Jensen-Shannon distance, by far the
+    dearest, is taken of whole rows only.
+    """
+
+    def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int], Figures]:
+        """Every sum of one layer and batch."""
+        return {(layer.site, layer.layer): _sums(layer)}
+
+    def heads(self) -> pd.DataFrame:
+        """One row per head, columns as in `attnlab.reading.statistics_columns`; missing where nothing counted."""
+        tables = [
+            _heads_of(site, layer, sums).assign(
+                js_distance_to_others=_mean_to_others(_js_distance(sums))
+            )
+            for (site, layer), sums in self._ordered()
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def distances(self) -> pd.DataFrame:
+        """One row per pair of heads of one layer: their Jensen-Shannon distance, 0 to 1.
+
+        ::
+
+            sqrt(mean over rows of JSD_2(row of one head, row of the other))
+
+        with the divergence in bits. Source: Clark et al. 2019, section 6, where it is summed.
+        """
+        rows = []
+        for (site, layer), sums in self._ordered():
+            distance = _js_distance(sums).tolist()
+            rows += [
+                (site, layer, one, other, distance[one][other])
+                for one in range(len(distance))
+                for other in range(one + 1, len(distance))
+            ]
+        return pd.DataFrame(rows, columns=[*HEAD_COLUMNS, "other_head", "js_distance"])
+
+    def _ordered(self) -> Iterator[tuple[tuple[Site, int], Figures]]:
+        yield from sorted(self.sums.items(), key=lambda item: (site_order(item[0][0]), item[0][1]))
+
+
+def _sums(layer: LayerWeights) -> Figures:
+    """Every sum of one layer and batch, on the CPU; rows in the weights' precision, sums in float64."""
+    rows = layer.counted_queries.double()
+    empty = (layer.wide.sum(-1) == 0) * rows[:, None]
+    sums = {
+        "sentences": rows.new_tensor(len(layer.sentences)),
+        "rows": rows.sum(),
+        "empty_rows": empty.sum((0, 2)),
+        **_entropy_sums(layer, rows),
+        **_offset_sums(layer),
+        **_target_sums(layer, rows),
+        **_content_sums(layer, rows),
+        "js_divergence": _js_sums(layer),
+    }
+    if layer.has_sink:
+        rest = (1 - layer.wide.sum(-1, dtype=torch.float64)).clamp(min=0)
+        sums["sink_mass"] = (rest * rows[:, None]).sum((0, 2))
+    return Sums({name: value.double().cpu() for name, value in sums.items()})
+
+
+def _entropy_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
+    """Entropies, also as a share of the largest possible one, and the row maxima."""
+    keys = layer.visible.sum(-1)
+    choice = rows * (keys > 1)
+    largest = keys.clamp(min=2).double().log()
+    confidence = (layer.wide * layer.keys.content[:, None, None, :]).amax(-1).double()
+    return {
+        "entropy_nats": (layer.entropies * rows[:, None]).sum((0, 2)),
+        "normalised_entropy": (layer.entropies / largest[:, None] * choice[:, None]).sum((0, 2)),
+        "rows_with_choice": choice.sum(),
+        "confidence": (confidence * rows[:, None]).sum((0, 2)),
+    }
+
+
+def _offset_sums(layer: LayerWeights) -> dict[str, Tensor]:
+    """Mass between content tokens by offset, and how many rows have a content token there."""
+    content = layer.counted_queries[:, :, None] & layer.keys.content[:, None, :] & layer.visible
+    mass = (layer.wide * content[:, None]).sum(0).flatten(1).double()
+    offsets = layer.offsets.flatten()
+    at = (offsets[:, None] == torch.tensor(OFFSETS, device=offsets.device)).double()
+    return {
+        "content_mass": mass.sum(-1),
+        "offset": mass @ offsets.double(),
+        "absolute_offset": mass @ offsets.abs().double(),
+        "mass_at_offset": mass @ at,
+        "rows_at_offset": content.sum(0).flatten().double() @ at,
+    }
+
+
+def _target_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
+    """Mass on special tokens, punctuation, and the ends of the sentence."""
+    flags = torch.stack([getattr(layer.keys, name) for name in TARGETS], -1)
+    flags = flags.to(layer.wide.dtype)
+    # All heads in one product: the same columns are summed in each.
+    mass = (layer.wide.flatten(1, 2) @ flags).unflatten(1, layer.wide.shape[1:3]).double()
+    seen = (layer.visible.to(flags.dtype) @ flags > 0) * rows[..., None]
+    return {
+        "mass_on": (mass * seen[:, None]).sum((0, 2)),
+        "rows_seeing": seen.sum((0, 1)),
+    }
+
+
+def _content_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
+    """The same among content keys alone, each row divided by its weight on them."""
+    keys = layer.keys.content[:, None, :] & layer.visible
+    mass = layer.content_mass.double()
+    counted = rows[:, None] * (mass > 0)
+    # Rows that do not count are divided by infinity.
+    scale = mass.masked_fill(counted == 0, torch.inf)
+    number = keys.sum(-1)
+    choice = counted * (number > 1)[:, None]
+    largest = number.clamp(min=2).double().log()[:, None]
+    most = layer.wide.masked_fill(~layer.keys.content[:, None, None], 0.0).amax(-1).double()
+    near, there = _near_the_diagonal(layer.wide, keys)
+    marks = layer.keys.punctuation.to(layer.wide.dtype)[..., None]
+    on_marks = (layer.wide.flatten(1, 2) @ marks).view(mass.shape).double() / scale
+    seeing = (keys & layer.keys.punctuation[:, None]).any(-1)[:, None] * counted
+    return {
+        "rows_without_content_mass": (rows[:, None] - counted).sum((0, 2)),
+        "content_rows": counted.sum((0, 2)),
+        "content_rows_with_choice": choice.sum((0, 2)),
+        "content_entropy_nats": (layer.content_entropies * counted).sum((0, 2)),
+        "content_normalised_entropy": (layer.content_entropies / largest * choice).sum((0, 2)),
+        "content_confidence": (most / scale).sum((0, 2)),
+        "content_mass_at_offset": (near / scale[..., None]).sum((0, 2)),
+        "content_rows_at_offset": torch.einsum("bhq,bqo->ho", counted, there),
+        "content_mass_on_punctuation": (on_marks * seeing).sum((0, 2)),
+        "content_rows_seeing_punctuation": seeing.sum((0, 2)),
+    }
+
+
+def _near_the_diagonal(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row's weight at the offsets, 0 where `keys` has none, and 1 where it has one."""
+    steps = torch.tensor(OFFSETS, device=weights.device)
+    columns = torch.arange(weights.shape[2], device=weights.device)[:, None] + steps
+    last = weights.shape[3] - 1
+    inside = (columns >= 0) & (columns <= last)
+    columns = columns.clamp(0, last)
+    there = keys.gather(-1, columns.expand(len(keys), -1, -1)) & inside
+    near = weights.gather(-1, columns.expand(*weights.shape[:2], -1, -1))
+    return near.double() * there[:, None], there.double()
+
+
+def _js_sums(layer: LayerWeights) -> Float[Tensor, "head head"]:
+    """Sum over rows of the Jensen-Shannon divergence in bits of each pair of heads.
+
+    ::
+
+        JSD(p, q) = log 2 + (H(p + q) - H(p) - H(q)) / 2,    H(p) = -sum over keys of p log p
+
+    for rows p and q that sum to 1; only sums over all rows are ever needed. All pairs of heads make
+    this the dearest of the statistics, so it is taken in the precision of the weights: from float32
+    a distance below 0.002 cannot be told from 0. Cost: O(head^2 * query * key).
+    """
+    rows = layer.wide.movedim(1, 0)[:, layer.counted_queries]
+    total = rows.sum((1, 2), dtype=torch.float64)
+    # Above 0 throughout, so that the logarithm below needs no case of its own.
+    weights = rows.clamp_(min=torch.finfo(rows.dtype).tiny).flatten(1)
+    apart = _information(weights)
+    apart = apart[:, None] + apart + math.log(2) * (total[:, None] + total)
+    for head in range(len(weights) - 1):
+        both = _information(weights[head] + weights[head + 1 :])
+        apart[head, head + 1 :] -= both
+        apart[head + 1 :, head] -= both
+    return apart.fill_diagonal_(0.0) / (2 * math.log(2))
+
+
+def _information(weights: Float[Tensor, "head entry"]) -> Float[Tensor, " head"]:
+    """Sum of x log x over the entries of each head, all above 0."""
+    return weights.log().mul_(weights).sum(-1).double()
+
+
+def _js_distance(sums: Figures) -> Tensor:
+    return (sums["js_divergence"] / sums["rows"]).clamp(min=0).sqrt()
+
+
+def _mean_to_others(distance: Tensor) -> list[float]:
+    others = max(len(distance) - 1, 0)
+    return (distance.sum(-1) / others).tolist() if others else [math.nan] * len(distance)
+
+
+def _heads_of(site: Site, layer: int, sums: Figures) -> pd.DataFrame:
+    """Means of one layer's heads; 0 / 0 is NaN, which a table shows as missing."""
+    rows, heads = sums["rows"], len(sums["entropy_nats"])
+    table = {
+        "site": site,
+        "layer": layer,
+        "head": range(heads),
+        "sentences": int(sums["sentences"]),
+        "rows": int(rows),
+        "empty_rows": sums["empty_rows"].long().tolist(),
+        "entropy_nats": sums["entropy_nats"] / rows,
+        "normalised_entropy": sums["normalised_entropy"] / sums["rows_with_choice"],
+        "confidence": sums["confidence"] / rows,
+        "mean_offset": sums["offset"] / sums["content_mass"],
+        "mean_absolute_offset": sums["absolute_offset"] / sums["content_mass"],
+    }
+    if "sink_mass" in sums:
+        table["mass_on_sink_logit"] = sums["sink_mass"] / rows
+    by_offset = sums["mass_at_offset"] / sums["rows_at_offset"]
+    table |= {f"{OFFSET_PREFIX}{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)}
+    table |= _content_means(sums)
+    by_target = sums["mass_on"] / sums["rows_seeing"]
+    table |= {f"mass_on_{name}": by_target[:, i] for i, name in enumerate(TARGETS)}
+    table |= {f"rows_seeing_{n}": int(sums["rows_seeing"][i]) for i, n in enumerate(TARGETS)}
+    return pd.DataFrame(table)
+
+
+def _content_means(sums: Figures) -> dict[str, Tensor]:
+    rows = sums["content_rows"]
+    by_offset = sums["content_mass_at_offset"] / sums["content_rows_at_offset"]
+    return {
+        "rows_without_content_mass": sums["rows_without_content_mass"].long(),
+        "content_entropy_nats": sums["content_entropy_nats"] / rows,
+        "content_normalised_entropy": sums["content_normalised_entropy"]
+        / sums["content_rows_with_choice"],
+        "content_confidence": sums["content_confidence"] / rows,
+        "content_mass_on_punctuation": sums["content_mass_on_punctuation"]
+        / sums["content_rows_seeing_punctuation"],
+        **{f"{CONTENT_OFFSET_PREFIX}{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)},
+    }

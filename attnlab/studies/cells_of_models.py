@@ -1,0 +1,251 @@
+"""Cells that train a translation model and study it: their settings, and the run while a cell lasts."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from attnlab.core.errors import InputError
+from attnlab.core.installed import __version__
+from attnlab.core.limits import LARGEST_SEED
+from attnlab.core.options import Option, Settings
+from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
+from attnlab.studies.study import CellKind, Primary, Study, canonical
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Goes into `CellKind.locations`.
+CORPUS_LOCATIONS = ("corpus",)
+# Corpora in memory, so that cells which alternate between them do not read each again.
+KEPT = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusCellSettings(Settings):
+    """Of cells that read a corpus; where it lies is a location (`CORPUS_LOCATIONS`)."""
+
+    corpus: Annotated[str, Option("Corpus: embedded, or a path on every worker.")] = EMBEDDED
+    pair: Annotated[str, Option("Source and target language.")] = DEFAULT_PAIR
+    corpus_size: Annotated[
+        int | None, Option("Number of pairs of the embedded corpus.", least=1)
+    ] = None
+    corpus_limit: Annotated[int | None, Option("Maximum number of training pairs.", least=1)] = None
+
+
+def corpus_of_cell(settings: CorpusCellSettings, *, seed: int = 0) -> ParallelCorpus:
+    """The corpus that the settings name, kept for the next cells while its files stay as they are.
+
+    Args:
+        settings: of the cell.
+        seed: which sentences are drawn, and how a corpus without parts is divided.
+
+    Raises:
+        InputError: it is not on this machine, or cannot be read.
+    """
+    own = {field.name: getattr(settings, field.name) for field in fields(CorpusCellSettings)}
+    return _loaded(CorpusCellSettings(**own), seed, _files_of(Path(settings.corpus)))
+
+
+def corpus_checksum(settings: CorpusCellSettings) -> str:
+    """SHA-256 over all rows of the corpus that the settings name, as `CellKind.data_checksum`.
+
+    Raises:
+        InputError: it is not on this machine, or cannot be read.
+    """
+    return corpus_of_cell(settings).checksum
+
+
+@lru_cache(maxsize=KEPT)
+def _loaded(
+    settings: CorpusCellSettings,
+    seed: int,
+    files: tuple[tuple[str, int, int], ...],  # noqa: ARG001 - other files are another corpus
+) -> ParallelCorpus:
+    return load_corpus(
+        settings.corpus,
+        pair=settings.pair,
+        size=settings.corpus_size,
+        limit=settings.corpus_limit,
+        seed=seed,
+    )
+
+
+def _files_of(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Path, size and time of change of every file there; nothing for a corpus that is no path."""
+    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+    found = ((str(one), one.stat()) for one in sorted(files))
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+
+
+# Goes into `CellKind.locations`.
+MODEL_LOCATIONS = (*CORPUS_LOCATIONS, "runs")
+CellOf = TypeVar("CellOf", bound="ModelCell")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(CorpusCellSettings):
+    """What all models of a study have in common."""
+
+    runs: Annotated[
+        str | None,
+        Option(
+            "Folder on every worker that keeps trained models, so that another study of the same "
+            "models trains none.",
+            shown="none are kept",
+        ),
+    ] = None
+    heads: Annotated[int, Option("Number of heads of a layer.", least=1)] = 8
+    epochs: Annotated[int, Option("Number of passes over the training pairs.", least=1)] = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCell(ModelSettings):
+    """One model."""
+
+    layers: Annotated[int, Option("Number of layers of encoder and decoder.", least=1)]
+    seed: Annotated[
+        int,
+        Option(
+            "Seed of the corpus, of the training and of the bootstrap.", least=0, most=LARGEST_SEED
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(ModelSettings):
+    """Which models a study trains."""
+
+    layers: Annotated[
+        Sequence[int],
+        Option("Number of layers of encoder and decoder; may be given again.", least=1),
+    ] = (1, 3)
+    seeds: Annotated[int, Option("Number of models of each size.", least=1)] = 1
+
+
+def cells_of_models(kind: type[CellOf], options: ModelOptions) -> list[CellOf]:
+    """Every size with every seed; all other settings of the cells are those of the options.
+
+    Raises:
+        InputError: the folder for models is a file.
+    """
+    if options.runs is not None and Path(options.runs).is_file():
+        msg = f"{options.runs} is a file; name a folder for the models (runs)."
+        raise InputError(msg)
+    names = {one.name for one in fields(kind)} - {"layers", "seed"}
+    shared = {name: getattr(options, name) for name in names}
+    return [
+        kind(**shared, layers=layers, seed=seed)
+        for layers in options.layers
+        for seed in range(options.seeds)
+    ]
+
+
+def study_of_models(
+    name: str,
+    summary: str,
+    *,
+    cell: type[CellOf],
+    options: type[ModelOptions],
+    rows: "Callable[[CellOf], pd.DataFrame]",
+    schema: int = 1,
+    primary: Primary | None = None,
+) -> Study:
+    """A study whose cells each train a model, of every size with every seed.
+
+    Args:
+        name: of the study and of the kind of its cells.
+        summary: the question.
+        cell: settings of one model.
+        options: what the study can be told.
+        rows: what is found of one model.
+        schema: version of the rows.
+        primary: by what the rows are compared.
+    """
+    return Study(
+        name=name,
+        summary=summary,
+        kind=CellKind(name, schema, cell, rows, model_checksum, MODEL_LOCATIONS),
+        options=options,
+        cells=partial(cells_of_models, cell),
+        primary=primary,
+    )
+
+
+def model_checksum(cell: ModelCell) -> str:
+    """Of the corpus of the cell; the seed of a training draws and divides it."""
+    return corpus_of_cell(cell, seed=cell.seed).checksum
+
+
+@contextmanager
+def trained_model(cell: ModelCell) -> Iterator[Path]:
+    """The run directory of a model trained with the settings of the cell.
+
+    It is deleted afterwards, unless the cell names a folder of runs: there it is kept under the hash of
+    its settings and corpus, and used again.
+    """
+    import tempfile
+
+    from attnlab.core.library_state import quiet
+
+    kept = None if cell.runs is None else Path(cell.runs) / _name_of(cell)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        quiet(),
+        tempfile.TemporaryDirectory(prefix=".cell-", dir=kept and kept.parent) as made,
+    ):
+        if kept is None:
+            yield _train(cell, Path(made) / "run")
+        else:
+            if not kept.exists():
+                _keep(_train(cell, Path(made) / "run"), kept)
+            yield kept
+
+
+def _keep(run: Path, kept: Path) -> None:
+    """Moves a run to where it is kept, unless another study has kept the same one since."""
+    from attnlab.models.run_folder import is_run
+
+    try:
+        run.rename(kept)
+    except OSError:
+        if not is_run(kept):
+            raise
+
+
+def _name_of(cell: ModelCell) -> str:
+    """Of a kept run: the hash of all that decides the model, behind what can be read."""
+    names = {one.name for one in fields(ModelCell)} - set(MODEL_LOCATIONS)
+    decisive = {name: getattr(cell, name) for name in names}
+    text = canonical([decisive, model_checksum(cell), __version__])
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return f"{Path(cell.corpus).name}-{cell.layers}-{cell.seed}-{digest}"
+
+
+def _train(cell: ModelCell, run: Path) -> Path:
+    """Trains a model into the folder."""
+    from rich.console import Console
+
+    from attnlab.models.training import train
+    from attnlab.models.training_settings import settings_from
+
+    settings = settings_from(
+        {
+            "corpus": {
+                "name": cell.corpus, "pair": cell.pair, "limit": cell.corpus_limit,
+                **({} if cell.corpus_size is None else {"size": cell.corpus_size}),
+            },
+            "model": {
+                "encoder_layers": cell.layers, "decoder_layers": cell.layers, "heads": cell.heads,
+            },
+            "optimizer": {"epochs": cell.epochs, "seed": cell.seed},
+        }
+    )  # fmt: skip
+    if train(run, settings, console=Console(quiet=True)).interrupted:
+        # Ctrl-C ends a training early, but half a model is no cell.
+        raise KeyboardInterrupt
+    return run

@@ -1,1 +1,0 @@
-"""Corpora, tokenizers, the encoder-decoder model, training, translating."""

@@ -1,0 +1,122 @@
+"""Whether a change is more than chance: paired bootstrap against textbook and sacrebleu."""
+
+import numpy as np
+import pytest
+import torch
+from sacrebleu.metrics import BLEU
+from statsmodels.stats.multitest import multipletests
+
+from attnlab.ablation import significance
+from attnlab.ablation.significance import (
+    bleu_difference,
+    bleu_differences,
+    holm_adjusted,
+    holm_significant,
+    loss_difference,
+    loss_differences,
+)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_loss_difference(share: float, untouched_randomness) -> None:
+    generator = torch.Generator().manual_seed(2)
+    tokens = torch.randint(3, 20, (501,), generator=generator).double()
+    before = tokens * (2 + torch.randn(501, generator=generator))
+    after = before + tokens * (share + 0.3 * torch.randn(501, generator=generator))
+    found = loss_difference(before, after, tokens, seed=5)
+    assert found.before == pytest.approx((before.sum() / tokens.sum()).item())
+    assert found.change == pytest.approx(((after - before).sum() / tokens.sum()).item())
+    assert found.low < found.change < found.high
+    assert (found.low <= 0 <= found.high) is (share == 0)
+    assert (found.p_value < 0.05) is (share > 0)
+    assert loss_difference(before, after, tokens, seed=5) == found
+    assert loss_difference(before, after, tokens, seed=6) != found
+
+
+def test_interval_misses_no_change_five_times_in_a_hundred() -> None:
+    misses = 0
+    for seed in range(200):
+        generator = torch.Generator().manual_seed(seed)
+        tokens = torch.randint(3, 20, (101,), generator=generator).double()
+        before = tokens * (2 + torch.randn(101, generator=generator))
+        after = before + tokens * 0.3 * torch.randn(101, generator=generator)
+        found = loss_difference(before, after, tokens, seed=5, draws=300)
+        misses += not found.low <= 0 <= found.high
+    assert 4 <= misses <= 20
+
+
+def test_interval_of_a_mean_is_the_textbook_one() -> None:
+    generator = torch.Generator().manual_seed(1)
+    once = torch.ones(400, dtype=torch.float64)
+    change = torch.randn(400, generator=generator, dtype=torch.float64)
+    found = loss_difference(0 * once, change, once, seed=0, draws=4000)
+    half_width = 1.96 * change.std().item() / 20
+    assert found.low == pytest.approx(found.change - half_width, abs=0.1 * half_width)
+    assert found.high == pytest.approx(found.change + half_width, abs=0.1 * half_width)
+
+
+@pytest.mark.parametrize("most_counts", [1, 7 * 101, 2**22])
+def test_draws_in_parts_and_for_several_changes_are_those_made_at_once(
+    most_counts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(significance, "MOST_COUNTS", most_counts)
+    generator = torch.Generator().manual_seed(4)
+    tokens = torch.randint(3, 20, (101,), generator=generator).double()
+    before, *afters = tokens * torch.rand(4, 101, generator=generator)
+    picks = torch.randint(101, (53, 101), generator=torch.Generator().manual_seed(6))
+    found = loss_differences(before, afters, tokens, seed=6, draws=53)
+    for after, one in zip(afters, found, strict=True):
+        changes = (after - before)[picks].sum(1) / tokens[picks].sum(1)
+        ends = changes.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+        assert [one.low, one.high] == pytest.approx(ends, abs=1e-13)
+        far = (changes - changes.mean()).abs() >= abs(one.change)
+        assert one.p_value == (int(far.sum()) + 1) / 54
+    systems = [WORSE, REFERENCES]
+    together = bleu_differences(REFERENCES, systems, REFERENCES, seed=2, draws=9)
+    monkeypatch.setattr(significance, "MOST_COUNTS", 2**22)
+    alone = [bleu_difference(REFERENCES, one, REFERENCES, seed=2, draws=9) for one in systems]
+    assert together == alone
+
+
+REFERENCES = [f"the old cat sees {n} red birds in the small garden ." for n in range(40)]
+WORSE = [
+    text.replace("small garden", "garden small") if n % 3 else text
+    for n, text in enumerate(REFERENCES)
+]
+
+
+def test_bleu_difference_is_that_of_sacrebleu() -> None:
+    found = bleu_difference(REFERENCES, WORSE, REFERENCES, seed=2, draws=200)
+    assert found.before == pytest.approx(100)
+    assert found.after == pytest.approx(BLEU().corpus_score(WORSE, [REFERENCES]).score)
+    assert found.change < found.high < 0
+    assert found.p_value < 0.05
+    same = bleu_difference(WORSE, WORSE, REFERENCES, seed=2, draws=50)
+    assert (same.change, same.low, same.high, same.p_value) == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3, 5, 12])
+def test_bleu_of_draws_is_that_of_sacrebleu_where_orders_have_no_match(kept: int) -> None:
+    """Smoothing of the orders without a match, short translations, and no match at all."""
+    systems = [" ".join(["x" * (n % 3 + 1), *text.split()[:kept]]) for n, text in enumerate(WORSE)]
+    found = bleu_difference(REFERENCES, systems, REFERENCES, seed=2, draws=3)
+    assert found.after == pytest.approx(BLEU().corpus_score(systems, [REFERENCES]).score, abs=1e-9)
+    halves = [f"{text.split()[0]} y {text.split()[-1]}" for text in WORSE]
+    again = bleu_difference(REFERENCES, halves, REFERENCES, seed=2, draws=3)
+    assert again.after == pytest.approx(BLEU().corpus_score(halves, [REFERENCES]).score, abs=1e-9)
+
+
+def test_bleu_of_different_sentences_is_refused() -> None:
+    with pytest.raises(ValueError, match="not on 1, 1 and 2"):
+        bleu_difference(["a"], ["a"], ["a", "b"], seed=0)
+
+
+def test_holm_equals_statsmodels() -> None:
+    random = np.random.default_rng(3)
+    for count, power in ((1, 3), (7, 1), (40, 8), (99, 3)):
+        p_values = random.uniform(size=count).round(2) ** power
+        expected, adjusted, *_ = multipletests(p_values, 0.05, "holm")
+        assert (holm_significant(p_values, 0.05) == expected).all()
+        assert holm_adjusted(p_values) == pytest.approx(adjusted)
+    assert holm_significant(np.array([0.025, 0.05]), 0.05).tolist() == [True, True]
+    assert not holm_significant(np.array([0.026, 0.001, 0.04]), 0.05)[[0, 2]].any()

@@ -1,0 +1,421 @@
+"""Labels from verdicts, controls beside them, and agreement with structural labels."""
+
+import itertools
+import math
+
+import pandas as pd
+import pytest
+import torch
+from functions.planting import (
+    at_offset,
+    attend,
+    facts_of,
+    layer_of,
+    make_batch,
+    random_attention,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnlab.labels.counting import (
+    OWN_LABELS,
+    count_functions,
+    decide_functions,
+    relations_of_layer,
+)
+from attnlab.labels.label_tables import (
+    compare_controls,
+    compare_relations,
+    label_table,
+    strongest_functions,
+    with_strength,
+)
+from attnlab.labels.structure import (
+    agreement_table,
+    agreement_with_structure,
+    cohen_kappa,
+)
+from attnlab.labels.verdict import BELOW, BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, Verdict
+from attnlab.matrices.candidates import FAMILIES
+from attnlab.reading.weights import VIEWS
+
+
+def verdicts_on(weights, batch, ranks) -> pd.DataFrame:
+    counts = count_functions(layer_of(weights, batch), facts_of(batch, ranks))
+    assert relations_of_layer(counts).empty
+    verdicts = decide_functions(counts)
+    return verdicts.assign(site="encoder", layer=0)
+
+
+def test_heads_get_all_labels_that_hold_and_unknown_otherwise() -> None:
+    batch = make_batch()
+    generator = torch.Generator().manual_seed(0)
+    ranks = torch.randint(400, 2000, batch.visible.shape, generator=generator)
+    uniform = batch.scope.seen / batch.scope.seen.sum(-1, keepdim=True).clamp_min(1)
+    rare = ranks.masked_fill(~batch.ordinary, -1).argmax(1, keepdim=True).expand_as(ranks)
+    back = attend(at_offset(batch, -1), batch.scope.seen, 0.8)
+    heads = [
+        back,
+        attend(rare, batch.scope.seen, 0.8),
+        uniform,
+        random_attention(batch, heads=1)[:, 0],
+        attend(torch.zeros_like(rare), batch.scope.seen, 0.8),
+    ]
+    table = label_table(verdicts_on(torch.stack(heads, 1), batch, ranks))
+    assert table["head"].tolist() == [0, 1, 2, 3, 4]
+    assert table.labels.tolist() == ["positional", "rare tokens", "broad", "unknown", "sink"]
+
+
+def verdicts_of(**statuses: list[str]) -> pd.DataFrame:
+    rows = [
+        ("encoder", 1, head, label, status)
+        for label, heads in statuses.items()
+        for head, status in enumerate(heads)
+    ]
+    table = pd.DataFrame(rows, columns=["site", "layer", "head", "label", "status"])
+    return _with_one_figure(table.assign(detail="", value=0.5, low=0.45, high=0.55, threshold=0.4))
+
+
+def _with_one_figure(table: pd.DataFrame) -> pd.DataFrame:
+    second = ("second_value", "second_threshold", "second_control")
+    return table.assign(control=math.nan, second_statistic="", **dict.fromkeys(second, math.nan))
+
+
+def test_first_label_is_the_first_of_the_list() -> None:
+    table = label_table(
+        verdicts_of(sink=[HOLDS, HOLDS, BELOW], positional=[HOLDS, BORDERLINE, BORDERLINE])
+    )
+    assert table.labels.tolist() == ["positional; sink", "sink", "unknown"]
+    assert table.label.tolist() == ["positional", "sink", "unknown"]
+    assert table.borderline.tolist() == ["", "positional", "positional"]
+
+
+def test_a_head_without_a_label_is_undecided_as_long_as_one_of_them_may_yet_hold() -> None:
+    table = label_table(
+        verdicts_of(
+            sink=[UNDECIDED, UNDECIDED, HOLDS, BELOW, UNDECIDED],
+            positional=[UNDECIDED, BELOW, UNDECIDED, BELOW, BORDERLINE],
+        )
+    )
+    assert table.labels.tolist() == ["undecided", "undecided", "sink", "unknown", "undecided"]
+    assert table.undecided.tolist() == ["positional; sink", "sink", "positional", "", "sink"]
+    undecided = pd.DataFrame(
+        {
+            "site": ["encoder"] * 2,
+            "label": ["undecided", "unknown"],
+            "structure": ["band", "column"],
+            "structure_tie": False,
+        }
+    )
+    found = agreement_table(undecided).iloc[0]
+    assert (found["labelled_heads"], math.isnan(found["kappa"])) == (0, True)
+
+
+def test_label_that_an_untrained_model_has_too_does_not_stand() -> None:
+    compared = compare_controls(
+        {
+            "model": verdicts_of(sink=[HOLDS, HOLDS, BELOW, HOLDS, BORDERLINE, HOLDS, UNDECIDED]),
+            "untrained": verdicts_of(
+                sink=[HOLDS, BELOW, HOLDS, BORDERLINE, BELOW, UNDECIDED, UNDECIDED]
+            ),
+            "shuffled": verdicts_of(sink=[HOLDS] * 7).assign(value=0.1),
+        }
+    )
+    assert compared.stands_status.tolist() == [
+        BELOW,
+        HOLDS,
+        BELOW,
+        BORDERLINE,
+        BORDERLINE,
+        UNDECIDED,
+        UNDECIDED,
+    ]
+    assert compared.stands.tolist() == [False, True, False, False, False, False, False]
+    assert compared.shuffled_value.tolist() == [0.1] * 7
+    assert compared.shuffled_status.tolist() == [HOLDS] * 7
+
+
+def relations_of(
+    accuracy: list[float], statuses: list[str], *, width: float = 0.04
+) -> pd.DataFrame:
+    rows = [("encoder", 2, head, "obj", "dependent>head") for head in range(len(accuracy))]
+    table = pd.DataFrame(rows, columns=["site", "layer", "head", "relation", "direction"])
+    table = table.assign(accuracy=accuracy, status=statuses, baseline=0.4)
+    return table.assign(low=table["accuracy"] - width, high=table["accuracy"] + width)
+
+
+def test_relation_that_the_words_alone_explain_does_not_stand() -> None:
+    # Head 1 does as well on shuffled words, head 2 almost; head 3 follows when untrained too.
+    compared = compare_relations(
+        relations_of([0.7, 0.7, 0.7, 0.7, 0.45], [HOLDS, HOLDS, HOLDS, HOLDS, BELOW]),
+        relations_of([0.2, 0.7, 0.61, 0.2, 0.1], [HOLDS, HOLDS, HOLDS, HOLDS, BELOW]),
+        relations_of([0.1, 0.1, 0.1, 0.6, 0.1], [BELOW, BELOW, BELOW, HOLDS, BELOW]),
+    )
+    assert compared.stands_status.tolist() == [HOLDS, BELOW, BORDERLINE, BELOW, BELOW]
+    assert compared.stands.tolist() == [True, False, False, False, False]
+    # Newcombe: 0.7 - 0.2 and the root of twice 0.04 squared to either side.
+    assert compared.gain_low[0] == pytest.approx(0.5 - 0.04 * math.sqrt(2))
+    assert compared.gain_high[0] == pytest.approx(0.5 + 0.04 * math.sqrt(2))
+
+
+def test_label_is_held_against_the_relation_it_rests_on() -> None:
+    def verdicts(details: list[str], values: list[float], status: list[str]) -> pd.DataFrame:
+        rows = [("encoder", 2, head, "syntactic") for head in range(len(details))]
+        table = pd.DataFrame(rows, columns=["site", "layer", "head", "label"])
+        table = table.assign(detail=details, value=values, threshold=0.5, status=status)
+        return _with_one_figure(table.assign(low=table["value"], high=table["value"]))
+
+    obj, det = "obj dependent>head", "det dependent>head"
+    # The controls' best relation is another one; head 2 rests on no relation that was counted.
+    tables = {
+        "model": verdicts([obj, obj, det, obj], [0.7, 0.7, 0.6, 0.4], [HOLDS, HOLDS, HOLDS, BELOW]),
+        "untrained": verdicts([det] * 4, [0.9] * 4, [HOLDS, HOLDS, BELOW, BELOW]),
+        "shuffled": verdicts([det] * 4, [0.8] * 4, [HOLDS] * 4),
+    }
+    relations = relations_of([0.7, 0.7, 0.2, 0.4], [HOLDS, HOLDS, BELOW, BELOW]).assign(
+        untrained_accuracy=[0.1, 0.2, 0.3, 0.4],
+        shuffled_accuracy=[0.5, 0.6, 0.7, 0.8],
+        stands_status=[HOLDS, BELOW, BELOW, HOLDS],
+        **{
+            f"{name}_{what}": BELOW if what == "status" else 0.1
+            for name in ("untrained", "shuffled")
+            for what in ("low", "high", "status")
+        },
+    )
+    compared = compare_controls(tables, relations)
+    assert compared.untrained_value.tolist() == [0.1, 0.2, 0.9, 0.4]
+    assert compared.shuffled_value.tolist() == [0.5, 0.6, 0.8, 0.8]
+    assert compared.stands.tolist() == [True, False, True, False], "the last does not hold"
+    assert compared.untrained_low.tolist() == [0.1, 0.1, 0.9, 0.1]
+    # The third is significant, so it has reached its label; the last is where the untrained head is.
+    assert compared.strength.tolist() == [1, 1, 1, 0]
+    plain = compare_controls(tables)
+    assert plain.stands.tolist() == [False, False, True, False]
+
+
+def controls_of(*rows: dict) -> pd.DataFrame:
+    """Rows of controls.csv, a head each; what is not given is missing."""
+    none = dict.fromkeys([*Verdict.__dataclass_fields__, "untrained_value"], math.nan)
+    named = {"site": "encoder", "layer": 0, "detail": "", "second_statistic": ""}
+    status = {"status": BELOW, "stands_status": BELOW}
+    return pd.DataFrame([none | {"head": n} | named | status | row for n, row in enumerate(rows)])
+
+
+def positional(value: float, untrained: float, *, stands: str = BELOW) -> dict:
+    return {
+        "label": "positional", "value": value, "threshold": 0.9, "untrained_value": untrained,
+        "stands_status": stands,
+    }  # fmt: skip
+
+
+def test_strength_by_hand() -> None:
+    rows_and_strengths = [
+        (positional(0.85, math.nan), 0.85 / 0.9),
+        (positional(0.85, 0.8), 0.5),
+        (positional(0.85, 0.85), 0),
+        (positional(0.85, 0.88), 0),
+        (positional(0.85, 0.95), 0),
+        (positional(0.97, 0.8), 1),
+        (positional(0.97, 0.9), 0),
+        (positional(0.97, 0.95), 0),
+        (positional(0.97, 0.95, stands=HOLDS), 1),
+        (positional(0.85, 0.1) | {"control": 0.8}, 0.5),
+        (positional(0.85, 0.8) | {"control": 0.1}, 0.5),
+        (positional(math.nan, 0.8), math.nan),
+    ]
+    rows, strengths = zip(*rows_and_strengths, strict=True)
+    found = with_strength(controls_of(*rows))["strength"].tolist()
+    assert found == pytest.approx(list(strengths), nan_ok=True)
+
+
+def head_of(*rows: dict) -> str:
+    """The closest role of one head of these labels."""
+    controls = with_strength(controls_of(*rows)).assign(head=0)
+    return strongest_functions(controls)["function"].item()
+
+
+def row_of(label: str, value: float, status: str, stands: str, *, control: float = 0) -> dict:
+    return {
+        "label": label, "value": value, "threshold": 0.5, "control": control,
+        "status": status, "stands_status": stands,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_equal_strengths_the_first_by_precedence_is_shown(turned: bool) -> None:
+    for first, second in itertools.pairwise(sorted(OWN_LABELS, key=lambda one: one.precedence)):
+        pair = [row_of(one.name, 0.9, HOLDS, HOLDS) for one in (first, second)]
+        assert head_of(*(pair[::-1] if turned else pair)) == first.name
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("shown", "other"),
+    [
+        (row_of("sink", 0.6, HOLDS, HOLDS), row_of("positional", 0.6, HOLDS, BELOW)),
+        (row_of("sink", 0.6, HOLDS, NOT_COMPARED), row_of("positional", 0.5, BELOW, NOT_COMPARED)),
+        (row_of("sink", 0.6, HOLDS, BELOW), row_of("positional", 0.6, BELOW, BELOW)),
+        (row_of("sink", 0.48, BORDERLINE, BORDERLINE), row_of("positional", 0.49, BELOW, BELOW)),
+        (row_of("sink", 0.4, BELOW, BELOW), row_of("positional", 0.3, BELOW, BELOW)),
+        (
+            row_of("sink", 0.4, BELOW, BELOW),
+            row_of("positional", 0.48, BORDERLINE, BORDERLINE, control=0.49),
+        ),
+    ],
+)
+def test_what_is_significant_confirmed_or_stronger_is_shown_first(
+    shown: dict, other: dict, turned: bool
+) -> None:
+    assert head_of(*((other, shown) if turned else (shown, other))) == "sink"
+
+
+@pytest.mark.parametrize("untrained", [math.nan, 0.2, 0.997])
+@pytest.mark.parametrize("status", [BELOW, BORDERLINE])
+@pytest.mark.parametrize("stands", [None, NOT_COMPARED])
+def test_an_unconfirmed_broad_head_is_shown_with_the_role_that_it_is_closer_to(
+    untrained: float, status: str, stands: str | None
+) -> None:
+    broad = {
+        "label": "broad", "value": 0.899, "threshold": 0.9, "untrained_value": untrained,
+        "status": status, "stands_status": stands or status,
+    }  # fmt: skip
+    weak = row_of("sink", 0.01, BELOW, stands or BELOW)
+    found = with_strength(controls_of(broad, weak, broad | {"value": math.nan}))["strength"]
+    assert found.tolist() == pytest.approx([0, 0.02, math.nan], nan_ok=True)
+    assert head_of(broad, weak) == "sink"
+    confirmed = broad | {"value": 0.95, "status": HOLDS, "stands_status": stands or HOLDS}
+    assert with_strength(controls_of(confirmed))["strength"].tolist() == [1]
+    assert head_of(weak, confirmed) == "broad"
+
+
+SHARES = st.floats(0, 1)
+
+
+@given(
+    value=SHARES,
+    controls=st.tuples(SHARES, SHARES),
+    name=st.sampled_from(["control", "untrained_value", "second_control"]),
+    second=st.tuples(SHARES, SHARES),
+    stands=st.sampled_from([HOLDS, BORDERLINE, BELOW, UNDECIDED]),
+)
+def test_a_stronger_control_never_raises_the_strength(
+    value: float, controls: tuple, name: str, second: tuple, stands: str
+) -> None:
+    reached, asked = second
+    row = positional(value, math.nan, stands=stands) | {
+        "second_statistic": "another", "second_value": reached, "second_threshold": asked,
+    }  # fmt: skip
+    found = with_strength(controls_of(*(row | {name: control} for control in sorted(controls))))
+    weak, strong = found["strength"]
+    assert 0 <= strong <= weak <= 1
+    mine, theirs = (reached, asked) if name == "second_control" else (value, 0.9)
+    highest = max(controls)
+    if stands != HOLDS and (highest >= mine or (name == "untrained_value" and highest >= theirs)):
+        assert strong == 0
+
+
+def test_counts_of_a_layer_add_up_with_and_without_links() -> None:
+    batch = make_batch()
+    weights = random_attention(batch)
+    ranks = torch.zeros_like(batch.visible).long()
+    counts = count_functions(layer_of(weights, batch), facts_of(batch, ranks))
+    total = counts + counts
+    assert not {"syntactic", "alignment"} & {label for label, _ in total}
+    for keys in VIEWS:
+        one, other = counts["positional", keys], total["positional", keys]
+        assert torch.equal(other.at_offset.numerator, 2 * one.at_offset.numerator)
+        one, other = counts["broad", keys], total["broad", keys]
+        assert torch.equal(other.entropy.ratio, one.entropy.ratio)
+
+
+def test_kappa_by_hand() -> None:
+    # 2 x 2 table 20 5 / 10 15: observed 0.7, expected 0.5, kappa 0.4
+    first = ["a"] * 25 + ["b"] * 25
+    second = ["a"] * 20 + ["b"] * 5 + ["a"] * 10 + ["b"] * 15
+    found = cohen_kappa(first, second)
+    assert (found.observed, found.expected, found.heads) == (0.7, 0.5, 50)
+    assert found.kappa == pytest.approx(0.4)
+    assert found.low < 0.4 < found.high
+
+
+def test_kappa_of_equal_constant_and_independent_labels() -> None:
+    labels = ["a", "b", "c", "a", "b"]
+    assert cohen_kappa(labels, labels).kappa == pytest.approx(1)
+    assert math.isnan(cohen_kappa(["a"] * 5, ["a"] * 5).kappa)
+    assert cohen_kappa(["a", "a", "b", "b"], ["a", "b", "a", "b"]).kappa == pytest.approx(0)
+
+
+def test_kappa_wants_the_same_heads() -> None:
+    with pytest.raises(ValueError, match="not of 1 and 2"):
+        cohen_kappa(["a"], ["a", "b"])
+
+
+def test_functions_are_compared_by_the_shape_they_leave() -> None:
+    functions = ["positional", "syntactic", "broad", "unknown"]
+    assert agreement_with_structure(functions[:3], ["diagonal", "band", "diffuse"]).kappa == 1
+    assert (
+        agreement_with_structure(functions, ["diagonal", "band", "diffuse", "band"]).observed
+        == 0.75
+    )
+
+
+def test_every_label_leaves_a_family_of_matrices() -> None:
+    assert {label.family for label in OWN_LABELS} == set(FAMILIES) - {"column_band"}
+
+
+def test_agreement_in_all_and_by_site() -> None:
+    labels = pd.DataFrame(
+        [
+            ("encoder", "positional", "diagonal"),
+            ("encoder", "unknown", "band"),
+            ("encoder", "sink", "column"),
+            ("cross", "unknown", "diffuse"),
+            ("cross", "broad", "diffuse"),
+        ],
+        columns=["site", "label", "structure"],
+    ).assign(structure_tie=False)
+    tied = labels.assign(structure_tie=True)
+    nothing = agreement_table(tied)
+    assert (nothing.heads.tolist(), nothing.tied_heads.tolist()) == ([0] * 3, [5, 3, 2])
+    assert nothing.kappa.isna().all()
+    found = agreement_table(pd.concat([labels, tied[:2]])).set_index("site")
+    assert found.tied_heads.tolist() == [2, 2, 0]
+    assert found.index.tolist() == ["all", "encoder", "cross"]
+    assert found.heads.tolist() == [5, 3, 2]
+    assert found.labelled_heads.tolist() == [3, 2, 1]
+    assert found.observed_fraction.tolist() == pytest.approx([3 / 5, 2 / 3, 1 / 2])
+    # all: chance agrees on diagonal 1/25, sink 1/25, diffuse 2/25
+    assert found.loc["all", "kappa"] == pytest.approx((3 / 5 - 4 / 25) / (1 - 4 / 25))
+    assert agreement_table(labels[:3]).site.tolist() == ["all"]
+
+
+def test_heads_of_which_too_little_was_counted_take_no_part_in_kappa() -> None:
+    decided = pd.DataFrame(
+        [("positional", "diagonal"), ("sink", "column"), ("unknown", "band")],
+        columns=["label", "structure"],
+    ).assign(site="encoder", structure_tie=False)
+    undecided = decided.assign(label="undecided", structure_tie=[True, False, False])
+    alone, beside = (agreement_table(rows) for rows in (decided, pd.concat([decided, undecided])))
+    assert (alone.undecided_heads.item(), beside.undecided_heads.item()) == (0, 3)
+    assert beside.tied_heads.item() == 0
+    pd.testing.assert_frame_equal(
+        alone.drop(columns="undecided_heads"), beside.drop(columns="undecided_heads")
+    )
+
+
+@pytest.mark.parametrize(
+    ("functions", "structures"),
+    [
+        (["unknown"], ["band"]),
+        (["sink"] * 3, ["column"] * 3),
+        (["alignment"] * 3, ["band", "column", "band"]),
+        (["sink", "broad", "sink"], ["band"] * 3),
+    ],
+)
+def test_nothing_is_known_of_agreement_where_one_labelling_does_not_vary(
+    functions, structures
+) -> None:
+    found = agreement_with_structure(functions, structures)
+    assert math.isnan(found.kappa)
+    assert math.isnan(found.low)
+    assert 0 <= found.observed <= 1

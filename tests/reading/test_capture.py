@@ -1,0 +1,300 @@
+"""Capture: the same weights as the model's own, one layer at a time, checked, kept, and shared out."""
+
+import gc
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from planted_layers import layer, stochastic
+from safetensors.torch import save_file
+from zoo import random_models
+from zoo.random_models import ALL, PAIRS, SENTENCES, TWO_STACKS, tokenizer
+
+from attnlab.core.errors import AttnlabError, InputError
+from attnlab.reading import hooks as taps
+from attnlab.reading.batches import Vocabulary
+from attnlab.reading.capture import capture, prepare
+from attnlab.reading.keeping import load_kept_matrices
+from attnlab.reading.statistics import HeadStatistics
+from attnlab.reading.weights import checked
+
+TOKENIZER = tokenizer()
+
+
+def texts(name: str):
+    return PAIRS if name in TWO_STACKS else SENTENCES
+
+
+def own_attentions(model, text):
+    """Attention of one sentence as transformers returns it, without batches or padding."""
+    model.eval()
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        if isinstance(text, str):
+            outputs = model(**TOKENIZER(text, return_tensors="pt", return_token_type_ids=False),
+                            output_attentions=True)  # fmt: skip
+            shown = {"one": outputs.attentions}
+        else:
+            source = TOKENIZER(text[0], return_tensors="pt", return_token_type_ids=False)
+            labels = TOKENIZER(text_target=text[1], return_tensors="pt")["input_ids"]
+            shifted = model.prepare_decoder_input_ids_from_labels(labels)
+            outputs = model(**source, decoder_input_ids=shifted, output_attentions=True)
+            shown = {
+                "encoder": outputs.encoder_attentions,
+                "decoder": outputs.decoder_attentions,
+                "cross": outputs.cross_attentions,
+            }
+    return {(site, n): w[0] for site, layers in shown.items() for n, w in enumerate(layers)}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: None) -> None:
+    model = ALL[name]()
+    found = capture(model, TOKENIZER, texts(name), batch_size=3, keep_matrices=99)
+    assert found.coverage.streamed
+    seen = 0
+    for number, text in enumerate(texts(name)):
+        for (site, depth), expected in own_attentions(model, text).items():
+            where = site if site != "one" else ("encoder" if "bert" in name else "decoder")
+            kept = found.kept.matrices[number, where, depth]
+            torch.testing.assert_close(kept, expected, atol=3e-5, rtol=1e-4)
+            seen += 1
+    assert seen == len(found.kept.matrices)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_shares_of_the_work_add_up_to_the_whole(name: str) -> None:
+    model = ALL[name]()
+
+    def share(index: int, count: int):
+        return capture(model, TOKENIZER, texts(name), batch_size=2, share=(index, count),
+                       keep_matrices=3)  # fmt: skip
+
+    whole = share(0, 1)
+    merged = share(2, 3) + share(0, 3) + share(1, 3)
+    assert merged.coverage.sentences == len(texts(name))
+    pd.testing.assert_frame_equal(
+        merged.statistics.heads(), whole.statistics.heads(), rtol=1e-9, atol=1e-12
+    )
+    assert list(merged.kept.matrices) == list(whole.kept.matrices)
+    assert merged.kept.tokens == whole.kept.tokens
+
+
+@pytest.mark.parametrize("name", ["distilbert", "gpt2", "marian"])
+def test_a_model_probed_once_reads_other_texts_and_lends_its_taps_to_a_twin(name: str) -> None:
+    model, other = ALL[name](), ALL[name]()
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.mul_(1.5)
+    reading = prepare(model, TOKENIZER, texts(name))
+
+    def heads(one) -> pd.DataFrame:
+        found = HeadStatistics()
+        one.feed([found])
+        return found.heads()
+
+    expected = capture(other, TOKENIZER, texts(name)).statistics.heads()
+    pd.testing.assert_frame_equal(heads(reading.by(other)), expected, rtol=0)
+    few = capture(model, TOKENIZER, texts(name)[:3]).statistics.heads()
+    pd.testing.assert_frame_equal(heads(reading.first(3)), few, rtol=0)
+    pd.testing.assert_frame_equal(heads(reading.of_texts(texts(name)[:3])), few, rtol=0)
+    assert not heads(reading).equals(expected)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_never_more_than_one_layer_is_alive(name: str) -> None:
+    model = ALL[name]()
+    alive = []
+
+    class Census:
+        def update(self, seen) -> None:
+            shape = seen.weights.shape
+            tensors = [t for t in gc.get_objects() if type(t) is torch.Tensor]
+            alive.append(sum(t.shape[-2:] == shape[-2:] and t.ndim == 4 and t.dtype.is_floating_point
+                             and t.shape[1] == shape[1] for t in tensors))  # fmt: skip
+
+    prepare(model, TOKENIZER, texts(name)).feed([Census()], batch_size=99)
+    # The model's tensor and the one without padding rows; t5 keeps two position biases of that shape.
+    assert max(alive) <= (4 if name == "t5" else 2)
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = random_models.bert()
+    model.train()
+    model.encoder.layer[1].eval()
+    before = {name: module.training for name, module in model.named_modules()}
+    capture(model, TOKENIZER, SENTENCES)
+    assert {name: module.training for name, module in model.named_modules()} == before
+    assert model.config._attn_implementation == "sdpa"
+    model.set_attn_implementation("eager")
+    ids = torch.tensor([[1, 5, 2]])
+    assert len(model(ids, output_attentions=True).attentions) == 2, "no hook takes them off now"
+
+
+def test_the_model_is_left_as_it_was_after_an_error() -> None:
+    model = random_models.bert()
+    model.train()
+
+    class Broken:
+        def update(self, seen) -> None:
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        prepare(model, TOKENIZER, SENTENCES).feed([Broken()])
+    assert model.training
+    assert model(torch.tensor([[1, 5, 2]])).last_hidden_state.shape == (1, 3, 15)
+
+
+def test_without_taps_the_outputs_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_models.marian()
+    tapped = capture(model, TOKENIZER, PAIRS, batch_size=3)
+    monkeypatch.setattr(taps, "_matched", lambda *_: ())
+    whole = capture(model, TOKENIZER, PAIRS, batch_size=3)
+    assert tapped.coverage.streamed
+    assert not whole.coverage.streamed
+    pd.testing.assert_frame_equal(tapped.statistics.heads(), whole.statistics.heads(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda w: w * 1.01, "decoder layer 3: a row's sum is 0.01 away from 1"),
+        (lambda w: w.flip(-1), "above the diagonal"),
+        (lambda w: w * torch.nan, "decoder layer 3: a row's sum is nan"),
+    ],
+)
+def test_weights_that_are_none_are_refused(damage, message: str) -> None:
+    good = layer([stochastic(2, 5, 5, causal=True)], [["word"] * 5], site="decoder", number=3)
+    checked(good)
+    bad = layer(
+        [damage(stochastic(2, 5, 5, causal=True))], [["word"] * 5], site="decoder", number=3
+    )
+    with pytest.raises(AttnlabError, match=message):
+        checked(bad)
+
+
+def test_mass_on_padding_is_refused_though_rows_sum_to_1() -> None:
+    """A mask that is turned round passes a check of row sums."""
+    good = layer([stochastic(2, 5, 5), stochastic(2, 3, 3)], [["word"] * 5, ["word"] * 3])
+    wrong = good.weights.clone()
+    wrong[1, :, :3] = wrong[1, :, :3].flip(-1)
+    bad = layer([wrong[0], wrong[1]], [["word"] * 5] * 2)
+    with pytest.raises(AttnlabError, match=r"encoder layer 0: mass .* stands on padding"):
+        checked(type(good)(**{**vars(bad), "queries": good.queries, "keys": good.keys}))
+
+
+def test_padding_rows_are_cleared_whatever_stood_there() -> None:
+    mixed = layer([stochastic(2, 5, 5), stochastic(2, 3, 3)], [["word"] * 5, ["word"] * 3])
+    mixed.weights[1, :, 3:] = 0.2
+    assert not checked(mixed).weights[1, :, 3:].any()
+
+
+def test_dropout_that_is_active_is_named_with_its_layer() -> None:
+    model = random_models.bert()
+
+    def leave_on(module, _, output):
+        return (output[0], torch.nn.functional.dropout(output[1], 0.3, training=True))
+
+    model.encoder.layer[1].attention.self.register_forward_hook(leave_on)
+    with torch.random.fork_rng(), pytest.raises(AttnlabError, match="encoder layer 1: a row's sum"):
+        capture(model, TOKENIZER, SENTENCES)
+
+
+@pytest.mark.parametrize("role", ["bos", "eos", "sep", "cls", "mask", "pad"])
+def test_a_mark_that_stands_for_unknown_words_too_is_special(role: str) -> None:
+    mine = tokenizer()
+    assert mine.unk_token_id not in Vocabulary(mine).special
+    setattr(mine, f"{role}_token", mine.unk_token)
+    assert mine.unk_token_id in Vocabulary(mine).special
+
+
+def test_unknown_words_are_content_and_special_tokens_are_not() -> None:
+    found = capture(random_models.bert(), TOKENIZER, ["a zebra runs ."])
+    assert found.statistics.heads()["rows"].tolist() == [4] * 6
+
+
+def test_sentences_that_do_not_fit_are_counted() -> None:
+    found = capture(random_models.bert(), TOKENIZER, ["a dog", "cat " * 40, " ", "red"])
+    assert found.coverage.sentences == 2
+    assert [(one.count, one.most_tokens) for one in found.coverage.dropped] == [(1, None), (1, 37)]
+
+
+def test_batches_put_like_lengths_together_and_heed_the_limit_of_weights() -> None:
+    from attnlab.reading.batches import Sentence, batches
+
+    sentences = [Sentence(n, tuple(range(length))) for n, length in enumerate([3, 9, 4, 9, 2])]
+    made = [[s.number for s in b] for b in batches(sentences, size=2, weights_a_cell=1)]
+    assert made == [[1, 3], [2, 0], [4]]
+    small = list(batches(sentences, size=9, weights_a_cell=3, most_weights=2 * 3 * 81))
+    assert [len(batch) for batch in small] == [2, 3]
+
+
+@pytest.mark.parametrize("name", ["bert", "marian"])
+def test_sites_that_are_not_there_are_refused(name: str) -> None:
+    with pytest.raises(
+        InputError, match=r"Site 'cross' cannot be analyzed, .*choose from: encoder"
+    ):
+        capture(ALL[name](), TOKENIZER, SENTENCES, sites=["cross"])
+
+
+def test_source_sentences_alone_give_the_encoder_alone() -> None:
+    found = capture(random_models.marian(), TOKENIZER, SENTENCES)
+    assert found.coverage.layers == {"encoder": 2}
+
+
+def test_one_site_of_several() -> None:
+    found = capture(random_models.marian(), TOKENIZER, PAIRS, sites=["cross"])
+    assert set(found.statistics.heads()["site"]) == {"cross"}
+
+
+def test_unusable_sentences_are_refused() -> None:
+    model = random_models.bert()
+    with pytest.raises(InputError, match="no sentences"):
+        capture(model, TOKENIZER, [])
+    with pytest.raises(InputError, match="None of the 1 sentences"):
+        capture(model, TOKENIZER, [""])
+    with pytest.raises(InputError, match="one kind at a time"):
+        capture(model, TOKENIZER, ["a dog", ("a dog", "il cane")])
+
+
+def test_a_model_without_attention_is_refused() -> None:
+    model = random_models.bert()
+    for block in model.encoder.layer:
+        block.attention.self.register_forward_hook(lambda m, i, out: (out[0], None))
+    with pytest.raises(InputError, match="does not return attention weights"):
+        capture(model, TOKENIZER, SENTENCES)
+
+
+def test_progress_reaches_the_end() -> None:
+    told = []
+    capture(random_models.bert(), TOKENIZER, SENTENCES, batch_size=3,
+            progress=lambda done, total: told.append((done, total)))  # fmt: skip
+    assert told == [(3, 7), (6, 7), (7, 7)]
+
+
+def test_kept_matrices_stay_under_the_limit_and_come_back_from_their_file(tmp_path: Path) -> None:
+    model = random_models.bert()
+    whole = capture(model, TOKENIZER, SENTENCES, keep_matrices=3).kept
+    sizes = [sum(m.nbytes for k, m in whole.matrices.items() if k[0] == n) for n in range(3)]
+    few = capture(model, TOKENIZER, SENTENCES, keep_matrices=3, keep_bytes=sizes[0] + sizes[1]).kept
+    assert {key[0] for key in few.matrices} == {0, 1}
+    assert few.left_out == {2}
+    half = capture(model, TOKENIZER, SENTENCES, keep_matrices=2, keep_dtype=torch.float16).kept
+    assert half.matrices[0, "encoder", 1].dtype == torch.float16
+
+    whole.write(tmp_path / "matrices.safetensors")
+    back = load_kept_matrices(tmp_path / "matrices.safetensors")
+    assert list(back.matrices) == list(whole.matrices)
+    assert back.tokens == whole.tokens
+    assert back.tokens[1, "encoder"][0] == ["<s>", "a", "dog", "runs", ".", "</s>"]
+    for key, matrix in whole.matrices.items():
+        torch.testing.assert_close(back.matrices[key], matrix, atol=0, rtol=0)
+
+
+def test_other_files_and_types_are_refused(tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(2)}, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match="no matrices written by attnlab"):
+        load_kept_matrices(tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match="float32 or float16"):
+        capture(random_models.bert(), TOKENIZER, SENTENCES, keep_dtype=torch.int8)

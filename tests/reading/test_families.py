@@ -1,0 +1,130 @@
+"""Families of transformers models: the heads of each are captured exactly, or refused in one sentence."""
+
+from typing import Any
+
+import pytest
+import torch
+from zoo import random_models
+from zoo.analyzed import ANALYZED, REFUSED
+from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
+
+from attnlab.ablation.ablation import ablated
+from attnlab.ablation.projections import projections_of
+from attnlab.core.addresses import Head
+from attnlab.core.errors import AttnlabError
+from attnlab.reading.capture import capture
+from attnlab.studies.analysis.analysis import analyze
+from attnlab.studies.analysis.notes import LearnedSink
+
+TOKENIZER = tokenizer()
+
+
+def texts(model: Any) -> list[Any]:
+    return (PAIRS if model.config.is_encoder_decoder else SENTENCES)[:3]
+
+
+def own_attentions(model: Any, text: Any) -> dict[tuple[str, int], torch.Tensor]:
+    """Attention of one sentence without padding, as an eager transformers model returns it."""
+    if isinstance(text, str):
+        given = dict(TOKENIZER(text, return_tensors="pt", return_token_type_ids=False))
+    else:
+        given = dict(TOKENIZER(text[0], return_tensors="pt", return_token_type_ids=False))
+        labels = TOKENIZER(text_target=text[1])["input_ids"]
+        start = model.config.decoder_start_token_id
+        given["decoder_input_ids"] = torch.tensor([[start, *labels[:-1]]])
+        given["use_cache"] = False
+    with torch.no_grad():
+        found = model(**given, output_attentions=True)
+    names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions",
+             "cross": "cross_attentions"}  # fmt: skip
+    shown = (
+        {"one": found.attentions}
+        if isinstance(text, str)
+        else {site: found[name] for site, name in names.items()}
+    )
+    return {(site, n): w[0] for site, layers in shown.items() for n, w in enumerate(layers)}
+
+
+def with_eager_twin(name: str) -> tuple[Any, Any]:
+    """A model, and one of the same weights that had eager attention from the start."""
+
+    def build() -> Any:
+        model = ANALYZED[name]()
+        model.config._attn_implementation = "eager"
+        return type(model)(model.config)
+
+    model, plain = seeded(ANALYZED[name]), seeded(build)
+    # MobileBERT reads the next token's embedding, which for padding is 0.
+    model.get_input_embeddings().weight.data[0] = 0.0
+    plain.load_state_dict(model.state_dict())
+    return model.eval(), plain.eval()
+
+
+@pytest.mark.parametrize("name", ANALYZED)
+def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: None) -> None:
+    model, plain = with_eager_twin(name)
+    before = model.config._attn_implementation
+    kept = capture(model, TOKENIZER, texts(model), keep_matrices=3).kept.matrices
+    assert model.config._attn_implementation == before
+    checked = 0
+    for number, text in enumerate(texts(model)):
+        for (site, layer), expected in own_attentions(plain, text).items():
+            at = next(s for n, s, _ in kept if n == number) if site == "one" else site
+            torch.testing.assert_close(kept[number, at, layer], expected, atol=3e-5, rtol=1e-3)
+            checked += 1
+    assert checked == len(kept) > 0
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_others_are_refused_in_one_sentence(name: str) -> None:
+    model = seeded(REFUSED[name]).eval()
+    with pytest.raises(AttnlabError) as refusal:
+        capture(model, TOKENIZER, texts(model))
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_a_sink_takes_is_shown() -> None:
+    model = seeded(ANALYZED["gpt_oss"]).eval()
+    found = analyze((model, TOKENIZER), sentences=SENTENCES, labels=False, keep_matrices=7)
+    rows: dict[tuple[int, int], list[float]] = {}
+    for (number, _, layer), matrix in found.matrices.matrices.items():
+        content = slice(1, len(found.matrices.tokens[number, "decoder"][0]) - 1)
+        for head, rest in enumerate(1 - matrix[:, content].sum(-1)):
+            rows.setdefault((layer, head), []).extend(rest.tolist())
+    table = found.heads.set_index(["layer", "head"])["mass_on_sink_logit"]
+    assert table.min() > 0.01
+    for key, rest in rows.items():
+        assert table[key] == pytest.approx(sum(rest) / len(rest), abs=1e-6)
+    assert any(isinstance(note, LearnedSink) for note in found.notes)
+    assert (
+        "mass_on_sink_logit"
+        not in analyze((random_models.llama(), TOKENIZER), sentences=SENTENCES, labels=False).heads
+    )
+
+
+def test_layers_that_share_a_module_are_told_apart_and_not_ablated() -> None:
+    model = seeded(ANALYZED["albert"]).eval()
+    ids = TOKENIZER(SENTENCES[0], return_tensors="pt")["input_ids"]
+    with pytest.raises(AttnlabError, match="share an attention module"):
+        projections_of(model, lambda: model(ids, output_attentions=True))
+
+
+def test_projections_behind_which_the_residual_is_added_are_found() -> None:
+    model = seeded(ANALYZED["bloom"]).eval()
+    ids = TOKENIZER(SENTENCES[0], return_tensors="pt")["input_ids"]
+    found = projections_of(model, lambda: model(ids, output_attentions=True))
+    layers = [block.self_attention.dense for block in model.transformer.h]
+    assert [projection.module for projection in found.values()] == layers
+    assert all(projection.heads == 3 for projection in found.values())
+
+
+@pytest.mark.parametrize("name", ["mpnet", "gpt_oss"])
+def test_uniform_is_refused_where_positions_or_sinks_share_in_the_scores(name: str) -> None:
+    model = seeded(ANALYZED[name]).eval()
+    ids = TOKENIZER(SENTENCES[0], return_tensors="pt")["input_ids"]
+    found = projections_of(model, lambda: model(ids, output_attentions=True))
+    with (
+        pytest.raises(AttnlabError, match="use 'zero' or 'mean'"),
+        ablated(found, [Head(*next(iter(found)), 0)], "uniform"),
+    ):
+        pass
