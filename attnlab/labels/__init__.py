@@ -1,1 +1,1 @@
-"""The labels that a head can have, a file each, registered in `attnlab.labels.counting`."""
+"""What heads do: a file a label, their counts and verdicts, words and treebanks."""

@@ -1,1 +1,1 @@
-"""The run directory: what training leaves behind, and how it is read and replaced."""
+"""Our translation and language models: tokenizers, training, the run folder, translating, scoring."""

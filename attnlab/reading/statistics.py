@@ -43,7 +43,7 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
         return {(layer.site, layer.layer): _sums(layer)}
 
     def heads(self) -> pd.DataFrame:
-        """One row per head, columns as in `attnlab.reading.statistics_columns`; missing where nothing counted."""
+        """One row per head, columns as in `statistics_columns`; missing where nothing counted."""
         tables = [
             _heads_of(site, layer, sums).assign(
                 js_distance_to_others=_mean_to_others(_js_distance(sums))

@@ -1,1 +1,1 @@
-"""Each question as a function from runs or matrices to tidy tables."""
+"""Studies of many cells, on one machine or many; and the questions that have no folder of their own yet."""

@@ -23,7 +23,7 @@ from attnlab.reading import matrix_files as matrix_source
 from attnlab.reporting import result_folder
 
 # The steps of reading a corpus and of training, which take the paths that `train` made.
-INNER = re.compile(r"attnlab\.(cli|corpora|grammar|translation\.(?!runs\.folder|tokenizer))")
+INNER = re.compile(r"attnlab\.(cli|corpora|grammar|models\.(?!tokenizer))")
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
