@@ -7,8 +7,8 @@ from torch.autograd.functional import jacobian
 
 from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.registry import make
-from attnlab.models import reference
 from attnlab.models.layers import sinusoidal_positions
+from tests.oracles import translation_model as reference
 
 CLOSE = {"rtol": 0, "atol": 1e-12}
 

@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 import torch
 
-from attnlab.models import reference
 from attnlab.models.layers import sinusoidal_positions
 from attnlab.models.scoring import chunked_cross_entropy
+from tests.oracles import translation_model as reference
 
 CLOSE = {"rtol": 0, "atol": 1e-12}
 # Rezaei, equations (2) to (5): seven tokens ([CLS], The, artist, painted, ...), and the query projection.

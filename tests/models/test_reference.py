@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from attnlab.models import reference
 from attnlab.models.configuration import IGNORED_LABEL, TranslationConfig
 from attnlab.models.model import TranslationModel
+from tests.oracles import translation_model as reference
 
 CLOSE = {"rtol": 0, "atol": 1e-10}
 SOURCE = torch.tensor([[2, 7, 8, 9, 3], [2, 5, 3, 0, 0]])

@@ -1,4 +1,4 @@
-"""The translation model as plainly as its mathematics: one function per equation, no modules.
+"""The translation model as plainly as its mathematics: one function per equation; imports nothing of attnlab.
 
 Everything here takes one sentence and no padding: a matrix has one row per token. Weights are read from
 a model by the names of its `state_dict()`; `part` goes down one level of these names. Nothing here is
@@ -11,14 +11,23 @@ fast. It is there to be read beside the equations, and the tests hold the model 
 
 import math
 from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.models.configuration import TranslationConfig
-
 Weights = Mapping[str, Tensor]
+
+
+class Config(Protocol):
+    """What the equations need of a model's configuration."""
+
+    dim: int
+    heads: int
+    norm: str
+    encoder_layers: int
+    decoder_layers: int
 
 
 def part(weights: Weights, name: str) -> dict[str, Tensor]:
@@ -99,7 +108,7 @@ def feed_forward(X: Float[Tensor, "token dim"], weights: Weights) -> Float[Tenso
 
 
 def encoder_layer(
-    X: Float[Tensor, "token dim"], weights: Weights, config: TranslationConfig
+    X: Float[Tensor, "token dim"], weights: Weights, config: Config
 ) -> Float[Tensor, "token dim"]:
     """The block of the thesis's equation (3), LN a LayerNorm of its own at each sub-layer.
 
@@ -123,7 +132,7 @@ def decoder_layer(
     X: Float[Tensor, "query dim"],
     memory: Float[Tensor, "source dim"],
     weights: Weights,
-    config: TranslationConfig,
+    config: Config,
 ) -> Float[Tensor, "query dim"]:
     """Masked attention among target tokens, attention to the source, feed-forward part.
 
@@ -160,7 +169,7 @@ def positions(count: int, dim: int) -> Float[Tensor, "count dim"]:
 
 
 def embedded(
-    ids: Int[Tensor, " token"], weights: Weights, config: TranslationConfig
+    ids: Int[Tensor, " token"], weights: Weights, config: Config
 ) -> Float[Tensor, "token dim"]:
     """sqrt(dim) times the vectors of the tokens, plus those of their positions."""
     table = weights["tokens.weight"]
@@ -170,7 +179,7 @@ def embedded(
 
 
 def encoder(
-    ids: Int[Tensor, " token"], weights: Weights, config: TranslationConfig
+    ids: Int[Tensor, " token"], weights: Weights, config: Config
 ) -> Float[Tensor, "token dim"]:
     """Source tokens in context: embedding, all encoder layers, and a last LayerNorm in pre-norm."""
     own = part(weights, "encoder")
@@ -184,7 +193,7 @@ def decoder(
     ids: Int[Tensor, " query"],
     memory: Float[Tensor, "source dim"],
     weights: Weights,
-    config: TranslationConfig,
+    config: Config,
 ) -> Float[Tensor, "query dim"]:
     """Target tokens in context, each reading those up to itself and the whole source."""
     own = part(weights, "decoder")
@@ -198,7 +207,7 @@ def logits(
     ids: Int[Tensor, " query"],
     memory: Float[Tensor, "source dim"],
     weights: Weights,
-    config: TranslationConfig,
+    config: Config,
 ) -> Float[Tensor, "query type"]:
     """Score of every type as the token behind each target token: X W^T, W the target embedding when tied."""
     return decoder(ids, memory, weights, config) @ weights["output.weight"].T
