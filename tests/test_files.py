@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.files import delete_leftovers, refuse_unwritable, replacing, write_tensors
+from attnlab.core.files import check_writable, delete_leftovers, replacing, write_tensors
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_tensors_are_the_same_to_the_last_byte_whatever_order_they_come_in(tmp_p
 def test_a_folder_that_cannot_be_written_is_found_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    refuse_unwritable(tmp_path / "not" / "yet")
+    check_writable(tmp_path / "not" / "yet")
     assert list(tmp_path.iterdir()) == []
 
     def refused(**_: object) -> None:
@@ -72,7 +72,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_work(
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refused)
     with pytest.raises(InputError, match=f"{os.strerror(number)}; choose another"):
-        refuse_unwritable(tmp_path / "not" / "yet")
+        check_writable(tmp_path / "not" / "yet")
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="only Linux has such a folder")
@@ -80,7 +80,7 @@ def test_a_folder_that_takes_no_files_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"Could not write to /proc/out: .*; choose another folder"
     ):
-        refuse_unwritable("/proc/out")
+        check_writable("/proc/out")
 
 
 def test_only_what_a_killed_process_left_is_deleted(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from attnlab.attention.bridge.saved import load_with_plan
-from attnlab.cli.early import refuse_absent_source
+from attnlab.cli.early import check_source_there
 from attnlab.core import hub
 from attnlab.core.errors import InputError
 from attnlab.evaluation.sources import load_subject
@@ -20,7 +20,7 @@ from attnlab.evaluation.sources import load_subject
 # Every way to give the name of a model.
 READERS: dict[str, Callable[[str], object]] = {
     "study": lambda name: load_subject(name, sentences=["the cat runs ."]),
-    "command line": refuse_absent_source,
+    "command line": check_source_there,
     "plan": load_with_plan,
 }
 

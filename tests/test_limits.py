@@ -18,7 +18,7 @@ from attnlab.attention.bridge.saved import load_with_plan
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.core import limits, texts
 from attnlab.core.errors import InputError
-from attnlab.core.limits import FILE, LINE, WORD, refuse_beyond_memory
+from attnlab.core.limits import FILE, LINE, WORD, check_memory
 from attnlab.corpora.corpus import load_corpus
 from attnlab.corpora.readers import read_rows
 from attnlab.evaluation.sources import load_transformers, read_texts
@@ -108,12 +108,12 @@ def test_a_limit_is_a_number_and_documented(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "free_bytes", lambda _="cpu": 3 * 10**9)
-    refuse_beyond_memory(3e9, "It", "cut it")
-    refuse_beyond_memory(3.1e9, "It", "cut it", memory=4)
+    check_memory(3e9, "It", "cut it")
+    check_memory(3.1e9, "It", "cut it", memory=4)
     for memory, there in ((None, "3.0 GB are free"), (1, "1.0 GB are allowed")):
         expected = f"It needs 3.1 GB of memory, and {there}; cut it."
         with pytest.raises(InputError, match=f"^{re.escape(expected)}$"):
-            refuse_beyond_memory(3.1e9, "It", "cut it", memory=memory)
+            check_memory(3.1e9, "It", "cut it", memory=memory)
 
 
 def test_a_model_whose_training_does_not_fit(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attnlab.attention.plan import plan_of
-from attnlab.core.representations import OneLine, summarised
+from attnlab.core.representations import ShortRepr, summarised
 from attnlab.models.run import load
 from attnlab.reading.keeping import KeptMatrices
 
@@ -75,7 +75,7 @@ def test_every_result_is_one_line_whatever_it_holds(path: str) -> None:
 
 def test_values_in_a_few_words() -> None:
     @dataclass(frozen=True, repr=False)
-    class Study(OneLine):
+    class Study(ShortRepr):
         table: pd.DataFrame
         sentences: int
         kept: KeptMatrices

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.mechanism import Context, Cost, Mechanism, Told
+from attnlab.attention.mechanism import CallContext, Context, Cost, Mechanism
 from attnlab.attention.mechanisms.global_rows import GlobalRows
 from attnlab.core.errors import InputError
 
@@ -33,17 +33,17 @@ class OwnAttention(nn.Module):
         self.mechanism = mechanism
         self.additive = additive
 
-    def refuse_unfit(self, mechanism: Mechanism, address: str) -> None:
+    def check_fits(self, mechanism: Mechanism, address: str) -> None:
         """Refuses a mechanism that cannot stand in this module, at `address`.
 
         Raises:
             InputError: scores are additive, and the mechanism computes its own.
         """
         if self.additive:
-            refuse_without_scores(mechanism, address)
+            check_has_scores(mechanism, address)
 
 
-def refuse_without_scores(mechanism: Mechanism, address: str) -> None:
+def check_has_scores(mechanism: Mechanism, address: str) -> None:
     """Refuses a mechanism that computes its weights from products, where scores are additive.
 
     Raises:
@@ -106,14 +106,14 @@ class MultiHeadAttention(OwnAttention):
             GlobalRows(mechanism, self.query, self.key, self.value) if global_projections else None
         )
 
-    def refuse_unfit(self, mechanism: Mechanism, address: str) -> None:
+    def check_fits(self, mechanism: Mechanism, address: str) -> None:
         """Refuses a mechanism without global tokens where their rows are projected apart.
 
         Raises:
             InputError: see above.
         """
         if self.global_rows is not None:
-            self.global_rows.refuse_without_globals(mechanism, address)
+            self.global_rows.check_globals(mechanism, address)
 
     def split(
         self, tokens: Float[Tensor, "batch token dim"]
@@ -208,7 +208,7 @@ class PerHead(Mechanism):
         key: Float[Tensor, "batch head key dim"],
         value: Float[Tensor, "batch head key value_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[Told],
+        **told: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, each group by its own mechanism."""
         parts = [
@@ -228,7 +228,7 @@ class PerHead(Mechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[Told],
+        **told: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrices of all heads, each from its own mechanism."""
         parts = [
@@ -261,9 +261,9 @@ def _of(bias: Tensor | None, heads: list[int]) -> Tensor | None:
     return bias if bias is None or bias.shape[1] == 1 else bias[:, heads]
 
 
-def _told(told: Told, heads: list[int], mechanism: Mechanism) -> Told:
+def _told(told: CallContext, heads: list[int], mechanism: Mechanism) -> CallContext:
     """What a group is told: its heads' part, and nothing that its mechanism does not know."""
-    part: Told = {**told}
+    part: CallContext = {**told}
     if (bias := told.get("bias")) is not None:
         part["bias"] = _of(bias, heads)
     scoring = part.pop("scoring", None)

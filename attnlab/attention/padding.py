@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.mechanism import Context, Mechanism, Scoring, Setup, Told
+from attnlab.attention.mechanism import CallContext, Context, Mechanism, Scoring, Setup
 from attnlab.core.errors import AttnlabError
 
 
@@ -197,7 +197,7 @@ class PaddingSafeMechanism(Mechanism):
         key: Float[Tensor, "batch head key dim"],
         value: Float[Tensor, "batch head key value_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[Told],
+        **told: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, one row per query; a query that sees no key gets 0."""
         context = Context(visible, **told)
@@ -223,7 +223,7 @@ class PaddingSafeMechanism(Mechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[Told],
+        **told: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
         context = Context(visible, **told)

@@ -49,7 +49,7 @@ class AttentionPlan:
         named = any(isinstance(entry, Keys) and entry.tokens for entry in self.entries.values())
         return replace(self, tokenizer=checksum if named else None)
 
-    def refuse_other_tokenizer(self, checksum: str, name: str) -> None:
+    def check_same_tokenizer(self, checksum: str, name: str) -> None:
         """Refuses a tokenizer whose token ids are other words than those that the plan means.
 
         Args:
@@ -119,7 +119,7 @@ class AttentionPlan:
             made.append((members, part))
         return made[0][1] if len(made) == 1 else PerHead(made)
 
-    def refuse_outside(self, layers: Mapping[str, int], heads: Mapping[str, int]) -> None:
+    def check_within(self, layers: Mapping[str, int], heads: Mapping[str, int]) -> None:
         """Refuses addresses that the model does not have.
 
         Args:
@@ -140,7 +140,7 @@ class AttentionPlan:
                 msg = f"The plan names '{address}', but the model's {site} has {there}, counted from 0."
                 raise InputError(msg)
 
-    def refuse_unequal(self, site: str, layers: Sequence[int], heads: int) -> None:
+    def check_equal_heads(self, site: str, layers: Sequence[int], heads: int) -> None:
         """Refuses different mechanisms for layers that share one attention module.
 
         Raises:

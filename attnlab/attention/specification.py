@@ -40,7 +40,7 @@ class Specification:
         )
         return f"{self.name}({options})" if options else self.name
 
-    def refuse_unless_whole(self, option: str, least: int) -> None:
+    def check_integer(self, option: str, least: int) -> None:
         """Refuses an option that is no whole number from `least` up."""
         value = getattr(self, option)
         if type(value) is not int or value < least:
@@ -53,7 +53,7 @@ class Specification:
             msg = f"The option '{option}' of '{self.name}' is at most {LARGEST_SEED}, not {value}."
             raise InputError(msg)
 
-    def refuse_above(self, most: int, *options: str) -> None:
+    def check_at_most(self, most: int, *options: str) -> None:
         """Refuses whole numbers that are larger than any sentence has use for."""
         for option in options:
             value = getattr(self, option)
@@ -61,7 +61,7 @@ class Specification:
                 msg = f"The option '{option}' of '{self.name}' is at most {most:,}, not {value:,}."
                 raise InputError(msg)
 
-    def refuse_unless_chosen(self) -> None:
+    def check_chosen(self) -> None:
         """Refuses an option that is none of its choices."""
         for option, choices in self.choices.items():
             value = getattr(self, option)
@@ -70,7 +70,7 @@ class Specification:
                 msg = f"The option '{option}' of '{self.name}' is one of {listed}, not {briefly(value)}."
                 raise InputError(msg)
 
-    def refuse_unless_distinct(self, option: str) -> None:
+    def check_distinct(self, option: str) -> None:
         """Refuses an option that is no list of different whole numbers; keeps it as a tuple."""
         numbers = getattr(self, option)
         whole = isinstance(numbers, list | tuple) and all(type(one) is int for one in numbers)

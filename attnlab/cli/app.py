@@ -26,7 +26,7 @@ from attnlab.cli.commands.table import table
 from attnlab.cli.commands.train import train
 from attnlab.cli.commands.translate import generate, score, translate
 from attnlab.cli.output import print_error, with_output
-from attnlab.cli.terminal import flushed_output, outlive_terminal, refuse_closed_output
+from attnlab.cli.terminal import check_output_open, flushed_output, outlive_terminal
 from attnlab.core.errors import AttnlabError, InputError, ToldElsewhereError
 from attnlab.core.installed import __version__
 from attnlab.results.question import own_questions, questions
@@ -123,7 +123,7 @@ def main() -> None:
     if debug:
         sys.argv = ["attnlab", "--debug", *(word for word in sys.argv[1:] if word != "--debug")]
     try:
-        refuse_closed_output()
+        check_output_open()
         add_registered()
         with flushed_output():
             app()

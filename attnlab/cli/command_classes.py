@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from attnlab.cli.output import print_error
 from attnlab.core.errors import INTERRUPTED, AttnlabError, InputError, ToldElsewhereError
-from attnlab.core.files import at_home
+from attnlab.core.files import expand_user
 from attnlab.core.launcher import one_of_several
 from attnlab.core.signals import noting_written, stopped_by_signals
 from attnlab.core.texts import briefly, check_characters
@@ -30,7 +30,7 @@ _MOST_NAMED = 3
 
 
 @contextmanager
-def told_once() -> Iterator[None]:
+def warn_once() -> Iterator[None]:
     """For what all of several processes refuse alike: the first one says why.
 
     Raises:
@@ -66,11 +66,11 @@ class _PlainHelp:
         return parameters
 
 
-def _at_home(value: Any) -> Any:
+def _expand_user(value: Any) -> Any:
     """A path, or those of a list, from the home folder where it begins with `~`, as few shells see to."""
     if isinstance(value, list | tuple):
-        return type(value)(map(_at_home, value))
-    return at_home(value) if isinstance(value, Path) else value
+        return type(value)(map(_expand_user, value))
+    return expand_user(value) if isinstance(value, Path) else value
 
 
 def _paths_in(values: Mapping[str, Any]) -> Iterator[str | Path]:
@@ -80,7 +80,7 @@ def _paths_in(values: Mapping[str, Any]) -> Iterator[str | Path]:
                 yield one
 
 
-def _refuse_unusable_path(path: str | Path, *, is_empty: bool) -> None:
+def _check_usable_path(path: str | Path, *, is_empty: bool) -> None:
     """Raises InputError for a path of which the system does not even say whether something is there."""
     if is_empty:
         msg = "A path is empty; write . for the folder that you are in."
@@ -103,7 +103,7 @@ class Command(_PlainHelp, TyperCommand):
             InputError: a word is not UTF-8, or a path is empty, too long, out of reach or begins with the
                 name of no user.
         """
-        with told_once():
+        with warn_once():
             for word in args:
                 check_characters(word, f"The argument {briefly(word)}")
         # The parser takes them out.
@@ -115,12 +115,12 @@ class Command(_PlainHelp, TyperCommand):
             if first_of_several():
                 raise
             raise SystemExit(getattr(error, "exit_code", 2)) from error
-        with told_once():
-            ctx.params.update({name: _at_home(value) for name, value in ctx.params.items()})
+        with warn_once():
+            ctx.params.update({name: _expand_user(value) for name, value in ctx.params.items()})
             if isinstance(ctx.params.get("source"), str):
-                ctx.params["source"] = str(at_home(ctx.params["source"]))
+                ctx.params["source"] = str(expand_user(ctx.params["source"]))
             for path in _paths_in(ctx.params):
-                _refuse_unusable_path(path, is_empty=has_empty and str(path) in {"", "."})
+                _check_usable_path(path, is_empty=has_empty and str(path) in {"", "."})
         return rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -129,7 +129,7 @@ class Command(_PlainHelp, TyperCommand):
         Ctrl-C, SIGTERM and SIGHUP end it with a sentence on what was written.
         """
         if self.name not in _SHARED_COMMANDS and one_of_several():
-            with told_once():
+            with warn_once():
                 msg = f"'{self.name}' runs in one process; start it without torchrun or accelerate launch."
                 raise InputError(msg)
         with noting_written() as written, stopped_by_signals() as was_stopped:

@@ -8,14 +8,14 @@ from attnlab.core.documents import read_json
 from attnlab.core.errors import InputError
 from attnlab.core.folders import PRETRAINED_MARKS, RUN_MARK
 from attnlab.core.options import Settings
-from attnlab.core.texts import SENTENCES, TREEBANK, refuse_absent
+from attnlab.core.texts import SENTENCES, TREEBANK, check_there
 
 _MODEL_FILES = (*PRETRAINED_MARKS, RUN_MARK)
 # Fields of settings that name files.
 _TEXTS = {"text": SENTENCES, "calibration_text": SENTENCES, "treebank": TREEBANK}
 
 
-def refuse_absent_source(source: str, *, matrices: bool = False) -> None:
+def check_source_there(source: str, *, matrices: bool = False) -> None:
     """Raises InputError for a source that is no folder with a model, and no model on the hub.
 
     With `matrices`, a file of them is a source too.
@@ -30,7 +30,7 @@ def refuse_absent_source(source: str, *, matrices: bool = False) -> None:
                 "save_pretrained wrote, or the matrices to attnlab analyze or approximate."
             )
             raise InputError(msg)
-        refuse_absent_matrices(path)
+        check_matrices_there(path)
     elif not source or not path.is_dir():
         from attnlab.core.hub import model_source
 
@@ -50,7 +50,7 @@ def _holds_model(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _MODEL_FILES)
 
 
-def refuse_absent_matrices(path: Path) -> None:
+def check_matrices_there(path: Path) -> None:
     """Raises InputError where there is no such file."""
     from attnlab.core.files import SUFFIXES
 
@@ -62,7 +62,7 @@ def refuse_absent_matrices(path: Path) -> None:
         raise InputError(msg)
 
 
-def refuse_damaged_plans(words: Iterable[str]) -> None:
+def check_plans(words: Iterable[str]) -> None:
     """Raises InputError where a word names a plan file that does not exist or is no JSON."""
     for word in words:
         name, equals, text = word.partition("=")
@@ -76,22 +76,22 @@ def refuse_damaged_plans(words: Iterable[str]) -> None:
         read_json(path, Any, fault="is no attention plan", advice=advice)
 
 
-def refuse_unusable_corpus(name: str | None) -> None:
+def check_corpus(name: str | None) -> None:
     """Raises InputError for a corpus that is an empty file, or a path where there is nothing."""
     if name is None:
         return
-    from attnlab.corpora.corpus import refuse_absent_corpus
+    from attnlab.corpora.corpus import check_corpus_there
 
-    refuse_absent_corpus(name)
+    check_corpus_there(name)
     if Path(name).is_file() and Path(name).stat().st_size == 0:
         msg = f"{name} is empty; a corpus needs at least one sentence in each file."
         raise InputError(msg)
 
 
-def refuse_absent_texts(settings: Settings) -> None:
+def check_texts_there(settings: Settings) -> None:
     """Raises InputError where settings name sentences, trees or a corpus that are not there."""
     for name, wanted in _TEXTS.items():
         path = getattr(settings, name, None)
         if path is not None:
-            refuse_absent(path, wanted)
-    refuse_unusable_corpus(getattr(settings, "corpus", None))
+            check_there(path, wanted)
+    check_corpus(getattr(settings, "corpus", None))

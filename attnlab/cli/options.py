@@ -21,7 +21,7 @@ OVERWRITE = Annotated[
 ]
 
 
-def refuse_vain_overwrite(overwrite: bool, **outputs: Path | None) -> None:
+def check_overwrite(overwrite: bool, **outputs: Path | None) -> None:
     """Refuses `--overwrite` where nothing is written.
 
     Args:

@@ -190,7 +190,7 @@ def _use_threads(count: int | None) -> None:
         torch.set_num_threads(count)
 
 
-def refuse_unknown_form(form: str) -> None:
+def check_form(form: str) -> None:
     """Raises InputError for a form that no table has, and for one beside --json."""
     if form not in (AS_TEXT, *FORMATS):
         msg = f"There is no format '{form}'; choose from: {', '.join((AS_TEXT, *FORMATS))}."

@@ -37,7 +37,7 @@ def outlive_terminal() -> None:
     sys.stdout, sys.stderr = _outliving(sys.stdout), _outliving(sys.stderr)
 
 
-def refuse_closed_output() -> None:
+def check_output_open() -> None:
     """Raises where a shell's `>&-` has closed standard output, so that no result would be read.
 
     Standard error, closed in that way, is dropped.

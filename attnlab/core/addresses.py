@@ -68,11 +68,11 @@ def sites_named(text: str | None) -> tuple[Site, ...] | None:
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
-    refuse_unknown_sites(names)
+    check_site_names(names)
     return tuple(site for site in SITES if site in names)
 
 
-def refuse_unknown_sites(names: Iterable[str]) -> None:
+def check_site_names(names: Iterable[str]) -> None:
     """Raises when a name is none of encoder, decoder and cross.
 
     Raises:

@@ -90,7 +90,7 @@ def read_toml(
     except RecursionError as error:
         raise _refused(path, fault, _too_deep(), advice) from error
     try:
-        _refuse_extremes(found, finite=True)
+        _check_finite(found, finite=True)
     except InputError as error:
         raise _refused(path, fault, error, advice) from error
     return found
@@ -110,7 +110,7 @@ def parse_json(text: str, *, finite: bool = True) -> Any:
         raise InputError(msg) from error
     except RecursionError as error:
         raise _too_deep() from error
-    _refuse_extremes(found, finite=finite)
+    _check_finite(found, finite=finite)
     return found
 
 
@@ -192,7 +192,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse_extremes(value: Any, *, finite: bool) -> None:
+def _check_finite(value: Any, *, finite: bool) -> None:
     for path, one in _parts(value):
         if isinstance(one, str) and has_half_character(one):
             msg = f"{path} holds {briefly(one)}, in which half a character stands"

@@ -44,7 +44,7 @@ _KINDS = {
 _TRIED_BYTES = 1 << 16
 
 
-def at_home(path: str | Path) -> Path:
+def expand_user(path: str | Path) -> Path:
     """The path, of which `~` or `~user` at the beginning is the home folder of that user.
 
     Raises:
@@ -169,7 +169,7 @@ def _new_file_beside(path: Path) -> tuple[Path, int]:
         os.close(handle)
 
 
-def refuse_unwritable(folder: str | Path) -> None:
+def check_writable(folder: str | Path) -> None:
     """Raises where no file can be written to `folder`, or to the folder that it would be made in.
 
     What is written to find out has no name, and is gone at once.

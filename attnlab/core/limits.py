@@ -97,7 +97,7 @@ FILE = Limit("ATTNLAB_FILE_BYTES", 16 * GIGABYTE, "bytes")
 """A text file; of one that ends in .gz, its unpacked content."""
 
 
-def refuse_long_words(text: str, where: str) -> None:
+def check_word_length(text: str, where: str) -> None:
     """Raises InputError for a sentence with a word beyond the limit `WORD`."""
     if len(text) > WORD.value():
         WORD.refuse(max(map(len, text.split()), default=0), where)
@@ -114,7 +114,7 @@ def free_bytes(device: "torch.device | str" = "cpu") -> int:
     return int(psutil.virtual_memory().available)
 
 
-def refuse_beyond_memory(
+def check_memory(
     wanted: int | float,
     what: str,
     advice: str,

@@ -9,7 +9,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from attnlab.core.errors import InputError
 from attnlab.core.files import check_files_in
-from attnlab.core.limits import SIZES, refuse_beyond_memory
+from attnlab.core.limits import SIZES, check_memory
 from attnlab.core.texts import briefly
 
 # All others are code of further packages, or fetched from the hub.
@@ -32,16 +32,16 @@ def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
     check_files_in(source)
     # Of a name on the hub the configuration is read first, and once.
     if kind is AutoConfig or (Path(source).is_dir() and _reads_configuration(kind)):
-        _refuse_absurd_sizes(source)
+        _check_plausible_sizes(source)
     if Path(source).is_dir() and _makes_models(kind):
-        _refuse_large_model(kind, source)
+        _check_model_size(kind, source)
     found = kind.from_pretrained(str(source), trust_remote_code=False, **options)
     if isinstance(found, PreTrainedConfig):
-        _refuse_foreign_attention(found)
+        _check_own_attention(found)
     return found
 
 
-def _refuse_absurd_sizes(source: str | Path) -> None:
+def _check_plausible_sizes(source: str | Path) -> None:
     """Raises InputError for a size in a configuration that is none, or that no model has.
 
     transformers makes labels and layers one by one before it looks at any tensor.
@@ -79,7 +79,7 @@ def _makes_models(kind: Any) -> bool:
     return hasattr(kind, "from_config") or issubclass(kind, torch.nn.Module)
 
 
-def _refuse_large_model(kind: Any, source: str | Path) -> None:
+def _check_model_size(kind: Any, source: str | Path) -> None:
     """Raises InputError where the parameters that a configuration asks for do not fit the free memory.
 
     Cost: the model is made once more, without memory for its numbers.
@@ -98,10 +98,10 @@ def _refuse_large_model(kind: Any, source: str | Path) -> None:
         return
     size = getattr(config.dtype, "itemsize", torch.float32.itemsize)
     what = f"The model of {count:,} parameters that {source}/config.json describes"
-    refuse_beyond_memory(count * size, what, "check its sizes, or use a machine with more")
+    check_memory(count * size, what, "check its sizes, or use a machine with more")
 
 
-def _refuse_foreign_attention(config: PreTrainedConfig) -> None:
+def _check_own_attention(config: PreTrainedConfig) -> None:
     parts = [getattr(config, name, None) for name in config.sub_configs]
     for one in (config, *parts):
         name = getattr(one, "_attn_implementation", None)

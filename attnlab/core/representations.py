@@ -12,7 +12,7 @@ _LONGEST = 60
 _draw: Callable[[object], str | None] | None = None
 
 
-class OneLine:
+class ShortRepr:
     """A dataclass, declared with `repr=False`, whose representation is one line."""
 
     def __repr__(self) -> str:
@@ -34,7 +34,7 @@ def draw_results_with(draw: Callable[[object], str | None]) -> None:
 def summarised(value: Any) -> str:
     """A value in a few words: its type and size where it is a table, a tensor or a collection."""
     name = type(value).__name__
-    if value is None or isinstance(value, OneLine | bool | int | float):
+    if value is None or isinstance(value, ShortRepr | bool | int | float):
         return repr(value)
     if isinstance(value, str):
         return repr(value if len(value) <= _LONGEST else f"{value[: _LONGEST - 3]}...")

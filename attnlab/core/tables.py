@@ -54,10 +54,10 @@ def read_table(
             column, what was found and what is expected.
     """
     read = _cells_of(path, advice)
-    _refuse_other_columns(read, kinds)
+    _check_columns(read, kinds)
     found = pd.DataFrame({name: _column(read, name, kinds[name]) for name in read.names})
-    _refuse_other_heads(read, found)
-    _refuse_alike(read, found, list(keys))
+    _check_head_addresses(read, found)
+    _check_distinct_rows(read, found, list(keys))
     if rows is not None and rows != len(found):
         raise read.wrong(f"has {counted(len(found), 'row')}, and {rows:,} were written")
     return found
@@ -150,7 +150,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, row
 
 
-def _refuse_other_columns(read: _Cells, kinds: Mapping[str, Kind]) -> None:
+def _check_columns(read: _Cells, kinds: Mapping[str, Kind]) -> None:
     missing = next((name for name in kinds if name not in read.names), None)
     if missing is not None:
         raise read.wrong(f"lacks the column {briefly(missing)}")
@@ -191,7 +191,7 @@ def _value(text: str, kind: Kind) -> Any:
     return number
 
 
-def _refuse_other_heads(read: _Cells, frame: pd.DataFrame) -> None:
+def _check_head_addresses(read: _Cells, frame: pd.DataFrame) -> None:
     """Raises InputError where a table of heads has a site, a layer or a head that no model has."""
     if not set(frame) >= set(HEAD_COLUMNS):
         return
@@ -205,7 +205,7 @@ def _refuse_other_heads(read: _Cells, frame: pd.DataFrame) -> None:
             raise read.wrong_cell(values.index(wrong[0]), name, told, wrong[0])
 
 
-def _refuse_alike(read: _Cells, frame: pd.DataFrame, keys: list[str]) -> None:
+def _check_distinct_rows(read: _Cells, frame: pd.DataFrame, keys: list[str]) -> None:
     """Raises InputError where two rows are alike in the columns `keys`."""
     if not keys or not (again := frame.duplicated(keys)).any():
         return

@@ -39,7 +39,7 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 
-def refuse_absent(path: str | Path, wanted: str) -> None:
+def check_there(path: str | Path, wanted: str) -> None:
     """Raises InputError where there is no such regular file; `wanted` says what to give, see `SENTENCES`."""
     if not Path(path).exists():
         msg = f"There is no file {path}; {wanted}."
@@ -142,14 +142,14 @@ def _blocks(read: Callable[[int], bytes], where: str) -> Iterator[bytes]:
         if found:
             lines += block.count(b"\n") + 1
             yield block
-        _refuse_long_line(read, rest, b"\r" if returns else b"\n", f"{where}, line {lines + 1},")
+        _check_line_length(read, rest, b"\r" if returns else b"\n", f"{where}, line {lines + 1},")
         part = read(_PART)
     last = rest.rstrip(b"\r")
     if last:
         yield last.replace(b"\r", b"\n") if returns else last
 
 
-def _refuse_long_line(read: Callable[[int], bytes], begun: bytes, end: bytes, where: str) -> None:
+def _check_line_length(read: Callable[[int], bytes], begun: bytes, end: bytes, where: str) -> None:
     """Raises InputError for a line that begins in `begun` and is beyond the limit, with its length."""
     letters = _letters(begun)
     if letters <= LINE.value():
@@ -259,12 +259,12 @@ def _escaped(letter: str) -> str:
     return letter
 
 
-def published(path: str | Path) -> str:
+def path_label(path: str | Path) -> str:
     """A path as results name it: as it was typed, of an absolute one the last part alone.
 
     So nobody who is given a result reads where on which machine it was made.
 
-    >>> published("runs/demo"), published("/home/me/runs/demo")
+    >>> path_label("runs/demo"), path_label("/home/me/runs/demo")
     ('runs/demo', 'demo')
     """
     return Path(path).name if Path(path).is_absolute() else str(path)

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from attnlab.core.addresses import SIDES
-from attnlab.core.files import at_home
+from attnlab.core.files import expand_user
 from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, EMBEDDED_PAIRS, ParallelCorpus
 from attnlab.corpora.libraries import is_saved_folder
 from attnlab.corpora.readers import LINES, find_files, find_languages, list_split_files, readers
@@ -54,7 +54,7 @@ def list_pairs(name: str) -> list[str]:
     Raises:
         InputError: the path holds no files that can be read as a corpus.
     """
-    path = at_home(name)
+    path = expand_user(name)
     if name == EMBEDDED:
         return _pairs_among(LANGUAGES)
     if is_saved_folder(path) or not (path.exists() or list_split_files(path)):

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.core.errors import InputError
-from attnlab.core.files import at_home, check_regular
+from attnlab.core.files import check_regular, expand_user
 from attnlab.core.limits import LARGEST_NUMBER
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.corpora.libraries import EMBEDDED_NAME, is_saved_folder, read_hub, read_saved
 from attnlab.corpora.readers import (
     LANGUAGE_PAIR,
@@ -48,7 +48,7 @@ EMBEDDED_PAIRS = 20_000
 
 
 @dataclass(frozen=True, repr=False)
-class ParallelCorpus(OneLine):
+class ParallelCorpus(ShortRepr):
     """Sentence pairs in three parts, each a dataset with the string columns `source` and `target`."""
 
     name: str
@@ -115,7 +115,7 @@ def load_corpus(
         InputError: the corpus, a file of it, the pair or a number cannot be used.
         AttnlabError: the hub cannot be reached and nothing of the corpus is in the cache.
     """
-    refuse_bad_numbers(name, document, limit, size)
+    check_numbers(name, document, limit, size)
     languages = split_pair(pair)
     drawn: tuple[GrammarPair, ...] = ()
     if name == EMBEDDED:
@@ -194,7 +194,7 @@ def split_pair(pair: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def refuse_bad_numbers(name: str, document: int, limit: int | None, size: int | None) -> None:
+def check_numbers(name: str, document: int, limit: int | None, size: int | None) -> None:
     """Raises if a number is out of range, or given for a corpus that has no use for it.
 
     Raises:
@@ -231,7 +231,7 @@ def draw_embedded(
 
 def local_path(name: str) -> Path | None:
     """Where a corpus on this machine lies, as an absolute path; None for the embedded one and the hub's."""
-    path = at_home(name)
+    path = expand_user(name)
     if name != EMBEDDED and (path.exists() or list_split_files(path)):
         # Of a link the name stays, since it may tell the languages.
         return path.parent.resolve() / path.name
@@ -246,7 +246,7 @@ def read_corpus(name: str, languages: tuple[str, str], *, plain: bool = False) -
     Raises:
         InputError: a path that does not exist, or what the reader of its form refuses.
     """
-    path = at_home(name)
+    path = expand_user(name)
     if not path.is_dir():
         check_regular(path)
     if is_saved_folder(path):
@@ -255,11 +255,11 @@ def read_corpus(name: str, languages: tuple[str, str], *, plain: bool = False) -
         return read_text_file(path)
     if path.exists() or list_split_files(path):
         return read_files(path, languages)
-    refuse_absent_corpus(name)
+    check_corpus_there(name)
     return read_hub(name, languages)
 
 
-def refuse_absent_corpus(name: str) -> None:
+def check_corpus_there(name: str) -> None:
     """Raises InputError for a path where there is nothing."""
     if looks_like_a_path(name) and local_path(name) is None:
         msg = f"There is no file or folder {name}; give {forms()}."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab.core.errors import AttnlabError, InputError, reason
 from attnlab.core.files import check_files_in
 from attnlab.core.hub import HUB_NAME, hub_answers
-from attnlab.corpora.readers import SPLIT_NAMES, checked_pair, refuse_missing
+from attnlab.corpora.readers import SPLIT_NAMES, check_present, checked_pair
 from attnlab.corpora.rows import ROWS_AT_ONCE, Pair, Splits
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def read_rows(
         table, present, names = part, list(languages), ("source", "target")
     else:
         table, present, names = part, columns, languages
-    refuse_missing(languages, sorted(present), where)
+    check_present(languages, sorted(present), where)
     some = table.select_columns(list(names)).iter(ROWS_AT_ONCE)
     sides = chain.from_iterable(zip(rows[names[0]], rows[names[1]], strict=True) for rows in some)
     return (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attnlab.core.errors import AttnlabError
 from attnlab.core.signals import SIGNALS
-from attnlab.corpora.rows import Storage, telling_no_room
+from attnlab.corpora.rows import Storage, reporting_full_disk
 
 if TYPE_CHECKING:
     import datasets
@@ -102,7 +102,7 @@ def _write(
     path: Path,
     description: str,
 ) -> None:
-    with telling_no_room(path.parent):
+    with reporting_full_disk(path.parent):
         _mapped(rows, make, features, path, description)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from attnlab.core.errors import InputError
 from attnlab.core.installed import with_plugins
-from attnlab.core.limits import refuse_long_words
+from attnlab.core.limits import check_word_length
 from attnlab.core.texts import check_characters, iterate_lines
 from attnlab.corpora.rows import SPLITS, Pair, Splits, clean_sentence
 
@@ -62,11 +62,11 @@ def checked_pair(source: Any, target: Any, where: str) -> Pair:
             msg = f"{where} has an empty {side} side; fill it or remove the row."
             raise InputError(msg)
         check_characters(text, f"{where} {side} side,")
-        refuse_long_words(text, f"{where} {side} side,")
+        check_word_length(text, f"{where} {side} side,")
     return clean_sentence(source), clean_sentence(target)
 
 
-def refuse_missing(wanted: Sequence[str], present: Sequence[str], where: str) -> None:
+def check_present(wanted: Sequence[str], present: Sequence[str], where: str) -> None:
     """Raises the error that names the languages there are, unless those wanted are among them.
 
     Raises:
@@ -108,7 +108,7 @@ def _read_jsonl(path: Path, languages: Languages) -> Iterable[tuple[Any, Any]]:
         if not isinstance(translation, dict):
             msg = f'{where} has no object "translation" such as {{"translation": {{"en": "..."}}}}.'
             raise InputError(msg)
-        refuse_missing(languages, sorted(translation), where)
+        check_present(languages, sorted(translation), where)
         yield translation[languages[0]], translation[languages[1]]
 
 
@@ -289,7 +289,7 @@ def read_files(path: Path, languages: Languages) -> Splits:
     lines = [file for file in files if file.form == LINES]
     if lines:
         present = sorted({file.languages[0] for file in lines if file.split == "train"})
-        refuse_missing(languages, present, str(path))
+        check_present(languages, present, str(path))
         source, target = (
             one_per_split([file for file in lines if file.languages == (language,)], path)
             for language in languages

@@ -44,7 +44,7 @@ class Storage:
             AttnlabError: the folder cannot be made.
         """
         if self._folder is None:
-            with telling_no_room(Path(tempfile.gettempdir())):
+            with reporting_full_disk(Path(tempfile.gettempdir())):
                 self._folder = Path(tempfile.mkdtemp(prefix="attnlab-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder / f"{next(self._files)}.arrow"
@@ -116,14 +116,14 @@ def _on_disk(batches: "Iterator[pa.RecordBatch]", path: Path) -> "datasets.Datas
     import pyarrow as pa
 
     with ExitStack() as opened:
-        with telling_no_room(path.parent):
+        with reporting_full_disk(path.parent):
             file = opened.enter_context(path.open("wb"))
             writer = opened.enter_context(pa.ipc.new_stream(file, _schema()))
         # What the rows are read from may raise too.
         for batch in batches:
-            with telling_no_room(path.parent):
+            with reporting_full_disk(path.parent):
                 writer.write_batch(batch)
-        with telling_no_room(path.parent):
+        with reporting_full_disk(path.parent):
             opened.close()
     return datasets.Dataset.from_file(str(path))
 
@@ -135,7 +135,7 @@ def _schema() -> "pa.Schema":
 
 
 @contextmanager
-def telling_no_room(folder: Path) -> Iterator[None]:
+def reporting_full_disk(folder: Path) -> Iterator[None]:
     """What the system says inside the block becomes an error that tells of the folder of a storage.
 
     Raises:

@@ -38,7 +38,7 @@ def train_skip_gram(
     from gensim.models import Word2Vec
     from gensim.models.callbacks import CallbackAny2Vec
 
-    class Told(CallbackAny2Vec):
+    class CallContext(CallbackAny2Vec):
         """Tells of each epoch."""
 
         def __init__(self, tell: Callable[[str, int, int], None], epochs: int) -> None:
@@ -69,7 +69,7 @@ def train_skip_gram(
         seed=chosen.seed,
         min_count=1,
         workers=1,
-        callbacks=[Told(progress, chosen.epochs)] if progress else [],
+        callbacks=[CallContext(progress, chosen.epochs)] if progress else [],
     )
     return Embeddings(tuple(model.wv.index_to_key), torch.tensor(model.wv.vectors))
 

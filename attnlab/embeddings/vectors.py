@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.errors import InputError
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 
 # What vocabularies write before a token that begins a word: attnlab and SentencePiece, and GPT-2.
 WORD_MARKS = ("\N{LOWER ONE EIGHTH BLOCK}", "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}")
@@ -22,7 +22,7 @@ COMPONENTS, FEWEST_WORDS = 2, 3
 
 
 @dataclass(frozen=True, repr=False)
-class Embeddings(OneLine):
+class Embeddings(ShortRepr):
     """A vector for each word of a vocabulary.
 
     Raises:

@@ -18,7 +18,7 @@ from attnlab.ablation.projections import Projections, projections_of
 from attnlab.core.errors import InputError
 from attnlab.core.options import BATCH_SIZE
 from attnlab.core.processes import usable_device
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.evaluation.shared_settings import Progress, TextSettings
 from attnlab.evaluation.sources import Subject, first_pairs, load_subject, source_of
 from attnlab.models.configuration import IGNORED_LABEL
@@ -148,7 +148,7 @@ MOST_TOKENS = 512
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluator(OneLine):
+class Evaluator(ShortRepr):
     """A model with the sentences that it is evaluated on, made by `load_evaluator`.
 
     Attributes:

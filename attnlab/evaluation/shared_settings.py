@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from attnlab.core.addresses import refuse_unknown_sites, sites_named
+from attnlab.core.addresses import check_site_names, sites_named
 from attnlab.core.errors import InputError, Note
 from attnlab.core.limits import LARGEST_SEED
 from attnlab.core.options import BATCH_SIZE, Option, Settings
@@ -77,7 +77,7 @@ class StudySettings(DeviceSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_unknown_sites(self.sites or ())
+        check_site_names(self.sites or ())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ from torch import Tensor
 from attnlab.core.errors import InputError, Note, reason
 from attnlab.core.hub import model_source
 from attnlab.core.installed import versions
-from attnlab.core.limits import refuse_long_words
+from attnlab.core.limits import check_word_length
 from attnlab.core.pretrained import read_pretrained
-from attnlab.core.representations import OneLine
-from attnlab.core.texts import SENTENCES, check_sentences, published, read_lines, refuse_absent
+from attnlab.core.representations import ShortRepr
+from attnlab.core.texts import SENTENCES, check_sentences, check_there, path_label, read_lines
 from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.evaluation.shared_settings import FewerThanAsked, NoTranslations, Sentences
 from attnlab.labels.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
@@ -24,18 +24,18 @@ from attnlab.labels.treebank import sentences_in
 from attnlab.models.loading import (
     UNREADABLE,
     check_generation_config,
+    check_has_tokenizer,
+    check_vocabulary,
     load_body,
-    refuse_larger_vocabulary,
-    refuse_without_tokenizer,
 )
 from attnlab.models.run import Run, Source, run_at
-from attnlab.models.run_folder import refuse_without_sentences
+from attnlab.models.run_folder import check_has_sentences
 from attnlab.models.training_settings import LANGUAGE_MODEL
 from attnlab.reading.batches import Text
 
 
 @dataclass(frozen=True, repr=False)
-class Subject(OneLine):
+class Subject(ShortRepr):
     """A model with the texts it is analyzed on.
 
     Attributes:
@@ -110,7 +110,7 @@ def load_subject(
         raise InputError(msg)
     run = run_at(source)
     if run is None and not given:
-        _refuse_no_sentences(source)
+        _check_any_sentences(source)
     subject = replace(_model(source, run, scores=scores), corpus=_corpus(run, corpus, pair))
     lowercase = run is not None and run.settings.corpus.lowercase
     if not isinstance(sentences, int):
@@ -121,7 +121,7 @@ def load_subject(
     elif text is not None:
         lines = read_texts(text, lowercase=lowercase)
         first = lines[:sentences]
-        subject = replace(subject, texts=first, origin=published(text), there=len(lines))
+        subject = replace(subject, texts=first, origin=path_label(text), there=len(lines))
     else:
         languages = f" ({_languages(run, pair)})" if run is None or corpus is not None else ""
         subject = _with_test_part(subject, sentences, languages)
@@ -132,11 +132,11 @@ def load_subject(
     return replace(subject, gold=_gold(subject, name, lowercase=lowercase))
 
 
-def _refuse_no_sentences(source: Source) -> None:
+def _check_any_sentences(source: Source) -> None:
     if not isinstance(source, str | Path):
         msg = "A model without a folder brings no sentences; hand them in as sentences=[...]."
         raise InputError(msg)
-    refuse_without_sentences(source, "text, a file with a sentence on each line, or a corpus")
+    check_has_sentences(source, "text, a file with a sentence on each line, or a corpus")
 
 
 def _with_treebank(
@@ -144,7 +144,7 @@ def _with_treebank(
 ) -> Subject:
     trees = gold_of_treebank(path, sentences, lowercase=lowercase)
     there = sentences_in(path)
-    return replace(subject, texts=trees.texts, origin=published(path), there=there, gold=trees)
+    return replace(subject, texts=trees.texts, origin=path_label(path), there=there, gold=trees)
 
 
 def _with_test_part(subject: Subject, sentences: int, languages: str) -> Subject:
@@ -153,7 +153,7 @@ def _with_test_part(subject: Subject, sentences: int, languages: str) -> Subject
         return subject
     chosen = subject.corpus()
     texts = first_pairs(chosen, "test", sentences)
-    origin = f"the test part of {published(chosen.name)}{languages}"
+    origin = f"the test part of {path_label(chosen.name)}{languages}"
     return replace(subject, texts=texts, origin=origin, there=len(chosen.test))
 
 
@@ -199,7 +199,7 @@ def _history(run: Run) -> dict[str, str]:
     read = "texts" if chosen.model.task == LANGUAGE_MODEL else "pairs"
     mechanisms = {f"{site}: {name}" for site, name in run.model.config.attention.items()}
     return {
-        "Trained on": f"{pairs['train']:,} {read} of {published(corpus['name'])} ({chosen.corpus.pair}), "
+        "Trained on": f"{pairs['train']:,} {read} of {path_label(corpus['name'])} ({chosen.corpus.pair}), "
         f"seed {chosen.optimizer.seed}, checksum {corpus['checksum'][:12]}",
         "Attention": ", ".join(sorted(mechanisms)),
         "Best validation BLEU": f"{max(scores):.1f}" if scores else "",
@@ -260,10 +260,10 @@ def read_texts(path: str | Path, *, lowercase: bool = False) -> tuple[Text, ...]
         InputError: the file is missing, empty, not UTF-8, or has tabs in some lines only.
     """
     path = Path(path)
-    refuse_absent(path, SENTENCES)
+    check_there(path, SENTENCES)
     lines = [line.strip(" ") for line in read_lines(path)]
     for number, line in enumerate(lines, start=1):
-        refuse_long_words(line, f"{path}, line {number},")
+        check_word_length(line, f"{path}, line {number},")
     lines = [line.lower() for line in lines] if lowercase else lines
     rows = [tuple(line.split("\t")) for line in lines if line]
     if not rows:
@@ -318,9 +318,9 @@ def load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
             kind = AutoModelForCausalLM
         check_generation_config(name)
         model = load_body(kind, name, scores=scores)
-        refuse_without_tokenizer(name)
+        check_has_tokenizer(name)
         tokenizer = read_pretrained(AutoTokenizer, name)
-        refuse_larger_vocabulary(tokenizer, model)
+        check_vocabulary(tokenizer, model)
     except UNREADABLE as error:
         found = "is a folder" if Path(source).is_dir() else "is no folder here"
         msg = (
@@ -352,7 +352,7 @@ def notes_on_texts(
 def source_in_words(source: Source, model: Any) -> str:
     """Where a model is from, or its class where it was handed in."""
     path = source.folder if isinstance(source, Run) else source
-    return type(model).__name__ if isinstance(path, tuple) else published(path)
+    return type(model).__name__ if isinstance(path, tuple) else path_label(path)
 
 
 def model_in_words(source: Source, model: Any) -> dict[str, str]:

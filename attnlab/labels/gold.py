@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.grammar.embedded import GrammarPair
 from attnlab.labels.treebank import GoldSentence, gold_sentence, load_treebank, shuffle_words
 from attnlab.labels.words import (
@@ -21,7 +21,7 @@ Links = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, repr=False)
-class Gold(OneLine):
+class Gold(ShortRepr):
     """Sentences and what is known of them, numbered as they are analyzed.
 
     Attributes:

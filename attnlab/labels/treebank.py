@@ -17,14 +17,14 @@ import conllu
 from conllu.exceptions import ParseException
 
 from attnlab.core.errors import InputError, reason
-from attnlab.core.texts import TREEBANK, read_text, refuse_absent, shown
+from attnlab.core.texts import TREEBANK, check_there, read_text, shown
 from attnlab.grammar.trees import Word, surface
 from attnlab.labels.words import Span
 
 _SHOWN = 10
 
 
-def refuse_no_tree(lines: Sequence[Any], where: str) -> None:
+def check_tree(lines: Sequence[Any], where: str) -> None:
     """Raises InputError for a sentence that breaks one of these rules.
 
     Args:
@@ -32,8 +32,8 @@ def refuse_no_tree(lines: Sequence[Any], where: str) -> None:
         where: which sentence it is, for the message.
     """
     words = [line for line in lines if isinstance(line["id"], int)]
-    _refuse_numbers([line["id"] for line in words], where)
-    _refuse_ranges(lines, len(words), where)
+    _check_numbering([line["id"] for line in words], where)
+    _check_ranges(lines, len(words), where)
     for line in lines:
         if not (line["form"] or "").strip():
             msg = f"A word of {where} has no form; write one in the second column."
@@ -46,10 +46,10 @@ def refuse_no_tree(lines: Sequence[Any], where: str) -> None:
                 f"{line['id']} of {len(words)} is {'_' if head is None else head}); trees must be complete."
             )
             raise InputError(msg)
-    _refuse_graph({line["id"]: line["head"] for line in words}, where)
+    _check_tree({line["id"]: line["head"] for line in words}, where)
 
 
-def _refuse_numbers(numbers: Sequence[int], where: str) -> None:
+def _check_numbering(numbers: Sequence[int], where: str) -> None:
     if not numbers:
         msg = f"There is no word in {where}; leave it out."
         raise InputError(msg)
@@ -59,7 +59,7 @@ def _refuse_numbers(numbers: Sequence[int], where: str) -> None:
             raise InputError(msg)
 
 
-def _refuse_ranges(lines: Sequence[Any], words: int, where: str) -> None:
+def _check_ranges(lines: Sequence[Any], words: int, where: str) -> None:
     before, last_inside = 0, 0
     for line in lines:
         match line["id"]:
@@ -75,7 +75,7 @@ def _refuse_ranges(lines: Sequence[Any], words: int, where: str) -> None:
                 last_inside = last
 
 
-def _refuse_graph(heads: Mapping[int, int], where: str) -> None:
+def _check_tree(heads: Mapping[int, int], where: str) -> None:
     roots = [word for word, head in heads.items() if head == 0]
     if len(roots) != 1:
         shown_roots = ", ".join(map(str, roots[:_SHOWN]))
@@ -142,7 +142,7 @@ def load_treebank(path: str | Path, sentences: int | None = None) -> list[GoldSe
     """
     path = Path(path)
     found: list[GoldSentence] = []
-    refuse_absent(path, TREEBANK)
+    check_there(path, TREEBANK)
     try:
         # With a line feed at the end, which the last sentence of some files lacks.
         for number, lines in enumerate(conllu.parse_incr(io.StringIO(read_text(path) + "\n")), 1):
@@ -187,7 +187,7 @@ def _read_sentence(lines: conllu.TokenList, number: int, path: Path) -> GoldSent
     if any("misc" not in line for line in lines):
         msg = f"a line of sentence {identifier} has fewer than ten columns"
         raise ParseException(msg)
-    refuse_no_tree(lines, f"sentence {identifier} of {path}")
+    check_tree(lines, f"sentence {identifier} of {path}")
     written, owner = _written_words(lines)
     pieces: list[str] = []
     spans: list[Span] = []

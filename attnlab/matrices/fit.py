@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.matrices.distances import Distances, measure_residual, row_divergence
 from attnlab.matrices.padding import Sizes, sizes_of
 from attnlab.matrices.residual import SparseError, largest_of_residual
@@ -91,7 +91,7 @@ Parameters = Diagonal | Band | RareColumns | Column | ColumnBand | Additive | Un
 
 
 @dataclass(frozen=True, repr=False)
-class Fit(OneLine):
+class Fit(ShortRepr):
     """A structured approximation X = P + E of each matrix of a batch.
 
     P and E are chosen together: `l1` is the smallest distance of any member of the family with any

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.matrices.candidates import (
     FAMILIES,
     Candidate,
@@ -41,7 +41,7 @@ class Described:
 
 
 @dataclass(frozen=True, repr=False)
-class Labels(OneLine):
+class Labels(ShortRepr):
     """Description lengths of the heads of a batch; families stand in the order of `FAMILIES`.
 
     Attributes:

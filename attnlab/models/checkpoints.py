@@ -17,7 +17,7 @@ from transformers import TrainerState
 
 from attnlab.core.documents import document_text, fitting, parse_json
 from attnlab.core.errors import AttnlabError, InputError, reason
-from attnlab.core.files import check_files_in, refuse_unwritable, set_usual_permissions
+from attnlab.core.files import check_files_in, check_writable, set_usual_permissions
 from attnlab.models.loading import UNREADABLE, save_with_checksum
 from attnlab.models.model import OwnModel
 from attnlab.models.run import load_model
@@ -28,6 +28,8 @@ from attnlab.models.run_folder import (
     REPLACED,
     SETTINGS,
     STATE,
+    check_no_run,
+    check_not_run_file,
     checkpoint_path,
     checkpoint_step,
     complete_checkpoints,
@@ -35,8 +37,6 @@ from attnlab.models.run_folder import (
     delete_unfinished,
     is_aside,
     is_trained,
-    refuse_existing,
-    refuse_run_files,
     remove_run,
     replaced_run,
     run_paths,
@@ -96,7 +96,7 @@ def beginning(folder: Path, settings: ModelSettings, tokenizers: Tokenizers | No
     for path in complete_checkpoints(folder):
         wrong = damage(path, settings, tokenizers)
         if wrong is None:
-            _refuse_lost_best(folder, path, settings, tokenizers)
+            _check_best_kept(folder, path, settings, tokenizers)
             return Beginning(path, damaged)
         damaged[path] = wrong
     for path, wrong in damaged.items():
@@ -135,7 +135,7 @@ def damage(path: Path, settings: ModelSettings, tokenizers: Tokenizers | None) -
     return None
 
 
-def _refuse_lost_best(
+def _check_best_kept(
     folder: Path, checkpoint: Path, settings: ModelSettings, tokenizers: Tokenizers | None
 ) -> None:
     best = best_checkpoint(checkpoint)
@@ -165,7 +165,7 @@ def best_checkpoint(checkpoint: Path) -> Path | None:
     return checkpoint_path(checkpoint.parents[1], step) if step else None
 
 
-def refuse_fewer_epochs(folder: Path, checkpoint: Path | None, epochs: int) -> None:
+def check_epochs(folder: Path, checkpoint: Path | None, epochs: int) -> None:
     """Raises InputError where `checkpoint` is of more than `epochs`, which the settings would deny then."""
     if checkpoint is None:
         return
@@ -231,21 +231,21 @@ def recover(folder: Path, *, overwrite: bool = False) -> None:
         raise AttnlabError(msg)
 
 
-def make_way(folder: Path, *, overwrite: bool) -> None:
+def prepare_folder(folder: Path, *, overwrite: bool) -> None:
     """Brings `folder` into a state in which a new run can be trained in it, or refuses.
 
     Raises:
         InputError: something is there that training would damage, or nothing can be written there.
         AttnlabError: see `recover`.
     """
-    refuse_run_files(folder)
+    check_not_run_file(folder)
     recover(folder, overwrite=overwrite)
-    refuse_existing(folder, overwrite=overwrite)
-    refuse_unwritable(folder)
+    check_no_run(folder, overwrite=overwrite)
+    check_writable(folder)
 
 
 @contextmanager
-def falling_back(folder: Path) -> Iterator[None]:
+def restoring_on_failure(folder: Path) -> Iterator[None]:
     """Brings a run that was set aside back when the block raises and nothing of the new one is trained.
 
     Raises:
@@ -275,11 +275,11 @@ def falling_back(folder: Path) -> Iterator[None]:
         raise AttnlabError(msg) from error
 
 
-def set_aside(folder: Path) -> None:
+def back_up(folder: Path) -> None:
     """Moves the run in `folder` to `.replaced-run` in it, links as links; the rest stays.
 
     Raises:
-        AttnlabError: something cannot be moved; `falling_back` then moves the rest back.
+        AttnlabError: something cannot be moved; `restoring_on_failure` then moves the rest back.
     """
     try:
         (folder / MOVING).mkdir()
@@ -304,7 +304,7 @@ def delete_replaced(folder: Path) -> Path | None:
     return None
 
 
-def told_replaced(folder: Path, replaced: Path, *, interrupted: bool) -> str:
+def report_replaced(folder: Path, replaced: Path, *, interrupted: bool) -> str:
     """What a user is told of a replaced run that is still there, as a sentence."""
     if interrupted:
         return f"Two runs: {ways_on(folder)}."

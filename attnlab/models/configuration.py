@@ -6,7 +6,7 @@ import torch
 from transformers import PretrainedConfig
 
 from attnlab.attention.mechanisms.longformer import Longformer
-from attnlab.attention.multihead import refuse_without_scores
+from attnlab.attention.multihead import check_has_scores
 from attnlab.attention.plan import AttentionPlan, plan_of
 from attnlab.core.addresses import SITES, Site, layer_name
 from attnlab.core.errors import InputError
@@ -72,7 +72,7 @@ class TranslationConfig(PretrainedConfig):
         self.source_vocab_size = source_vocab_size
         self.max_positions = max_positions
         self.attention = dict.fromkeys(self.sites, "full") | chosen.attention
-        _refuse_impossible(self)
+        _check_possible(self)
         encodes = self.task == TRANSLATION
         fixed = {
             "is_encoder_decoder": encodes,
@@ -111,7 +111,7 @@ class RecurrentConfig(TranslationConfig):
         super().__init__(vocab_size, **kwargs)
 
 
-def _refuse_impossible(config: TranslationConfig) -> None:
+def _check_possible(config: TranslationConfig) -> None:
     for name in ("vocab_size", "max_positions", "source_vocab_size"):
         value = getattr(config, name)
         if value is None and name == "source_vocab_size":
@@ -119,21 +119,21 @@ def _refuse_impossible(config: TranslationConfig) -> None:
         if type(value) is not int or value < 1:
             msg = f"{name} must be a whole number from 1 up, not {briefly(value)}."
             raise InputError(msg)
-    _refuse_impossible_attention(config)
+    _check_possible_attention(config)
 
 
-def _refuse_impossible_attention(config: TranslationConfig) -> None:
+def _check_possible_attention(config: TranslationConfig) -> None:
     plan = plan_of(config.attention)
     layers = layers_by_site(config)
     heads: int = config.heads
-    plan.refuse_outside(layers, dict.fromkeys(layers, heads))
+    plan.check_within(layers, dict.fromkeys(layers, heads))
     # Mechanisms that learn draw their first weights; the caller's random state stays as it is.
     with torch.random.fork_rng(devices=[]):
         for site, count in layers.items():
             for layer in range(count):
                 made = plan.mechanism(site, layer, config.heads, vocabulary=1)
                 if has_additive_scores(config):
-                    refuse_without_scores(made, layer_name(site, layer))
+                    check_has_scores(made, layer_name(site, layer))
     if config.global_projections and not any(
         projects_apart(config, site, layer)
         for site, count in layers.items()

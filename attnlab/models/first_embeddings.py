@@ -76,7 +76,7 @@ SKIP_GRAM = "skipgram"
 LEAST_COVERED = 0.5
 
 
-def refuse_unusable_embeddings(settings: RunSettings) -> None:
+def check_embeddings(settings: RunSettings) -> None:
     """Whether a training can start from the embeddings that its settings name.
 
     Raises:

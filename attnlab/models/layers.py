@@ -147,7 +147,7 @@ class DecoderLayer(nn.Module):
             InputError: there is a cache, and a mechanism cannot decode with one.
         """
         if cache is not None:
-            refuse_uncached(self)
+            check_cached(self)
         entering = self.after_attention.enter(tokens)
         keys, values = self.attention.keys_and_values(entering)
         if cache is not None:
@@ -209,7 +209,7 @@ def first_uncached(module: nn.Module) -> Mechanism | None:
     return None
 
 
-def refuse_uncached(module: nn.Module) -> None:
+def check_cached(module: nn.Module) -> None:
     """Raises InputError where a mechanism of the decoder cannot decode with a cache."""
     found = first_uncached(module)
     if found is not None:

@@ -99,7 +99,7 @@ def check_generation_config(source: str | Path) -> None:
         raise DamagedModelError(msg) from error
 
 
-def refuse_without_tokenizer(source: str | Path) -> None:
+def check_has_tokenizer(source: str | Path) -> None:
     """Raises DamagedModelError for a folder that holds a model without a tokenizer."""
     folder = Path(source)
     if folder.is_dir() and not any(True for name in TOKENIZER_FILES for _ in folder.glob(name)):
@@ -107,7 +107,7 @@ def refuse_without_tokenizer(source: str | Path) -> None:
         raise DamagedModelError(msg)
 
 
-def refuse_larger_vocabulary(tokenizer: Any, model: PreTrainedModel) -> None:
+def check_vocabulary(tokenizer: Any, model: PreTrainedModel) -> None:
     """Raises DamagedModelError where the tokenizer has ids that the input embedding does not hold."""
     largest = max(tokenizer.get_vocab().values(), default=-1)
     types = len(model.get_input_embeddings().weight)

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import Cache, DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
 
-from attnlab.attention.mechanism import Told
+from attnlab.attention.mechanism import CallContext
 from attnlab.attention.mechanisms.linformer import share_projections
 from attnlab.attention.multihead import OwnAttention
 from attnlab.core.errors import InputError
@@ -390,7 +390,7 @@ class ScoredAttention(OwnAttention):
         # A weight of 0 does not keep NaN out of a sum.
         memory = memory.masked_fill(~visible[..., None], 0.0)
         queries, keys = self.query(states)[:, None], self.key(memory)[:, None]
-        told: Told = {"token_ids": token_ids}
+        told: CallContext = {"token_ids": token_ids}
         if self.score is not None:
             pairs = torch.tanh(queries[..., :, None, :] + keys[..., None, :, :])
             told["bias"] = self.score(pairs).squeeze(-1)

@@ -18,7 +18,7 @@ from attnlab.attention.mechanisms.sigma import Sigma
 from attnlab.attention.plan import plan_of
 from attnlab.core.errors import InputError
 from attnlab.core.library_state import seeded
-from attnlab.core.limits import refuse_beyond_memory
+from attnlab.core.limits import check_memory
 from attnlab.core.processes import Processes
 from attnlab.core.signals import BETWEEN_LINES, FIRST_LINE, repeated
 from attnlab.core.texts import duration
@@ -46,7 +46,7 @@ from attnlab.models.training_settings import (
 )
 
 
-def refuse_unlearned(settings: ModelSettings) -> None:
+def check_learnable(settings: ModelSettings) -> None:
     """Raises InputError for attention whose tables come from a trained model's attention."""
     for address, entry in plan_of(settings.attention).entries.items():
         if not isinstance(entry, Sigma):
@@ -116,7 +116,7 @@ class Prepared:
     references: list[str]
 
 
-def refuse_large_model(settings: RunSettings) -> None:
+def check_model_size(settings: RunSettings) -> None:
     """Raises InputError for a model whose training needs more memory than is free."""
     model = settings.model
     own, inner = model.dim**2, 2 * model.dim * model.feed_forward
@@ -126,7 +126,7 @@ def refuse_large_model(settings: RunSettings) -> None:
         + model.decoder_layers * (8 * own + inner)
     )
     what = f"Training a model of {parameters:,} parameters"
-    refuse_beyond_memory(BYTES_A_PARAMETER * parameters, what, "choose a smaller one")
+    check_memory(BYTES_A_PARAMETER * parameters, what, "choose a smaller one")
 
 
 def encoded_corpus(
@@ -270,7 +270,7 @@ def tell_batches(asked: OptimizerSettings, prepared: Prepared, console: Console)
         )
 
 
-def refuse_differences(
+def check_same_training(
     processes: Processes,
     prepared: Prepared,
     corpus: ParallelCorpus,

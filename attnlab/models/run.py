@@ -27,9 +27,9 @@ from attnlab.models.loading import (
 from attnlab.models.model import LanguageModel, OwnModel, TranslationModel, model_class
 from attnlab.models.run_folder import (
     WEIGHTS,
+    check_task,
     is_run,
     read_record,
-    refuse_other_task,
     replaced_run,
     ways_on,
 )
@@ -79,7 +79,7 @@ class Run:
         Raises:
             InputError: the run is of another task.
         """
-        refuse_other_task(self.folder, self.settings.model.task, TRANSLATION)
+        check_task(self.folder, self.settings.model.task, TRANSLATION)
         assert isinstance(self.model, TranslationModel)  # noqa: S101 - the task says so
         return self.model
 
@@ -90,7 +90,7 @@ class Run:
         Raises:
             InputError: the run is of another task.
         """
-        refuse_other_task(self.folder, self.settings.model.task, LANGUAGE_MODEL)
+        check_task(self.folder, self.settings.model.task, LANGUAGE_MODEL)
         assert isinstance(self.model, LanguageModel)  # noqa: S101 - the task says so
         return self.model
 
@@ -178,7 +178,7 @@ def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) ->
     }
     check_generation_config(folder)
     # Before a model of these sizes is made.
-    _refuse_disagreement("config.json", configuration, wanted)
+    _check_agreement("config.json", configuration, wanted)
     check_checksum(folder / WEIGHTS)
     model: OwnModel = load_whole(kind, folder)
     for tokenizer in (tokenizers.source, tokenizers.target):
@@ -190,8 +190,8 @@ def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) ->
                 tokenizer.bos_token_id if model.config.is_encoder_decoder else None
             ),
         }
-        _refuse_disagreement("config.json", model.config, special)
-        _refuse_disagreement("generation_config.json", model.generation_config, special)
+        _check_agreement("config.json", model.config, special)
+        _check_agreement("generation_config.json", model.generation_config, special)
     # Every option of decoding is given where it is called; the file has no say in it.
     model.generation_config = GenerationConfig.from_model_config(model.config)
     return model
@@ -208,7 +208,7 @@ def _check_configuration(folder: Path) -> None:
                 raise InputError(msg)
 
 
-def _refuse_disagreement(name: str, found: Any, wanted: dict[str, Any]) -> None:
+def _check_agreement(name: str, found: Any, wanted: dict[str, Any]) -> None:
     for field, value in wanted.items():
         if getattr(found, field) != value:
             there = briefly(getattr(found, field))

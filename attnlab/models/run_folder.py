@@ -84,7 +84,7 @@ def _holds_own_model(folder: Path) -> bool:
     return found.get("model_type") in OWN_TYPES
 
 
-def refuse_without_sentences(source: str | Path, options: str) -> None:
+def check_has_sentences(source: str | Path, options: str) -> None:
     """Raises where `source` is no run, the one kind of model that brings sentences of its own.
 
     Args:
@@ -167,7 +167,7 @@ def task_of(record: dict[str, Any]) -> str:
     return settings_from(record["settings"]).model.task
 
 
-def refuse_other_task(folder: str | Path, task: str, wanted: str) -> None:
+def check_task(folder: str | Path, task: str, wanted: str) -> None:
     """Raises InputError where a run has learned another task than a command is for."""
     if task == wanted:
         return
@@ -184,7 +184,7 @@ def refuse_other_task(folder: str | Path, task: str, wanted: str) -> None:
     raise InputError(msg)
 
 
-def refuse_existing(folder: str | Path, *, overwrite: bool) -> None:
+def check_no_run(folder: str | Path, *, overwrite: bool) -> None:
     """Raises InputError where training into `folder` would damage what is there."""
     folder = Path(folder)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
@@ -201,10 +201,10 @@ def refuse_existing(folder: str | Path, *, overwrite: bool) -> None:
     if replaced_run(folder) is not None:
         msg = f"{folder} holds two runs: {ways_on(folder)}."
         raise InputError(msg)
-    refuse_results(folder)
+    check_no_results(folder)
 
 
-def refuse_results(folder: str | Path, names: Sequence[str] = STUDIES) -> None:
+def check_no_results(folder: str | Path, names: Sequence[str] = STUDIES) -> None:
     """Raises where results stand in `folder` that a new model in it would make wrong.
 
     Args:
@@ -272,7 +272,7 @@ def run_paths(folder: Path) -> list[Path]:
     return paths + [path for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 
-def refuse_run(folder: str | Path, what: str) -> None:
+def check_not_run(folder: str | Path, what: str) -> None:
     """Raises where `what` is to be written straight into a run, or into a folder that training keeps.
 
     Raises:
@@ -281,10 +281,10 @@ def refuse_run(folder: str | Path, what: str) -> None:
     if is_run(folder):
         msg = f"{folder} is a run, which the {what} leaves as it is; name another folder, or one in it."
         raise InputError(msg)
-    refuse_run_files(folder)
+    check_not_run_file(folder)
 
 
-def refuse_run_files(path: str | Path) -> None:
+def check_not_run_file(path: str | Path) -> None:
     """Raises where something is to be written to or among the files that training writes and deletes.
 
     Raises:

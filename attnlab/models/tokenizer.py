@@ -16,7 +16,7 @@ from attnlab.core.addresses import SIDES, Side
 from attnlab.core.documents import read_json
 from attnlab.core.errors import AttnlabError, InputError, reason
 from attnlab.core.files import write_json, write_text
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.corpora.rows import ROWS_AT_ONCE
 
@@ -67,7 +67,7 @@ _ADVICE = "restore it or train the run again"
 
 
 @dataclass(frozen=True, repr=False)
-class Tokenizers(OneLine):
+class Tokenizers(ShortRepr):
     """The tokenizers of both languages and how often each type stands in the training rows."""
 
     source: "PreTrainedTokenizerFast"
@@ -211,7 +211,7 @@ def checksum(tokenizer: "PreTrainedTokenizerFast") -> str:
     return hashlib.sha256(json.dumps(types).encode()).hexdigest()
 
 
-def refuse_impossible_tokenizer(kind: str, vocabulary: int) -> None:
+def check_tokenizer(kind: str, vocabulary: int) -> None:
     """Raises InputError for a kind that is unknown or a vocabulary that holds only special tokens."""
     if kind not in BLANK_TOKENIZERS:
         msg = f'"{kind}" is no kind of tokenizer; choose {" or ".join(BLANK_TOKENIZERS)}.'
@@ -248,7 +248,7 @@ def train_tokenizers(
     Raises:
         InputError: an unknown kind, or a vocabulary with no room beside the special tokens.
     """
-    refuse_impossible_tokenizer(kind, vocabulary)
+    check_tokenizer(kind, vocabulary)
     if shared or predicted == "source":
         sides = dict.fromkeys(("source", predicted))
         read = (text for side in sides for text in texts_of(corpus.train, side))

@@ -11,35 +11,35 @@ from transformers import PrinterCallback
 
 from attnlab.attention.plan import AttentionPlan
 from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.files import refuse_unwritable, write_json
+from attnlab.core.files import check_writable, write_json
 from attnlab.core.folders import locked
 from attnlab.core.launcher import one_of_several
 from attnlab.core.library_state import seeded
 from attnlab.core.processes import Processes, launched_processes
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.models.batches import EncodedCorpus, collator, with_counts
 from attnlab.models.callbacks import Metrics, Patience, ProgressBar
 from attnlab.models.checkpoints import (
     Beginning,
+    back_up,
     beginning,
+    check_epochs,
     delete_replaced,
-    falling_back,
-    make_way,
+    prepare_folder,
     recover,
-    refuse_fewer_epochs,
+    restoring_on_failure,
     save_model,
-    set_aside,
 )
-from attnlab.models.first_embeddings import refuse_unusable_embeddings
+from attnlab.models.first_embeddings import check_embeddings
 from attnlab.models.preparing import (
     Prepared,
+    check_learnable,
+    check_model_size,
+    check_same_training,
     configuration,
     encoded_corpus,
     prepare,
-    refuse_differences,
-    refuse_large_model,
-    refuse_unlearned,
     stage,
     tell_batches,
 )
@@ -55,9 +55,9 @@ from attnlab.models.run_folder import (
 from attnlab.models.scoring import scorer
 from attnlab.models.tokenizer import (
     Tokenizers,
+    check_tokenizer,
     checksum,
     load_tokenizers,
-    refuse_impossible_tokenizer,
     train_tokenizers,
 )
 from attnlab.models.trainer import Interruption, StepSeeds, TranslationTrainer, training_device
@@ -65,7 +65,7 @@ from attnlab.models.training_settings import RunSettings, settings_from
 
 
 @dataclass(frozen=True, repr=False)
-class Trained(OneLine):
+class Trained(ShortRepr):
     """How training ended: the evaluations, what was dropped, whether Ctrl-C ended it, what was kept."""
 
     folder: Path
@@ -103,12 +103,12 @@ def train(
     """
     folder, settings = Path(folder), settings or RunSettings()
     with _sharing(folder, device) as processes:
-        processes.by_first(lambda: make_way(folder, overwrite=overwrite))
-        refuse_impossible_tokenizer(settings.tokenizer.kind, settings.tokenizer.vocabulary)
-        refuse_unlearned(settings.model)
-        refuse_large_model(settings)
+        processes.by_first(lambda: prepare_folder(folder, overwrite=overwrite))
+        check_tokenizer(settings.tokenizer.kind, settings.tokenizer.vocabulary)
+        check_learnable(settings.model)
+        check_model_size(settings)
         configuration(settings.model, vocabulary=settings.tokenizer.vocabulary)
-        refuse_unusable_embeddings(settings)
+        check_embeddings(settings)
         told = console if processes.first else None
         with stage("Reading the corpus", told):
             corpus = corpus_of(settings)
@@ -117,10 +117,10 @@ def train(
             prepared = prepare(folder, settings, corpus, tokenizers, encoded, device=device)
         if told is not None:
             tell_batches(settings.optimizer, prepared, told)
-        refuse_differences(processes, prepared, corpus, tokenizers, None)
+        check_same_training(processes, prepared, corpus, tokenizers, None)
         record = new_record(prepared.settings, corpus, encoded.dropped, command)
         record["processes"] = processes.count
-        with falling_back(folder) if processes.first else nullcontext():
+        with restoring_on_failure(folder) if processes.first else nullcontext():
             processes.by_first(lambda: _begin(folder, record, tokenizers))
             trained = _fit(folder, tokenizers, prepared, processes, record=record, console=console)
         return _without_replaced(trained) if processes.first else trained
@@ -147,14 +147,14 @@ def resume(
     with _sharing(folder, device) as processes:
         processes.by_first(lambda: recover(folder))
         record = read_record(folder)
-        _refuse_pruned(folder, record)
-        refuse_unwritable(folder)
+        _check_not_pruned(folder, record)
+        check_writable(folder)
         if epochs is not None:
             record["settings"]["optimizer"]["epochs"] = epochs
         settings = settings_from(record["settings"])
         written = _written_tokenizers(folder)
         start = beginning(folder, settings.model, written)
-        refuse_fewer_epochs(folder, start.checkpoint, settings.optimizer.epochs)
+        check_epochs(folder, start.checkpoint, settings.optimizer.epochs)
         told = console if processes.first else None
         with stage("Reading the corpus", told):
             corpus = recorded_corpus(folder, settings, record)
@@ -167,10 +167,10 @@ def resume(
             prepared = prepare(
                 folder, settings, corpus, tokenizers, encoded, device=device, begins=begins
             )
-        refuse_differences(processes, prepared, corpus, tokenizers, start.checkpoint)
+        check_same_training(processes, prepared, corpus, tokenizers, start.checkpoint)
         if processes.first and console is not None:
             _tell_damaged(start, console)
-        with falling_back(folder) if processes.first else nullcontext():
+        with restoring_on_failure(folder) if processes.first else nullcontext():
             unwritten = tokenizers if written is None else None
             processes.by_first(lambda: _write_beginning(folder, record, unwritten))
             trained = _fit(
@@ -211,7 +211,7 @@ def _tell_damaged(start: Beginning, console: Console) -> None:
 
 def _begin(folder: Path, record: dict[str, Any], tokenizers: Tokenizers) -> None:
     if is_run(folder):
-        set_aside(folder)
+        back_up(folder)
     _write_beginning(folder, record, tokenizers)
 
 
@@ -222,7 +222,7 @@ def _write_beginning(folder: Path, record: dict[str, Any], tokenizers: Tokenizer
         tokenizers.save(folder)
 
 
-def _refuse_pruned(folder: Path, record: dict[str, Any]) -> None:
+def _check_not_pruned(folder: Path, record: dict[str, Any]) -> None:
     if "pruned" in record:
         msg = (
             f"{folder} was pruned from {record['pruned']['run']} and has no checkpoint to go on from; "
@@ -264,7 +264,7 @@ def _learned_tokenizers(settings: RunSettings, corpus: ParallelCorpus) -> Tokeni
         counted=False,
     )
     plan = AttentionPlan({}, chosen.checksum)
-    plan.refuse_other_tokenizer(checksum(tokenizers.source), "The attention plan")
+    plan.check_same_tokenizer(checksum(tokenizers.source), "The attention plan")
     return tokenizers
 
 

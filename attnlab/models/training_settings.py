@@ -142,7 +142,7 @@ class ModelSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kind == RECURRENT:
-            self._refuse_unlike_recurrent()
+            self._check_recurrent()
         elif (self.cell, self.score) != ("lstm", "additive"):
             msg = "cell and score are for a recurrent model; set model to recurrent."
             raise InputError(msg)
@@ -162,7 +162,7 @@ class ModelSettings(Settings):
             smoothing = 0.0 if self.task == LANGUAGE_MODEL else 0.1
             object.__setattr__(self, "label_smoothing", smoothing)
 
-    def _refuse_unlike_recurrent(self) -> None:
+    def _check_recurrent(self) -> None:
         if self.task != TRANSLATION:
             msg = f"A recurrent model learns translation, not '{self.task}'."
             raise InputError(msg)

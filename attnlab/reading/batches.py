@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from attnlab.core.addresses import Side
 from attnlab.core.errors import InputError, Note
-from attnlab.core.limits import refuse_beyond_memory
+from attnlab.core.limits import check_memory
 
 Text = str | tuple[str, str]
 
@@ -303,7 +303,7 @@ class Encoding:
         """Those of the first `count` texts."""
         return replace(self, sentences=tuple(s for s in self.sentences if s.number < count))
 
-    def refuse_beyond_memory(
+    def check_memory(
         self, weights_a_cell: int, *, memory: float | None, device: torch.device
     ) -> None:
         """Raises InputError where the weights of the longest text alone would need more memory than there is.
@@ -320,7 +320,7 @@ class Encoding:
             f"Text {longest.number + 1}, of {tokens:,} tokens, with {weights_a_cell} heads at once,"
         )
         wanted = BYTES_A_WEIGHT * weights_a_cell * tokens**2
-        refuse_beyond_memory(wanted, what, SHORTEN, memory=memory, device=device)
+        check_memory(wanted, what, SHORTEN, memory=memory, device=device)
 
     def batches(
         self,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnlab.core.addresses import Side, Site, sides_of
 from attnlab.core.options import BATCH_SIZE
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.reading.batches import (
     Axis,
     Encoding,
@@ -20,7 +20,7 @@ from attnlab.reading.batches import (
     encode,
     forward,
 )
-from attnlab.reading.hooks import Plumbing, attentions_of, opened, probe, ready_to_show
+from attnlab.reading.hooks import AttentionSites, attentions_of, opened, probe, ready_to_show
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
 from attnlab.reading.statistics import HeadStatistics
 from attnlab.reading.weights import LayerWeights, checked
@@ -74,7 +74,7 @@ class Reading:
     model: Any
     tokenizer: Any
     encoding: Encoding
-    plumbing: Plumbing
+    plumbing: AttentionSites
     sites: tuple[Site, ...]
 
     def first(self, count: int) -> "Reading":
@@ -180,12 +180,12 @@ def prepare(
     encoding = encode(model, tokenizer, texts)
     plumbing, wanted = probe(model, encoding, sites)
     layers = 1 if plumbing.taps else sum(plumbing.layers.values())
-    encoding.refuse_beyond_memory(plumbing.heads * layers, memory=memory, device=model.device)
+    encoding.check_memory(plumbing.heads * layers, memory=memory, device=model.device)
     return Reading(model, tokenizer, encoding, plumbing, wanted)
 
 
 @dataclass(frozen=True, repr=False)
-class Capture(OneLine):
+class Capture(ShortRepr):
     """Statistics of every head over the sentences, and the matrices that were kept.
 
     Captures of shares of the same sentences add up to the capture of all of them.

@@ -27,7 +27,7 @@ FUSED_KERNELS = {
 
 
 @dataclass(frozen=True)
-class Tap:
+class AttentionHook:
     """One layer's weights stand at index `index` of what `module` returns.
 
     Attributes:
@@ -60,7 +60,7 @@ class Returned(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plumbing:
+class AttentionSites:
     """Every layer that has weights, and the tap of each.
 
     Attributes:
@@ -73,14 +73,14 @@ class Plumbing:
 
     layers: Mapping[Site, int]
     heads: int
-    taps: tuple[Tap, ...]
+    taps: tuple[AttentionHook, ...]
     causal: frozenset[Site]
 
     def has_sink(self, site: Site, layer: int) -> bool:
         """Whether rows of a layer sum to less than 1, since a learned sink takes the rest."""
         return any(tap.has_sink for tap in self.taps if (tap.site, tap.layer) == (site, layer))
 
-    def moved(self, model: nn.Module, twin: nn.Module) -> "Plumbing":
+    def moved(self, model: nn.Module, twin: nn.Module) -> "AttentionSites":
         """The taps of another model of the same class and configuration."""
         paths = {module: path for path, module in model.named_modules()}
         modules = dict(twin.named_modules())
@@ -148,7 +148,7 @@ def attentions_of(outputs: Any, *, causal: bool) -> dict[Site, tuple[Any, ...]]:
     return {site: tuple(weights) for site, weights in named.items() if weights}
 
 
-def find(model: Any, run: Callable[[], Any]) -> Plumbing:
+def find(model: Any, run: Callable[[], Any]) -> AttentionSites:
     """The taps of `model`, found by one forward pass on a few tokens.
 
     The weights among the model's outputs are looked for in what every module returned; the innermost
@@ -192,7 +192,7 @@ def find(model: Any, run: Callable[[], Any]) -> Plumbing:
             "a model with softmax attention."
         )
         raise InputError(msg)
-    return Plumbing(
+    return AttentionSites(
         layers={site: len(weights) for site, weights in shown.items()},
         heads=max(weights.shape[1] for layers in shown.values() for weights in layers),
         taps=_matched(shown, seen),
@@ -221,7 +221,9 @@ def _reads_back(model: nn.Module, weights: Tensor) -> bool:
     return not bool(weights.triu(1).any())
 
 
-def _matched(shown: Mapping[Site, tuple[Tensor, ...]], seen: Sequence[Returned]) -> tuple[Tap, ...]:
+def _matched(
+    shown: Mapping[Site, tuple[Tensor, ...]], seen: Sequence[Returned]
+) -> tuple[AttentionHook, ...]:
     taps = []
     used: set[int] = set()
     for site, layers in shown.items():
@@ -231,7 +233,7 @@ def _matched(shown: Mapping[Site, tuple[Tensor, ...]], seen: Sequence[Returned])
             for one in sorted(seen, key=lambda one: one.part.data_ptr() != weights.data_ptr()):
                 if one.part.data_ptr() not in used and torch.equal(one.part, weights):
                     used.add(one.part.data_ptr())
-                    taps.append(Tap(site, layer, one.module, one.slot, one.call))
+                    taps.append(AttentionHook(site, layer, one.module, one.slot, one.call))
                     break
             else:
                 return ()
@@ -239,17 +241,17 @@ def _matched(shown: Mapping[Site, tuple[Tensor, ...]], seen: Sequence[Returned])
 
 
 @contextmanager
-def opened(taps: tuple[Tap, ...], receive: Receiver) -> Iterator[None]:
+def opened(taps: tuple[AttentionHook, ...], receive: Receiver) -> Iterator[None]:
     """Hands each layer's weights to `receive` in one forward pass, and lets the model forget them.
 
     Raises:
         AttnlabError: a module returned something else than on the first pass.
     """
-    by_module: dict[nn.Module, dict[int, Tap]] = {}
+    by_module: dict[nn.Module, dict[int, AttentionHook]] = {}
     for tap in taps:
         by_module.setdefault(tap.module, {})[tap.call] = tap
 
-    def attach(tapped: nn.Module, by_call: Mapping[int, Tap]) -> Any:
+    def attach(tapped: nn.Module, by_call: Mapping[int, AttentionHook]) -> Any:
         calls = count()
 
         def hook(module: nn.Module, _: Any, output: Any) -> Any:
@@ -278,7 +280,7 @@ def opened(taps: tuple[Tap, ...], receive: Receiver) -> Iterator[None]:
 
 def probe(
     model: Any, encoding: Encoding, sites: Sequence[str] | None
-) -> tuple[Plumbing, tuple[Site, ...]]:
+) -> tuple[AttentionSites, tuple[Site, ...]]:
     """The taps of the model, and the sites to look at: those wanted, None for all.
 
     Raises:
@@ -288,12 +290,12 @@ def probe(
     with ready_to_show(model), torch.inference_mode():
         plumbing = _plumbing(model, encoding)
         wanted = _wanted(sites, plumbing, model, encoding)
-        _refuse_other_than_probabilities(model, wanted)
-        _refuse_weights_that_read_padding(model, encoding, plumbing)
+        _check_probabilities(model, wanted)
+        _check_padding_ignored(model, encoding, plumbing)
     return plumbing, wanted
 
 
-def _plumbing(model: Any, encoding: Encoding) -> Plumbing:
+def _plumbing(model: Any, encoding: Encoding) -> AttentionSites:
     axes = encoding.axes([few_tokens(encoding)], model.device)
     return find(model, lambda: forward(model, axes, with_weights=True))
 
@@ -306,7 +308,7 @@ def few_tokens(encoding: Encoding) -> Sentence:
 
 
 def _wanted(
-    sites: Sequence[str] | None, plumbing: Plumbing, model: Any, encoding: Encoding
+    sites: Sequence[str] | None, plumbing: AttentionSites, model: Any, encoding: Encoding
 ) -> tuple[Site, ...]:
     if sites is None:
         return tuple(site for site in SITES if site in plumbing.layers)
@@ -324,7 +326,7 @@ def _wanted(
     return tuple(site for site in SITES if site in sites)
 
 
-def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None:
+def _check_probabilities(model: Any, wanted: Sequence[Site]) -> None:
     """Raises where rows of the matrix that a mechanism applies are no distributions over keys."""
     others = {
         at.site: part.name
@@ -343,7 +345,7 @@ def _refuse_other_than_probabilities(model: Any, wanted: Sequence[Site]) -> None
         raise InputError(msg)
 
 
-def _refuse_weights_that_read_padding(model: Any, encoding: Encoding, plumbing: Plumbing) -> None:
+def _check_padding_ignored(model: Any, encoding: Encoding, plumbing: AttentionSites) -> None:
     """Raises where the weights of a short sentence change beside a longer one in the batch.
 
     Convolutions over tokens (ConvBERT) and landmarks (Nystromformer) do that.

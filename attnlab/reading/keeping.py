@@ -17,7 +17,7 @@ from attnlab.core.addresses import SITES, UNKNOWN_SITE, Site, layer_name, site_o
 from attnlab.core.documents import fitting, parse_json
 from attnlab.core.errors import InputError, reason
 from attnlab.core.files import write_tensors
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.reading.batches import Axis
 from attnlab.reading.weights import LayerWeights, PerLayer
 
@@ -32,7 +32,7 @@ Sides = TypeVar("Sides")
 
 
 @dataclass(frozen=True, repr=False)
-class KeptMatrices(OneLine):
+class KeptMatrices(ShortRepr):
     """Matrices `[head, query, key]` by (sentence, site, layer), with the tokens of both sides.
 
     Attributes:

@@ -18,9 +18,9 @@ from torch import Tensor
 from attnlab.core.addresses import SITES, UNKNOWN_SITE, Site, layer_name
 from attnlab.core.errors import InputError
 from attnlab.core.files import check_regular, open_regular
-from attnlab.core.limits import refuse_beyond_memory
-from attnlab.core.representations import OneLine
-from attnlab.core.texts import published
+from attnlab.core.limits import check_memory
+from attnlab.core.representations import ShortRepr
+from attnlab.core.texts import path_label
 from attnlab.matrices.weights import check_weights, normalized_rows, rows_sum_to_one
 from attnlab.reading.batches import Axis, KeptInPart, RowsNotNormalized
 from attnlab.reading.capture import Consumer, Coverage
@@ -92,7 +92,7 @@ def _fits(shape: Sequence[int]) -> int:
 def _read_numpy(path: Path, array: str | None, working: _Working) -> Tensor:
     _chosen(path, [""], array)
     with _refusing_damage(path), open_regular(path) as file:
-        _refuse_declared(path, file, working)
+        _check_declared(path, file, working)
         file.seek(0)
         return _tensor(path, np.lib.format.read_array(file, allow_pickle=False))
 
@@ -104,26 +104,26 @@ def _read_members(path: Path, array: str | None, working: _Working) -> Tensor:
         members = {name.removesuffix(ending): name for name in archive.namelist()}
         member = members[_chosen(path, list(members), array)]
         with archive.open(member) as file:
-            _refuse_declared(path, file, working)
+            _check_declared(path, file, working)
         # No more is unpacked than the array declares.
         with archive.open(member) as file:
             return _tensor(path, np.lib.format.read_array(file, allow_pickle=False))
 
 
-def _refuse_declared(path: Path, file: Any, working: _Working) -> None:
+def _check_declared(path: Path, file: Any, working: _Working) -> None:
     """Raises InputError where the array that begins here says that it needs more memory than is free."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, _, _ = np.lib.format.read_array_header_1_0(file)
     else:
         shape, _, _ = np.lib.format.read_array_header_2_0(file)
-    _refuse_large(path, shape, working)
+    _check_size(path, shape, working)
 
 
-def _refuse_large(path: Path, shape: Sequence[int], working: _Working) -> None:
+def _check_size(path: Path, shape: Sequence[int], working: _Working) -> None:
     wanted = BYTES_AN_ENTRY * math.prod(shape) + working(shape)
     what = f"The array of shape {tuple(shape)} in {path}"
-    refuse_beyond_memory(wanted, what, "save fewer matrices in a file")
+    check_memory(wanted, what, "save fewer matrices in a file")
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def _read_safetensors(path: Path, array: str | None, working: _Working) -> Tenso
         check_regular(path)
         with safe_open(str(path), "pt") as file:
             name = _chosen(path, list(file.keys()), array)
-            _refuse_large(path, file.get_slice(name).get_shape(), working)
+            _check_size(path, file.get_slice(name).get_shape(), working)
             return file.get_tensor(name)
     except (SafetensorError, OSError) as error:
         msg = f"{path} cannot be read: it is damaged or no .safetensors file."
@@ -234,7 +234,7 @@ class Names:
 
 
 @dataclass(frozen=True, repr=False)
-class KeptSource(OneLine):
+class KeptSource(ShortRepr):
     """Attention matrices of whole sentences, of any site and layer.
 
     Attributes:
@@ -281,7 +281,7 @@ class KeptSource(OneLine):
         sites = {site: {key[2] for key in self.kept.matrices if key[1] == site} for site in SITES}
         sentences = len({key[0] for key in self.kept.matrices})
         return {
-            "Source": published(self.path),
+            "Source": path_label(self.path),
             "Layers": ", ".join(f"{site}: {len(found)}" for site, found in sites.items() if found),
             "Sentences": f"{sentences} whose matrices an analysis kept",
         }
@@ -344,7 +344,7 @@ AXES = ("layer", "sentence", "head", "query", "key")
 
 
 @dataclass(frozen=True, repr=False)
-class MatrixSource(OneLine):
+class MatrixSource(ShortRepr):
     """Attention matrices of a file.
 
     Attributes:
@@ -387,7 +387,7 @@ class MatrixSource(OneLine):
         """What the file holds, in words, by heading."""
         axes = zip(self.matrices.shape, AXES, strict=True)
         return {
-            "Source": published(self.path),
+            "Source": path_label(self.path),
             "Matrices": " x ".join(f"{size} {axis}" for size, axis in axes),
             "Site": self.site,
             "Causal": "yes: no weight above the diagonal" if self.causal else "no",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnlab.attention.bridge.installing import holds_installed, use
 from attnlab.attention.bridge.sites import AttentionAt, attention_modules, mechanism_of
-from attnlab.attention.mechanism import Context, Mechanism, Setup, Told
+from attnlab.attention.mechanism import CallContext, Context, Mechanism, Setup
 from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.core.addresses import SITES, Side, sides_of
 from attnlab.core.errors import InputError
@@ -22,7 +22,7 @@ from attnlab.reading.batches import Axis, Encoding, Progress, Sentence, forward
 MOST_OBSERVED_WEIGHTS = 2**22
 
 
-class Seen(NamedTuple):
+class HeadInputs(NamedTuple):
     """What the mechanism of one layer was called with; see `Observed`."""
 
     query: Tensor
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     scores: Tensor | None
 
 
-HandOn = Callable[[Seen], None]
+HandOn = Callable[[HeadInputs], None]
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Observed:
     sentences: tuple[int, ...]
     scores: Float[Tensor, "batch head query key"] | None = None
 
-    def told(self, heads: Sequence[int] | None = None) -> Told:
+    def told(self, heads: Sequence[int] | None = None) -> CallContext:
         """What a mechanism is told besides queries, keys and padding; None stands for all heads."""
-        told: Told = {"token_ids": self.token_ids}
+        told: CallContext = {"token_ids": self.token_ids}
         if self.scores is not None:
             told["bias"] = self.scores if heads is None else self.scores[:, list(heads)]
         return told
@@ -154,7 +154,7 @@ def observe(
 
 
 def _hand_on(
-    seen: Seen,
+    seen: HeadInputs,
     *,
     receive: Callable[[Observed], None],
     observer: "_Observer",
@@ -211,6 +211,6 @@ class _Observer(FullAttention):
         if self.hand_on is None:
             msg = "This model uses one attention layer several times over; its heads cannot be compared."
             raise InputError(msg)
-        self.hand_on(Seen(query, key, value, context.bias))
+        self.hand_on(HeadInputs(query, key, value, context.bias))
         self.hand_on = None
         return super().mix(query, key, value, context)

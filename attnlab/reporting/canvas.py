@@ -96,14 +96,14 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
         AttnlabError: the file could not be written.
     """
     path = Path(path)
-    refuse_other_suffix(path)
-    _refuse_other_than_figure(figure)
+    check_suffix(path)
+    _check_figure(figure)
     with replacing(path) as temporary, temporary.open("wb") as file:
         WRITERS[path.suffix](figure, file, path.stem)
     return path
 
 
-def _refuse_other_than_figure(figure: Any) -> None:
+def _check_figure(figure: Any) -> None:
     if not isinstance(figure, Figure):
         msg = (
             f"A figure is written and not an object of the class {type(figure).__name__}; give what a "
@@ -112,7 +112,7 @@ def _refuse_other_than_figure(figure: Any) -> None:
         raise InputError(msg)
 
 
-def refuse_other_suffix(path: str | Path) -> None:
+def check_suffix(path: str | Path) -> None:
     """Raises InputError for a file that is no figure by its suffix."""
     path = Path(path)
     if path.suffix not in WRITERS:

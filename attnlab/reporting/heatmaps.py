@@ -48,7 +48,7 @@ def draw_heads(
     Raises:
         InputError: there are no such weights, or not a token for each row and column.
     """
-    _refuse_other_weights(weights, (len(names), len(queries), len(keys)))
+    _check_weight_shapes(weights, (len(names), len(queries), len(keys)))
     cell = 0.19 if max(len(queries), len(keys)) <= 24 else 0.15
     width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
     left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))
@@ -73,7 +73,7 @@ def draw_heads(
     return figure
 
 
-def _refuse_other_weights(weights: Any, wanted: tuple[int, int, int]) -> None:
+def _check_weight_shapes(weights: Any, wanted: tuple[int, int, int]) -> None:
     if not isinstance(weights, Tensor):
         msg = (
             "Heat maps are drawn from attention weights [head, query, key] and not from an object of "

@@ -6,7 +6,7 @@ from typing import Any
 from attnlab.core.documents import read_json
 from attnlab.core.errors import InputError, Note
 from attnlab.core.files import file_checksum
-from attnlab.core.texts import published
+from attnlab.core.texts import path_label
 from attnlab.evaluation.shared_settings import OlderWeights, UnknownWeights
 from attnlab.models.run_folder import WEIGHTS, is_run
 from attnlab.reporting.result_folder import RECORD
@@ -26,7 +26,7 @@ def notes_on_weights(folder: str | Path) -> list[Note]:
     """A note where the result in `folder` is not known to be of the weights that its run has now."""
     # A folder given as `.` has a parent too.
     run = Path(folder).resolve().parent
-    name = published(Path(folder).parent)
+    name = path_label(Path(folder).parent)
     try:
         record = read_json(Path(folder) / RECORD, dict[str, Any], finite=False)
         weights = file_checksum(run / WEIGHTS)

@@ -11,7 +11,7 @@ from attnlab.studies.planning.planning import FULL, SEARCHED
 from attnlab.studies.planning.settings import NOTHING
 
 
-class Goodness(NamedTuple):
+class Metric(NamedTuple):
     """What plans are ranked by.
 
     Attributes:
@@ -29,11 +29,11 @@ class Goodness(NamedTuple):
     sign: int
 
 
-BY_BLEU = Goodness(SCORES["bleu"], SCORES["bleu_gain"], "BLEU", "BLEU", 1)
-BY_LOSS = Goodness(SCORES["loss_nats"], SCORES["loss_gain"], "loss", "nats per token", -1)
+BY_BLEU = Metric(SCORES["bleu"], SCORES["bleu_gain"], "BLEU", "BLEU", 1)
+BY_LOSS = Metric(SCORES["loss_nats"], SCORES["loss_gain"], "loss", "nats per token", -1)
 
 
-def goodness_of(scores: pd.DataFrame) -> Goodness:
+def goodness_of(scores: pd.DataFrame) -> Metric:
     """BLEU where sentences were translated, else the loss."""
     return BY_BLEU if BY_BLEU.column.name in scores else BY_LOSS
 
@@ -53,7 +53,7 @@ def planning_answers(scores: pd.DataFrame, heads: pd.DataFrame) -> list[str]:
     ]
 
 
-def _best(budget: Any, rows: pd.DataFrame, by: Goodness) -> str:
+def _best(budget: Any, rows: pd.DataFrame, by: Metric) -> str:
     """The plan that is best on the test sentences, and how the searched one stands beside it."""
     at = f"At {counted(budget, 'key')} per row"
     searched = rows[rows["plan"] == SEARCHED].iloc[0]
@@ -75,7 +75,7 @@ def _best(budget: Any, rows: pd.DataFrame, by: Goodness) -> str:
     )
 
 
-def _gain(baseline: pd.Series, by: Goodness, beside: str) -> str:
+def _gain(baseline: pd.Series, by: Metric, beside: str) -> str:
     """The size of the gain, its interval, and whether that holds 0."""
     gain, low, high = (baseline[f"{by.gain.name}{end}"] for end in ("", "_low", "_high"))
     interval = ", ".join(by.gain.shown(end, signed=True) for end in (low, high))

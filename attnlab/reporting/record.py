@@ -18,7 +18,7 @@ from attnlab.core.texts import briefly
 from attnlab.reporting.export import declared_table
 from attnlab.reporting.notes import WORDS
 from attnlab.reporting.older_results import notes_on_weights
-from attnlab.reporting.result_folder import RECORD, refuse_without_record
+from attnlab.reporting.result_folder import RECORD, check_record_there
 
 FORMAT: Literal["attnlab result 1"] = "attnlab result 1"
 _KINDS: Mapping[str, Kind] = {
@@ -88,7 +88,7 @@ def read_record(
     Raises:
         InputError: there is none, or the file is not as this version of attnlab writes it.
     """
-    refuse_without_record(folder)
+    check_record_there(folder)
     path = Path(folder) / RECORD
     fault, advice = "is not a result of this version of attnlab", "make the result again"
     # A number that nobody could measure is NaN.
@@ -144,7 +144,7 @@ def _record(values: Any, kinds_of_notes: Mapping[str, type[Note]]) -> ResultReco
     # Results of the first versions tell neither.
     values = {"weights": None, "rows": {}, **values}
     found = fitting(_Written, values)
-    _refuse_unknown(values, _Written, "it")
+    _check_known(values, _Written, "it")
     outside = [name for name in found.tables if Path(name).name != name]
     if outside:
         msg = f"tables names {briefly(outside[0])}, which is no file in its folder"
@@ -175,7 +175,7 @@ def _note(values: Mapping[str, Any], where: str, kinds: Mapping[str, type[Note]]
         msg = f"{where}.note must be one of {', '.join(kinds)}, not {briefly(name)}"
         raise InputError(msg)
     own = {field: value for field, value in values.items() if field != "note"}
-    _refuse_unknown(own, kind, where)
+    _check_known(own, kind, where)
     try:
         return fitting(kind, own)
     except InputError as error:
@@ -183,7 +183,7 @@ def _note(values: Mapping[str, Any], where: str, kinds: Mapping[str, type[Note]]
         raise InputError(msg) from error
 
 
-def _refuse_unknown(values: Mapping[str, Any], kind: Any, where: str) -> None:
+def _check_known(values: Mapping[str, Any], kind: Any, where: str) -> None:
     unknown = set(values) - {field.name for field in dataclasses.fields(kind)}
     if unknown:
         msg = f"{where} has the unknown key {briefly(min(unknown))}"

@@ -10,9 +10,9 @@ from typing import Any
 
 from attnlab.core.documents import read_json
 from attnlab.core.errors import InputError
-from attnlab.core.files import refuse_unwritable
+from attnlab.core.files import check_writable
 from attnlab.core.folders import RESULT_MARK
-from attnlab.models.run_folder import refuse_run, refuse_run_files
+from attnlab.models.run_folder import check_not_run, check_not_run_file
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.planning import columns as planning
@@ -83,7 +83,7 @@ STUDY = ResultFiles(
 )
 
 
-def refuse_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool) -> None:
+def check_not_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool) -> None:
     """Raises when `folder` holds a finished result, or files of its names, that may not be replaced.
 
     Args:
@@ -100,13 +100,13 @@ def refuse_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool) ->
     if not nearest.is_dir():
         msg = f"{nearest} is a file; name a folder to write the {result.what} to."
         raise InputError(msg)
-    refuse_run(folder, result.what)
+    check_not_run(folder, result.what)
     if not overwrite:
-        _refuse_there(folder, result)
-    refuse_unwritable(folder)
+        _check_not_there(folder, result)
+    check_writable(folder)
 
 
-def _refuse_there(folder: Path, result: ResultFiles) -> None:
+def _check_not_there(folder: Path, result: ResultFiles) -> None:
     if _holds_finished(folder, result):
         msg = (
             f"{folder} holds a finished {result.what}; add --overwrite to replace it, "
@@ -122,7 +122,7 @@ def _refuse_there(folder: Path, result: ResultFiles) -> None:
         raise InputError(msg)
 
 
-def refuse_without_record(folder: str | Path) -> None:
+def check_record_there(folder: str | Path) -> None:
     """Raises when a folder does not say which result it holds, naming results in it.
 
     Raises:
@@ -159,21 +159,21 @@ def _holds_finished(folder: Path, result: ResultFiles) -> bool:
     return found.get("result") == result.what
 
 
-def refuse_taken_file(path: str | Path, *, overwrite: bool) -> None:
+def check_file_free(path: str | Path, *, overwrite: bool) -> None:
     """Raises when a file to be written exists and may not be replaced, is a folder, or of a run.
 
     Raises:
         InputError: see above, or nothing can be written there.
     """
     path = Path(path)
-    refuse_run_files(path)
+    check_not_run_file(path)
     if path.is_dir():
         msg = f"{path} is a folder; name a file to write to."
         raise InputError(msg)
     if path.exists() and not overwrite:
         msg = f"{path} exists; add --overwrite to replace it, or name another file with --out."
         raise InputError(msg)
-    refuse_unwritable(path.parent)
+    check_writable(path.parent)
 
 
 def plan_path(path: str | Path, budget: int, budgets: Sequence[int]) -> Path:

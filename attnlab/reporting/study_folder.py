@@ -8,7 +8,7 @@ import pandas as pd
 
 from attnlab.core.columns import Column
 from attnlab.core.folders import replacing_result
-from attnlab.core.texts import counted, published
+from attnlab.core.texts import counted, path_label
 from attnlab.reporting.drawing.palette import PAGE as PAGE_WIDTH
 from attnlab.reporting.drawing.pareto import draw_pareto
 from attnlab.reporting.drawing.scaling import draw_scaling
@@ -29,7 +29,7 @@ STATE = (
     Column("state", "state", "`done`, `failed` or `missing`."),
     Column("seconds", "seconds", "Time that the cell took.", 2),
     Column(
-        "beside_others",
+        "concurrent",
         "beside others",
         "Whether others could run beside it, so that its seconds say little.",
     ),
@@ -58,7 +58,7 @@ def write_study(found: Collected, folder: str | Path, *, question: str) -> Path:
     """
     with replacing_result(folder, STUDY.last, STUDY.older) as aside:
         found.write(aside)
-        about = {name: published(_in_words(value)) for name, value in found.plan.options.items()}
+        about = {name: path_label(_in_words(value)) for name, value in found.plan.options.items()}
         record = ResultRecord(STUDY.what, question, {"Study": found.plan.study, **about})
         write_record(aside, record, {TABLE: found.table, CELLS: found.cells})
         page = write_result_page(aside, study_contents)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.reporting.result_folder import ResultFiles, refuse_taken
+from attnlab.reporting.result_folder import ResultFiles, check_not_taken
 from attnlab.results.question import Question
 
 # What the columns of the tables mean.
@@ -81,7 +81,7 @@ def check_free(
         overwrite: whether an older result may be replaced.
 
     Raises:
-        InputError: see `refuse_taken` and `QuestionFiles.refuse`.
+        InputError: see `check_not_taken` and `QuestionFiles.refuse`.
     """
-    refuse_taken(folder, files, overwrite=overwrite)
+    check_not_taken(folder, files, overwrite=overwrite)
     files.refuse(folder, extra)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attnlab.core.errors import InputError, reason
-from attnlab.core.files import delete_leftovers, refuse_unwritable
+from attnlab.core.files import delete_leftovers, check_writable
 from attnlab.core.folders import locked
 from attnlab.reporting.analysis_folder import write_analysis_page
 from attnlab.reporting.approximation import approximation_contents
@@ -57,7 +57,7 @@ def write_report(
     if result not in (ANALYSIS.what, *CONTENTS) and question is None:
         msg = f"{Path(folder) / RECORD} is of '{result}', which this version of attnlab has no page for."
         raise InputError(msg)
-    refuse_unwritable(folder)
+    check_writable(folder)
     with locked(folder):
         for part in (Path(folder), Path(folder) / "figures"):
             delete_leftovers(part, [PAGE, *(path.name for path in part.glob("*.[sp][vn]g"))])

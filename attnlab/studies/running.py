@@ -12,12 +12,12 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core.errors import InputError
-from attnlab.core.files import inert_texts, refuse_unwritable, write_table, write_text
+from attnlab.core.files import check_writable, inert_texts, write_table, write_text
 from attnlab.core.options import option_fields, options_of
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.core.signals import stopped_by_signals
 from attnlab.core.tables import table_of
-from attnlab.models.run_folder import refuse_run
+from attnlab.models.run_folder import check_not_run
 from attnlab.studies.cluster import compute_on_cluster
 from attnlab.studies.computing import Attempted, compute_in_turn, study_named
 from attnlab.studies.engine_settings import CellBegun, RunningSettings
@@ -28,7 +28,7 @@ TABLE, CELLS = "table.csv", "cells.csv"
 
 
 @dataclass(frozen=True, repr=False)
-class Collected(OneLine):
+class Collected(ShortRepr):
     """The rows of a study.
 
     Attributes:
@@ -111,8 +111,8 @@ def _rows(cell: Cell, found: FinishedCell) -> pd.DataFrame:
 def _state(at: StudyFolder, cell: Cell, found: FinishedCell | None) -> Mapping[str, Any]:
     if found is None:
         state = "failed" if at.failure_file(cell).exists() else "missing"
-        return {**_keys(cell), "state": state, "seconds": None, "beside_others": None}
-    timing = {"seconds": found.seconds, "beside_others": found.beside_others}
+        return {**_keys(cell), "state": state, "seconds": None, "concurrent": None}
+    timing = {"seconds": found.seconds, "concurrent": found.concurrent}
     return {**_keys(cell), "state": "done", **timing}
 
 
@@ -151,8 +151,8 @@ def run_study(study: str, settings: RunningSettings) -> Collected:
         AttnlabError: another process runs the study, the cluster went away, or the disk is full.
     """
     folder = StudyFolder(settings.folder_of(study))
-    refuse_run(folder.path, "study")
-    refuse_unwritable(folder.path)
+    check_not_run(folder.path, "study")
+    check_writable(folder.path)
     plan = plan_study(study, folder.path, settings.options)
     with folder.running() as tell_others, stopped_by_signals():
         folder.write_plan(plan)

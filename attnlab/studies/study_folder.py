@@ -59,13 +59,13 @@ class FinishedCell:
     Attributes:
         rows: its table as CSV.
         seconds: how long it took.
-        beside_others: whether other cells could run at the same time, so that `seconds` says little.
+        concurrent: whether other cells could run at the same time, so that `seconds` says little.
         versions: what it was computed with.
     """
 
     rows: str
     seconds: float
-    beside_others: bool
+    concurrent: bool
     versions: Mapping[str, str]
 
 
@@ -95,7 +95,7 @@ class _Record:
     cell: Cell
     rows_checksum: str
     seconds: Annotated[float, Ge(0)]
-    beside_others: bool
+    concurrent: bool
     versions: dict[str, str]
 
 
@@ -129,7 +129,7 @@ class StudyFolder:
                 and record.cell.address == cell.address
             )
             return (
-                FinishedCell(rows.decode(), record.seconds, record.beside_others, record.versions)
+                FinishedCell(rows.decode(), record.seconds, record.concurrent, record.versions)
                 if is_whole
                 else None
             )
@@ -155,7 +155,7 @@ class StudyFolder:
         record |= {
             "rows_checksum": hashlib.sha256(rows).hexdigest(),
             "seconds": outcome.seconds,
-            "beside_others": done.at_a_time > 1,
+            "concurrent": done.at_a_time > 1,
             "versions": outcome.versions,
         }
         try:

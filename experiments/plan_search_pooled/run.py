@@ -68,7 +68,9 @@ def main() -> None:
     write_table(OUT / "corpora.csv", corpora)
     write_table(OUT / "over_corpora.csv", over_corpora(corpora))
     write_table(OUT / "contrasts.csv", tested(corpora))
-    write_table(OUT / "by_budget.csv", over_models(published(), ["plan", "budget"], list(MEASURES)))
+    write_table(
+        OUT / "by_budget.csv", over_models(path_label(), ["plan", "budget"], list(MEASURES))
+    )
     write_facts(
         OUT, __file__, "torch", "transformers", "sacrebleu",
         command="python experiments/plan_search_pooled/run.py runs/demo", draws=DRAWS,
@@ -76,7 +78,7 @@ def main() -> None:
     write_readme(OUT, readme(OUT))
 
 
-def published() -> pd.DataFrame:
+def path_label() -> pd.DataFrame:
     """The rows of the published searches at budgets below the keys of full attention of their models."""
     tables = []
     for folder in sorted(RESULTS.glob("plan_search_*")):
@@ -94,7 +96,7 @@ def published() -> pd.DataFrame:
 
 def by_model() -> pd.DataFrame:
     """A row a model and baseline: gains of the searched plan, means over the budgets that have a setting."""
-    grouped = published().groupby([*MODELS, "plan"], as_index=False)
+    grouped = path_label().groupby([*MODELS, "plan"], as_index=False)
     return grouped.agg(
         full_bleu=("full_bleu", "first"), full_keys=("full_keys", "first"),
         budgets=("budget", "nunique"), **{name: (name, "mean") for name in MEASURES},

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from attnlab.core.files import write_json, write_table
 from attnlab.core.library_state import quiet
-from attnlab.core.texts import published
+from attnlab.core.texts import path_label
 from attnlab.models.batches import Collator, LengthGroupedBatches, TokenPairs, encode_corpus
 from attnlab.models.configuration import IGNORED_LABEL
 from attnlab.models.run import Run, corpus_of, load
@@ -72,7 +72,7 @@ def main() -> None:
     write_table(out / "table.csv", scores)
     write_table(out / "metrics.csv", metrics)
     # A run may have been trained by another experiment: this command makes it and its result again.
-    command = f"experiments/real_text/run.py {chosen.name} {published(chosen.corpus)}"
+    command = f"experiments/real_text/run.py {chosen.name} {path_label(chosen.corpus)}"
     write_json(out / "settings.json", published_record(run.record) | {"command": command})
     write_figure(draw_training(metrics), out, "figure")
     with quiet():
@@ -95,11 +95,11 @@ def published_record(record: dict[str, Any]) -> dict[str, Any]:
     """
     corpus = {key: value for key, value in record["corpus"].items() if key != "path"}
     settings = record["settings"]
-    named = settings["corpus"] | {"name": published(settings["corpus"]["name"])}
+    named = settings["corpus"] | {"name": path_label(settings["corpus"]["name"])}
     return record | {
-        "command": shlex.join(map(published, shlex.split(record["command"]))),
+        "command": shlex.join(map(path_label, shlex.split(record["command"]))),
         "settings": settings | {"corpus": named},
-        "corpus": corpus | {"name": published(corpus["name"])},
+        "corpus": corpus | {"name": path_label(corpus["name"])},
     }
 
 

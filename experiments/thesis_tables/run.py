@@ -57,13 +57,13 @@ def main(source: Path, *, keep_search: bool) -> None:
     torch.set_num_threads(1)
     folder = source.parent if source.is_file() else source
     H = load_matrices(folder / "heads.npz")
-    published = pd.read_csv(folder / "thesis_tables.csv")
+    path_label = pd.read_csv(folder / "thesis_tables.csv")
     known = pd.read_csv(OUT / "table.csv") if keep_search else None
     tables, timings = [], []
-    for window, num_pos in published[["w", "num_pos"]].drop_duplicates().to_numpy().tolist():
+    for window, num_pos in path_label[["w", "num_pos"]].drop_duplicates().to_numpy().tolist():
         print(f"w={window} num_pos={num_pos}", flush=True)
         options = {"window": window, "num_pos": num_pos}
-        rows = of_table(published, **options)
+        rows = of_table(path_label, **options)
         searches = search_again(H, **options) if known is None else of_table(known, **options)
         tables.append(compare(H, rows, searches[SEARCHED].reset_index(drop=True), **options))
         timings.append(measure_times(H, **options))
@@ -97,16 +97,16 @@ def search_again(H: torch.Tensor, window: int, num_pos: int) -> pd.DataFrame:
 
 
 def compare(
-    H: torch.Tensor, published: pd.DataFrame, searches: pd.DataFrame, window: int, num_pos: int
+    H: torch.Tensor, path_label: pd.DataFrame, searches: pd.DataFrame, window: int, num_pos: int
 ) -> pd.DataFrame:
     """One row a head: published distance, the search again, zero, and exact fits without and with E."""
     n = H.shape[-1]
     fit = partial(fit_sigma, H, window=window, num_pos=num_pos)
     columns = {
-        "head": published["head"].tolist(),
+        "head": path_label["head"].tolist(),
         "w": window,
         "num_pos": num_pos,
-        "published": published["min_distance"].tolist(),
+        "published": path_label["min_distance"].tolist(),
         **searches.to_dict("list"),
         "zero_matrix": l1_distance(H, zero_matrix(H)).tolist(),
         "uniform_matrix": l1_distance(H, uniform_matrix(H)).tolist(),

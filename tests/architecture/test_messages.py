@@ -64,6 +64,6 @@ def test_no_message_of_the_library_names_a_flag() -> None:
 def test_a_flag_in_a_message_is_found_and_a_whole_command_is_none() -> None:
     assert flags_in('msg = f"{folder} holds a run; add --overwrite."')
     assert flags_in('raise InputError("give a run, or --corpus NAME")')
-    assert flags_in('refuse_without_sentences(source, "--text FILE")')
+    assert flags_in('check_has_sentences(source, "--text FILE")')
     assert not flags_in('msg = f"train it anew with: attnlab train {folder} --overwrite"')
     assert flags_in('msg = f"go on with attnlab train {folder} --resume, or add --overwrite"')

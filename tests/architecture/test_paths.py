@@ -103,4 +103,4 @@ def test_what_is_written_to_a_text_is_read_from_a_path(tmp_path: Path) -> None:
     assert keeping.load_kept_matrices(str(tmp_path / "m.safetensors")).matrices == {}
     write_plan(str(tmp_path / "plan.json"), plan)
     assert load_plan(str(tmp_path / "plan.json")).as_dict() == plan.as_dict()
-    result_folder.refuse_taken(str(tmp_path), result_folder.PLANNING, overwrite=False)
+    result_folder.check_not_taken(str(tmp_path), result_folder.PLANNING, overwrite=False)

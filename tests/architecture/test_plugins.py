@@ -118,7 +118,7 @@ class Near(Specification):
     reach: Any = 1
 
     def __post_init__(self) -> None:
-        self.refuse_unless_whole("reach", 0)
+        self.check_integer("reach", 0)
 
 
 class NearAttention(MaskedSoftmax):

@@ -46,13 +46,13 @@ def test_a_file_says_whose_token_ids_the_plan_names(tmp_path: Path) -> None:
     blocks = plan_of({"encoder.0.1": "keys(tokens=(5, 9), reach=2)"}).for_tokenizer("abc")
     write_plan(tmp_path / "blocks.json", blocks)
     assert load_plan(tmp_path / "blocks.json").tokenizer == "abc"
-    blocks.refuse_other_tokenizer("abc", "The plan")
+    blocks.check_same_tokenizer("abc", "The plan")
     with pytest.raises(InputError, match=r"^The plan names token ids of another tokenizer; use it"):
-        blocks.refuse_other_tokenizer("abd", "The plan")
+        blocks.check_same_tokenizer("abd", "The plan")
     band = plan_of({"encoder": "band(window=3)"}).for_tokenizer("abc")
     write_plan(tmp_path / "band.json", band)
     assert "tokenizer" not in (tmp_path / "band.json").read_text(encoding="utf-8")
-    load_plan(tmp_path / "band.json").refuse_other_tokenizer("abd", "The plan")
+    load_plan(tmp_path / "band.json").check_same_tokenizer("abd", "The plan")
 
 
 @pytest.mark.parametrize("address", ["encode", "encoder.x", "encoder.0.1.2", "encoder.-1", ""])
@@ -101,7 +101,7 @@ def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 )
 def test_addresses_outside_the_model_are_refused(address: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        plan_of({address: "full"}).refuse_outside({"encoder": 2}, {"encoder": 4})
+        plan_of({address: "full"}).check_within({"encoder": 2}, {"encoder": 4})
 
 
 def test_each_head_is_what_its_own_mechanism_gives() -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.questions.importance import QUESTION
-from attnlab.reporting.result_folder import refuse_taken
+from attnlab.reporting.result_folder import check_not_taken
 from attnlab.results.files import files_of
 
 WRITTEN = ["cumulative.csv", "figures", "importance.csv", "rank_agreement.csv", "report.html"]
@@ -81,11 +81,11 @@ def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match="already holds importance.csv, which the importance study"
     ):
-        refuse_taken(tmp_path, files, overwrite=False)
+        check_not_taken(tmp_path, files, overwrite=False)
     with pytest.raises(InputError, match="is a file; name a folder to write the importance study"):
-        refuse_taken(tmp_path / "importance.csv", files, overwrite=True)
-    refuse_taken(tmp_path, files, overwrite=True)
-    refuse_taken(tmp_path / "new", files, overwrite=False)
+        check_not_taken(tmp_path / "importance.csv", files, overwrite=True)
+    check_not_taken(tmp_path, files, overwrite=True)
+    check_not_taken(tmp_path / "new", files, overwrite=False)
 
 
 @pytest.mark.parametrize(

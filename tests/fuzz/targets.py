@@ -20,7 +20,7 @@ from attnlab.evaluation.sources import load_subject, read_texts
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.grammar.trees import conllu
 from attnlab.labels.treebank import load_treebank
-from attnlab.models.checkpoints import beginning, best_checkpoint, refuse_fewer_epochs
+from attnlab.models.checkpoints import beginning, best_checkpoint, check_epochs
 from attnlab.models.run_folder import read_record as read_settings
 from attnlab.models.tokenizer import load_tokenizers
 from attnlab.models.training_settings import settings_from
@@ -118,7 +118,7 @@ def _checkpoint(run: Path) -> Target:
         found = beginning(folder, settings.model, load_tokenizers(folder))
         assert found.checkpoint is not None
         best_checkpoint(found.checkpoint)
-        refuse_fewer_epochs(folder, found.checkpoint, 100)
+        check_epochs(folder, found.checkpoint, 100)
 
     newest = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name[11:]))
     names = (

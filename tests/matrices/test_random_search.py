@@ -85,8 +85,8 @@ def test_published_tables_are_what_the_method_gives(shared_data) -> None:
     H = load_matrices(shared_data / "thesis" / "heads.npz").float()
     table = pd.read_csv(shared_data / "thesis" / "thesis_tables.csv")
     rows = table[(table["w"] == 3) & (table["num_pos"] == 2)]
-    published = torch.tensor(rows["min_distance"].to_numpy()).float()
+    path_label = torch.tensor(rows["min_distance"].to_numpy()).float()
     found = random_search(H[:4], window=3, num_pos=2, generator=generator()).l1
-    assert float((found - published[:4]).abs().max()) < 2
+    assert float((found - path_label[:4]).abs().max()) < 2
     zero = (H - zero_matrix(H)).sum((-2, -1))
-    assert int((published >= zero).sum()) == 7
+    assert int((path_label >= zero).sum()) == 7

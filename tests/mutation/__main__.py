@@ -53,7 +53,7 @@ def main() -> None:
         faults = [faults[index] for index in sorted(drawn)]
     print(f"{len(faults)} faults, seed {chosen.seed}", flush=True)
     _warm_up()
-    _refuse_failing_tests(faults)
+    _check_passing_tests(faults)
     noticed: Counter[str] = Counter()
     tried: Counter[str] = Counter()
     for fault, outcome in _tried(faults, chosen.jobs):
@@ -106,7 +106,7 @@ def _warm_up() -> None:
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.mkdtemp(prefix="mutants-")
 
 
-def _refuse_failing_tests(faults: Sequence[Fault]) -> None:
+def _check_passing_tests(faults: Sequence[Fault]) -> None:
     """Ends the program when the tests fail without any fault: they would notice everything."""
     packages = {_package(fault.path): fault.path for fault in faults}
     whole = [Fault(path, None) for path in packages.values()]

@@ -31,7 +31,7 @@ from attnlab.reporting.page import analysis_page
 from attnlab.reporting.page.analysis_page import not_drawn
 from attnlab.reporting.page.parts import PageFigure, Section, page_table
 from attnlab.reporting.page.rendering import bundled_script, render_page
-from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
+from attnlab.reporting.result_folder import ANALYSIS, check_not_taken
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.labelling import Labelling
 from attnlab.studies.analysis.measuring import Analysis
@@ -229,21 +229,21 @@ def test_short_labels() -> None:
 
 
 def test_a_finished_analysis_is_not_replaced_unasked(tmp_path: Path) -> None:
-    refuse_taken(tmp_path / "new", ANALYSIS, overwrite=False)
+    check_not_taken(tmp_path / "new", ANALYSIS, overwrite=False)
     (tmp_path / "report.html").write_text("done")
     with pytest.raises(InputError, match="add --overwrite"):
-        refuse_taken(tmp_path, ANALYSIS, overwrite=False)
-    refuse_taken(tmp_path, ANALYSIS, overwrite=True)
+        check_not_taken(tmp_path, ANALYSIS, overwrite=False)
+    check_not_taken(tmp_path, ANALYSIS, overwrite=True)
     with pytest.raises(InputError, match="is a file"):
-        refuse_taken(tmp_path / "report.html", ANALYSIS, overwrite=True)
+        check_not_taken(tmp_path / "report.html", ANALYSIS, overwrite=True)
 
 
 @pytest.mark.parametrize("name", ["heads.csv", "figures", "matrices.safetensors"])
 def test_files_of_the_same_names_are_not_replaced_unasked(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir() if name == "figures" else (tmp_path / name).write_text("mine")
     with pytest.raises(InputError, match=f"already holds {name}, which the analysis would write"):
-        refuse_taken(tmp_path, ANALYSIS, overwrite=False)
-    refuse_taken(tmp_path, ANALYSIS, overwrite=True)
+        check_not_taken(tmp_path, ANALYSIS, overwrite=False)
+    check_not_taken(tmp_path, ANALYSIS, overwrite=True)
 
 
 def test_only_figures_of_an_analysis_are_deleted(tmp_path: Path) -> None:

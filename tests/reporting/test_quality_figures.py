@@ -24,7 +24,7 @@ def bars(axes: Axes) -> set[tuple[float, float]]:
     return {(float(one[0][1]), float(one[1][1])) for one in segments}
 
 
-def refuse_cut_text(figure: Figure) -> None:
+def check_text_fits(figure: Figure) -> None:
     drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
     assert drawn.x0 >= 0
     assert drawn.y0 >= 0
@@ -61,7 +61,7 @@ def test_intervals_of_a_pruning_are_those_of_the_change(bleu: bool) -> None:
     low, high = axes.get_ylim()
     assert low < pruned[f"{name}_low"].min()
     assert high > pruned[f"{name}_high"].max()
-    refuse_cut_text(figure)
+    check_text_fits(figure)
 
 
 def scores(*, bleu: bool) -> pd.DataFrame:
@@ -86,7 +86,7 @@ def test_intervals_of_plans_are_those_of_the_change(bleu: bool) -> None:
     for axes, drawn in zip(figure.axes, ("error", name), strict=True):
         assert bars(axes) == set(zip(own[f"{drawn}_low"], own[f"{drawn}_high"], strict=True))
     assert figure.axes[1].get_ylabel().startswith("change of BLEU" if bleu else "change of loss")
-    refuse_cut_text(figure)
+    check_text_fits(figure)
 
 
 @pytest.mark.parametrize(

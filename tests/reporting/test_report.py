@@ -37,7 +37,7 @@ from attnlab.reporting.record import (
     read_tables,
     write_record,
 )
-from attnlab.reporting.result_folder import PLANNING, refuse_taken
+from attnlab.reporting.result_folder import PLANNING, check_not_taken
 from attnlab.results import result
 from attnlab.results.report import write_report
 from attnlab.studies.analysis.notes import NoTrees, TooLittleCounted, UndecidedLabel
@@ -152,10 +152,10 @@ def test_a_finished_result_of_another_kind_is_not_called_by_this_name(tmp_path: 
     with pytest.raises(
         InputError, match=r"already holds result\.json, report\.html, which the plan search"
     ):
-        refuse_taken(tmp_path, PLANNING, overwrite=False)
+        check_not_taken(tmp_path, PLANNING, overwrite=False)
     write_record(tmp_path, ResultRecord(PLANNING.what, "T"), {})
     with pytest.raises(InputError, match="holds a finished plan search"):
-        refuse_taken(tmp_path, PLANNING, overwrite=False)
+        check_not_taken(tmp_path, PLANNING, overwrite=False)
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -41,7 +41,7 @@ from attnlab.attention.specification import Specification
 from attnlab.core.addresses import SITES, layer_name
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import write_tensors
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.core.texts import briefly
 from attnlab.matrices.supports import offsets
 
@@ -237,7 +237,7 @@ Planned = AttentionPlan | Mapping[str, str] | Entries | str | Specification | Me
 
 
 @dataclass(frozen=True, repr=False)
-class Installed(OneLine):
+class Installed(ShortRepr):
     """Mechanisms that stand in a model.
 
     Attributes:
@@ -419,7 +419,7 @@ def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]
 
 
 def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
-    _refuse_plan_file(planned)
+    _check_no_plan_file(planned)
     heads = {at.site: at.heads for at in modules}
     layers: dict[str, int] = {
         site: sum(len(at.layers) for at in modules if at.site == site)
@@ -429,13 +429,13 @@ def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
     if isinstance(planned, str | Specification | Mechanism):
         return plan_of(dict.fromkeys(layers, planned))
     plan = planned if isinstance(planned, AttentionPlan) else plan_of(planned)
-    plan.refuse_outside(layers, heads)
+    plan.check_within(layers, heads)
     for at in modules:
-        plan.refuse_unequal(at.site, at.layers, at.heads)
+        plan.check_equal_heads(at.site, at.layers, at.heads)
     return plan
 
 
-def _refuse_plan_file(planned: Any) -> None:
+def _check_no_plan_file(planned: Any) -> None:
     """Raises InputError where the file of a plan is given in the stead of the plan in it."""
     if isinstance(planned, Path) or (isinstance(planned, str) and _names_file(planned)):
         msg = (
@@ -468,7 +468,7 @@ def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mecha
         vocabulary=getattr(config, special, None) or config.vocab_size,
     )
     if isinstance(at.module, OwnAttention):
-        at.module.refuse_unfit(mechanism, layer_name(at.site, at.layer))
+        at.module.check_fits(mechanism, layer_name(at.site, at.layer))
     else:
         refusal = without_scores(mechanism, score_rules(at, config))
         if refusal is not None:

@@ -33,10 +33,10 @@ class BigBird(Specification):
     seed: Any = 0
 
     def __post_init__(self) -> None:
-        self.refuse_unless_whole("block", 1)
+        self.check_integer("block", 1)
         for option in ("random", "global_blocks", "seed"):
-            self.refuse_unless_whole(option, 0)
-        self.refuse_above(MOST_BLOCKS, "block", "random", "global_blocks")
+            self.check_integer(option, 0)
+        self.check_at_most(MOST_BLOCKS, "block", "random", "global_blocks")
 
 
 class BigBirdAttention(SparseSoftmax):

@@ -40,7 +40,7 @@ class Fixed(Specification):
     pattern: Any
 
     def __post_init__(self) -> None:
-        self.refuse_unless_chosen()
+        self.check_chosen()
 
 
 class FixedAttention(PaddingSafeMechanism):

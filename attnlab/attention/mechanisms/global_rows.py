@@ -31,7 +31,7 @@ class GlobalRows(nn.Module):
         self.query, self.key, self.value = (copy.deepcopy(layer) for layer in (query, key, value))
 
     @staticmethod
-    def refuse_without_globals(mechanism: Mechanism, address: str) -> None:
+    def check_globals(mechanism: Mechanism, address: str) -> None:
         """Raises when a mechanism that is to stand at `address` has no global tokens.
 
         Raises:

@@ -17,7 +17,7 @@ from attnlab.attention.mechanism import (
     visible_or_all,
 )
 from attnlab.attention.mechanisms.sparse import SparseSoftmax
-from attnlab.attention.mechanisms.static import nearest_offset, refuse_ahead
+from attnlab.attention.mechanisms.static import check_not_ahead, nearest_offset
 from attnlab.attention.padding import real_first
 from attnlab.attention.specification import Specification
 from attnlab.core.errors import AttnlabError, InputError
@@ -41,12 +41,12 @@ class Keys(Specification):
 
     def __post_init__(self) -> None:
         for option in ("offsets", "tokens"):
-            self.refuse_unless_distinct(option)
+            self.check_distinct(option)
         for option in ("first", "last"):
-            self.refuse_unless_whole(option, 0)
+            self.check_integer(option, 0)
         if self.reach is not None:
-            self.refuse_unless_whole("reach", 0)
-        self.refuse_above(LONGEST_TEXT, "first", "last", "reach")
+            self.check_integer("reach", 0)
+        self.check_at_most(LONGEST_TEXT, "first", "last", "reach")
         if any(token < 0 for token in self.tokens):
             msg = (
                 f"The option 'tokens' of '{self.name}' is a list of token ids from 0 up, "
@@ -79,7 +79,7 @@ class KeysAttention(SparseSoftmax):
     positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Keys, setup: Setup) -> None:
-        refuse_ahead(spec, max(spec.offsets, default=0), setup)
+        check_not_ahead(spec, max(spec.offsets, default=0), setup)
         if setup.causal and spec.last:
             msg = f"'{spec}' looks at the end of the sentence and cannot be causal; use last=0."
             raise InputError(msg)

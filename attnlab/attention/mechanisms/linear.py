@@ -43,10 +43,10 @@ class Linear(Specification):
     seed: Any = 0
 
     def __post_init__(self) -> None:
-        self.refuse_unless_chosen()
-        self.refuse_unless_whole("features", 1)
-        self.refuse_above(MOST_FEATURES, "features")
-        self.refuse_unless_whole("seed", 0)
+        self.check_chosen()
+        self.check_integer("features", 1)
+        self.check_at_most(MOST_FEATURES, "features")
+        self.check_integer("seed", 0)
 
 
 class LinearAttention(PaddingSafeMechanism):

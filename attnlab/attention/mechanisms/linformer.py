@@ -29,10 +29,10 @@ class Linformer(Specification):
     share: Any = "none"
 
     def __post_init__(self) -> None:
-        self.refuse_unless_whole("k", 1)
-        self.refuse_unless_whole("max_length", 1)
-        self.refuse_above(MOST_SIZE, "k", "max_length")
-        self.refuse_unless_chosen()
+        self.check_integer("k", 1)
+        self.check_integer("max_length", 1)
+        self.check_at_most(MOST_SIZE, "k", "max_length")
+        self.check_chosen()
 
 
 class LinformerAttention(PaddingSafeMechanism):

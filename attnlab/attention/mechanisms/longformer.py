@@ -32,8 +32,8 @@ class Longformer(Specification):
 
     def __post_init__(self) -> None:
         self.shorten_window()
-        self.refuse_unless_whole("dilation", 1)
-        self.refuse_above(LONGEST_TEXT, "dilation")
+        self.check_integer("dilation", 1)
+        self.check_at_most(LONGEST_TEXT, "dilation")
         positions = self.global_tokens
         if not isinstance(positions, list | tuple) or any(type(at) is not int for at in positions):
             msg = (

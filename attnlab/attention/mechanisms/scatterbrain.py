@@ -52,9 +52,9 @@ class Scatterbrain(Specification):
 
     def __post_init__(self) -> None:
         self.shorten_window()
-        self.refuse_unless_whole("features", 1)
-        self.refuse_above(MOST_FEATURES, "features")
-        self.refuse_unless_whole("seed", 0)
+        self.check_integer("features", 1)
+        self.check_at_most(MOST_FEATURES, "features")
+        self.check_integer("seed", 0)
 
 
 class ScatterbrainAttention(PaddingSafeMechanism):

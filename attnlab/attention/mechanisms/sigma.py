@@ -38,9 +38,9 @@ class Sigma(Specification):
     def __post_init__(self) -> None:
         self.shorten_window()
         for option in ("num_pos", "extra", "seed"):
-            self.refuse_unless_whole(option, 0)
-        self.refuse_above(LONGEST_TEXT, "num_pos", "extra")
-        self.refuse_unless_chosen()
+            self.check_integer(option, 0)
+        self.check_at_most(LONGEST_TEXT, "num_pos", "extra")
+        self.check_chosen()
 
 
 class SigmaAttention(UnionSoftmax):

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.mechanism import Context, Form, Told
+from attnlab.attention.mechanism import CallContext, Context, Form
 from attnlab.attention.padding import PaddingSafeMechanism
 
 
@@ -58,7 +58,7 @@ class MaskedSoftmax(PaddingSafeMechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[Told],
+        **told: Unpack[CallContext],
     ) -> Bool[Tensor, "batch head query key"]:
         """True for the pairs whose weight may differ from 0."""
         context = Context(visible, **told)

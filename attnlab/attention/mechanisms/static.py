@@ -35,7 +35,7 @@ class Static(Specification):
     weights: Any
 
     def __post_init__(self) -> None:
-        self.refuse_unless_distinct("offsets")
+        self.check_distinct("offsets")
         weights = self.weights
         numbers = isinstance(weights, list | tuple) and all(
             type(weight) in {int, float} and 0 < weight < math.inf for weight in weights
@@ -67,7 +67,7 @@ class StaticAttention(PaddingSafeMechanism):
     positions: ClassVar[Positions] = "offsets"
 
     def __init__(self, spec: Static, setup: Setup) -> None:
-        refuse_ahead(spec, max(spec.offsets), setup)
+        check_not_ahead(spec, max(spec.offsets), setup)
         super().__init__(spec, setup)
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
@@ -124,7 +124,7 @@ def nearest_offset(offsets: tuple[int, ...]) -> int:
     return min(offsets, key=lambda offset: (abs(offset), offset), default=0)
 
 
-def refuse_ahead(spec: Specification, farthest: int, setup: Setup) -> None:
+def check_not_ahead(spec: Specification, farthest: int, setup: Setup) -> None:
     """Refuses what looks ahead where the future is hidden."""
     if setup.causal and farthest > 0:
         msg = f"'{spec}' looks ahead and cannot be causal; use offsets up to 0."

@@ -22,8 +22,8 @@ class TopK(Specification):
     k: Any
 
     def __post_init__(self) -> None:
-        self.refuse_unless_whole("k", 1)
-        self.refuse_above(LONGEST_TEXT, "k")
+        self.check_integer("k", 1)
+        self.check_at_most(LONGEST_TEXT, "k")
 
 
 class TopKAttention(MaskedSoftmax):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.commands.summary_table import legend, summary_table
-from attnlab.cli.early import refuse_absent_source, refuse_absent_texts
+from attnlab.cli.early import check_source_there, check_texts_there
 from attnlab.cli.notes import print_notes
 from attnlab.cli.options import OVERWRITE, chosen, with_options
 from attnlab.cli.output import output, print_json, print_table, results
 from attnlab.cli.progress import progress_bars
 from attnlab.core.launcher import one_of_several
-from attnlab.core.texts import published
+from attnlab.core.texts import path_label
 from attnlab.studies.analysis.settings import AnalysisSettings
 
 if TYPE_CHECKING:
@@ -46,18 +46,18 @@ def analyze(
     figures/ and report.html. --quick leaves out the controls of labels and the loss without each head.
     """
     from attnlab.core.files import is_matrix_file
-    from attnlab.reporting.result_folder import ANALYSIS, refuse_taken
+    from attnlab.reporting.result_folder import ANALYSIS, check_not_taken
 
     settings = chosen(AnalysisSettings, options)
     folder = out or (Path(source) / "analysis" if Path(source).is_dir() else Path("analysis"))
     # Several processes must be told of a refusal together, which needs their libraries.
     if not one_of_several():
-        refuse_taken(folder, ANALYSIS, overwrite=overwrite)
-        refuse_absent_source(source, matrices=True)
+        check_not_taken(folder, ANALYSIS, overwrite=overwrite)
+        check_source_there(source, matrices=True)
         # A file of matrices takes no texts at all, which is said where it is read.
         if not is_matrix_file(source):
-            settings.refuse_options_of_files()
-            refuse_absent_texts(settings)
+            settings.check_options_of_files()
+            check_texts_there(settings)
 
     from attnlab.core.library_state import quiet
     from attnlab.core.processes import launched_processes
@@ -68,7 +68,7 @@ def analyze(
     processes = launched_processes()
     with quiet(), progress_bars(shown=processes.first) as tell:
         with processes.together():
-            refuse_taken(folder, ANALYSIS, overwrite=overwrite)
+            check_not_taken(folder, ANALYSIS, overwrite=overwrite)
             analysis = analyze_together(source, replace(settings, progress=tell), processes)
         if not processes.first:
             return
@@ -82,7 +82,7 @@ def analyze(
 
 def name_of(source: str) -> str:
     """The name of a model or file: the last part of a path, or the whole name on the hub."""
-    return Path(source).resolve().name if Path(source).exists() else published(source)
+    return Path(source).resolve().name if Path(source).exists() else path_label(source)
 
 
 def print_analysis(analysis: "Analysis", page: Path, **beside: Any) -> None:

@@ -7,20 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.commands.approximation_tables import print_approximation
-from attnlab.cli.early import refuse_absent_matrices
+from attnlab.cli.early import check_matrices_there
 from attnlab.cli.notes import print_notes
-from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
+from attnlab.cli.options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import (
     AS_TEXT,
+    check_form,
     messages,
     output,
     print_json,
     print_text,
-    refuse_unknown_form,
     results,
 )
 from attnlab.cli.progress import progress_bars
-from attnlab.core.texts import published
+from attnlab.core.texts import path_label
 from attnlab.studies.approximation.settings import ApproximationSettings
 
 
@@ -58,14 +58,14 @@ def approximate(
     what they mean. Support and values come from the matrix itself: a lower bound (level: oracle).
     Which family describes a matrix is decided by bits per row, not by distance.
     """
-    from attnlab.reporting.result_folder import APPROXIMATION, refuse_taken
+    from attnlab.reporting.result_folder import APPROXIMATION, check_not_taken
 
-    refuse_unknown_form(form)
+    check_form(form)
     settings = chosen(ApproximationSettings, options)
-    refuse_vain_overwrite(overwrite, out=out)
+    check_overwrite(overwrite, out=out)
     if out is not None:
-        refuse_taken(out, APPROXIMATION, overwrite=overwrite)
-    refuse_absent_matrices(file)
+        check_not_taken(out, APPROXIMATION, overwrite=overwrite)
+    check_matrices_there(file)
 
     from attnlab.evaluation.sources import versions_in_words
     from attnlab.reading.matrix_files import load_arrays, prepared
@@ -87,8 +87,8 @@ def approximate(
     with progress_bars() as tell:
         found = approximate_arrays(matrices, replace(settings, progress=tell))
     if out is not None:
-        about = {"File": published(file), "Normalized": normalize, **versions_in_words()}
-        title = f"Structured fits of {published(file)}"
+        about = {"File": path_label(file), "Normalized": normalize, **versions_in_words()}
+        title = f"Structured fits of {path_label(file)}"
         write_approximation(found, out, title=title, about=about, notes=noted)
     if output().as_json:
         print_json(approximation=found.table, notes=notes)

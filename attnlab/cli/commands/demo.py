@@ -52,11 +52,11 @@ def demo(
 ) -> None:
     """Train a small model on the embedded corpus, score it, say what its heads do, write the report."""
     from attnlab.core.folders import locked
-    from attnlab.models.checkpoints import make_way, told_replaced
+    from attnlab.models.checkpoints import prepare_folder, report_replaced
 
     settings = chosen(DemoSettings, options)
     with locked(folder):
-        make_way(folder, overwrite=overwrite)
+        prepare_folder(folder, overwrite=overwrite)
 
     from attnlab.cli.commands.analyze import name_of, print_analysis
     from attnlab.cli.progress import progress_bars
@@ -88,7 +88,7 @@ def demo(
             console=console,
         )
         if trained.replaced is not None:
-            say(told_replaced(folder, trained.replaced, interrupted=trained.interrupted))
+            say(report_replaced(folder, trained.replaced, interrupted=trained.interrupted))
         if trained.interrupted:
             say(
                 f"Interrupted; train to the end with: attnlab train {folder} --resume, then look at its "

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.early import refuse_unusable_corpus
+from attnlab.cli.early import check_corpus
 from attnlab.cli.options import OVERWRITE, typed, with_options
 from attnlab.cli.output import messages
 from attnlab.cli.progress import progress_bars
@@ -38,7 +38,7 @@ def embed(
     corpus = CorpusSettings(**typed(CorpusSettings, options))
     side = SideSettings(**typed(SideSettings, options))
     tokenizer = TokenizerSettings(**typed(TokenizerSettings, options))
-    refuse_unusable_corpus(options.get("corpus"))
+    check_corpus(options.get("corpus"))
 
     from attnlab.core.library_state import quiet
     from attnlab.studies.embeddings.training import embed as train_embeddings

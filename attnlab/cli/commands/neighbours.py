@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
+from attnlab.cli.options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table
 from attnlab.studies.embeddings.settings import NeighbourSettings
 
@@ -38,13 +38,13 @@ def neighbours(
     The map shows the first two principal components of all words that are shown.
     """
     settings = chosen(NeighbourSettings, options)
-    refuse_vain_overwrite(overwrite, map=figure)
+    check_overwrite(overwrite, map=figure)
     if figure is not None:
-        from attnlab.reporting.canvas import refuse_other_suffix
-        from attnlab.reporting.result_folder import refuse_taken_file
+        from attnlab.reporting.canvas import check_suffix
+        from attnlab.reporting.result_folder import check_file_free
 
-        refuse_taken_file(figure, overwrite=overwrite)
-        refuse_other_suffix(figure)
+        check_file_free(figure, overwrite=overwrite)
+        check_suffix(figure)
 
     from attnlab.core.library_state import quiet
     from attnlab.studies.embeddings.neighbours import neighbours as find

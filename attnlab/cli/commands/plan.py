@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.notes import print_notes
-from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
+from attnlab.cli.options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table, results
 from attnlab.cli.progress import progress_bars
 from attnlab.core.texts import counted
@@ -49,19 +49,19 @@ def plan(
     from attnlab.models.run_folder import read_record
     from attnlab.reporting.result_folder import (
         PLANNING,
+        check_file_free,
+        check_not_taken,
         plan_path,
-        refuse_taken,
-        refuse_taken_file,
     )
 
     settings = chosen(PlanSettings, options)
-    refuse_vain_overwrite(overwrite, out=out, tables=tables)
+    check_overwrite(overwrite, out=out, tables=tables)
     if out is not None:
         for budget in settings.budgets:
             path = plan_path(out, budget, settings.budgets)
-            refuse_taken_file(path, overwrite=overwrite)
+            check_file_free(path, overwrite=overwrite)
     if tables is not None:
-        refuse_taken(tables, PLANNING, overwrite=overwrite)
+        check_not_taken(tables, PLANNING, overwrite=overwrite)
     read_record(run)
 
     from attnlab.budget.bounds import TOLERANCE

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.early import refuse_absent_source, refuse_absent_texts
+from attnlab.cli.early import check_source_there, check_texts_there
 from attnlab.cli.notes import print_notes
-from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
+from attnlab.cli.options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table
 from attnlab.cli.progress import progress_bars
 from attnlab.core.errors import InputError
@@ -40,7 +40,7 @@ def command_of(question: Question) -> Callable[..., None]:
         settings = chosen(question.settings, options)
         if out is None and own is not None:
             out = Path(source) / own if Path(source).is_dir() else Path(own)
-        refuse_vain_overwrite(overwrite, out=out)
+        check_overwrite(overwrite, out=out)
         _check_beforehand(question, source, settings, out, overwrite=overwrite)
         result = _answer(question, source, settings)
         if out is not None:
@@ -68,8 +68,8 @@ def _check_beforehand(
 
         read_record(source)
     else:
-        refuse_absent_source(source, matrices=question.matrices)
-    refuse_absent_texts(settings)
+        check_source_there(source, matrices=question.matrices)
+    check_texts_there(settings)
     question.check()
 
 

@@ -25,9 +25,9 @@ def report(
     No model is loaded and no table changes; of an analysis the structures of the matrices that it kept
     are fitted again, to be drawn.
     """
-    from attnlab.reporting.result_folder import refuse_without_record
+    from attnlab.reporting.result_folder import check_record_there
 
-    refuse_without_record(folder)
+    check_record_there(folder)
 
     from attnlab.reporting.older_results import notes_on_weights
     from attnlab.results.report import write_report

@@ -202,7 +202,7 @@ def _write(found: "Collected", folder: str) -> None:
         f"{folder}/table.csv, timings to {folder}/cells.csv; {page} shows them.",
         soft_wrap=True,
     )
-    beside = int((found.cells["beside_others"] == True).sum())  # noqa: E712 - None for missing ones
+    beside = int((found.cells["concurrent"] == True).sum())  # noqa: E712 - None for missing ones
     if beside:
         cells = counted(beside, "cell")
         console.print(f"The timings of {cells} were taken while others could run.")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.early import refuse_damaged_plans
+from attnlab.cli.early import check_plans
 from attnlab.cli.options import OVERWRITE, chosen, with_options
 from attnlab.cli.output import messages, new_table, output, print_json, print_table, results
 from attnlab.core.columns import rounded
-from attnlab.core.texts import counted, published
+from attnlab.core.texts import counted, path_label
 from attnlab.studies.substitution.settings import SubstitutionSettings
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ def substitute(
     substitution.svg, substitution.png and substitution.md, which explains the columns.
     """
     from attnlab.models.run_folder import read_record
-    from attnlab.reporting.result_folder import SUBSTITUTION, refuse_taken
+    from attnlab.reporting.result_folder import SUBSTITUTION, check_not_taken
 
     settings = chosen(SubstitutionSettings, options)
     folder = out or source / "substitution"
-    refuse_taken(folder, SUBSTITUTION, overwrite=overwrite)
-    refuse_damaged_plans(map(str, settings.plans))
+    check_not_taken(folder, SUBSTITUTION, overwrite=overwrite)
+    check_plans(map(str, settings.plans))
     read_record(source)
 
     from attnlab.cli.notes import print_notes
@@ -57,7 +57,7 @@ def substitute(
 
     with quiet(), progress_bars(announced=True) as tell:
         found = study(source, **replace(settings, progress=tell).keywords())
-        write_substitution(found, folder, title=f"Heads of {published(source)} replaced")
+        write_substitution(found, folder, title=f"Heads of {path_label(source)} replaced")
     print_notes(found.notes)
     if output().as_json:
         notes = describe_notes(found.notes)

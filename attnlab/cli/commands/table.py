@@ -9,12 +9,12 @@ import typer
 from attnlab.cli.notes import print_notes
 from attnlab.cli.output import (
     AS_TEXT,
+    check_form,
     new_table,
     output,
     print_json,
     print_table,
     print_text,
-    refuse_unknown_form,
     results,
 )
 from attnlab.core.errors import InputError
@@ -47,7 +47,7 @@ def table(
     label: Annotated[str, typer.Option(help="Label of a LaTeX table with a caption.")] = "",
 ) -> None:
     """Print a table with headings and decimals as declared, as text, CSV, Markdown or LaTeX."""
-    refuse_unknown_form(form)
+    check_form(form)
     for name in (name for name, value in {"caption": caption, "label": label}.items() if value):
         if form != "latex":
             msg = f"--{name} is of LaTeX tables; leave it out with --format {form}."

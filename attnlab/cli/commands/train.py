@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.command_classes import first_of_several, told_once
+from attnlab.cli.command_classes import first_of_several, warn_once
 from attnlab.cli.commands.training_report import report_training
-from attnlab.cli.early import refuse_damaged_plans, refuse_unusable_corpus
+from attnlab.cli.early import check_corpus, check_plans
 from attnlab.cli.options import chosen, typed, with_options
 from attnlab.cli.output import messages
 from attnlab.core.documents import read_toml
@@ -88,36 +88,36 @@ def train(
         if value not in (None, []) and name != "device"
     }
     wanted = None
-    with told_once():
+    with warn_once():
         if resume:
             others = {"settings": settings, "like": like, "layers": layers}
-            _refuse_changes(words, others, overwrite=overwrite)
+            _check_same_options(words, others, overwrite=overwrite)
         else:
-            refuse_damaged_plans(words.get("attention", ()))
-            refuse_unusable_corpus(words.get("corpus"))
+            check_plans(words.get("attention", ()))
+            check_corpus(words.get("corpus"))
             taken = _from_run(like)
             wanted = settings_from(_merged(_from_file(settings), words, layers, taken))
             if like is not None:
                 _tell_taken(like, settings_from(taken), wanted)
     # Several processes are told of a refusal together, which needs their libraries.
     if not one_of_several():
-        _refuse_at_once(folder, resume=resume, overwrite=overwrite)
+        _check_one_way(folder, resume=resume, overwrite=overwrite)
     _train(folder, wanted, epochs=words.get("epochs"), overwrite=overwrite, device=device)
 
 
-def _refuse_at_once(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    from attnlab.core.files import refuse_unwritable
+def _check_one_way(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    from attnlab.core.files import check_writable
     from attnlab.core.folders import locked
-    from attnlab.models.checkpoints import make_way, recover
+    from attnlab.models.checkpoints import prepare_folder, recover
     from attnlab.models.run_folder import read_record
 
     with locked(folder):
         if resume:
             recover(folder)
             read_record(folder)
-            refuse_unwritable(folder)
+            check_writable(folder)
         else:
-            make_way(folder, overwrite=overwrite)
+            prepare_folder(folder, overwrite=overwrite)
 
 
 def _train(
@@ -153,7 +153,7 @@ def _train(
         raise typer.Exit(INTERRUPTED)
 
 
-def _refuse_changes(words: dict[str, Any], others: dict[str, Any], *, overwrite: bool) -> None:
+def _check_same_options(words: dict[str, Any], others: dict[str, Any], *, overwrite: bool) -> None:
     others = {**others, "overwrite": overwrite or None}
     changed = [name for name in words if name != "epochs"]
     changed += [name for name, value in others.items() if value is not None]

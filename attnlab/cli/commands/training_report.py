@@ -60,9 +60,9 @@ def report_training(trained: "Trained", console: "Console", *, device: str | Non
             soft_wrap=True,
         )
     if trained.replaced is not None:
-        from attnlab.models.checkpoints import told_replaced
+        from attnlab.models.checkpoints import report_replaced
 
-        told = told_replaced(trained.folder, trained.replaced, interrupted=trained.interrupted)
+        told = report_replaced(trained.folder, trained.replaced, interrupted=trained.interrupted)
         console.print(told, style="yellow", soft_wrap=True)
     _tell_older_results(trained.folder, console)
     if not trained.interrupted:

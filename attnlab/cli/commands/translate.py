@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.options import OVERWRITE, chosen, refuse_vain_overwrite, with_options
+from attnlab.cli.options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import messages, print_json, print_text
 from attnlab.cli.progress import progress_bars
 from attnlab.core.errors import InputError
@@ -55,10 +55,10 @@ def translate(
     **options: Any,
 ) -> None:
     """Translate sentences, one per line, to standard output; a blank line of a file stays blank."""
-    from attnlab.models.run_folder import read_record, refuse_other_task, task_of
+    from attnlab.models.run_folder import check_task, read_record, task_of
 
     settings = chosen(TranslateSettings, options)
-    refuse_other_task(run, task_of(read_record(run)), TRANSLATION)
+    check_task(run, task_of(read_record(run)), TRANSLATION)
     sentences = _sentences(text, file)
     if text == _STANDARD_INPUT:
         text = None
@@ -141,13 +141,13 @@ def generate(
     **options: Any,
 ) -> None:
     """Let a language model go on with a text: samples, one per line, to standard output."""
-    from attnlab.models.run_folder import read_record, refuse_other_task, task_of
+    from attnlab.models.run_folder import check_task, read_record, task_of
 
     settings = chosen(GenerationSettings, options)
     device = chosen(DeviceSettings, options).device
     if prompt is not None:
         check_characters(prompt, "The prompt")
-    refuse_other_task(run, task_of(read_record(run)), LANGUAGE_MODEL)
+    check_task(run, task_of(read_record(run)), LANGUAGE_MODEL)
 
     from attnlab.core.library_state import quiet
     from attnlab.core.processes import usable_device
@@ -182,12 +182,12 @@ def score(
     Of a language model: loss per token in nats, perplexity, and bits per character.
     """
     from attnlab.models.run_folder import read_record, task_of
-    from attnlab.reporting.result_folder import refuse_taken_file
+    from attnlab.reporting.result_folder import check_file_free
 
     settings = chosen(ScoreSettings, options)
-    refuse_vain_overwrite(overwrite, out=out)
+    check_overwrite(overwrite, out=out)
     if out is not None:
-        refuse_taken_file(out, overwrite=overwrite)
+        check_file_free(out, overwrite=overwrite)
     writes = task_of(read_record(run)) == LANGUAGE_MODEL
     if writes and (options.get("beams") is not None or out is not None):
         msg = f"{run} is a language model and has no translations or BLEU; leave --beams and --out out."

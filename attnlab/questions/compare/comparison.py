@@ -20,7 +20,7 @@ from attnlab.evaluation.sources import (
     source_of,
 )
 from attnlab.models.run import Source
-from attnlab.models.run_folder import refuse_without_sentences
+from attnlab.models.run_folder import check_has_sentences
 from attnlab.questions.compare.question import QUESTION, ComparisonSettings, WhatBoundsAre
 from attnlab.reading.batches import Encoding, Text, encode
 from attnlab.reading.observing import Observed, additive_sites, observe, sites_of
@@ -54,7 +54,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     device = usable_device(settings.device)
     sentences, text = settings.sentences, settings.text
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
-        refuse_without_sentences(source, "text, a file with a sentence on each line")
+        check_has_sentences(source, "text, a file with a sentence on each line")
     subject = load_subject(source, sentences=sentences, text=text)
     model = subject.model.to(device)
     held_out = encode(model, subject.tokenizer, subject.texts)

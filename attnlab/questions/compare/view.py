@@ -14,7 +14,7 @@ from attnlab.core.errors import InputError
 from attnlab.core.texts import briefly, counted
 from attnlab.questions.compare.question import MECHANISMS_BY_HEAD, SUMMARY
 from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.levels import LEVEL_COLOURS, LEVEL_MARKERS, example_of
 from attnlab.reporting.drawing.palette import PAGE as PAGE_WIDTH
 from attnlab.reporting.drawing.pareto import draw_pareto
@@ -141,7 +141,7 @@ def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
     """
     bounds = [f"{name}_{end}" for name in _AXES for end in ("low", "high")]
     wanted = ["site", "budget", "mechanism", "level", "visible_keys", *_AXES, *bounds]
-    refuse_other_table(summary, wanted, "compare(...).summary or summary.csv")
+    check_table(summary, wanted, "compare(...).summary or summary.csv")
     sites = list(dict.fromkeys(summary["site"]))
     if site not in sites:
         msg = f"The table has no site {briefly(site)}; choose from: {', '.join(sites)}."

@@ -19,7 +19,7 @@ from attnlab.questions.importance.question import (
     REMOVED_CHANGE,
 )
 from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
@@ -183,9 +183,9 @@ def draw_importance(heads: pd.DataFrame, cumulative: pd.DataFrame) -> Figure:
         InputError: one of them is no table, or lacks a column.
     """
     wanted = "importance(...).importance or importance.csv"
-    refuse_other_table(heads, HEAD_KEYS, wanted)
-    refuse_other_table(heads, _changes(heads), wanted)
-    refuse_other_table(cumulative, _CURVES, "importance(...).cumulative or cumulative.csv")
+    check_table(heads, HEAD_KEYS, wanted)
+    check_table(heads, _changes(heads), wanted)
+    check_table(cumulative, _CURVES, "importance(...).cumulative or cumulative.csv")
     sites = [table for _, table in heads.groupby("site", sort=False)]
     row = 0.24 if max(map(len, sites)) <= 24 else 0.15
     height = row * max(map(len, sites)) + 0.1

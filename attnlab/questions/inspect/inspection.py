@@ -28,8 +28,8 @@ from attnlab.questions.inspect.question import (
 from attnlab.questions.inspect.words import (
     Word,
     anisotropies,
+    check_pair_count,
     moves,
-    refuse_many_pairs,
     word_vectors,
     words_of,
 )
@@ -67,7 +67,7 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
     lowercase = run is not None and run.settings.corpus.lowercase
     read = [text.lower() if lowercase else text for text in settings.texts]
     words = tuple(words_of(tokenizer, text) for text in read)
-    refuse_many_pairs(words)
+    check_pair_count(words)
     reading = prepare(model, tokenizer, read, None)
     if reading.encoding.dropped:
         reasons = ", ".join(one.reason for one in reading.encoding.dropped)

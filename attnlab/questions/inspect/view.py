@@ -11,7 +11,7 @@ from attnlab.core.texts import counted, shown
 from attnlab.questions.inspect.question import MOVES, SHAPES, TOKENS
 from attnlab.reading.statistics_columns import HEADS
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.palette import COLUMN
 from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
@@ -92,7 +92,7 @@ def draw_moves(moves: pd.DataFrame, *, width: float = COLUMN) -> Figure:
     Raises:
         InputError: it is no such table, or has no row.
     """
-    refuse_other_table(moves, list(MOVES), "inspect(...).moves or moves.csv")
+    check_table(moves, list(MOVES), "inspect(...).moves or moves.csv")
     forms = list(dict.fromkeys(moves["word"]))
     height = 0.75 * width
     with style():

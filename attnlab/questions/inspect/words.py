@@ -71,7 +71,7 @@ def words_of(tokenizer: Any, text: str) -> tuple[Word, ...]:
     return tuple(words)
 
 
-def refuse_many_pairs(words: Sequence[Sequence[Word]]) -> None:
+def check_pair_count(words: Sequence[Sequence[Word]]) -> None:
     """Raises InputError where `moves` would compare words in more contexts than `SAME_WORDS` allows."""
     one, other = (Counter(word.form for word in own) for own in (words[0], words[-1]))
     if len(words) == 1:

@@ -12,9 +12,9 @@ from attnlab.core.folders import UNFINISHED
 from attnlab.models.run_folder import (
     SETTINGS,
     STUDIES,
+    check_no_results,
     is_run,
     read_record,
-    refuse_results,
     run_paths,
 )
 from attnlab.questions.prune.question import PruningSettings
@@ -51,7 +51,7 @@ class PruningFiles(QuestionFiles):
         """
         older = _runs(folder)
         for path in older:
-            refuse_results(path, ("analysis", *STUDIES))
+            check_no_results(path, ("analysis", *STUDIES))
         for path in (Path(folder) / name for name in extra):
             if path.exists() and path not in older and not _cut_short(path, Path(folder)):
                 msg = (

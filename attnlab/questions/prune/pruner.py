@@ -107,7 +107,7 @@ class Pruner:
                 parameter_learning_rate=PARAMETER_LEARNING_RATE,
                 schedule=linear_decay(steps),
             )
-        self._refuse_no_number([step.loss for step in history])
+        self._check_numbers([step.loss for step in history])
         return gates, history
 
     def tune(self, what: str, steps: int, closed: Sequence[Head] = ()) -> None:
@@ -126,7 +126,7 @@ class Pruner:
                 closed=closed,
                 schedule=linear_decay(steps),
             )
-        self._refuse_no_number(losses)
+        self._check_numbers(losses)
 
     def measured(self, what: str) -> dict[str, Measured]:
         """What the model does as it stands, by split."""
@@ -156,7 +156,7 @@ class Pruner:
         if self.progress is not None:
             self.progress(what, done, total)
 
-    def _refuse_no_number(self, losses: Sequence[float]) -> None:
+    def _check_numbers(self, losses: Sequence[float]) -> None:
         if not all(map(math.isfinite, losses)):
             msg = (
                 f"The loss on the training pairs of {self.run.folder} became no number while it was "
@@ -175,7 +175,7 @@ def load_pruner(source: str | Path | Run, settings: PruningSettings) -> Pruner:
     if not isinstance(source, Run) and not is_run(source):
         raise no_run(source)
     folder = source.folder if isinstance(source, Run) else Path(source)
-    _refuse_pruned(folder)
+    _check_not_pruned(folder)
     if isinstance(source, Run):  # whose model is the caller's
         source = replace(source, model=copy.deepcopy(source.model))
     test = load_evaluator(source, sentences=settings.sentences, device=settings.device)
@@ -195,7 +195,7 @@ def load_pruner(source: str | Path | Run, settings: PruningSettings) -> Pruner:
     )
 
 
-def _refuse_pruned(folder: Path) -> None:
+def _check_not_pruned(folder: Path) -> None:
     # Closed heads are columns of zeros, which training would fill and the curve would count as open.
     record = read_record(folder)
     if "pruned" in record:

@@ -17,7 +17,7 @@ from attnlab.ablation.significance import bleu_difference, loss_difference
 from attnlab.core.addresses import Head
 from attnlab.core.errors import Note
 from attnlab.core.options import options_of
-from attnlab.core.texts import published
+from attnlab.core.texts import path_label
 from attnlab.evaluation.shared_settings import ENOUGH_FOR_INTERVALS, FewForIntervals, Steps
 from attnlab.models.run import Run
 from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
@@ -93,7 +93,7 @@ def prune(source: str | Path | Run, settings: PruningSettings) -> Result:
         progress.of(partial(pruned, penalty))()
     pruner.start_again()
     about = {
-        "run": published(pruner.run.folder),
+        "run": path_label(pruner.run.folder),
         "steps": steps,
         "seed": settings.seed,
         "sites": list(pruner.sites),

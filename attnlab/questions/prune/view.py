@@ -14,7 +14,7 @@ from attnlab.core.columns import Estimate, rounded
 from attnlab.core.texts import counted
 from attnlab.questions.prune.question import BLEU_CHANGE, CURVE, GATES, LOSS_CHANGE, TRAINING
 from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.palette import PAGE
 from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
@@ -168,9 +168,9 @@ def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
         InputError: it is no table, a column is missing, or there are no rows.
     """
     wanted = "prune(...).curve or curve.csv"
-    refuse_other_table(curve, _WANTED, wanted)
+    check_table(curve, _WANTED, wanted)
     change = MEASURES[has_bleu(curve)].change
-    refuse_other_table(curve, [change.low, change.high], wanted)
+    check_table(curve, [change.low, change.high], wanted)
     test = curve[curve["split"] == "test"]
     left, height, top = 0.6, 2.0, 0.3
     across = (width - left - 1.55) / 2

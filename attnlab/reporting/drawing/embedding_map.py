@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from attnlab.core.texts import shown
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.palette import PAGE
 
 _WANTED = ("word", "group", "first_component", "second_component", "first_share", "second_share")
@@ -27,7 +27,7 @@ def draw_embedding_map(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
     Raises:
         InputError: it is no table, a column is missing, or there are no words.
     """
-    refuse_other_table(table, _WANTED, "the map of attnlab.neighbours", empty=_TOO_FEW)
+    check_table(table, _WANTED, "the map of attnlab.neighbours", empty=_TOO_FEW)
     height = 0.7 * width
     with style():
         figure = blank(width, height)

@@ -13,7 +13,7 @@ from attnlab.core.texts import briefly
 _MOST_NAMES = 12
 
 
-def refuse_other_table(
+def check_table(
     table: Any, columns: Sequence[str], wanted: str, *, empty: str | None = None
 ) -> None:
     """Refuses what is no table with these columns and at least one row.

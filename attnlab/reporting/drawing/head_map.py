@@ -10,7 +10,7 @@ from matplotlib.patches import Patch, Rectangle
 from attnlab.core.columns import HEAD_KEYS
 from attnlab.core.errors import InputError
 from attnlab.reporting.canvas import blank, panel, style
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.palette import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark
 from attnlab.reporting.export import declared_columns
 from attnlab.reporting.naming import family_words
@@ -40,7 +40,7 @@ def draw_heads(table: pd.DataFrame, value: str = "role", *, width: float = COLUM
     Raises:
         InputError: it is no table of heads, or has no such column.
     """
-    refuse_other_table(table, HEAD_KEYS, "Analysis.summary or summary.csv")
+    check_table(table, HEAD_KEYS, "Analysis.summary or summary.csv")
     if value not in table:
         msg = f"The table has no column '{value}'; choose from: {', '.join(map(str, table))}."
         raise InputError(msg)

@@ -9,7 +9,7 @@ from attnlab.core.texts import briefly
 from attnlab.reading.statistics_columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS
 from attnlab.reading.weights import ALL, CONTENT, View
 from attnlab.reporting.canvas import WEIGHTS
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.grid import Grid, draw_grids
 from attnlab.reporting.drawing.palette import COLUMN
 
@@ -33,7 +33,7 @@ def draw_offsets(heads: pd.DataFrame, keys: View = ALL, *, width: float = COLUMN
         raise InputError(msg)
     prefix = _PREFIXES[keys]
     wanted = [*HEAD_KEYS, *(f"{prefix}{offset}" for offset in OFFSETS)]
-    refuse_other_table(heads, wanted, "Analysis.heads or heads.csv")
+    check_table(heads, wanted, "Analysis.heads or heads.csv")
     sites = heads.groupby("site", sort=False)
     grid = Grid(
         title=_TITLES[keys],

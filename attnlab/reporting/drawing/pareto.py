@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from attnlab.core.errors import InputError
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.palette import COLUMN
 from attnlab.reporting.export import declared_columns
 
@@ -58,9 +58,7 @@ def draw_pareto(
     Raises:
         InputError: it is no table, a column is missing, or there are no rows.
     """
-    refuse_other_table(
-        table, (price, value), "compare(...).summary or Planning.scores, or its file"
-    )
+    check_table(table, (price, value), "compare(...).summary or Planning.scores, or its file")
     name = next((one for one in _NAMES if one in table), None)
     if name is None:
         msg = f"The table lacks one of {', '.join(_NAMES)}; it has: {', '.join(map(str, table))}."

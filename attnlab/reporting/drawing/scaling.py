@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.palette import PAGE
 
 FULL = "full"
@@ -41,7 +41,7 @@ def draw_scaling(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
     Raises:
         InputError: it is no table, a column is missing, or there are no rows.
     """
-    refuse_other_table(table, _WANTED, "the measurements of a study, table.csv")
+    check_table(table, _WANTED, "the measurements of a study, table.csv")
     names = list(dict.fromkeys(table["mechanism"]))
     rows = -(-len(names) // _LEGEND_COLUMNS)
     below = rows * _LEGEND_ROW + 0.1

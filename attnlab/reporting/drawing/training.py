@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.reporting.canvas import blank, colour, panel, style
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.palette import PAGE
 
 # Column, what the line is called, and its dashes.
@@ -31,7 +31,7 @@ def draw_training(metrics: pd.DataFrame, *, width: float = PAGE) -> Figure:
         InputError: it is no table, or holds no epochs or no losses.
     """
     wanted = "the evaluations of a run, pandas.DataFrame(attnlab.load(run).metrics())"
-    refuse_other_table(metrics, ("epoch", "validation_loss"), wanted)
+    check_table(metrics, ("epoch", "validation_loss"), wanted)
     across, top, height = (width - 1.25) / 2, 0.3, 1.9
     score = next((one for one in _SCORES if one[0] in metrics), None)
     with style():

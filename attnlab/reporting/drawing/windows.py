@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from attnlab.core.columns import HEAD_KEYS
 from attnlab.core.errors import InputError
-from attnlab.reporting.drawing.given import refuse_other_table
+from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.grid import Grid, draw_grids
 from attnlab.reporting.drawing.palette import COLUMN
 
@@ -66,7 +66,7 @@ def draw_windows(fits: pd.DataFrame, *, width: float = COLUMN) -> Figure:
     Raises:
         InputError: it is no table of fits, or there is no band in it.
     """
-    refuse_other_table(fits, _WANTED, "Analysis.fits or fits.csv")
+    check_table(fits, _WANTED, "Analysis.fits or fits.csv")
     table = distance_by_window(fits).rename(columns=int)
     sites = {str(site): own.droplevel("site") for site, own in table.groupby("site", sort=False)}
     return draw_grids(sites, _GRID, width=width)

@@ -82,7 +82,7 @@ def _analyze_model(
     processes: Processes,
     views: tuple[View, ...],
 ) -> Analysis:
-    settings.refuse_options_of_files()
+    settings.check_options_of_files()
     device = usable_device(own_device(settings.device, processes))
     subject = _subject(source, settings)
     reading = prepare(

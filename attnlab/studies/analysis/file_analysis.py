@@ -15,7 +15,7 @@ from attnlab.studies.analysis.measuring import Analysis, measure
 from attnlab.studies.analysis.settings import AnalysisSettings
 
 
-def _refuse_sentences(source: str | Path, settings: AnalysisSettings) -> None:
+def _check_sentence_options(source: str | Path, settings: AnalysisSettings) -> None:
     """Refuses what chooses sentences or reads tokens: a file of matrices is read whole."""
     for name in ("text", "corpus", "pair", "sentences", "show"):
         if getattr(settings, name) is not None:
@@ -43,7 +43,7 @@ def analyze_file(
     Raises:
         InputError: the file, or a setting that it has no use for.
     """
-    _refuse_sentences(source, settings)
+    _check_sentence_options(source, settings)
     reading: dict[str, Any] = {"normalize": settings.normalize, "sites": settings.sites}
     source_kept = None if settings.array else load_kept_source(source, **reading)
     matrices = source_kept or load_matrix_source(source, array=settings.array, **reading)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnlab.core.addresses import HEAD_COLUMNS
 from attnlab.core.errors import Note
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.labels.counting import HeadFunctions, TextSide, untrained_twin
 from attnlab.labels.gold import Gold, align_corpus, shuffled
 from attnlab.labels.label_columns import CONTROLS, RELATIONS
@@ -36,7 +36,7 @@ from attnlab.studies.analysis.passes import Passes
 
 
 @dataclass(frozen=True, repr=False)
-class Labelling(OneLine):
+class Labelling(ShortRepr):
     """What every head does, in both views of `attnlab.reading.weights`.
 
     The column `keys` of every table but `relations` says in which view: with `all` keys, or with

@@ -9,7 +9,7 @@ import torch
 
 from attnlab.core.addresses import HEAD_COLUMNS, Head
 from attnlab.core.errors import Note
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.evaluation.shared_settings import ENOUGH_FOR_MEANS, FewForMeans
 from attnlab.labels.structure import HeadStructure
 from attnlab.reading.batches import KeptInPart
@@ -35,7 +35,7 @@ Pass = Callable[[str, Sequence[PerLayer[Any, Any]], int | None], Coverage]
 
 
 @dataclass(frozen=True, repr=False)
-class Analysis(OneLine):
+class Analysis(ShortRepr):
     """Tables of one analysis.
 
     Attributes:

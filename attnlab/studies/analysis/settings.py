@@ -103,7 +103,7 @@ class AnalysisSettings(CorpusTextSettings):
             msg = "Ablation needs labels; ask for labels too, or leave it out."
             raise InputError(msg)
 
-    def refuse_options_of_files(self) -> None:
+    def check_options_of_files(self) -> None:
         """Raises InputError for options that a file of matrices has a use for, and a model has not."""
         given = {"array": self.array is not None, "normalize": self.normalize != NOT_NORMALIZED}
         for name in (name for name, is_given in given.items() if is_given):

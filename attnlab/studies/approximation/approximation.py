@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnlab.core.errors import InputError
 from attnlab.core.options import options_of
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.evaluation.shared_settings import Steps
 from attnlab.matrices import references
 from attnlab.matrices.additive import fit_additive
@@ -53,7 +53,7 @@ def columns() -> list[str]:
 
 
 @dataclass(frozen=True, repr=False)
-class Approximation(OneLine):
+class Approximation(ShortRepr):
     """The table of all fits, and in words what was chosen in each, `members[family][matrix]`.
 
     Attributes:

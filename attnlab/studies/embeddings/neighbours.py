@@ -8,7 +8,7 @@ from typing import Any, cast
 import pandas as pd
 
 from attnlab.core.errors import InputError
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.embeddings.files import holds_embeddings, load_embeddings
 from attnlab.embeddings.vectors import COMPONENTS, FEWEST_WORDS, Embeddings, map_of, nearest
 from attnlab.evaluation.sources import load_transformers
@@ -18,7 +18,7 @@ from attnlab.studies.embeddings.settings import NeighbourSettings
 
 
 @dataclass(frozen=True, repr=False)
-class Neighbours(OneLine):
+class Neighbours(ShortRepr):
     """Neighbours of some words, and where all of them lie on the first two components.
 
     Attributes:

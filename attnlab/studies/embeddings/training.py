@@ -4,18 +4,18 @@ from dataclasses import asdict
 from pathlib import Path
 
 from attnlab.core.errors import InputError
-from attnlab.core.files import refuse_unwritable, write_json
+from attnlab.core.files import check_writable, write_json
 from attnlab.core.folders import replacing_result
 from attnlab.core.installed import versions
-from attnlab.core.texts import published
+from attnlab.core.texts import path_label
 from attnlab.corpora.corpus import Progress
 from attnlab.embeddings.files import TENSORS, TEXT, write_embeddings
 from attnlab.embeddings.settings import SkipGramSettings, check_gensim
 from attnlab.embeddings.vectors import Embeddings
 from attnlab.models.first_embeddings import skip_gram_of
 from attnlab.models.run import corpus_of
-from attnlab.models.run_folder import refuse_run
-from attnlab.models.tokenizer import refuse_impossible_tokenizer, train_tokenizers
+from attnlab.models.run_folder import check_not_run
+from attnlab.models.tokenizer import check_tokenizer, train_tokenizers
 from attnlab.models.training_settings import (
     CorpusSettings,
     OptimizerSettings,
@@ -59,11 +59,11 @@ def embed(
         AttnlabError: the folder cannot be written.
     """
     folder = Path(folder)
-    refuse_taken_embeddings(folder, overwrite=overwrite)
+    check_embeddings_free(folder, overwrite=overwrite)
     check_gensim()
     chosen, cut = skip_gram or SkipGramSettings(), tokenizer or TokenizerSettings()
     sides = side or SideSettings()
-    refuse_impossible_tokenizer(cut.kind, cut.vocabulary)
+    check_tokenizer(cut.kind, cut.vocabulary)
     run = RunSettings(
         corpus=corpus or CorpusSettings(),
         tokenizer=cut,
@@ -77,7 +77,7 @@ def embed(
     record = {
         "versions": versions(("gensim", "tokenizers")),
         "corpus": asdict(run.corpus)
-        | {"name": published(run.corpus.name), "checksum": text.checksum},
+        | {"name": path_label(run.corpus.name), "checksum": text.checksum},
         "tokenizer": asdict(cut),
         "side": sides.side,
         "skip_gram": asdict(chosen),
@@ -89,13 +89,13 @@ def embed(
     return found
 
 
-def refuse_taken_embeddings(folder: str | Path, *, overwrite: bool) -> None:
+def check_embeddings_free(folder: str | Path, *, overwrite: bool) -> None:
     """Raises InputError where `folder` is a file or a run, or holds what `embed` would write."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         msg = f"{folder} is a file; name a folder to write the embeddings to."
         raise InputError(msg)
-    refuse_run(folder, "training of embeddings")
+    check_not_run(folder, "training of embeddings")
     taken = [name for name in (TENSORS, TEXT, RECORD) if (folder / name).exists()]
     if taken and not overwrite:
         msg = (
@@ -103,4 +103,4 @@ def refuse_taken_embeddings(folder: str | Path, *, overwrite: bool) -> None:
             "replace them."
         )
         raise InputError(msg)
-    refuse_unwritable(folder)
+    check_writable(folder)

@@ -18,8 +18,8 @@ from attnlab.core.addresses import Head
 from attnlab.core.errors import Note
 from attnlab.core.options import options_of
 from attnlab.core.processes import usable_device
-from attnlab.core.representations import OneLine
-from attnlab.core.texts import published
+from attnlab.core.representations import ShortRepr
+from attnlab.core.texts import path_label
 from attnlab.evaluation.evaluator import Parts, evaluator_of, observe_sentences, parts_of
 from attnlab.evaluation.shared_settings import Steps
 from attnlab.evaluation.sources import Subject, load_subject
@@ -45,7 +45,7 @@ Plans = Mapping[tuple[int, str], FoundPlan]
 
 
 @dataclass(frozen=True, repr=False)
-class Planning(OneLine):
+class Planning(ShortRepr):
     """What a plan search found.
 
     Attributes:
@@ -128,7 +128,7 @@ def _about(parts: Parts, settings: PlanSettings) -> dict[str, Any]:
     """Run, corpus and sentences."""
     run = parts.test.subject.run
     return {
-        "run": None if run is None else published(run.folder),
+        "run": None if run is None else path_label(run.folder),
         "corpus_checksum": None if run is None else run.record["corpus"]["checksum"],
         "sentences": {name: len(one.examples) for name, one in parts._asdict().items()},
         "seed": settings.seed,

@@ -24,7 +24,7 @@ SIGMA_COLUMNS = (1, 2, 4, 8)
 LONGEST = 512
 
 
-class Room(NamedTuple):
+class SearchSpace(NamedTuple):
     """What the settings of a mechanism depend on.
 
     Attributes:
@@ -38,7 +38,7 @@ class Room(NamedTuple):
     longest: int
 
 
-Settings = Callable[[Room], Iterator[Specification]]
+Settings = Callable[[SearchSpace], Iterator[Specification]]
 
 
 @dataclass(frozen=True)
@@ -90,58 +90,58 @@ def uniform(
     found = uniform_mechanisms()[name]
     if refusal(found.kind, site, additive=additive) is not None:
         return []
-    made = found.settings(Room(WIDEST * budget, site == "decoder", max(longest, LONGEST)))
+    made = found.settings(SearchSpace(WIDEST * budget, site == "decoder", max(longest, LONGEST)))
     return list(dict.fromkeys(made))
 
 
-def _band(room: Room) -> Iterator[Specification]:
+def _band(room: SearchSpace) -> Iterator[Specification]:
     for window in _windows(room.most, causal=room.causal):
         yield Band(window)
 
 
-def _longformer(room: Room) -> Iterator[Specification]:
+def _longformer(room: SearchSpace) -> Iterator[Specification]:
     for window in _windows(room.most, causal=room.causal):
         for ends in [(0,)] if room.causal else [(0,), (0, -1)]:
             yield Longformer(window, 1, ends)
 
 
-def _bigbird(room: Room) -> Iterator[Specification]:
+def _bigbird(room: SearchSpace) -> Iterator[Specification]:
     for block in (1, 2):
         for ends in (1, 2):
             for drawn in (0, *_sizes(room.most // block - 4)):
                 yield BigBird(block, drawn, ends)
 
 
-def _sigma(columns: str, room: Room) -> Iterator[Specification]:
+def _sigma(columns: str, room: SearchSpace) -> Iterator[Specification]:
     for count in SIGMA_COLUMNS:
         for window in _three_windows(room.most - count, causal=room.causal):
             yield Sigma(window, count, columns)
 
 
-def _sigma_offsets(room: Room) -> Iterator[Specification]:
+def _sigma_offsets(room: SearchSpace) -> Iterator[Specification]:
     for count in SIGMA_COLUMNS:
         for window in _three_windows(room.most - count, causal=room.causal):
             yield Sigma(window, 0, extra=count, entries="offsets")
 
 
-def _linear(room: Room) -> Iterator[Specification]:
+def _linear(room: SearchSpace) -> Iterator[Specification]:
     yield Linear("elu")
     yield Linear("taylor")
     for size in _sizes(room.most):
         yield Linear("favor", size)
 
 
-def _linformer(room: Room) -> Iterator[Specification]:
+def _linformer(room: SearchSpace) -> Iterator[Specification]:
     for size in _sizes(room.most):
         yield Linformer(size, room.longest)
 
 
-def _topk(room: Room) -> Iterator[Specification]:
+def _topk(room: SearchSpace) -> Iterator[Specification]:
     for size in _sizes(room.most):
         yield TopK(size)
 
 
-def _of_plugin(kind: type[Mechanism], room: Room) -> Iterator[Specification]:
+def _of_plugin(kind: type[Mechanism], room: SearchSpace) -> Iterator[Specification]:
     sizes = [size for size in _sizes(room.most) if size >= LEAST_BUDGET]
     written = (kind.at_budget(size, causal=room.causal) for size in sizes)
     return (one for one in written if one is not None)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.attention.mechanism import Mechanism, Setup, Told
+from attnlab.attention.mechanism import CallContext, Mechanism, Setup
 from attnlab.attention.mechanisms.full import Full, FullAttention
 
 
@@ -41,7 +41,7 @@ class SelectedHeads(Mechanism):
         key: Float[Tensor, "batch head key dim"],
         value: Float[Tensor, "batch head key value_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[Told],
+        **told: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, each head by what it has."""
         replaced = self.mechanism(query, key, value, visible, **told)
@@ -53,7 +53,7 @@ class SelectedHeads(Mechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[Told],
+        **told: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrices of all heads, each from what it has."""
         replaced = self.mechanism.implied_matrix(query, key, visible, **told)
@@ -61,8 +61,8 @@ class SelectedHeads(Mechanism):
         return torch.where(self.get_buffer("mask"), replaced, kept)
 
 
-def _for_full(told: Told) -> Told:
+def _for_full(told: CallContext) -> CallContext:
     """Full attention counts no positions."""
-    part: Told = {**told}
+    part: CallContext = {**told}
     part.pop("real_queries", None)
     return part

@@ -23,7 +23,7 @@ from attnlab.budget.sizes import Measured, types_of_site
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError, Note
 from attnlab.core.options import options_of
-from attnlab.core.representations import OneLine
+from attnlab.core.representations import ShortRepr
 from attnlab.evaluation.evaluator import (
     Evaluator,
     Parts,
@@ -55,7 +55,7 @@ from attnlab.studies.substitution.targets import Replacement, Target, replacemen
 
 
 @dataclass(frozen=True, repr=False)
-class Substitution(OneLine):
+class Substitution(ShortRepr):
     """Tables of one study.
 
     Attributes:
@@ -109,7 +109,7 @@ def substitute(source: str | Path | Run, settings: SubstitutionSettings) -> Subs
     run = evaluator.subject.run
     assert run is not None  # noqa: S101 - a run directory holds one
     for name, plan in plans.items():
-        plan.refuse_other_tokenizer(checksum(run.tokenizers.source), f"The plan {name}")
+        plan.check_same_tokenizer(checksum(run.tokenizers.source), f"The plan {name}")
         # Raises where the plan does not fit the model, before hours of work rather than after them.
         with use(evaluator.model, plan):
             pass
@@ -158,14 +158,14 @@ def _chosen(parts: Parts, run: Run, settings: SubstitutionSettings) -> Choosing:
         _known(settings.mechanisms),
         longest=parts.test.most_tokens,
     )
-    _refuse_impossible(choosing, settings)
+    _check_possible(choosing, settings)
     observed = partial(observe_sentences, sites=sites, progress=settings.progress)
     observed("calibrating", parts.calibration, choosing.learn)
     observed("choosing", parts.validation, choosing.measure)
     return choosing
 
 
-def _refuse_impossible(choosing: Choosing, settings: SubstitutionSettings) -> None:
+def _check_possible(choosing: Choosing, settings: SubstitutionSettings) -> None:
     """Raises InputError for a mechanism that was asked for and that no site allows."""
     by_site = [
         refusals(site, additive=types.statistics.additive)

@@ -100,8 +100,8 @@ def test_rows_are_the_same_bytes_wherever_they_are_computed(tmp_path: Path, sche
     assert told[0].workers == 2
     assert told[0].scheduler.startswith("tcp://127.0.0.1:")
     assert told[0].dashboard.startswith("http://127.0.0.1:")
-    assert not here.cells["beside_others"].any()
-    assert there.cells["beside_others"].all()
+    assert not here.cells["concurrent"].any()
+    assert there.cells["concurrent"].all()
 
 
 @pytest.mark.slow
