@@ -11,7 +11,6 @@ from attnlab.core.representations import draw_results_with
 
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
-    from attnlab.models.run import load
     from attnlab.models.training import resume, train
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.importance.importance import importance
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from attnlab.questions.prune.pruning import prune
     from attnlab.reading.capture import capture
     from attnlab.reporting.page.head_viewer import view
+    from attnlab.results.loading import load
     from attnlab.results.notes import describe_notes
     from attnlab.results.result import Result
     from attnlab.studies.analysis.analysis import analyze
@@ -61,7 +61,7 @@ _HOMES = {
     "capture": "attnlab.reading.capture",
     "describe_notes": "attnlab.results.notes",
     "embed": "attnlab.studies.embeddings.training",
-    "load": "attnlab.models.run",
+    "load": "attnlab.results.loading",
     "neighbours": "attnlab.studies.embeddings.neighbours",
     "plan": "attnlab.studies.planning.planning",
     "resume": "attnlab.models.training",

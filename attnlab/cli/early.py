@@ -52,11 +52,11 @@ def _holds_model(folder: Path) -> bool:
 
 def check_matrices_there(path: Path) -> None:
     """Raises InputError where there is no such file."""
-    from attnlab.core.files import SUFFIXES
+    from attnlab.core.files import MATRIX_SUFFIXES
 
     if not path.is_file():
         msg = (
-            f"There is no file {path}; give matrices ({', '.join(SUFFIXES)}), such as "
+            f"There is no file {path}; give matrices ({', '.join(MATRIX_SUFFIXES)}), such as "
             "matrices.safetensors of an analysis."
         )
         raise InputError(msg)

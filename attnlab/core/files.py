@@ -371,9 +371,9 @@ def _sort_metadata(path: Path) -> None:
             file.write(text.ljust(size))
 
 
-SUFFIXES = (".npz", ".npy", ".safetensors")
+MATRIX_SUFFIXES = (".npz", ".npy", ".safetensors")
 
 
 def is_matrix_file(source: object) -> bool:
     """Whether `source` is the name of a file of matrices."""
-    return isinstance(source, str | Path) and Path(source).suffix in SUFFIXES
+    return isinstance(source, str | Path) and Path(source).suffix in MATRIX_SUFFIXES

@@ -1,0 +1,60 @@
+"""Whatever attnlab wrote or can read, loaded by its path or name."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from attnlab.attention.plan import AttentionPlan, load_plan
+from attnlab.core.errors import InputError
+from attnlab.core.files import MATRIX_SUFFIXES
+from attnlab.core.folders import PRETRAINED_MARKS, RESULT_MARK
+from attnlab.evaluation.sources import load_transformers
+from attnlab.models.run import Run
+from attnlab.models.run import load as load_run
+from attnlab.models.run_folder import is_run
+from attnlab.reading.matrix_files import load_arrays
+from attnlab.results.result import Result
+
+
+class Pretrained(NamedTuple):
+    """A transformers model with its tokenizer, as every question takes them.
+
+    Attributes:
+        model: the model, in eval mode; a causal language model has its scores.
+        tokenizer: its tokenizer.
+    """
+
+    model: Any
+    tokenizer: Any
+
+
+def load(source: str | Path) -> Run | Result | Pretrained | AttentionPlan | dict[str, Tensor]:
+    """What stands at a path, or behind the name of a model on the hub.
+
+    Args:
+        source: a run; the folder of a result, such as `runs/demo/analysis`; a plan file (.json); a file of
+            matrices (.npz, .npy, .safetensors), of which the arrays by name are returned (of one without
+            names: under ""); or a transformers model, by folder or name.
+
+    Raises:
+        InputError: it is none of these, or damaged.
+        AttnlabError: it is a run that holds no trained model yet.
+    """
+    path = Path(source)
+    if path.is_file() and path.suffix == ".json":
+        return load_plan(path)
+    if path.is_file() and path.suffix in MATRIX_SUFFIXES:
+        return load_arrays(path)
+    if path.is_dir() and not is_run(path):
+        if (path / RESULT_MARK).is_file():
+            return Result.load(path)
+        if any((path / name).is_file() for name in PRETRAINED_MARKS):
+            return Pretrained(*load_transformers(path, scores=True))
+    if path.exists():
+        return load_run(path)
+    try:
+        return Pretrained(*load_transformers(source, scores=True))
+    except InputError as error:
+        msg = f"{error} A run is made with: attnlab train {path}"
+        raise InputError(msg) from error

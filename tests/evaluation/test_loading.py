@@ -1,0 +1,83 @@
+"""`attnlab.load` tells apart what stands at a path, and every question takes what it gives."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+import attnlab
+from attnlab.core.errors import InputError
+from attnlab.results.result import Result
+
+SENTENCES = ["a dog sees a cat", "the cat sleeps"]
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Path:
+    words = {
+        word: number
+        for number, word in enumerate(["[PAD]", "a", "dog", "sees", "cat", "the", "sleeps"])
+    }
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[PAD]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        config = BertConfig(
+            vocab_size=len(words),
+            hidden_size=12,
+            num_attention_heads=3,
+            num_hidden_layers=2,
+            intermediate_size=8,
+        )
+        BertModel(config).save_pretrained(tmp_path / "bert")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]").save_pretrained(
+        tmp_path / "bert"
+    )
+    return tmp_path / "bert"
+
+
+def test_a_transformers_model_is_what_questions_take(bert: Path, tmp_path: Path) -> None:
+    loaded = attnlab.load(bert)
+    assert loaded.model.config.num_attention_heads == 3
+    assert not loaded.model.training
+    found = attnlab.inspect(loaded, *SENTENCES)
+    expected = attnlab.inspect(bert, *SENTENCES)
+    assert found.heads.equals(expected.heads)
+    found.save(tmp_path / "result")
+    again = attnlab.load(str(tmp_path / "result"))
+    assert isinstance(again, Result)
+    assert again.told == found.told
+    pd.testing.assert_frame_equal(again.heads, found.heads)
+
+
+def test_a_run(small_run: Path) -> None:
+    run = attnlab.load(small_run)
+    assert run.folder == small_run
+    assert attnlab.inspect(run, "the cat sleeps").question == "inspect"
+
+
+def test_a_plan(tmp_path: Path) -> None:
+    plan = attnlab.attention.plan_of({"encoder.0": "band(window=3)"})
+    attnlab.attention.write_plan(tmp_path / "plan.json", plan)
+    assert attnlab.load(tmp_path / "plan.json") == plan
+
+
+def test_matrices(tmp_path: Path) -> None:
+    np.save(tmp_path / "heads.npy", np.eye(3))
+    assert torch.equal(attnlab.load(tmp_path / "heads.npy")[""], torch.eye(3, dtype=torch.float64))
+
+
+def test_what_is_none_of_these_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "notes.txt").write_text("nothing")
+    with pytest.raises(InputError, match="is not a run directory but holds other files"):
+        attnlab.load(tmp_path / "folder")
+    (tmp_path / "a.txt").write_text("nothing")
+    with pytest.raises(InputError, match="is a file; name a run directory"):
+        attnlab.load(tmp_path / "a.txt")
+    with pytest.raises(InputError, match="attnlab train"):
+        attnlab.load(tmp_path / "absent" / "run")
