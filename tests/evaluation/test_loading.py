@@ -51,7 +51,7 @@ def test_a_transformers_model_is_what_questions_take(bert: Path, tmp_path: Path)
     again = attnlab.load(str(tmp_path / "result"))
     assert isinstance(again, Result)
     assert again.told == found.told
-    pd.testing.assert_frame_equal(again.heads, found.heads)
+    pd.testing.assert_frame_equal(again.heads, found.heads, check_dtype=False)
 
 
 def test_a_run(small_run: Path) -> None:
