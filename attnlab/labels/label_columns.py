@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attnlab.core.columns import HEAD, HEAD_KEYS, KEYS, Column, Table
+from attnlab.core.columns import HEAD, HEAD_KEYS, KEYS, Column, Estimate, Table
 
 CONFIDENCE_LEVEL = 0.95
 
@@ -41,8 +41,6 @@ POINTS = f"{100 * LINKS.threshold:.0f} points"
 NO_STRUCTURE = "none"
 NO_STRUCTURE_MEANS = "no family of matrices needs fewer bits than equal weights"
 STRUCTURE_SAID = f"{NO_STRUCTURE} (diffuse in files): {NO_STRUCTURE_MEANS}"
-LOW = Column("low", "low", "Lower end of the 95 % interval.", 2)
-HIGH = Column("high", "high", "Upper end of the 95 % interval.", 2)
 LABEL = Column("label", "label", "What the head does by the rule of that label.")
 DETAIL = Column(
     "detail",
@@ -82,6 +80,11 @@ STRENGTH = Column(
     "How far the head is on its way to the label, from what its controls reach (0) to the threshold (1).",
     2,
 )
+OVER_SENTENCES = "over sentences"
+VALUE = Estimate(Column("value", "value", "The figure that the label rests on.", 2), OVER_SENTENCES)
+SECOND_VALUE = Estimate(
+    Column("second_value", "second value", "That second figure.", 2), OVER_SENTENCES
+)
 VALUE_COLUMNS = (
     Column(
         "statistic",
@@ -89,18 +92,14 @@ VALUE_COLUMNS = (
         "What the value is: a share of rows by their largest weight, a mean share of weight, an "
         "accuracy by the largest weight, or a mean over rows or sentences.",
     ),
-    Column("value", "value", "The figure that the label rests on.", 2),
-    LOW,
-    HIGH,
+    *VALUE,
     Column("threshold", "threshold", "What the value must reach.", 2),
 )
 SECOND_VALUE_COLUMNS = (
     Column(
         "second_statistic", "second statistic", "What else the rule asks for; empty if nothing."
     ),
-    Column("second_value", "second value", "That second figure.", 2),
-    Column("second_low", "second low", "Lower end of its 95 % interval.", 2),
-    Column("second_high", "second high", "Upper end of its 95 % interval.", 2),
+    *SECOND_VALUE,
     Column("second_threshold", "second threshold", "What the second figure must reach.", 2),
 )
 # What a figure is held against that comes without the function.
@@ -116,9 +115,7 @@ SECOND_CONTROL = Column(
 def _control(name: str, value: str, of: str) -> tuple[Column, ...]:
     """The figure of a control with its interval and status."""
     return (
-        Column(f"{name}_value", name, f"The same figure {value}.", 2),
-        Column(f"{name}_low", f"{name} low", f"Lower end of the 95 % interval of {of}.", 2),
-        Column(f"{name}_high", f"{name} high", f"Upper end of the 95 % interval of {of}.", 2),
+        *Estimate(Column(f"{name}_value", name, f"The same figure {value}.", 2), OVER_SENTENCES),
         Column(f"{name}_status", f"{name} status", f"How {of} lies to its own threshold."),
     )
 
@@ -235,6 +232,10 @@ LABELS = Table(
     ),
     keys=(*HEAD_KEYS, "keys"),
 )
+GAIN = Estimate(
+    Column("gain_over_shuffled", "gain over shuffled", "Accuracy minus that on shuffled words.", 2),
+    "Newcombe's",
+)
 RELATIONS = Table(
     "relations.csv",
     "head, relation and direction",
@@ -247,14 +248,15 @@ RELATIONS = Table(
             "direction", "direction", "Query > key: which of the two words should attend to which."
         ),
         Column("links", "pairs", "How many pairs of words were counted."),
-        Column(
-            "accuracy",
-            "accuracy",
-            "Share of pairs in which the head's largest weight is on the right word.",
-            2,
+        *Estimate(
+            Column(
+                "accuracy",
+                "accuracy",
+                "Share of pairs in which the head's largest weight is on the right word.",
+                2,
+            ),
+            OVER_SENTENCES,
         ),
-        LOW,
-        HIGH,
         Column(
             "baseline",
             "best offset",
@@ -269,9 +271,10 @@ RELATIONS = Table(
             2,
         ),
         Column("choosing_links", "pairs, choosing half", "Pairs in the half that picks."),
-        Column("choosing_accuracy", "accuracy, choosing half", "Accuracy in that half.", 2),
-        Column("choosing_low", "low, choosing half", "Lower end of its 95 % interval.", 2),
-        Column("choosing_high", "high, choosing half", "Upper end of its 95 % interval.", 2),
+        *Estimate(
+            Column("choosing_accuracy", "accuracy, choosing half", "Accuracy in that half.", 2),
+            OVER_SENTENCES,
+        ),
         Column(
             "choosing_baseline", "best offset, choosing half", "The offset's accuracy there.", 2
         ),
@@ -282,30 +285,35 @@ RELATIONS = Table(
         NEEDED,
         STABILITY,
         STATUS,
-        Column("shuffled_accuracy", "shuffled", "The head's accuracy on shuffled words.", 2),
-        Column("shuffled_low", "shuffled low", "Lower end of its 95 % interval.", 2),
-        Column("shuffled_high", "shuffled high", "Upper end of its 95 % interval.", 2),
+        *Estimate(
+            Column("shuffled_accuracy", "shuffled", "The head's accuracy on shuffled words.", 2),
+            OVER_SENTENCES,
+        ),
         Column("shuffled_status", "shuffled status", "How it lies to its own threshold."),
-        Column(
-            "untrained_accuracy",
-            "untrained",
-            "Accuracy of the same head of an untrained model.",
-            2,
+        *Estimate(
+            Column(
+                "untrained_accuracy",
+                "untrained",
+                "Accuracy of the same head of an untrained model.",
+                2,
+            ),
+            OVER_SENTENCES,
         ),
-        Column("untrained_low", "untrained low", "Lower end of its 95 % interval.", 2),
-        Column("untrained_high", "untrained high", "Upper end of its 95 % interval.", 2),
         Column("untrained_status", "untrained status", "How it lies to its own threshold."),
-        Column(
-            "gain_over_shuffled",
-            "gain over shuffled",
-            "Accuracy minus that on shuffled words.",
-            2,
-        ),
-        Column("gain_low", "gain low", "Lower end of its 95 % interval (Newcombe).", 2),
-        Column("gain_high", "gain high", "Upper end of its 95 % interval (Newcombe).", 2),
+        *GAIN,
         STANDS_STATUS,
         STANDS,
     ),
+)
+KAPPA = Estimate(
+    Column(
+        "kappa",
+        "kappa",
+        "Cohen's kappa, agreement beyond chance: 1 for full agreement, 0 for what chance "
+        "gives; missing where all heads have one function or one structure.",
+        2,
+    ),
+    "over heads",
 )
 AGREEMENT = Table(
     "agreement.csv",
@@ -339,15 +347,7 @@ AGREEMENT = Table(
             "What that share would be if label and structure had no connection.",
             2,
         ),
-        Column(
-            "kappa",
-            "kappa",
-            "Cohen's kappa, agreement beyond chance: 1 for full agreement, 0 for what chance "
-            "gives; missing where all heads have one function or one structure.",
-            2,
-        ),
-        LOW,
-        HIGH,
+        *KAPPA,
     ),
     keys=("site", "keys"),
 )

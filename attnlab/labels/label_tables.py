@@ -9,7 +9,7 @@ from attnlab.core.addresses import HEAD_COLUMNS
 from attnlab.core.columns import KEYS, Table
 from attnlab.labels.counting import in_precedence, known_labels
 from attnlab.labels.counts import difference_interval
-from attnlab.labels.label_columns import LINKS
+from attnlab.labels.label_columns import GAIN, LINKS
 from attnlab.labels.verdict import (
     BELOW,
     BORDERLINE,
@@ -23,7 +23,8 @@ from attnlab.labels.verdict import (
 )
 
 SEPARATOR = "; "
-_FIGURES = ("value", "low", "high", "status")
+_FIGURES = ("value", "value_low", "value_high", "status")
+_OF_RELATIONS = ("accuracy", "accuracy_low", "accuracy_high", "status")
 # What an untrained head's own status leaves of a label that a trained head carries.
 _BESIDE_UNTRAINED = {BELOW: HOLDS, BORDERLINE: BORDERLINE, UNDECIDED: UNDECIDED, HOLDS: BELOW}
 
@@ -74,7 +75,7 @@ def compare_controls(
 ) -> pd.DataFrame:
     """Every verdict of the model beside those of its controls, one row per head and label.
 
-    For each control NAME the columns `NAME_value`, `NAME_low`, `NAME_high` and `NAME_status` say
+    For each control NAME the columns `NAME_value`, `NAME_value_low`, `NAME_value_high` and `NAME_status` say
     what the same head got there. `stands_status` says whether the label stands: it holds, and the
     untrained model's head lies below the threshold. Where either is borderline, so is that.
     `stands` is True where it holds. On shuffled sentences a label may stay (one back is one back
@@ -174,7 +175,7 @@ def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataF
     of_control = {
         f"{name}_{theirs}": f"{name}_{mine}"
         for name in ("untrained", "shuffled")
-        for theirs, mine in zip(("accuracy", *_FIGURES[1:]), _FIGURES, strict=True)
+        for theirs, mine in zip(_OF_RELATIONS, _FIGURES, strict=True)
     }
     known = relations.assign(detail=relations["relation"] + " " + relations["direction"])
     known = known.set_index([*HEAD_COLUMNS, "detail"])
@@ -218,13 +219,13 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
 _SHOWN = (
     "statistic",
     "value",
-    "low",
-    "high",
+    "value_low",
+    "value_high",
     "threshold",
     "second_statistic",
     "second_value",
-    "second_low",
-    "second_high",
+    "second_value_low",
+    "second_value_high",
     "second_threshold",
     "unit",
     "counted",
@@ -245,9 +246,8 @@ def compare_relations(
     The offset baseline says what position alone would give; on shuffled words it falls to almost
     nothing and any preference for a kind of word exceeds it, so the rule itself says little there.
     What counts is the head's own accuracy on shuffled words, which it owes to the words alone:
-    `stands_status` holds where the head follows the relation, the interval `gain_low` to
-    `gain_high` of what accuracy exceeds that one by (`gain_over_shuffled`) lies above `margin`, and
-    the untrained model's head does not follow the relation.
+    `stands_status` holds where the head follows the relation, the interval of what accuracy exceeds that
+    one by (`gain_over_shuffled`) lies above `margin`, and the untrained model's head does not follow it.
 
     Args:
         model: relations with `site` and `layer`, from `HeadFunctions.relations`.
@@ -256,19 +256,23 @@ def compare_relations(
         margin: how far accuracy must exceed the one on shuffled words.
     """
     keys = [*HEAD_COLUMNS, "relation", "direction"]
-    figures = ("accuracy", "low", "high", "status")
     result = model
     for name, table in (("shuffled", shuffled), ("untrained", untrained)):
-        other = table[[*keys, *figures]].rename(
-            columns={figure: f"{name}_{figure}" for figure in figures}
+        other = table[[*keys, *_OF_RELATIONS]].rename(
+            columns={figure: f"{name}_{figure}" for figure in _OF_RELATIONS}
         )
         result = result.merge(other, on=keys, how="left", validate="one_to_one")
     both = (
-        (result["accuracy"], result["low"], result["high"]),
-        (result["shuffled_accuracy"], result["shuffled_low"], result["shuffled_high"]),
+        (result["accuracy"], result["accuracy_low"], result["accuracy_high"]),
+        (
+            result["shuffled_accuracy"],
+            result["shuffled_accuracy_low"],
+            result["shuffled_accuracy_high"],
+        ),
     )
     low, high = difference_interval(*both)
-    result = result.assign(gain_over_shuffled=both[0][0] - both[1][0], gain_low=low, gain_high=high)
+    gain = {GAIN.name: both[0][0] - both[1][0], GAIN.low: low, GAIN.high: high}
+    result = result.assign(**gain)
     beyond_words = [status_of(*ends, margin) for ends in zip(low, high, strict=True)]
     columns = result["status"], beyond_words, result["untrained_status"]
     stands = [

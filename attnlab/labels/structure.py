@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnlab.core.addresses import Site, site_order
 from attnlab.labels.counting import known_labels, scope_of_layer
-from attnlab.labels.label_columns import TIE_BITS_PER_ROW
+from attnlab.labels.label_columns import KAPPA, TIE_BITS_PER_ROW
 from attnlab.labels.verdict import UNDECIDED, UNKNOWN
 from attnlab.matrices.candidates import FAMILIES, Search
 from attnlab.matrices.label_sums import LabelSums, sum_labels
@@ -280,9 +280,11 @@ def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
                 "labelled_heads": labelled,
                 "observed_fraction": found.observed,
                 "expected_fraction": found.expected,
-                "kappa": found.kappa if labelled else math.nan,
-                "low": found.low if labelled else math.nan,
-                "high": found.high if labelled else math.nan,
+                **(
+                    KAPPA.cells(found.kappa, found.low, found.high)
+                    if labelled
+                    else KAPPA.cells(math.nan)
+                ),
             }
         )
     return pd.DataFrame(rows)

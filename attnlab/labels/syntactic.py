@@ -99,8 +99,8 @@ def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.
         columns |= {
             f"{prefix}links": by_kind(links[half]),
             f"{prefix}accuracy": by_head(accuracy[half]),
-            f"{prefix}low": by_head(low[half]),
-            f"{prefix}high": by_head(high[half]),
+            f"{prefix}accuracy_low": by_head(low[half]),
+            f"{prefix}accuracy_high": by_head(high[half]),
             f"{prefix}baseline": by_kind(baseline[half]),
             f"{prefix}chance": by_kind(chance[half]),
             f"{prefix}threshold": by_kind(threshold[half]),
@@ -133,8 +133,8 @@ def _stability(
 
 def _status(row: Any) -> str:
     both = (
-        status_of(row.low, row.high, row.threshold),
-        status_of(row.choosing_low, row.choosing_high, row.choosing_threshold),
+        status_of(row.accuracy_low, row.accuracy_high, row.threshold),
+        status_of(row.choosing_accuracy_low, row.choosing_accuracy_high, row.choosing_threshold),
     )
     return decided(both, enough=row.counted >= row.needed)
 
@@ -166,15 +166,15 @@ def _decide_head(head: int, rows: pd.DataFrame, label: str) -> Verdict:
         detail=f"{best.relation} {best.direction}",
         statistic="argmax_accuracy",
         value=float(best.accuracy),
-        low=float(best.low),
-        high=float(best.high),
+        value_low=float(best.accuracy_low),
+        value_high=float(best.accuracy_high),
         threshold=float(best.threshold),
         control=max(float(best.baseline), float(best.chance)),
         denominator=int(best.links),
         second_statistic="argmax_accuracy_choosing",
         second_value=float(best.choosing_accuracy),
-        second_low=float(best.choosing_low),
-        second_high=float(best.choosing_high),
+        second_value_low=float(best.choosing_accuracy_low),
+        second_value_high=float(best.choosing_accuracy_high),
         second_threshold=float(best.choosing_threshold),
         second_control=max(float(best.choosing_baseline), float(best.choosing_chance)),
         unit=LINKS.unit,

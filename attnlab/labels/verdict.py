@@ -73,15 +73,15 @@ class Verdict:
     detail: str
     statistic: str
     value: float
-    low: float
-    high: float
+    value_low: float
+    value_high: float
     threshold: float
     control: float
     denominator: int
     second_statistic: str
     second_value: float
-    second_low: float
-    second_high: float
+    second_value_low: float
+    second_value_high: float
     second_threshold: float
     second_control: float
     unit: str
@@ -156,15 +156,15 @@ def verdicts_of(
                 detail=detail,
                 statistic=first.statistic,
                 value=first.value,
-                low=first.low,
-                high=first.high,
+                value_low=first.low,
+                value_high=first.high,
                 threshold=first.threshold,
                 control=control,
                 denominator=int(denominator[head]),
                 second_statistic=second.statistic,
                 second_value=second.value,
-                second_low=second.low,
-                second_high=second.high,
+                second_value_low=second.low,
+                second_value_high=second.high,
                 second_threshold=second.threshold,
                 second_control=second_control,
                 unit=rule.unit,

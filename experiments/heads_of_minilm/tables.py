@@ -113,7 +113,8 @@ def published_table(relations: pd.DataFrame) -> pd.DataFrame:
                     "its gain": f"{accuracy - baseline:.1f}",
                     "here": f"{relation} {direction}",
                     "best head / baseline here": f"{100 * mine['accuracy']:.1f} "
-                    f"[{100 * mine['low']:.1f}, {100 * mine['high']:.1f}] / {100 * mine['baseline']:.1f}",
+                    f"[{100 * mine['accuracy_low']:.1f}, {100 * mine['accuracy_high']:.1f}] "
+                    f"/ {100 * mine['baseline']:.1f}",
                     "gain here": f"{100 * mine['gain']:.1f}",
                     "arcs": int(mine["links"]),
                 }
@@ -194,12 +195,16 @@ def p_value(value: float) -> str:
 def _with_interval(rows: pd.DataFrame, name: str) -> list[str]:
     return [
         f"{value:.3f} [{low:.3f}, {high:.3f}]"
-        for value, low, high in zip(rows[name], rows["low"], rows["high"], strict=True)
+        for value, low, high in zip(
+            rows[name], rows[f"{name}_low"], rows[f"{name}_high"], strict=True
+        )
     ]
 
 
 def _per_cent(rows: pd.DataFrame, name: str) -> list[str]:
     return [
         f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-        for value, low, high in zip(rows[name], rows["low"], rows["high"], strict=True)
+        for value, low, high in zip(
+            rows[name], rows[f"{name}_low"], rows[f"{name}_high"], strict=True
+        )
     ]

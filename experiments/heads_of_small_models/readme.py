@@ -115,7 +115,7 @@ def relations(models: Models) -> pd.DataFrame:
                 "model": name,
                 "relation": f"{row['relation']} {row['direction']}",
                 "head": f"{row['site']}.{row['layer']}.{row['head']}",
-                "accuracy": f"{row['accuracy']:.2f} [{row['low']:.2f}, {row['high']:.2f}]",
+                "accuracy": f"{row['accuracy']:.2f} [{row['accuracy_low']:.2f}, {row['accuracy_high']:.2f}]",
                 "offset alone": f"{row['baseline']:.2f}",
                 "shuffled words": f"{row['shuffled_accuracy']:.2f}",
                 "untrained": f"{row['untrained_accuracy']:.2f}",
@@ -141,7 +141,7 @@ def kappas(models: Models) -> pd.DataFrame:
                 "with a label": int(row["labelled_heads"]),
                 "agree": f"{row['observed_fraction']:.2f}",
                 "by chance": f"{row['expected_fraction']:.2f}",
-                "kappa": f"{row['kappa']:.2f} [{row['low']:.2f}, {row['high']:.2f}]",
+                "kappa": f"{row['kappa']:.2f} [{row['kappa_low']:.2f}, {row['kappa_high']:.2f}]",
             }
         )
     return pd.DataFrame(rows)

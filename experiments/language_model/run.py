@@ -197,7 +197,7 @@ def readme(folder: Path) -> str:
             "ties": int((summary["structure_tie"].astype(str) == "True").sum()),
             "sinks": sink_counts(controls),
             "sinks_today": sinks_today(controls),
-            "highest": controls.groupby("label")["high"].max(),
+            "highest": controls.groupby("label")["value_high"].max(),
             "most_needed": most_needed(summary),
             "layers": sorted({0, int(summary["layer"].max())}),
         }

@@ -27,5 +27,7 @@ def sinks_today(controls: pd.DataFrame) -> list[dict[str, Any]]:
     Today's rule: the 95 % interval above the threshold, and that of the untrained head below it.
     """
     rows = controls[controls["label"] == "sink"]
-    sinks = rows[(rows["low"] > SINK.threshold) & (rows["untrained_high"] < SINK.threshold)]
+    sinks = rows[
+        (rows["value_low"] > SINK.threshold) & (rows["untrained_value_high"] < SINK.threshold)
+    ]
     return [{str(name): value for name, value in row.items()} for row in sinks.to_dict("records")]

@@ -84,8 +84,8 @@ _FUNCTIONS = {
 }
 NAN = float("nan")
 _FIGURES = {
-    "statistic": "argmax_rate", "value": 0.95, "low": 0.93, "high": 0.97, "threshold": 0.9,
-    "second_statistic": "", "second_value": NAN, "second_low": NAN, "second_high": NAN,
+    "statistic": "argmax_rate", "value": 0.95, "value_low": 0.93, "value_high": 0.97, "threshold": 0.9,
+    "second_statistic": "", "second_value": NAN, "second_value_low": NAN, "second_value_high": NAN,
     "second_threshold": NAN, "unit": "rows", "counted": 2000, "needed": 1000, "stability": 1.0,
     "strength": 1.1,
 }  # fmt: skip
@@ -103,7 +103,7 @@ def labelling_of(found: Analysis) -> Labelling:
             stands = head["layer"] == 0 and status == "holds"
             of_head = {**head, "keys": keys, "detail": detail, **_FIGURES, "status": status}
             if status == "borderline":
-                of_head |= {"value": 0.9, "low": 0.88, "high": 0.92}
+                of_head |= {"value": 0.9, "value_low": 0.88, "value_high": 0.92}
             standing = "holds" if stands else "below"
             labels.append({
                 **of_head, "labels": name, "label": name, "standing": name if stands else "unknown",

@@ -6,7 +6,9 @@ import math
 import pandas as pd
 import pytest
 import torch
-from functions.planting import (
+from hypothesis import given
+from hypothesis import strategies as st
+from labels.planting import (
     at_offset,
     attend,
     facts_of,
@@ -14,8 +16,6 @@ from functions.planting import (
     make_batch,
     random_attention,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attnlab.labels.counting import (
     OWN_LABELS,
@@ -73,7 +73,9 @@ def verdicts_of(**statuses: list[str]) -> pd.DataFrame:
         for head, status in enumerate(heads)
     ]
     table = pd.DataFrame(rows, columns=["site", "layer", "head", "label", "status"])
-    return _with_one_figure(table.assign(detail="", value=0.5, low=0.45, high=0.55, threshold=0.4))
+    return _with_one_figure(
+        table.assign(detail="", value=0.5, value_low=0.45, value_high=0.55, threshold=0.4)
+    )
 
 
 def _with_one_figure(table: pd.DataFrame) -> pd.DataFrame:
@@ -141,7 +143,9 @@ def relations_of(
     rows = [("encoder", 2, head, "obj", "dependent>head") for head in range(len(accuracy))]
     table = pd.DataFrame(rows, columns=["site", "layer", "head", "relation", "direction"])
     table = table.assign(accuracy=accuracy, status=statuses, baseline=0.4)
-    return table.assign(low=table["accuracy"] - width, high=table["accuracy"] + width)
+    return table.assign(
+        accuracy_low=table["accuracy"] - width, accuracy_high=table["accuracy"] + width
+    )
 
 
 def test_relation_that_the_words_alone_explain_does_not_stand() -> None:
@@ -154,8 +158,8 @@ def test_relation_that_the_words_alone_explain_does_not_stand() -> None:
     assert compared.stands_status.tolist() == [HOLDS, BELOW, BORDERLINE, BELOW, BELOW]
     assert compared.stands.tolist() == [True, False, False, False, False]
     # Newcombe: 0.7 - 0.2 and the root of twice 0.04 squared to either side.
-    assert compared.gain_low[0] == pytest.approx(0.5 - 0.04 * math.sqrt(2))
-    assert compared.gain_high[0] == pytest.approx(0.5 + 0.04 * math.sqrt(2))
+    assert compared.gain_over_shuffled_low[0] == pytest.approx(0.5 - 0.04 * math.sqrt(2))
+    assert compared.gain_over_shuffled_high[0] == pytest.approx(0.5 + 0.04 * math.sqrt(2))
 
 
 def test_label_is_held_against_the_relation_it_rests_on() -> None:
@@ -163,7 +167,7 @@ def test_label_is_held_against_the_relation_it_rests_on() -> None:
         rows = [("encoder", 2, head, "syntactic") for head in range(len(details))]
         table = pd.DataFrame(rows, columns=["site", "layer", "head", "label"])
         table = table.assign(detail=details, value=values, threshold=0.5, status=status)
-        return _with_one_figure(table.assign(low=table["value"], high=table["value"]))
+        return _with_one_figure(table.assign(value_low=table["value"], value_high=table["value"]))
 
     obj, det = "obj dependent>head", "det dependent>head"
     # The controls' best relation is another one; head 2 rests on no relation that was counted.
@@ -179,14 +183,14 @@ def test_label_is_held_against_the_relation_it_rests_on() -> None:
         **{
             f"{name}_{what}": BELOW if what == "status" else 0.1
             for name in ("untrained", "shuffled")
-            for what in ("low", "high", "status")
+            for what in ("accuracy_low", "accuracy_high", "status")
         },
     )
     compared = compare_controls(tables, relations)
     assert compared.untrained_value.tolist() == [0.1, 0.2, 0.9, 0.4]
     assert compared.shuffled_value.tolist() == [0.5, 0.6, 0.8, 0.8]
     assert compared.stands.tolist() == [True, False, True, False], "the last does not hold"
-    assert compared.untrained_low.tolist() == [0.1, 0.1, 0.9, 0.1]
+    assert compared.untrained_value_low.tolist() == [0.1, 0.1, 0.9, 0.1]
     # The third is significant, so it has reached its label; the last is where the untrained head is.
     assert compared.strength.tolist() == [1, 1, 1, 0]
     plain = compare_controls(tables)

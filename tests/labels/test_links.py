@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from functions.planting import attend
+from labels.planting import attend
 from oracles.functions import links_by_loops
 from torch import Tensor
 
@@ -198,7 +198,7 @@ def test_best_of_many_is_reported_on_the_half_it_was_not_chosen_on() -> None:
     assert best.choosing_accuracy == table.choosing_accuracy.max()
     assert best.choosing_accuracy > everywhere + 0.05
     assert abs(best.accuracy - everywhere) < 0.06
-    assert best.low < everywhere < best.high
+    assert best.accuracy_low < everywhere < best.accuracy_high
 
 
 def test_few_arcs_give_no_label() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from functions.planting import attend, cross_scope_of, make_batch
+from labels.planting import attend, cross_scope_of, make_batch
 from scipy.stats import linregress, spearmanr
 from torch import Tensor
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from functions.planting import Batch, at_offset, attend, make_batch, random_attention
+from labels.planting import Batch, at_offset, attend, make_batch, random_attention
 from oracles.functions import positional_by_loops
 from torch import Tensor
 
@@ -58,7 +58,7 @@ def test_ninety_percent(of_rows: float, status: str) -> None:
     counts = counted(planted(batch, 1, 0.5, of_rows)[:, None], batch.scope)
     verdict = decide_positional(counts)[0]
     assert verdict.status == status
-    assert verdict.low < verdict.value < verdict.high
+    assert verdict.value_low < verdict.value < verdict.value_high
     assert verdict.value == pytest.approx(of_rows, abs=0.03)
 
 

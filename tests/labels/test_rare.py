@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from functions.planting import Batch, attend, facts_of, layer_of, make_batch, random_attention
+from labels.planting import Batch, attend, facts_of, layer_of, make_batch, random_attention
 from oracles.functions import rare_by_loops
 from torch import Tensor
 
@@ -94,8 +94,8 @@ def test_head_on_any_uncommon_word_is_no_rare_token_head() -> None:
     weights = attend(uncommon_at_random(batch, ranks), batch.scope.seen)[:, None]
     verdict = decide_rare(count_rare(largest(weights), rare_tokens(batch.scope, ranks)))[0]
     assert verdict.value > 0.5
-    assert verdict.low > verdict.threshold
-    assert verdict.second_low < verdict.second_threshold < verdict.second_high
+    assert verdict.value_low > verdict.threshold
+    assert verdict.second_value_low < verdict.second_threshold < verdict.second_value_high
     assert verdict.status == BORDERLINE
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from functions.planting import Batch, attend, cross_scope_of, make_batch, random_attention
+from labels.planting import Batch, attend, cross_scope_of, make_batch, random_attention
 from torch import Tensor
 
 from attnlab.labels.broad import count_broad, decide_broad

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from functions.planting import Batch, at_offset, attend, cross_scope_of, make_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from labels.planting import Batch, at_offset, attend, cross_scope_of, make_batch
 from oracles.functions import positional_by_loops, rare_by_loops
 from oracles.intervals import ratio_by_sentences, share_by_sentences
 from torch import Tensor
@@ -184,7 +184,7 @@ def test_too_few(label: str) -> None:
 def test_every_figure_lies_in_its_own_interval(label: str, share: float, sentences: int) -> None:
     found = asdict(PLANTED[label](sentences, share))
     for which in ("", "second_"):
-        value, low, high = (found[which + name] for name in ("value", "low", "high"))
+        value, low, high = (found[which + name] for name in ("value", "value_low", "value_high"))
         if math.isnan(value) or math.isnan(low):
             assert found["status"] == UNDECIDED or which
             assert math.isnan(value) or not low <= value or math.isnan(high)
@@ -217,16 +217,20 @@ def test_intervals_are_of_the_figure_beside_them() -> None:
     every, _, two, contested, contested_two, expected = map(sum, columns)
     hits, rows = ([one[side] for one in found_at] for side in (0, 1))
     assert by_rank.value == two / every
-    assert (by_rank.low, by_rank.high) == pytest.approx(share_by_sentences(columns[2], columns[0]))
+    assert (by_rank.value_low, by_rank.value_high) == pytest.approx(
+        share_by_sentences(columns[2], columns[0])
+    )
     assert by_rank.second_value == contested_two / contested
-    assert (by_rank.second_low, by_rank.second_high) == pytest.approx(
+    assert (by_rank.second_value_low, by_rank.second_value_high) == pytest.approx(
         share_by_sentences(columns[4], columns[3])
     )
     assert by_rank.second_threshold == pytest.approx(expected / contested)
     assert by_rank.denominator == every
     assert by_rank.counted == sum(rows > 0 for rows in columns[3])
     assert by_offset.value == sum(hits) / sum(rows)
-    assert (by_offset.low, by_offset.high) == pytest.approx(share_by_sentences(hits, rows))
+    assert (by_offset.value_low, by_offset.value_high) == pytest.approx(
+        share_by_sentences(hits, rows)
+    )
 
 
 @pytest.mark.parametrize("label", ["sink", "broad"])
@@ -252,7 +256,9 @@ def test_intervals_of_means_are_between_sentences(label: str) -> None:
         else:
             above.append(-sum(float(w) * math.log(w) for row in rows for w in row if w > 0))
             below.append(len(rows) * math.log(len(tokens)))
-    assert (found.value, found.low, found.high) == pytest.approx(ratio_by_sentences(above, below))
+    assert (found.value, found.value_low, found.value_high) == pytest.approx(
+        ratio_by_sentences(above, below)
+    )
 
 
 def test_draws_are_of_whole_groups_within_their_half() -> None:

@@ -121,11 +121,12 @@ def test_a_searched_plan_that_is_best_is_beside_the_next() -> None:
 
 
 def test_nothing_to_count_is_not_counted_and_one_head_is_no_heads() -> None:
-    figures = {"kappa": float("nan"), "low": float("nan"), "high": float("nan")}
+    figures = {"kappa": float("nan"), "kappa_low": float("nan"), "kappa_high": float("nan")}
     assert not describe_agreement(pd.DataFrame([figures | {"labelled_heads": 1, "heads": 1}]))
     assert not describe_agreement(pd.DataFrame())
     figures = {
-        "kappa": 0.5, "low": 0.1, "high": 0.9, "labelled_heads": 1, "heads": 1, "undecided_heads": 0,
+        "kappa": 0.5, "kappa_low": 0.1, "kappa_high": 0.9,
+        "labelled_heads": 1, "heads": 1, "undecided_heads": 0,
     }  # fmt: skip
     assert describe_agreement(pd.DataFrame([figures])) == (
         "Function and structure agree with kappa 0.50, 95 % interval 0.10 to 0.90 in the 1 head whose "

@@ -9,12 +9,12 @@ from experiments.shared.readme import read_table
 from experiments.shared.sinks import sinks_today
 
 AT = SINK.threshold
-ROW = {"label": "sink", "head": 3, "low": AT + 0.01, "untrained_high": AT - 0.01}
+ROW = {"label": "sink", "head": 3, "value_low": AT + 0.01, "untrained_value_high": AT - 0.01}
 
 
 @pytest.mark.parametrize(
     ("other", "sink"),
-    [({}, True), ({"low": AT}, False), ({"untrained_high": AT}, False), ({"label": "broad"}, False)],
+    [({}, True), ({"value_low": AT}, False), ({"untrained_value_high": AT}, False), ({"label": "broad"}, False)],
 )
 def test_a_sink_is_confirmed_and_significant(other: dict[str, object], sink: bool) -> None:
     found = sinks_today(pd.DataFrame([ROW | other]))

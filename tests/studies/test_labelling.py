@@ -74,7 +74,7 @@ def test_every_head_has_a_row_and_its_figures(labelled: Analysis) -> None:
     )
     assert (one.status, one.stands_status, one.stands) == ("undecided", "undecided", False)
     assert (one.counted < one.needed, one.needed, one.unit) == (True, 20, "sentences")
-    assert one.low < one.value <= one.high
+    assert one.value_low < one.value <= one.value_high
     assert math.isnan(one.stability)
     assert set(found.labels["standing"]) <= {"undecided", "unknown"}
 
