@@ -9,11 +9,12 @@ keyword argument of the public function (`options_of`), with its type, default a
 """
 
 import dataclasses
+import difflib
 import functools
 import inspect
 import math
 from collections import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path, PurePath
@@ -223,6 +224,7 @@ def options_of(
         study: Callable[[Source, Chosen], Result],
     ) -> Callable[Concatenate[Source, Keywords], Result]:
         def call(source: Source, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
+            check_keywords(study.__name__, keywords, settings)
             return study(source, settings(*args, **keywords))
 
         functools.update_wrapper(call, study)
@@ -239,6 +241,25 @@ def options_of(
         return call
 
     return decorate
+
+
+def check_keywords(name: str, keywords: Collection[str], settings: Any) -> None:
+    """Raises TypeError for a keyword that is no field of the settings, with the nearest that is.
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Seeded(Settings):
+    ...     seed: int = 0
+    >>> check_keywords("analyze", ["sed"], Seeded)
+    Traceback (most recent call last):
+    TypeError: analyze() has no option 'sed'; did you mean 'seed'?
+    """
+    names = [field.name for field in dataclasses.fields(settings)]
+    unknown = next((keyword for keyword in keywords if keyword not in names), None)
+    if unknown is not None:
+        near = difflib.get_close_matches(unknown, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"its options are: {', '.join(names)}."
+        msg = f"{name}() has no option {unknown!r}; {hint}"
+        raise TypeError(msg)
 
 
 def _documented(text: str, settings: Any) -> str:
