@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.importance.importance import importance
     from attnlab.questions.inspect.inspection import inspect
+    from attnlab.questions.plan.planning import plan
     from attnlab.questions.prune.pruning import prune
     from attnlab.reading.capture import capture
     from attnlab.reporting.page.head_viewer import view
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from attnlab.studies.approximation.approximation import approximate
     from attnlab.studies.embeddings.neighbours import neighbours
     from attnlab.studies.embeddings.training import embed
-    from attnlab.studies.planning.planning import plan
     from attnlab.studies.running import run_study
     from attnlab.studies.substitution.substitution import substitute
 
@@ -63,7 +63,6 @@ _HOMES = {
     "embed": "attnlab.studies.embeddings.training",
     "load": "attnlab.results.loading",
     "neighbours": "attnlab.studies.embeddings.neighbours",
-    "plan": "attnlab.studies.planning.planning",
     "resume": "attnlab.models.training",
     "run_study": "attnlab.studies.running",
     "substitute": "attnlab.studies.substitution.substitution",

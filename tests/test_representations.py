@@ -32,7 +32,6 @@ RESULTS = [
     "attnlab.matrices.fit.Fit",
     "attnlab.matrices.labels.Labels",
     "attnlab.studies.running.Collected",
-    "attnlab.studies.planning.planning.Planning",
     "attnlab.studies.substitution.substitution.Substitution",
 ]
 

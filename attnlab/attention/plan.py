@@ -204,7 +204,7 @@ def load_plan(path: str | Path) -> AttentionPlan:
     Raises:
         InputError: the file does not exist, is no plan, or names what cannot be read.
     """
-    advice = "write one with: attnlab plan RUN --out FILE"
+    advice = "write one with: attnlab plan RUN --budget N --out FOLDER"
     content = read_json(path, Any, fault="is no attention plan", advice=advice)
     return read_plan(content, str(path))
 

@@ -17,7 +17,6 @@ from attnlab.cli.commands.doctor import doctor
 from attnlab.cli.commands.embed import embed
 from attnlab.cli.commands.mechanisms import mechanisms
 from attnlab.cli.commands.neighbours import neighbours
-from attnlab.cli.commands.plan import plan
 from attnlab.cli.commands.questions import command_of
 from attnlab.cli.commands.report import report
 from attnlab.cli.commands.study import study
@@ -47,7 +46,7 @@ _OWN = {
     "Models": (demo, train, translate, generate, score),
     "Words": (embed, neighbours),
     "Heads": (analyze, approximate),
-    "What could replace them": (substitute, plan),
+    "What could replace them": (substitute,),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
 }
 # All others print tables, which --json gives as one object.

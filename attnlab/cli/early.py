@@ -11,6 +11,7 @@ from attnlab.core.options import Settings
 from attnlab.core.texts import SENTENCES, TREEBANK, check_there
 
 _MODEL_FILES = (*PRETRAINED_MARKS, RUN_MARK)
+_PLANS = "write one with: attnlab plan RUN --budget N --out FOLDER"
 # Fields of settings that name files.
 _TEXTS = {"text": SENTENCES, "calibration_text": SENTENCES, "treebank": TREEBANK}
 
@@ -70,10 +71,9 @@ def check_plans(words: Iterable[str]) -> None:
         if path.suffix != ".json":
             continue
         if not path.is_file():
-            msg = f"There is no plan file {path}; write one with: attnlab plan RUN --out {path}"
+            msg = f"There is no plan file {path}; {_PLANS}."
             raise InputError(msg)
-        advice = f"write one with: attnlab plan RUN --out {path}"
-        read_json(path, Any, fault="is no attention plan", advice=advice)
+        read_json(path, Any, fault="is no attention plan", advice=_PLANS)
 
 
 def check_corpus(name: str | None) -> None:

@@ -14,7 +14,6 @@ from attnlab.reporting.heads_shown import heads_shown, words_of_heads
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.approximation.approximation import Approximation
-from attnlab.studies.planning.planning import Planning
 from attnlab.studies.running import Collected
 from attnlab.studies.substitution.substitution import Substitution
 
@@ -25,7 +24,6 @@ _TABLES: dict[type, str] = {
     Analysis: "summary",
     Approximation: "table",
     Collected: "cells",
-    Planning: "scores",
     Substitution: "substitutions",
 }
 _CELL = "padding:1px 8px;text-align:{};white-space:nowrap"

@@ -3,7 +3,6 @@
 What a user already has is not replaced unasked, and that is said before anything is loaded.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from attnlab.core.folders import RESULT_MARK
 from attnlab.models.run_folder import check_not_run, check_not_run_file
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
-from attnlab.studies.planning import columns as planning
 from attnlab.studies.substitution import columns as substitution
 
 # What a page is made of, and the page, which is written last.
@@ -23,10 +21,8 @@ RECORD = RESULT_MARK
 PAGE = "report.html"
 SUBSTITUTION_FIGURE = "substitution"
 SUBSTITUTION_EXPLANATION = "substitution.md"
-PLAN_FIGURE = "plan"
 SCALING_FIGURE = "scaling"
 PARETO_FIGURE = "pareto"
-PLAN_EXPLANATION = "plan.md"
 
 
 @dataclass(frozen=True)
@@ -73,10 +69,6 @@ SUBSTITUTION = ResultFiles(
         *_drawn(SUBSTITUTION_FIGURE),
         SUBSTITUTION_EXPLANATION,
     ),
-)
-PLANNING = ResultFiles(
-    "plan search",
-    (*(table.file for table in planning.TABLES), *_drawn(PLAN_FIGURE), PLAN_EXPLANATION),
 )
 STUDY = ResultFiles(
     "study", ("table.csv", "cells.csv", *_drawn(SCALING_FIGURE), *_drawn(PARETO_FIGURE))
@@ -174,14 +166,3 @@ def check_file_free(path: str | Path, *, overwrite: bool) -> None:
         msg = f"{path} exists; add --overwrite to replace it, or name another file with --out."
         raise InputError(msg)
     check_writable(path.parent)
-
-
-def plan_path(path: str | Path, budget: int, budgets: Sequence[int]) -> Path:
-    """Where the plan of a budget is written: the path itself, or with the budget in its name.
-
-    >>> plan_path("plan.json", 9, [9]).name, plan_path("plan.json", 9, [5, 9]).name
-    ('plan.json', 'plan_9.json')
-    """
-    path = Path(path)
-    several = len(set(budgets)) > 1
-    return path.with_name(f"{path.stem}_{budget}{path.suffix}") if several else path

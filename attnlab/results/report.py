@@ -10,13 +10,11 @@ from attnlab.core.folders import locked
 from attnlab.reporting.analysis_folder import write_analysis_page
 from attnlab.reporting.approximation import approximation_contents
 from attnlab.reporting.page.result_page import ContentsOf, write_result_page
-from attnlab.reporting.planning import planning_contents
 from attnlab.reporting.record import read_record
 from attnlab.reporting.result_folder import (
     ANALYSIS,
     APPROXIMATION,
     PAGE,
-    PLANNING,
     RECORD,
     STUDY,
     SUBSTITUTION,
@@ -29,7 +27,6 @@ from attnlab.results.result import Result
 
 CONTENTS: Mapping[str, ContentsOf] = {
     APPROXIMATION.what: approximation_contents,
-    PLANNING.what: planning_contents,
     STUDY.what: study_contents,
     SUBSTITUTION.what: substitution_contents,
 }

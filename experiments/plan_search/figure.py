@@ -4,9 +4,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnlab.questions.plan.question import FULL
+from attnlab.questions.plan.view import PLANS
 from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.reporting.planning import PLANS
-from attnlab.studies.planning.planning import FULL
 
 MEASURES = {"bleu_kept": "BLEU kept (%)", "loss_change": "change of loss (nats per token)"}
 WHOLE = {"bleu_kept": 100.0, "loss_change": 0.0}

@@ -15,10 +15,10 @@ import pandas as pd
 
 from attnlab.ablation.significance import over_models
 from attnlab.core.files import write_table
+from attnlab.questions.plan.planning import NEAR
+from attnlab.questions.plan.question import BASELINES, FULL, SEARCHED
 from attnlab.reporting.canvas import write_figure
-from attnlab.studies.planning.candidates import BASELINES
-from attnlab.studies.planning.planning import FULL, NEAR, SEARCHED
-from attnlab.studies.planning.study import BUDGETS
+from attnlab.studies.plan_search import BUDGETS
 from experiments.plan_search.figure import draw_plans
 from experiments.shared.model_study import (
     MODEL,

@@ -19,10 +19,8 @@ from attnlab.core.library_state import quiet
 from attnlab.core.texts import counted
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.models.training_settings import settings_from
-from attnlab.studies.planning.candidates import BASELINES
-from attnlab.studies.planning.planning import FULL, plan
-from attnlab.studies.planning.scores import changes, gains, output_of
-from attnlab.studies.planning.settings import DEFAULT_FAMILIES
+from attnlab.questions.plan.planning import changes, gains, output_of, plan, plans_of
+from attnlab.questions.plan.question import BASELINES, DEFAULT_FAMILIES, FULL
 from experiments.shared.model_study import MODEL
 from experiments.shared.readme import (
     RESULTS,
@@ -134,7 +132,7 @@ def ablated(folder: Path) -> pd.DataFrame:
                 folder, BUDGETS, sentences=SENTENCES, families=families, bleu=False, seed=SEED
             )
             keys = found.scores[found.scores["plan"] == "searched"].set_index("budget")
-            for budget, one in found.plans.items():
+            for budget, one in plans_of(found).items():
                 output = output_of(evaluator, one, bleu=True)
                 whole.setdefault(budget, output)
                 row = {"families": arm, "budget": budget}

@@ -20,7 +20,8 @@ from attnlab.models import run_folder
 from attnlab.models.tokenizer import load_tokenizers
 from attnlab.reading import keeping, matrix_files
 from attnlab.reading import matrix_files as matrix_source
-from attnlab.reporting import result_folder
+from attnlab.results.files import check_free, files_of
+from attnlab.results.question import question_named
 
 # The steps of reading a corpus and of training, which take the paths that `train` made.
 INNER = re.compile(r"attnlab\.(cli|corpora|grammar|models\.(?!tokenizer))")
@@ -103,4 +104,5 @@ def test_what_is_written_to_a_text_is_read_from_a_path(tmp_path: Path) -> None:
     assert keeping.load_kept_matrices(str(tmp_path / "m.safetensors")).matrices == {}
     write_plan(str(tmp_path / "plan.json"), plan)
     assert load_plan(str(tmp_path / "plan.json")).as_dict() == plan.as_dict()
-    result_folder.check_not_taken(str(tmp_path), result_folder.PLANNING, overwrite=False)
+    of_plan = files_of(question_named("plan"))
+    check_free(str(tmp_path), of_plan, (), overwrite=False)

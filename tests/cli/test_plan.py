@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from attnlab.attention.plan import load_plan
 from attnlab.cli.app import app
-from attnlab.studies.planning import planning
-from attnlab.studies.planning.columns import SCORES
+from attnlab.core.errors import InputError
+from attnlab.questions.plan import planning
+from attnlab.questions.plan.question import SCORES
 
 QUICK = (
     "--sentences",
@@ -34,23 +35,24 @@ def test_writes_a_plan_tables_and_a_figure(
     small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    out, tables = tmp_path / "plan.json", tmp_path / "tables"
+    out = tmp_path / "planned"
     monkeypatch.setattr(planning, "plan", run_once(planning.plan))
-    done = run(small_run, "--budget", 3, "--out", out, "--tables", tables, *QUICK)
+    done = run(small_run, "--budget", 3, "--out", out, *QUICK)
     assert done.exit_code == 0, done.output
-    assert {path.name for path in tables.iterdir()} == {
-        "plan_heads.csv", "plan_scores.csv", "plan.svg", "plan.png", "plan.md", "result.json",
-        "report.html",
+    files = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert files == {
+        "mechanisms.csv", "scores.csv", "plan_3.json", "figures/plan.svg", "figures/plan.png", "tables.md",
+        "result.json", "report.html",
     }  # fmt: skip
-    heads = pd.read_csv(tables / "plan_heads.csv", keep_default_na=False)
-    written = load_plan(out).as_dict()
+    heads = pd.read_csv(out / "mechanisms.csv", keep_default_na=False)
+    plan = load_plan(out / "plan_3.json")
     addresses = [f"{row.site}.{row.layer}.{row.head}" for row in heads.itertuples()]
-    assert written == dict(zip(addresses, heads["mechanism"], strict=True))
-    assert {f"Wrote {out}.", f"Wrote {tables}."} <= set(done.stderr.splitlines())
+    assert plan.as_dict() == dict(zip(addresses, heads["mechanism"], strict=True))
+    assert {f"Wrote {out}.", f"Wrote {out / 'plan_3.json'}."} <= set(done.stderr.splitlines())
     shown = done.stdout.splitlines()
     assert max(map(len, shown)) <= 80
     assert "…" not in done.stdout
-    scores = pd.read_csv(tables / "plan_scores.csv").set_index("plan")
+    scores = pd.read_csv(out / "scores.csv").set_index("plan")
     line = next(line for line in shown if line.split()[:2] == ["3", "searched"])
     assert line.split()[:4] == [
         "3", "searched",
@@ -58,13 +60,28 @@ def test_writes_a_plan_tables_and_a_figure(
     ]  # fmt: skip
     assert {"BLEU gain of", "searched over this"} <= {line[-18:].strip() for line in shown}
     assert any(line.startswith("error: |X - H|") for line in shown)
-    assert "a plan may use up to 2% more keys" in " ".join(done.stdout.split())
+    assert "Budgets are counted on validation sentences;" in " ".join(done.stdout.split())
     assert SCORES["error_bound"].heading == "error bound (validation)"
     assert "best by BLEU on these sentences" in " ".join(done.stdout.split())
     found = read_json(run(small_run, "--budget", 3, "--json", *QUICK).stdout)
     assert [row["plan"] for row in found["scores"]] == scores.index.tolist()
-    assert load_plan(out).tokenizer is None, "no family with token ids"
-    assert "corpus checksum" in (tables / "plan.md").read_text(encoding="utf-8")
+    assert [row["mechanism"] for row in found["mechanisms"]] == heads["mechanism"].tolist()
+    assert plan.tokenizer is None, "no family with token ids"
+    assert "corpus checksum" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_plans_of_an_older_search_go_with_it(small_run: Path, tmp_path: Path) -> None:
+    words = small_run, "--out", tmp_path, "--no-bleu", *QUICK
+    assert run(*words, "--budget", 3, "--budget", 4).exit_code == 0
+    mine = tmp_path / "plan_of_mine.json"
+    mine.write_text("mine")
+    with pytest.raises(InputError, match="holds a finished plan search; add --overwrite"):
+        run(*words, "--budget", 5)
+    assert run(*words, "--budget", 5, "--overwrite").exit_code == 0
+    assert {path.name for path in tmp_path.glob("plan_*")} == {"plan_5.json", mine.name}
+    (tmp_path / "plan_5.json").write_text("{}")
+    with pytest.raises(InputError, match=r"plan_5\.json is no attention plan"):
+        CliRunner().invoke(app, ["report", str(tmp_path)], catch_exceptions=False)
 
 
 def test_without_bleu_the_gain_is_that_of_the_loss(small_run: Path) -> None:

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from attnlab.questions.importance.view import removable
+from attnlab.questions.plan.view import planning_answers
 from attnlab.reporting.page.label_section import count_labels, describe_agreement
-from attnlab.reporting.planning_answers import planning_answers
 from attnlab.reporting.substitution import answers
 
 

@@ -14,11 +14,12 @@ from attnlab.questions.importance import QUESTION as IMPORTANCE
 from attnlab.questions.importance.importance import importance
 from attnlab.questions.inspect import QUESTION as INSPECT
 from attnlab.questions.inspect.inspection import inspect
+from attnlab.questions.plan.planning import plan
+from attnlab.questions.plan.question import QUESTION as PLAN
 from attnlab.questions.prune import QUESTION as PRUNE
 from attnlab.questions.prune.pruning import prune
 from attnlab.reporting.analysis_folder import write_tables
 from attnlab.reporting.approximation import write_approximation
-from attnlab.reporting.planning import write_planning
 from attnlab.results.report import write_report
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.analysis.analysis import analyze
@@ -26,8 +27,6 @@ from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.fits import summarise
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.approximation.approximation import approximate
-from attnlab.studies.planning import columns as planning
-from attnlab.studies.planning.planning import plan
 
 REPLACEMENTS = ("zero", "mean", "uniform")
 # A learned logit beside the keys (tests/reading/test_statistics.py), heads without output
@@ -62,7 +61,7 @@ def write_pruning_tables(run: Path, folder: Path) -> None:
 
 
 def write_planning_tables(run: Path, folder: Path) -> None:
-    write_planning(plan(run, (5,), sentences=4, validation=4, calibration=4), folder)
+    plan(run, (5,), sentences=4, validation=4, calibration=4).save(folder)
 
 
 def write_approximation_tables(_: Path, folder: Path) -> None:
@@ -76,7 +75,7 @@ STUDIES = {
     "comparison": (COMPARE.tables, write_comparison_tables),
     "importance": (IMPORTANCE.tables, write_importance_tables),
     "inspection": (INSPECT.tables, write_inspection_tables),
-    "planning": (planning.TABLES, write_planning_tables),
+    "planning": (PLAN.tables, write_planning_tables),
     "pruning": (PRUNE.tables, write_pruning_tables),
 }
 

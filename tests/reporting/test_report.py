@@ -24,7 +24,6 @@ from attnlab.reading.batches import RowsNotNormalized, SentencesDropped
 from attnlab.reporting import (
     analysis_folder,
     approximation,
-    planning,
     study_folder,
     substitution,
 )
@@ -37,13 +36,16 @@ from attnlab.reporting.record import (
     read_tables,
     write_record,
 )
-from attnlab.reporting.result_folder import PLANNING, check_not_taken
+from attnlab.reporting.result_folder import check_not_taken
 from attnlab.results import result
+from attnlab.results.files import files_of
+from attnlab.results.question import question_named
 from attnlab.results.report import write_report
 from attnlab.studies.analysis.notes import NoTrees, TooLittleCounted, UndecidedLabel
 
+PLANNING = files_of(question_named("plan"))
 WRITERS = (
-    analysis_folder, approximation, planning, result, study_folder, substitution,
+    analysis_folder, approximation, result, study_folder, substitution,
 )  # fmt: skip
 NOTES = (
     SentencesDropped(2, 9, 64, "test"),

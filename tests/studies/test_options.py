@@ -18,10 +18,10 @@ from attnlab.evaluation.shared_settings import StudySettings
 from attnlab.questions.compare.question import ComparisonSettings
 from attnlab.questions.importance.question import ImportanceSettings
 from attnlab.questions.inspect.question import InspectionSettings
+from attnlab.questions.plan.question import PlanSettings
 from attnlab.questions.prune.question import PruningSettings
 from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.approximation.settings import ApproximationSettings
-from attnlab.studies.planning.settings import PlanSettings
 
 STUDIES = {
     "analyze": AnalysisSettings,

@@ -5,9 +5,9 @@ import io
 import pandas as pd
 import pytest
 
+from attnlab.questions.plan.question import SCORES
 from attnlab.studies.computing import compute_rows, study_named
-from attnlab.studies.planning.columns import SCORES
-from attnlab.studies.planning.study import (
+from attnlab.studies.plan_search import (
     BUDGETS,
     DEFAULT_PAIRS,
     PlanSearchCell,

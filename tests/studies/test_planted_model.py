@@ -14,7 +14,8 @@ from attnlab.attention.registry import parse
 from attnlab.core.addresses import SITES
 from attnlab.models.run import load
 from attnlab.models.training import train
-from attnlab.studies.planning.planning import Planning, plan
+from attnlab.questions.plan.planning import plan
+from attnlab.results.result import Result
 
 HEADS, DIM, MOST = 4, 64, 40
 # A token adds a number here and takes it away there, so that all vectors have one mean and variance.
@@ -129,8 +130,8 @@ def test_a_planted_model_gets_exactly_the_plan_that_was_planted(
     plant(run.model, site)
     run.model.save_pretrained(folder)
     window, static, listed = PLANTED[site]
-    found: Planning = plan(folder, (3,), sites=(site,), **QUICK, bleu=False)
-    heads = found.heads.set_index("head")
+    found: Result = plan(folder, (3,), sites=(site,), **QUICK, bleu=False)
+    heads = found.mechanisms.set_index("head")
     assert heads["family"].tolist() == ["band", "ends", "static", "offsets"]
     written = heads["mechanism"].tolist()
     assert written[:2] == [f"band(window={window})", "keys(first=1)"]

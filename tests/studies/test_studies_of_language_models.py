@@ -16,6 +16,7 @@ from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.models.run import load
 from attnlab.models.translating import score_language_model
+from attnlab.questions.plan.planning import plans_of
 from attnlab.questions.prune.view import draw_pruning
 
 HEADS = {("decoder", layer, head) for layer in (0, 1) for head in (0, 1)}
@@ -98,9 +99,9 @@ def test_plan(language_run: Path) -> None:
     found = attnlab.plan(
         language_run, budgets=[4], sentences=4, validation=4, calibration=8, families=["band"]
     )
-    assert set(found.plans) == {4}
+    assert set(plans_of(found)) == {4}
     assert "bleu" not in found.scores
     run = load(language_run)
-    with use(run.model, found.plans[4]), torch.no_grad():
+    with use(run.model, plans_of(found)[4]), torch.no_grad():
         ids = torch.tensor([run.tokenizers.source("Maria sleeps.")["input_ids"]])
         assert torch.isfinite(run.model(ids).logits).all()

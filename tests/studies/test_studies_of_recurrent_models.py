@@ -20,6 +20,7 @@ from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.models.configuration import RecurrentConfig
 from attnlab.models.model import RecurrentModel
 from attnlab.models.run import load
+from attnlab.questions.plan.planning import plans_of
 from attnlab.studies.analysis.measuring import Analysis
 
 HEAD = Head("cross", 0, 0)
@@ -121,9 +122,9 @@ def test_importance(recurrent_run: Path) -> None:
 def test_substitution_and_a_written_plan(recurrent_run: Path, tmp_path: Path) -> None:
     options = {"sentences": 4, "validation": 4, "calibration": 8}
     searched = attnlab.plan(recurrent_run, budgets=[3], families=["none", "band"], **options)
-    assert heads_of(searched.heads) == {HEAD}
+    assert heads_of(searched.mechanisms) == {HEAD}
     assert set(searched.scores["plan"]) >= {"full", "searched", "band"}
-    attnlab.attention.write_plan(tmp_path / "mine.json", searched.plans[3])
+    attnlab.attention.write_plan(tmp_path / "mine.json", plans_of(searched)[3])
     found = attnlab.substitute(
         recurrent_run, budgets=[5], mechanisms=["band", "top-k"], scopes=["head", "site"], steps=1,
         plans=[tmp_path / "mine.json"], **options,

@@ -29,7 +29,6 @@ from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.approximation import write_approximation
-from attnlab.reporting.planning import write_planning
 from attnlab.reporting.result_folder import PAGE
 from attnlab.reporting.substitution import write_substitution
 from attnlab.results.report import write_report
@@ -90,8 +89,8 @@ def _substitute(run: Path) -> Write:
 
 def _plan(run: Path) -> Write:
     found = attnlab.plan(run, [5], sentences=4, calibration=4, validation=4)
-    return lambda folder, title: write_planning(
-        dataclasses.replace(found, about={**found.about, "seed": title}), folder
+    return lambda folder, title: dataclasses.replace(found, title=title).save(
+        folder, overwrite=True
     )
 
 

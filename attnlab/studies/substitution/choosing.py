@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.sigma import Sigma, SigmaAttention
 from attnlab.attention.specification import Specification, sides
+from attnlab.budget.allocation import Choice, allocate_exactly, uniform, uniform_mechanisms
 from attnlab.budget.candidates import (
     FIXED,
     Candidate,
@@ -14,11 +15,9 @@ from attnlab.budget.candidates import (
     refusal,
     teach,
 )
+from attnlab.budget.running_sums import Layer, Measurements
 from attnlab.budget.sizes import SiteTypes
 from attnlab.reading.observing import Observed
-from attnlab.studies.planning.allocation import Choice, allocate_exactly
-from attnlab.studies.planning.measuring import Layer, Measurements
-from attnlab.studies.planning.uniform import uniform, uniform_mechanisms
 
 Candidates = Mapping[Layer, Sequence[tuple[int, Candidate]]]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attnlab.core.options import Option, Settings
+from attnlab.results.question import question_named
 from attnlab.studies.cells_of_models import (
     ModelCell,
     ModelOptions,
@@ -62,14 +63,13 @@ class PlanSearchOptions(SearchedPlans, ModelOptions):
 
 def plan_search_rows(cell: PlanSearchCell) -> "pd.DataFrame":
     """The scores of `attnlab.plan` for a model trained with the settings of the cell."""
-    from attnlab.studies.planning.planning import plan
-
     with trained_model(cell) as run:
-        found = plan(
+        found = question_named("plan").verb(
             run, cell.budgets, sentences=cell.test_sentences, validation=cell.validation,
             calibration=cell.calibration, seed=cell.seed,
         )  # fmt: skip
-    return found.scores.drop(columns="seed")
+    scores: pd.DataFrame = found.scores
+    return scores.drop(columns="seed")
 
 
 PLAN_SEARCH = study_of_models(

@@ -1,12 +1,18 @@
-"""Running sums of the plan search: static weights beside those that made the attention, and plain loops."""
+"""Running sums: static weights beside those that made the attention, and distances beside plain loops."""
+
+import itertools
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from observed_layers import attended
 
+from attnlab.attention.registry import make
+from attnlab.budget.running_sums import LayerSums, measure
+from attnlab.core.addresses import SITES
+from attnlab.matrices.references import top_entries
 from attnlab.reading.observing import Observed
-from attnlab.studies.planning.statistics import LayerSums
 
 LONGEST = 9
 
@@ -69,3 +75,37 @@ def test_each_offset_gets_its_share_where_sentences_have_different_lengths() -> 
     ]
     given_share, wanted = (share / share.sum() for share in shares)
     assert torch.allclose(given_share, wanted, atol=1e-4)
+
+
+MEASURED = [
+    "band(window=(2, 0))", "keys(offsets=(-3, -1), first=1)", "keys(offsets=(-4,))", "none",
+    "keys(tokens=(1, 2), offsets=(0,), reach=2)", "static(offsets=(-2, 0), weights=(0.3, 0.7))",
+    "full", "longformer(window=(1, 0))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("spec", MEASURED)
+def test_nothing_beats_its_bounds_and_distances_are_those_of_the_matrices(
+    spec: str, site: str
+) -> None:
+    if site == "cross" and "longformer" in spec:
+        pytest.skip("has no form for the site")
+    layer = attended(site)
+    mechanism = make(spec, causal=site == "decoder", cross=site == "cross", heads=3)
+    found = measure(mechanism, layer, range(3), bounds=True)
+    matrix = mechanism.implied_matrix(
+        layer.query, layer.key, layer.visible, token_ids=layer.token_ids
+    )
+    matrix = matrix * layer.real_queries[:, None, :, None]
+    torch.testing.assert_close(found.l1, (matrix - layer.weights).abs().sum((-2, -1)))
+    assert torch.equal(found.nonzeros, (matrix != 0).sum((-2, -1)).double())
+    keyless = (matrix == 0).all(-1) & layer.real_queries[:, None]
+    assert torch.equal(found.keyless, keyless.sum(-1).double())
+    assert torch.equal(found.error, found.l1 + found.keyless)
+    assert bool((found.bound <= found.oracle + 1e-12).all())
+    assert bool((found.oracle <= found.l1 + 1e-12).all())
+    for b, h in itertools.product(range(2), range(3)):
+        best = top_entries(layer.weights[b, h], int(found.nonzeros[b, h]))
+        expected = float((layer.weights[b, h] - best).abs().sum())
+        assert float(found.bound[b, h]) == pytest.approx(expected)

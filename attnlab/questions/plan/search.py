@@ -1,0 +1,273 @@
+"""The search itself: candidates learned on some sentences, one chosen for each head on others."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from attnlab.attention.mechanisms.band import Band
+from attnlab.attention.mechanisms.full import Full
+from attnlab.attention.mechanisms.keys import Keys
+from attnlab.attention.mechanisms.none import Nothing
+from attnlab.attention.mechanisms.static import Static
+from attnlab.attention.plan import AttentionPlan
+from attnlab.attention.specification import Specification
+from attnlab.budget.allocation import Allocation, Choice, allocate, allocate_exactly, uniform
+from attnlab.budget.bounds import WIDEST
+from attnlab.budget.running_sums import REACHES, Layer, LayerSums, Measurements
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
+from attnlab.questions.plan.question import BASELINES, SEARCHED
+from attnlab.reading.observing import Observed
+
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
+COLUMN_TOKENS = (1, 2, 4, 8, 16)
+COLUMN_OFFSETS = (0, 1, 2, 3, 5, 8, 12)
+BLOCK_TOKENS = (4, 16, 64)
+DIGITS = 4
+# The relative distance that scoring keys has to save over fixed weights.
+SCORING = 0.01
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A mechanism that a head may get, and which family it was made as."""
+
+    family: str
+    specification: Specification
+
+    @property
+    def level(self) -> str:
+        """`calibrated`, support from other sentences, or `static`, weights from them too."""
+        return "static" if self.family in {"none", "static"} else "calibrated"
+
+
+def candidates(sums: LayerSums, head: int, budget: int, families: Sequence[str]) -> list[Candidate]:
+    """Everything that a head may get, each specification once.
+
+    Args:
+        sums: what the head's layer did on calibration sentences.
+        head: its index.
+        budget: the largest budget of the search.
+        families: those that are allowed.
+    """
+    near = sums.offsets_by_mass((0, 0), head)
+    sizes = [size for size in SIZES if size <= WIDEST * budget] or [1]
+    beside = [size for size in COLUMN_OFFSETS if size <= max(sizes)]
+    made: dict[str, Callable[[], Iterable[Specification]]] = {
+        "none": lambda: [Nothing()],
+        "full": lambda: [Full()],
+        "band": lambda: (Band(sums.best_window(head, size)) for size in sizes),
+        "offsets": lambda: (
+            Keys(offsets=chosen) for chosen in _first(near, sizes) if not _is_window(chosen)
+        ),
+        "ends": lambda: (
+            Keys(offsets=chosen, first=end[0], last=end[1])
+            for end in sums.ends[1:]
+            for chosen in _first(sums.offsets_by_mass(end, head), (0, *sizes))
+        ),
+        "tokens": lambda: (
+            Keys(offsets=chosen, tokens=tokens)
+            for tokens in _first(sums.tokens_by_weight(head, None), COLUMN_TOKENS, ranked=True)
+            for chosen in _first(near, beside)
+        ),
+        "blocks": lambda: (
+            Keys(offsets=(0,), tokens=tokens, reach=reach)
+            for reach in REACHES
+            for tokens in _first(sums.tokens_by_weight(head, reach), BLOCK_TOKENS, ranked=True)
+        ),
+        "static": lambda: (
+            Static(chosen, _rounded(sums.static_weights(head, list(chosen))))
+            for chosen in _first(near, sizes)
+        ),
+    }
+    found: dict[Specification, Candidate] = {}
+    for family in families:
+        for specification in made[family]():
+            found.setdefault(specification, Candidate(family, specification))
+    return list(found.values())
+
+
+def _first(
+    items: Sequence[int], sizes: Iterable[int], *, ranked: bool = False
+) -> Iterator[tuple[int, ...]]:
+    """So many of the first items, as often as there are that many, in order unless they stay `ranked`."""
+    for size in sizes:
+        if size <= len(items):
+            yield tuple(items[:size] if ranked else sorted(items[:size]))
+
+
+def _is_window(offsets: Sequence[int]) -> bool:
+    """Whether the offsets are all from the first to the last, 0 among them: a band."""
+    return 0 in offsets and offsets[-1] - offsets[0] == len(offsets) - 1
+
+
+def _rounded(weights: Iterable[float]) -> tuple[float, ...]:
+    return tuple(float(f"{weight:.{DIGITS}g}") for weight in weights)
+
+
+@dataclass(frozen=True)
+class FoundPlan:
+    """What stands at each head.
+
+    Attributes:
+        entries: the mechanism of each head.
+        allocation: how the search ended.
+    """
+
+    entries: Mapping[Head, Candidate]
+    allocation: Allocation
+
+    def plan(self) -> AttentionPlan:
+        """The plan as a file holds it."""
+        return AttentionPlan({str(head): one.specification for head, one in self.entries.items()})
+
+
+class Search:
+    """Learns candidates, measures them, and chooses.
+
+    Args:
+        budgets: numbers of keys per row.
+        families: what a head may get.
+    """
+
+    def __init__(self, budgets: Sequence[int], families: Sequence[str]) -> None:
+        self._most, self._families = max(budgets), families
+        self._sums: dict[Layer, LayerSums] = {}
+        self._heads: dict[Layer, int] = {}
+        self._candidates: dict[Head, list[Candidate]] = {}
+        self._measured = Measurements({}, detailed=False)
+
+    def learn(self, layer: Observed) -> None:
+        """Counts one batch of calibration sentences."""
+        at = layer.site, layer.layer
+        if at not in self._sums:
+            # Decoding with a cache knows keys, not their tokens.
+            causal = layer.site == "decoder"
+            self._sums[at] = LayerSums(causal=causal, tokens=not causal)
+            self._heads[at] = layer.weights.shape[1]
+        self._sums[at].add(layer)
+
+    def measure(self, layer: Observed) -> None:
+        """Measures every candidate on one batch of validation sentences."""
+        if not self._candidates:
+            self._make()
+        self._measured.add(layer)
+
+    @property
+    def heads(self) -> list[Head]:
+        """All heads, layer by layer."""
+        return [Head(*at, head) for at, count in self._heads.items() for head in range(count)]
+
+    @property
+    def sites(self) -> list[str]:
+        """The sites of the heads."""
+        return list(dict.fromkeys(site for site, _ in self._heads))
+
+    @property
+    def rows(self) -> int:
+        """Rows of all heads on the validation sentences."""
+        return sum(self._measured.rows[at] * count for at, count in self._heads.items())
+
+    def full_keys(self) -> float:
+        """Keys that a row of full attention sees, on average over all heads."""
+        keys = (self._measured.full_keys[at] * count for at, count in self._heads.items())
+        return sum(keys) / self.rows
+
+    def found(self, budget: int, name: str) -> FoundPlan | None:
+        """The searched plan, or the baseline of this name; None where it has no setting within the budget.
+
+        Raises:
+            InputError: see `searched`.
+        """
+        return self.searched(budget) if name == SEARCHED else self.baseline(name, budget)
+
+    def searched(self, budget: int) -> FoundPlan:
+        """The best candidate for each head such that all together see `budget` keys per row.
+
+        Raises:
+            InputError: the cheapest candidates see more, or a head has none.
+        """
+        for head, own in self._candidates.items():
+            if not own:
+                msg = (
+                    f"None of the families {', '.join(self._families)} has a form for the heads of the "
+                    f"{head.site}; allow another, such as band, or choose other sites."
+                )
+                raise InputError(msg)
+        left = {head: self._worth_scoring(head) for head in self.heads}
+        keys = float(budget * self.rows)
+        options, everything = (
+            [[self._choice(one.specification, head) for one in own] for head, own in some.items()]
+            for some in (left, self._candidates)
+        )
+        allocation = replace(
+            allocate(options, keys), lower_bound=allocate(everything, keys).lower_bound
+        )
+        chosen = zip(left.items(), allocation.chosen, strict=True)
+        return FoundPlan({head: own[index] for (head, own), index in chosen}, allocation)
+
+    def baseline(self, name: str, budget: int) -> FoundPlan | None:
+        """One setting of a mechanism for all heads of each site, the best under the same total budget.
+
+        A site where the mechanism has no form gets a band. None where no setting fits the budget.
+        """
+        by_site: dict[str, list[Head]] = {}
+        for head in self.heads:
+            by_site.setdefault(head.site, []).append(head)
+        settings = [
+            uniform(name, site, self._most) or uniform("band", site, self._most) for site in by_site
+        ]
+        options = [
+            [self._choice(one, *heads) for one in own]
+            for heads, own in zip(by_site.values(), settings, strict=True)
+        ]
+        allocation = allocate_exactly(options, float(budget * self.rows))
+        if allocation is None:
+            return None
+        chosen = zip(by_site, settings, allocation.chosen, strict=True)
+        found = {site: Candidate(name, own[index]) for site, own, index in chosen}
+        return FoundPlan({head: found[head.site] for head in self.heads}, allocation)
+
+    def measured(self, head: Head, candidate: Candidate) -> tuple[float, float]:
+        """Relative distance and keys per row on the validation sentences."""
+        choice = self._choice(candidate.specification, head)
+        rows = self._measured.rows[head.site, head.layer]
+        return choice.error / rows, choice.cost / rows
+
+    def _worth_scoring(self, head: Head) -> list[Candidate]:
+        """A head's candidates without those that score keys and are no nearer than fixed weights.
+
+        On the same keys a softmax is never farther from full attention than fixed weights, and both
+        count as many keys; but fixed weights need neither queries nor keys, so they win within
+        `SCORING` of it.
+        """
+        own = {one: self._choice(one.specification, head) for one in self._candidates[head]}
+        price = SCORING * self._measured.rows[head.site, head.layer]
+        fixed = [choice for candidate, choice in own.items() if candidate.level == "static"]
+
+        def needed(choice: Choice) -> bool:
+            return not any(
+                one.cost <= choice.cost and one.error <= choice.error + price for one in fixed
+            )
+
+        return [one for one, choice in own.items() if one.level == "static" or needed(choice)]
+
+    def _make(self) -> None:
+        wanted: dict[Layer, dict[Specification, set[int]]] = {}
+        for at, count in self._heads.items():
+            own = wanted[at] = {}
+            for head in range(count):
+                made = candidates(self._sums[at], head, self._most, self._families)
+                self._candidates[Head(*at, head)] = made
+                for candidate in made:
+                    own.setdefault(candidate.specification, set()).add(head)
+            for name in BASELINES:
+                for specification in uniform(name, at[0], self._most):
+                    own[specification] = set(range(count))
+        self._measured = Measurements(wanted, detailed=False)
+
+    def _choice(self, specification: Specification, *heads: Head) -> Choice:
+        """Cost and error of one specification at these heads."""
+        found = [self._measured.at((one.site, one.layer), specification, one.head) for one in heads]
+        return Choice(
+            sum(float(one.nonzeros) for one in found), sum(float(one.error) for one in found)
+        )
