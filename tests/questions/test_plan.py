@@ -160,7 +160,7 @@ def test_tables_hold_every_head_and_plan(found: Result) -> None:
     for row in found.scores.to_dict("records"):
         if row["plan"] != "full":
             assert row["error_low"] - 1e-9 <= row["error"] <= row["error_high"] + 1e-9
-            assert {"loss_change_low", "bleu_change_high"} <= set(row)
+            assert {"loss_change_nats_low", "bleu_change_high"} <= set(row)
 
 
 def test_keys_per_row_are_those_that_the_model_with_the_plan_attends_to(

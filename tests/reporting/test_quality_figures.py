@@ -69,10 +69,10 @@ def scores(*, bleu: bool) -> pd.DataFrame:
         (None, "full", 20.0, 0.0, 0.0, 0.0), (3, "searched", 2.9, 0.7, -4.6, 0.69),
         (3, "band", 3.0, 1.3, -1.3, 0.63), (3, "longformer", 2.8, 1.2, -2.4, 0.73),
     ]  # fmt: skip
-    names = ["budget", "plan", "keys_per_row", "error", "bleu_change", "loss_change"]
+    names = ["budget", "plan", "keys_per_row", "error", "bleu_change", "loss_change_nats"]
     table = pd.DataFrame(rows, columns=names).assign(sentences=60, seed=0)
-    table["bleu"], table["loss_nats"] = 4.8 + table["bleu_change"], 2.3 + table["loss_change"]
-    for name, half in (("error", 0.1), ("bleu_change", 2.5), ("loss_change", 0.1)):
+    table["bleu"], table["loss_nats"] = 4.8 + table["bleu_change"], 2.3 + table["loss_change_nats"]
+    for name, half in (("error", 0.1), ("bleu_change", 2.5), ("loss_change_nats", 0.1)):
         table[f"{name}_low"], table[f"{name}_high"] = table[name] - half, table[name] + half
     return table if bleu else table[[name for name in table if not name.startswith("bleu")]]
 
@@ -80,7 +80,7 @@ def scores(*, bleu: bool) -> pd.DataFrame:
 @pytest.mark.parametrize("bleu", [True, False])
 def test_intervals_of_plans_are_those_of_the_change(bleu: bool) -> None:
     table = scores(bleu=bleu)
-    name = "bleu_change" if bleu else "loss_change"
+    name = "bleu_change" if bleu else "loss_change_nats"
     figure = draw_planning(table)
     own = table[table["plan"] != "full"]
     for axes, drawn in zip(figure.axes, ("error", name), strict=True):

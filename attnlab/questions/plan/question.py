@@ -39,7 +39,7 @@ ERROR = Estimate(
     )
 )
 _CHANGED = "Change against the run as it is."
-LOSS_CHANGE = Estimate(Column("loss_change", "change of loss", _CHANGED, 3))
+LOSS_CHANGE = Estimate(Column("loss_change_nats", "change of loss", _CHANGED, 3))
 BLEU_CHANGE = Estimate(Column("bleu_change", "change of BLEU", _CHANGED, 1))
 
 
