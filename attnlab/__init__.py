@@ -11,20 +11,20 @@ from attnlab.core.representations import draw_results_with
 
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
+    from attnlab.models.first_embeddings import embed
     from attnlab.models.run import load
     from attnlab.models.training import resume, train
+    from attnlab.questions.approximate.approximation import approximate
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.importance.importance import importance
     from attnlab.questions.inspect.inspection import inspect
+    from attnlab.questions.neighbours.neighbours import neighbours
     from attnlab.questions.prune.pruning import prune
     from attnlab.reading.capture import capture
     from attnlab.reporting.page.head_viewer import view
     from attnlab.results.notes import describe_notes
     from attnlab.results.result import Result
     from attnlab.studies.analysis.analysis import analyze
-    from attnlab.studies.approximation.approximation import approximate
-    from attnlab.studies.embeddings.neighbours import neighbours
-    from attnlab.studies.embeddings.training import embed
     from attnlab.studies.planning.planning import plan
     from attnlab.studies.running import run_study
     from attnlab.studies.substitution.substitution import substitute
@@ -57,12 +57,10 @@ __all__ = [
 _HOMES = {
     "Result": "attnlab.results.result",
     "analyze": "attnlab.studies.analysis.analysis",
-    "approximate": "attnlab.studies.approximation.approximation",
     "capture": "attnlab.reading.capture",
     "describe_notes": "attnlab.results.notes",
-    "embed": "attnlab.studies.embeddings.training",
+    "embed": "attnlab.models.first_embeddings",
     "load": "attnlab.models.run",
-    "neighbours": "attnlab.studies.embeddings.neighbours",
     "plan": "attnlab.studies.planning.planning",
     "resume": "attnlab.models.training",
     "run_study": "attnlab.studies.running",

@@ -10,13 +10,11 @@ import typer
 
 from attnlab.cli.command_classes import Command, Group, help_of
 from attnlab.cli.commands.analyze import analyze
-from attnlab.cli.commands.approximate import approximate
 from attnlab.cli.commands.corpora import corpora
 from attnlab.cli.commands.demo import demo
 from attnlab.cli.commands.doctor import doctor
 from attnlab.cli.commands.embed import embed
 from attnlab.cli.commands.mechanisms import mechanisms
-from attnlab.cli.commands.neighbours import neighbours
 from attnlab.cli.commands.plan import plan
 from attnlab.cli.commands.questions import command_of
 from attnlab.cli.commands.report import report
@@ -45,8 +43,8 @@ app = typer.Typer(
 )
 _OWN = {
     "Models": (demo, train, translate, generate, score),
-    "Words": (embed, neighbours),
-    "Heads": (analyze, approximate),
+    "Words": (embed,),
+    "Heads": (analyze,),
     "What could replace them": (substitute, plan),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
 }

@@ -20,6 +20,7 @@ FOUNDATION = {
     "attnlab.core.processes",
     "attnlab.core.documents",
     "attnlab.core.errors",
+    "attnlab.families",
     "attnlab.core.files",
     "attnlab.core.folders",
     "attnlab.core.hub",
