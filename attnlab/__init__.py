@@ -11,10 +11,13 @@ from attnlab.core.representations import draw_results_with
 
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
+    from attnlab.models.first_embeddings import embed
     from attnlab.models.training import resume, train
+    from attnlab.questions.approximate.approximation import approximate
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.importance.importance import importance
     from attnlab.questions.inspect.inspection import inspect
+    from attnlab.questions.neighbours.neighbours import neighbours
     from attnlab.questions.plan.planning import plan
     from attnlab.questions.prune.pruning import prune
     from attnlab.reading.capture import capture
@@ -23,9 +26,6 @@ if TYPE_CHECKING:
     from attnlab.results.notes import describe_notes
     from attnlab.results.result import Result
     from attnlab.studies.analysis.analysis import analyze
-    from attnlab.studies.approximation.approximation import approximate
-    from attnlab.studies.embeddings.neighbours import neighbours
-    from attnlab.studies.embeddings.training import embed
     from attnlab.studies.running import run_study
     from attnlab.studies.substitution.substitution import substitute
 
@@ -57,12 +57,10 @@ __all__ = [
 _HOMES = {
     "Result": "attnlab.results.result",
     "analyze": "attnlab.studies.analysis.analysis",
-    "approximate": "attnlab.studies.approximation.approximation",
     "capture": "attnlab.reading.capture",
     "describe_notes": "attnlab.results.notes",
-    "embed": "attnlab.studies.embeddings.training",
     "load": "attnlab.results.loading",
-    "neighbours": "attnlab.studies.embeddings.neighbours",
+    "embed": "attnlab.models.first_embeddings",
     "resume": "attnlab.models.training",
     "run_study": "attnlab.studies.running",
     "substitute": "attnlab.studies.substitution.substitution",

@@ -11,9 +11,9 @@ side; `width` sets it. Nothing here changes matplotlib's settings.
 
 from attnlab.questions.compare.view import draw_comparison as comparison
 from attnlab.questions.importance.view import draw_importance as importance
+from attnlab.questions.neighbours.view import draw_embedding_map as embedding_map
 from attnlab.questions.prune.view import draw_pruning as pruning
 from attnlab.reporting.canvas import save_figure as save
-from attnlab.reporting.drawing.embedding_map import draw_embedding_map as embedding_map
 from attnlab.reporting.drawing.head_map import draw_heads as heads
 from attnlab.reporting.drawing.offsets import draw_offsets as offsets
 from attnlab.reporting.drawing.palette import COLUMN, PAGE

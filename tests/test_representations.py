@@ -18,7 +18,6 @@ RESULTS = [
     "attnlab.reading.capture.Capture",
     "attnlab.reading.keeping.KeptMatrices",
     "attnlab.studies.analysis.measuring.Analysis",
-    "attnlab.studies.approximation.approximation.Approximation",
     "attnlab.labels.gold.Gold",
     "attnlab.evaluation.evaluator.Evaluator",
     "attnlab.reading.matrix_files.KeptSource",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.matrices.band import project_band
-from attnlab.matrices.code_lengths import CodeLength
+from attnlab.matrices.candidates import CodeLength
 
 checked = jaxtyped(typechecker=beartype)
 

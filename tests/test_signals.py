@@ -39,7 +39,7 @@ def approximate(folder: Path, *words: object) -> tuple[int, str]:
 def test_a_command_says_that_nothing_was_written(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = "attnlab.studies.approximation.approximation.approximate_arrays"
+    path = "attnlab.questions.approximate.approximation._approximated"
     monkeypatch.setattr(path, sends(signal.Signals[name]))
     before = [signal.getsignal(one) for one in SIGNALS]
     status, told = approximate(tmp_path, "--out", tmp_path / "out")
@@ -53,7 +53,7 @@ def test_a_command_says_that_nothing_was_written(
 def test_a_command_says_what_was_written(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = "attnlab.cli.commands.approximate.print_approximation"
+    path = "attnlab.cli.commands.questions._print"
     monkeypatch.setattr(path, sends(signal.Signals[name]))
     status, told = approximate(tmp_path, "--out", tmp_path / "out")
     assert status == 130
@@ -169,7 +169,7 @@ def swallowing(number: signal.Signals, error: Exception | None) -> Callable[...,
 def test_what_fails_because_of_a_signal_is_an_interruption(
     name: str, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = "attnlab.studies.approximation.approximation.approximate_arrays"
+    path = "attnlab.questions.approximate.approximation._approximated"
     monkeypatch.setattr(path, swallowing(signal.Signals[name], error))
     status, told = approximate(tmp_path)
     assert status == 130
@@ -179,7 +179,7 @@ def test_what_fails_because_of_a_signal_is_an_interruption(
 def test_a_sentence_about_an_interruption_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = "attnlab.studies.approximation.approximation.approximate_arrays"
+    path = "attnlab.questions.approximate.approximation._approximated"
     said = AttnlabError("Training was interrupted; the replaced run is kept.")
     monkeypatch.setattr(path, swallowing(signal.SIGTERM, said))
     with pytest.raises(AttnlabError, match="replaced run is kept"):
@@ -189,7 +189,7 @@ def test_a_sentence_about_an_interruption_is_not_lost(
 def test_an_error_without_a_signal_is_no_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = "attnlab.studies.approximation.approximation.approximate_arrays"
+    path = "attnlab.questions.approximate.approximation._approximated"
     monkeypatch.setattr(path, lambda *_, **__: {}["missing"])
     with pytest.raises(KeyError, match="missing"):
         approximate(tmp_path)

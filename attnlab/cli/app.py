@@ -10,13 +10,11 @@ import typer
 
 from attnlab.cli.command_classes import Command, Group, help_of
 from attnlab.cli.commands.analyze import analyze
-from attnlab.cli.commands.approximate import approximate
 from attnlab.cli.commands.corpora import corpora
 from attnlab.cli.commands.demo import demo
 from attnlab.cli.commands.doctor import doctor
 from attnlab.cli.commands.embed import embed
 from attnlab.cli.commands.mechanisms import mechanisms
-from attnlab.cli.commands.neighbours import neighbours
 from attnlab.cli.commands.questions import command_of
 from attnlab.cli.commands.report import report
 from attnlab.cli.commands.study import study
@@ -44,9 +42,9 @@ app = typer.Typer(
 )
 _OWN = {
     "Models": (demo, train, translate, generate, score),
-    "Words": (embed, neighbours),
-    "Heads": (analyze, approximate),
     "What could replace them": (substitute,),
+    "Words": (embed,),
+    "Heads": (analyze,),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
 }
 # All others print tables, which --json gives as one object.

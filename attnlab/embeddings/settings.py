@@ -4,9 +4,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
 
+from attnlab.core.addresses import SIDES, Side
 from attnlab.core.errors import InputError
 from attnlab.core.limits import LARGEST_SEED
 from attnlab.core.options import Option, Settings
+
+_BOTH = "both"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,21 @@ class SkipGramSettings(Settings):
     seed: Annotated[
         int, Option("Seed of the vectors and the noise.", least=0, most=LARGEST_SEED)
     ] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideSettings(Settings):
+    """Which language of a corpus is read."""
+
+    side: Annotated[
+        str,
+        Option("Language of the pairs that is read.", choices=(*SIDES, _BOTH)),
+    ] = _BOTH
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The columns of the corpus that are read."""
+        return tuple(side for side in SIDES if self.side in {side, _BOTH})
 
 
 def check_gensim() -> None:

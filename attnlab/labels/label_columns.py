@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from attnlab.core.columns import HEAD, HEAD_KEYS, KEYS, Column, Estimate, Table
+from attnlab.families import FAMILIES, NO_FAMILY
 
 CONFIDENCE_LEVEL = 0.95
 
@@ -38,7 +39,7 @@ TIE_BITS_PER_ROW = 0.02
 
 POINTS = f"{100 * LINKS.threshold:.0f} points"
 # Of the structure `diffuse`, as readers are told of it.
-NO_STRUCTURE = "none"
+NO_STRUCTURE = FAMILIES[NO_FAMILY].label
 NO_STRUCTURE_MEANS = "no family of matrices needs fewer bits than equal weights"
 STRUCTURE_SAID = f"{NO_STRUCTURE} (diffuse in files): {NO_STRUCTURE_MEANS}"
 LABEL = Column("label", "label", "What the head does by the rule of that label.")

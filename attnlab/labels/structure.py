@@ -1,8 +1,9 @@
 """The structural label of every head, by description length, while a model runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +12,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.core.addresses import Site, site_order
+from attnlab.families import CODED
 from attnlab.labels.counting import known_labels, scope_of_layer
 from attnlab.labels.label_columns import KAPPA, TIE_BITS_PER_ROW
 from attnlab.labels.verdict import UNDECIDED, UNKNOWN
-from attnlab.matrices.candidates import FAMILIES, Search
-from attnlab.matrices.label_sums import LabelSums, sum_labels
-from attnlab.matrices.labels import Labels
+from attnlab.matrices.candidates import Search
+from attnlab.matrices.labels import Labels, LabelSums, sum_labels
 from attnlab.reading.weights import ALL, CONTENT, LayerWeights, PerLayer, View
 
 
@@ -69,8 +70,8 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
             pd.DataFrame(
                 {
                     **_heads(site, layer, found),
-                    "structure": [FAMILIES[index] for index in found.chosen.tolist()],
-                    "structure_runner_up": [FAMILIES[index] for index in found.runner_up.tolist()],
+                    "structure": [CODED[index] for index in found.chosen.tolist()],
+                    "structure_runner_up": [CODED[index] for index in found.runner_up.tolist()],
                     "structure_margin_bits_per_row": found.margin.tolist(),
                     "structure_tie": (found.margin < TIE_BITS_PER_ROW).tolist(),
                 }
@@ -80,7 +81,7 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def families(self, keys: View = ALL) -> pd.DataFrame:
-        """One row per head and family: what its best member costs, in the order of `FAMILIES`.
+        """One row per head and family: what its best member costs, in the order of `CODED`.
 
         Columns `site, layer, head, family, bits_per_row, noise_fraction, member, chosen, sentences,
         rows, rows_left_out`; `noise_fraction` is eta of math.md section 5, `member` the parameters of
@@ -156,7 +157,7 @@ def _families(site: Site, layer: int, sums: LabelSums, found: Labels) -> pd.Data
                 "rows_left_out": sums.empty_rows.tolist(),
             }
         )
-        for index, family in enumerate(FAMILIES)
+        for index, family in enumerate(CODED)
     ]
     return pd.concat(tables).sort_values("head", kind="stable")
 
@@ -168,6 +169,23 @@ def _members(found: Labels, family: str) -> list[str]:
         ", ".join(f"{name} {values[head]}" for name, values in parameters.items())
         for head in range(len(found.chosen))
     ]
+
+
+def chosen_by_bits(bits: pd.DataFrame) -> pd.DataFrame:
+    """The family of the fewest bits per row, the next one, and by how many bits they differ.
+
+    Args:
+        bits: one column per family, missing where a family has no member.
+    """
+    rows = [_chosen(row) for row in bits.to_dict("records")]
+    columns = ["structure", "structure_margin_bits_per_row", "structure_runner_up"]
+    return pd.DataFrame(rows, columns=columns, index=bits.index)
+
+
+def _chosen(bits: Mapping[Any, float]) -> Sequence[object]:
+    known = {family: value for family, value in bits.items() if not pd.isna(value)}
+    first, second = sorted(known, key=known.__getitem__)[:2]
+    return first, known[second] - known[first], second
 
 
 ALL_SITES = "all"

@@ -2,8 +2,7 @@
 
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import fit_band, project_band
-from attnlab.matrices.column import fit_column
-from attnlab.matrices.column_band import fit_column_band
+from attnlab.matrices.column import fit_column, fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.fit import Fit
 from attnlab.matrices.rare_columns import fit_rare_columns

@@ -1,23 +1,259 @@
-"""Band + columns + sparse error under one budget: the form that sigma attention really has."""
+"""Band + columns + sparse error under one budget: the form that sigma attention really has.
+
+Which columns to add to a band when a sparse error follows: all that could be best, and no others.
+
+Notation, for one matrix and one band: g = min(h, eps) is what an entry gains as one of E; m_c and n_c
+are mass and number of the entries that column c adds to the band; s_C = min(s, room - sum of n_c) is
+what the columns C leave to E. Their gain is ::
+
+    F(C) = sum over C of m_c + the s_C largest g outside the band and C
+
+and by linear programming duality, for any threshold t >= 0, ::
+
+    F(C) <= s_C t + sum of (g - t)+ outside the band + sum over C of (m_c - sum of (g - t)+ in c)
+
+The right side splits by column, so that it bounds all sets with a given column at once. A column
+whose bound is not above the gain of a set that is known already is in no better set.
+"""
 
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.additive_search import Limits, Outside, best_columns, outside_of
-from attnlab.matrices.chunks import in_chunks
-from attnlab.matrices.fit import Additive, Fit, complete
-from attnlab.matrices.padding import Sizes, counted_entries, sizes_of
+from attnlab.matrices.fit import Fit, Outline, Parameters, complete
 from attnlab.matrices.rare_columns import check_blocks
 from attnlab.matrices.residual import SparseError, check_error
 from attnlab.matrices.supports import Window, band_support, offsets, reach_within, sides
-from attnlab.matrices.weights import checked_weights
+from attnlab.matrices.weights import Sizes, checked_weights, counted_entries, in_chunks, sizes_of
+
+_THRESHOLDS = 8
+# Entries of a working tensor.
+_ROOM = 1 << 22
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a split may use: entries in all, entries of E and their size, columns."""
+
+    budget: Int[Tensor, "matrix"]
+    error_nnz: Int[Tensor, "matrix"]
+    error_bound: float
+    num_pos: int
+
+    def at(self, index: Int[Tensor, "chosen"]) -> "Limits":
+        """Those of some matrices."""
+        return replace(self, budget=self.budget[index], error_nnz=self.error_nnz[index])
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What stands beside one band.
+
+    Attributes:
+        band_mass: mass on the band.
+        room: how many entries the budget leaves beside it; negative where the band is too large.
+        mass: what each column would add.
+        entries: with how many entries.
+        gain: g of the largest entries outside the band, falling.
+        column: the column of each of them.
+        covered: whether that column would hold it; a causal column holds no row before its own.
+    """
+
+    band_mass: Float[Tensor, "matrix"]
+    room: Int[Tensor, "matrix"]
+    mass: Float[Tensor, "matrix key"]
+    entries: Int[Tensor, "matrix key"]
+    gain: Float[Tensor, "matrix rank"]
+    column: Int[Tensor, "matrix rank"]
+    covered: Bool[Tensor, "matrix rank"]
+
+    def at(self, index: Int[Tensor, "chosen"]) -> "Outside":
+        """What stands beside the bands of some matrices."""
+        return Outside(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+
+def outside_of(
+    H: Float[Tensor, "matrix query key"],
+    inside: Bool[Tensor, "matrix query key"],
+    free: Bool[Tensor, "matrix query key"],
+    covered: Bool[Tensor, "matrix query key"],
+    limits: Limits,
+) -> Outside:
+    """The sums and the sorted entries that a search needs.
+
+    Args:
+        H: attention weights.
+        inside: True on the band.
+        free: True where an entry is real and not on the band.
+        covered: True where such an entry is visible in its column.
+        limits: what a split may use.
+    """
+    entries = covered.sum(-2)
+    # Columns take no more than so many of the largest entries out of E's reach.
+    reach = int(limits.error_nnz.max()) + limits.num_pos * H.shape[-2] if len(H) else 0
+    gain = torch.where(free, H.clamp(max=limits.error_bound), 0).flatten(1)
+    top = gain.topk(min(reach, gain.shape[-1]), dim=-1)
+    return Outside(
+        band_mass=torch.where(inside, H, 0).sum((-2, -1)),
+        room=limits.budget - inside.sum((-2, -1)),
+        mass=torch.where(covered, H, 0).sum(-2),
+        entries=entries,
+        gain=top.values,
+        column=top.indices % max(H.shape[-1], 1),
+        covered=covered.flatten(1).gather(-1, top.indices),
+    )
+
+
+def best_columns(
+    outside: Outside, limits: Limits, known: Float[Tensor, "matrix"]
+) -> Iterator[tuple[Float[Tensor, "matrix"], Int[Tensor, "matrix count"]]]:
+    """The gain and the columns of the best set of each size, of those that gain more than `known`.
+
+    A size whose sets all gain less may come with any set. Likely sets are tried first, since what
+    they gain leaves fewer columns in play.
+    """
+    weights, base = _bounds(outside, limits)
+    for count in range(limits.num_pos + 1):
+        likely = _first(torch.cat([outside.mass[:, None], weights], 1), count)
+        gain, columns = _best_of(outside, limits, likely)
+        known = torch.maximum(known, gain)
+        yield gain, columns
+    if limits.num_pos == 0:
+        return
+    in_play = _in_play(weights, base, limits.num_pos, known)
+    for count in range(1, min(limits.num_pos, in_play.shape[-1]) + 1):
+        sets = torch.combinations(torch.arange(in_play.shape[-1], device=known.device), count)
+        at_once = max(_ROOM // max(weights.numel() * count, 1), 1)
+        for some in sets.split(at_once):
+            yield _best_within_bounds(outside, limits, in_play[:, some], (weights, base), known)
+
+
+def _best_within_bounds(
+    outside: Outside,
+    limits: Limits,
+    columns: Int[Tensor, "matrix set count"],
+    bounds: tuple[Tensor, Tensor],
+    known: Float[Tensor, "matrix"],
+) -> tuple[Tensor, Tensor]:
+    """The best of the sets whose own bound is above `known`; minus infinity where there is none."""
+    weights, base = bounds
+    index = columns.flatten(1)[:, None].expand(-1, weights.shape[1], -1)
+    summed = weights.gather(-1, index).unflatten(-1, columns.shape[1:]).sum(-1)
+    matrix, number = ((summed + base[..., None]).amin(1) > known[:, None]).nonzero(as_tuple=True)
+    gain = torch.full(columns.shape[:2], -math.inf, dtype=known.dtype, device=known.device)
+    at_once = max(_ROOM // max(outside.gain.shape[-1] * columns.shape[-1], 1), 1)
+    for rows, which in zip(matrix.split(at_once), number.split(at_once), strict=True):
+        chosen = columns[rows, which][:, None]
+        gain[rows, which] = gains(outside.at(rows), limits.at(rows), chosen)[:, 0]
+    return _largest(gain, columns)
+
+
+def gains(
+    outside: Outside, limits: Limits, columns: Int[Tensor, "matrix set count"]
+) -> Float[Tensor, "matrix set"]:
+    """F of each set of different columns; minus infinity where it is over the budget."""
+    sets = columns.shape[1]
+
+    def of_sets(values: Tensor) -> Tensor:
+        return values[:, None].expand(-1, sets, -1).gather(-1, columns).sum(-1)
+
+    room = outside.room[:, None] - of_sets(outside.entries)
+    allowed = torch.minimum(limits.error_nnz[:, None], room)
+    held = (outside.column[:, None, :, None] == columns[:, :, None]).any(-1)
+    left = ~(held & outside.covered[:, None])
+    corrected = left & (left.cumsum(-1) <= allowed[..., None])
+    error = (outside.gain[:, None] * corrected).sum(-1)
+    gain = outside.band_mass[:, None] + of_sets(outside.mass) + error
+    return gain.masked_fill(room < 0, -math.inf)
+
+
+def _best_of(outside: Outside, limits: Limits, columns: Tensor) -> tuple[Tensor, Tensor]:
+    return _largest(gains(outside, limits, columns), columns)
+
+
+def _largest(gain: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    best = gain.argmax(-1, keepdim=True)
+    index = best[..., None].expand(-1, -1, columns.shape[-1])
+    return gain.gather(-1, best)[:, 0], columns.gather(1, index)[:, 0]
+
+
+def _bounds(outside: Outside, limits: Limits) -> tuple[Tensor, Tensor]:
+    """Upper bounds of F, several for each matrix: `base` plus the sum of a set's `weights`.
+
+    Returns `[matrix, bound, key]` and `[matrix, bound]`. Each threshold gives two, since s_C is at
+    most s, and at most the room less the entries of the columns.
+    """
+    ranks = outside.gain.shape[-1]
+    if ranks == 0:
+        nothing = outside.mass[:, None]
+        return nothing, outside.band_mass[:, None]
+    spread = torch.linspace(0, ranks - 1, min(_THRESHOLDS, ranks), device=outside.gain.device)
+    t = outside.gain[:, spread.long()]
+    above = (outside.gain[:, None] - t[..., None]).clamp(min=0)
+    held = outside.mass.new_zeros(*t.shape, outside.mass.shape[-1])
+    index = outside.column[:, None].expand(above.shape)
+    held = held.scatter_add(-1, index, above * outside.covered[:, None])
+    weights = outside.mass[:, None] - held
+    base = outside.band_mass[:, None] + above.sum(-1)
+    room = outside.room.clamp(min=0)
+    return (
+        torch.cat([weights, weights - outside.entries[:, None] * t[..., None]], 1),
+        torch.cat([base + limits.error_nnz[:, None] * t, base + room[:, None] * t], 1),
+    )
+
+
+def _in_play(
+    weights: Tensor, base: Tensor, num_pos: int, known: Tensor
+) -> Int[Tensor, "matrix column"]:
+    """The columns that can be in a set that gains more than `known`, in all matrices equally many."""
+    others = weights.clamp(min=0).topk(min(num_pos - 1, weights.shape[-1]), dim=-1).values.sum(-1)
+    bound = (weights + (base + others)[..., None]).amin(1)
+    count = (bound > known[:, None]).sum(-1)
+    most = int(count.max()) if len(count) else 0
+    return _first(bound, most)
+
+
+def _first(values: Tensor, count: int) -> Tensor:
+    """Where the largest values stand; the earlier ones among equals, however long the rows are."""
+    return values.argsort(dim=-1, descending=True, stable=True)[..., :count]
+
+
+@dataclass(frozen=True)
+class Additive(Parameters):
+    """A band and columns: offsets -left..right where `banded`, and the used columns, for every row.
+
+    `window` is the widest band that was tried. Used columns stand first.
+    """
+
+    window: Window
+    banded: Bool[Tensor, "*batch"]
+    left: Int[Tensor, "*batch"]
+    right: Int[Tensor, "*batch"]
+    used: Bool[Tensor, "*batch slot"]
+    column: Int[Tensor, "*batch slot"]
+
+    def described(self, index: int) -> str:
+        """Such as `offsets -1..0 + column 3`, or `nothing`."""
+        outline, phrases = self.outline(index), []
+        if outline.offsets is not None:
+            left, right = outline.offsets
+            phrases.append(f"offsets {left}..{right}" if left or right else "offset 0")
+        if outline.columns:
+            noun = "column" if len(outline.columns) == 1 else "columns"
+            phrases.append(f"{noun} {', '.join(map(str, sorted(outline.columns)))}")
+        return " + ".join(phrases) or "nothing"
+
+    def outline(self, index: int) -> Outline:
+        """The offsets of its band, and its columns."""
+        offsets = (-int(self.left[index]), int(self.right[index]))
+        columns = self.column[index][self.used[index]].tolist()
+        return Outline(offsets if self.banded[index] else None, tuple(columns))
 
 
 @in_chunks
@@ -57,13 +293,13 @@ def fit_additive(
         causal: no query attends a later key.
         error_nnz: s, how many of the entries may be those of E.
         error_bound: eps, how large a correction may be.
-        sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.weights`.
 
     Raises:
         InputError: no attention weights, or a negative window, num_pos, budget or error.
 
     Cost: a pass and a partial sort for each of the (left + 1) (right + 1) bands, and as many sets of
-    columns as the bound leaves (`attnlab.matrices.additive_search`), at worst C(keys, num_pos).
+    columns as the bound leaves (`attnlab.matrices.additive`), at worst C(keys, num_pos).
     Source: thesis 3.1 and 3.2, its Sigma2, Sigma3 and E added up; math.md sections 3 and 4.
     """
     _check(num_pos, budget, error_nnz, error_bound)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.matrices.offsets import band_entries
-from attnlab.matrices.padding import Sizes
+from attnlab.matrices.weights import Sizes
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The supports that each family offers a row, and what each of them captures (math.md section 5)."""
+"""The supports that each family offers a row, and what each of them captures (math.md section 5).
+
+How many bits a row costs when it is coded as a support and a little noise (math.md section 5).
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,15 +12,82 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.errors import InputError
+from attnlab.families import CODED, FAMILIES, NO_FAMILY
 from attnlab.matrices.blocks import block_gains, near_diagonal, place_blocks
-from attnlab.matrices.code_lengths import log2_choose
-from attnlab.matrices.columns import real_columns
 from attnlab.matrices.offsets import band_entries, real_band
+from attnlab.matrices.priced import real_columns
 from attnlab.matrices.supports import block_columns, sides
 
-# Of equal weights: what no family needs fewer bits for.
-NO_FAMILY = "diffuse"
-FAMILIES = (NO_FAMILY, "diagonal", "band", "rare_columns", "column", "column_band")
+# 2^-40 is far below any noise share that a corpus could tell from 0.
+_HALVINGS = 40
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a corpus as a coder sees them: how much each weighs and how many keys it has.
+
+    Padding rows have total 0.
+    """
+
+    total: Float[Tensor, "*batch row"]
+    keys: Float[Tensor, "*#batch row"]
+
+
+@dataclass(frozen=True)
+class CodeLength:
+    """Bits of a whole corpus under one support per row, and the noise share that gives them."""
+
+    bits: Float[Tensor, "*batch"]
+    eta: Float[Tensor, "*batch"]
+
+
+def shortest_code(
+    rows: Rows,
+    captured: Float[Tensor, "*batch row"],
+    support: Int[Tensor, "*#batch row"],
+) -> CodeLength:
+    """The cross-entropy of all rows with the best share of noise.
+
+    ::
+
+        x_i = (1 - eta) uniform(support of row i) + eta uniform(all n_i keys)
+        bits(eta) = - sum_i c_i log2((1 - eta) / m_i + eta / n_i) - sum_i (r_i - c_i) log2(eta / n_i)
+
+    c_i is the mass of row i on its support of m_i keys and r_i its whole mass. A row without support is
+    coded as uniform. The function is convex in eta, so bisection of its slope finds the minimum; where
+    supports hold all keys (`diffuse`) every eta costs the same, and all is called noise, eta = 1.
+    Source: math.md section 5. Cost: 40 passes over the rows.
+    """
+    supported = support > 0
+    m = support.clamp(min=1).to(captured.dtype)
+    inside = captured * supported
+    outside = (rows.total - captured).clamp(min=0) * supported
+    low = torch.zeros_like(captured[..., 0])
+    high = torch.ones_like(low)
+    missed = outside.sum(-1)
+    for _ in range(_HALVINGS):
+        eta = (low + high) / 2
+        e = eta[..., None]
+        slope = (inside * (m - rows.keys) / ((1 - e) * rows.keys + e * m)).sum(-1) + missed / eta
+        # More noise helps while the slope of the likelihood is positive.
+        low, high = torch.where(slope > 0, eta, low), torch.where(slope > 0, high, eta)
+    every_key = ((inside == 0) | (m == rows.keys)).all(-1)
+    eta = torch.where(every_key, 1.0, (low + high) / 2)
+    e = eta[..., None]
+    bits = -(inside * ((1 - e) / m + e / rows.keys).log2()).sum(-1)
+    bits = bits - (outside * (e / rows.keys).log2()).sum(-1)
+    unsupported = (rows.total * rows.keys.log2() * ~supported).sum(-1)
+    return CodeLength(bits + unsupported, eta)
+
+
+def log2_choose(n: Float[Tensor, "*shape"], k: Float[Tensor, "*#shape"]) -> Float[Tensor, "*shape"]:
+    """log2 of n over k.
+
+    >>> round(float(log2_choose(torch.tensor(8.0), torch.tensor(1.0))), 3)
+    3.0
+    """
+    nats = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
+    return nats / torch.log(torch.tensor(2.0, dtype=nats.dtype, device=nats.device))
 
 
 @dataclass(frozen=True)
@@ -59,7 +129,7 @@ class Candidate:
     """One support of every row, and the mass on it.
 
     Attributes:
-        family: one of `FAMILIES`.
+        family: one of `CODED`.
         parameters: which member of the family it is.
         captured: mass of each row on its support.
         support: number of keys in each row's support; 0 where it has none.
@@ -78,29 +148,37 @@ def candidates(
     sizes: Int[Tensor, "*batch sentence 2"],
     search: Search,
 ) -> Iterator[Candidate]:
-    """Every member of every family, in the order of `FAMILIES`, one at a time.
+    """Every member of every family, in the order of `CODED`, one at a time.
 
     Args:
         H: matrices with zeros in the padding, at least as large as a block (`with_room`).
         sizes: real queries and keys of each matrix, `[*batch sentence 2]`.
         search: which members are tried.
     """
-    nothing = torch.zeros_like(H[..., 0])
-    yield Candidate("diffuse", {}, nothing, nothing.long())
-    yield from _near_the_diagonal(H, sizes, search)
-    yield from _rare_columns(H, sizes, search)
-    yield from _fixed_columns(H, sizes, search)
-    yield from _columns_and_bands(H, sizes, search)
+    for name in CODED:
+        yield from FAMILIES[name].candidates(H, sizes, search)
 
 
-def _near_the_diagonal(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
-    """Diagonals, then bands."""
+def nothing(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+    """Rows without a support."""
+    del sizes, search
+    empty = torch.zeros_like(H[..., 0])
+    yield Candidate(NO_FAMILY, {}, empty, empty.long())
+
+
+def diagonals(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+    """Each offset within reach."""
     reach = sides(search.window, causal=search.causal)
-    entries = band_entries(H, reach)
-    inside = real_band(H, reach, sizes)
+    entries, inside = band_entries(H, reach), real_band(H, reach, sizes)
     for index, offset in enumerate(range(-reach[0], reach[1] + 1)):
         column = (..., index)
         yield Candidate("diagonal", {"offset": offset}, entries[column], inside[column].long())
+
+
+def bands(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+    """Each band within reach that is no diagonal."""
+    reach = sides(search.window, causal=search.causal)
+    entries, inside = band_entries(H, reach), real_band(H, reach, sizes)
     for left in range(reach[0] + 1):
         for right in range(reach[1] + 1):
             if left + right == 0:  # a diagonal
@@ -110,7 +188,8 @@ def _near_the_diagonal(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Can
             yield Candidate("band", parameters, entries[part].sum(-1), inside[part].sum(-1))
 
 
-def _rare_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+def rare_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+    """Blocks of rows that attend one key, where they capture most."""
     for block_rows in range(2, search.window + 1):
         anchors = 1 if search.causal else block_rows
         near = near_diagonal(H, [block_rows])
@@ -141,12 +220,13 @@ def _naming_bits(blocks: Tensor, rows: Tensor, block_rows: int, anchors: int) ->
     return bits_of_positions + k * height.clamp(max=anchors).double().log2()
 
 
-def _fixed_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+def fixed_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+    """One of the first or last keys for every row."""
     for parameters, column in _positions(H, sizes, search):
         yield Candidate("column", parameters, *_on_column(H, column, sizes, search))
 
 
-def _columns_and_bands(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+def columns_and_bands(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
     """One of the first or last keys with each diagonal and each band."""
     left, right = sides(search.window, causal=search.causal)
     entries = band_entries(H, (left, right))

@@ -1,22 +1,41 @@
 """Sigma1, the positional family: every row attends the key at one offset."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.matrices.best_first import best_candidate
-from attnlab.matrices.chunks import in_chunks
-from attnlab.matrices.columns import fill_columns, real_columns
-from attnlab.matrices.fit import Diagonal, Fit, complete
+from attnlab.matrices.fit import Fit, Outline, Parameters, complete
 from attnlab.matrices.offsets import band_entries, real_band
-from attnlab.matrices.padding import Sizes
-from attnlab.matrices.priced import Task, best_error, priced_gain
+from attnlab.matrices.priced import (
+    Task,
+    best_candidate,
+    best_error,
+    fill_columns,
+    priced_gain,
+    real_columns,
+)
 from attnlab.matrices.residual import SparseError
-from attnlab.matrices.supports import reach_within, sides
-from attnlab.matrices.values import Values, check_values
-from attnlab.matrices.weights import checked_weights
+from attnlab.matrices.supports import Values, Window, check_values, reach_within, sides
+from attnlab.matrices.weights import Sizes, checked_weights, in_chunks
+
+
+@dataclass(frozen=True)
+class Diagonal(Parameters):
+    """Sigma1: row i attends key i + offset."""
+
+    window: Window
+    offset: Int[Tensor, "*batch"]
+
+    def described(self, index: int) -> str:
+        """Such as `offset +1`."""
+        return f"offset {int(self.offset[index]):+d}"
+
+    def outline(self, index: int) -> Outline:
+        """Its offset."""
+        return Outline((int(self.offset[index]),) * 2)
 
 
 @in_chunks
@@ -38,7 +57,7 @@ def fit_diagonal(
 
     with gain h for `free` values, h - |1 - h| for `binary` and `stochastic`, which are the same here.
     With an error d = argmin over d of min over E of |H - S_d - E|, exactly: offset and error are
-    chosen together (`attnlab.matrices.best_first`). Rows whose key falls outside the matrix are empty:
+    chosen together (`attnlab.matrices.priced`). Rows whose key falls outside the matrix are empty:
     they count with their whole mass in l1 and do not count in kl. Only offsets at which the matrix has
     an entry are tried; among equals the one nearest to 0 is taken, of
     two the one that looks back. The thesis tries d = 0 alone (`window=0`).
@@ -50,7 +69,7 @@ def fit_diagonal(
         causal: offsets up to 0 only.
         error_nnz: s, how many entries E may correct.
         error_bound: eps, how large a correction may be.
-        sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.weights`.
 
     Raises:
         InputError: no attention weights, unknown values, a negative window or error.

@@ -12,8 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.installed import with_plugins
-from attnlab.matrices.padding import Sizes, sizes_of
-from attnlab.matrices.weights import checked_approximation, checked_weights
+from attnlab.matrices.weights import Sizes, checked_approximation, checked_weights, sizes_of
 
 _LONG_COLUMN = 256
 

@@ -1,7 +1,7 @@
 """What a structured approximation is: X = P + E with everything that describes it."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -9,85 +9,37 @@ from torch import Tensor
 
 from attnlab.core.representations import ShortRepr
 from attnlab.matrices.distances import Distances, measure_residual, row_divergence
-from attnlab.matrices.padding import Sizes, sizes_of
 from attnlab.matrices.residual import SparseError, largest_of_residual
-from attnlab.matrices.supports import Window
-from attnlab.matrices.values import Values
-
-Family = Literal["diagonal", "band", "rare_columns", "column", "column_band", "union", "additive"]
+from attnlab.matrices.supports import Values
+from attnlab.matrices.weights import Sizes, sizes_of
 
 
 @dataclass(frozen=True)
-class Diagonal:
-    """Sigma1: row i attends key i + offset."""
+class Outline:
+    """What a page outlines of the member of a family.
 
-    window: Window
-    offset: Int[Tensor, "*batch"]
-
-
-@dataclass(frozen=True)
-class Band:
-    """Sigma2: the offsets -left..right, of which `kept` entries are used."""
-
-    window: Window
-    dropout: float
-    kept: Int[Tensor, "*batch"]
-
-
-@dataclass(frozen=True)
-class RareColumns:
-    """Sigma3: the identity, but rows start..start+rows-1 of each used block attend `column`.
-
-    Used blocks stand first, from top to bottom; unused ones hold no row.
+    Attributes:
+        offsets: the first and last offset of its band; None where it has none.
+        columns: whole columns.
+        blocks: blocks of rows that attend one column, as (first row, rows, column).
     """
 
-    block_rows: int
-    used: Bool[Tensor, "*batch block"]
-    start: Int[Tensor, "*batch block"]
-    rows: Int[Tensor, "*batch block"]
-    column: Int[Tensor, "*batch block"]
+    offsets: tuple[int, int] | None = None
+    columns: tuple[int, ...] = ()
+    blocks: tuple[tuple[int, int, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class Column:
-    """Every row attends one column."""
+class Parameters(ABC):
+    """Which member of a family was chosen for each matrix."""
 
-    column: Int[Tensor, "*batch"]
+    @abstractmethod
+    def described(self, index: int) -> str:
+        """The member that was chosen for a matrix, in words."""
 
-
-@dataclass(frozen=True)
-class ColumnBand:
-    """One column, and the offsets -left..right, for every row."""
-
-    window: Window
-    column: Int[Tensor, "*batch"]
-
-
-@dataclass(frozen=True)
-class Additive:
-    """A band and columns: offsets -left..right where `banded`, and the used columns, for every row.
-
-    `window` is the widest band that was tried. Used columns stand first.
-    """
-
-    window: Window
-    banded: Bool[Tensor, "*batch"]
-    left: Int[Tensor, "*batch"]
-    right: Int[Tensor, "*batch"]
-    used: Bool[Tensor, "*batch slot"]
-    column: Int[Tensor, "*batch slot"]
-
-
-@dataclass(frozen=True)
-class Union:
-    """The best of several families, matrix by matrix: `chosen` counts into `families`."""
-
-    families: tuple[Family, ...]
-    chosen: Int[Tensor, "*batch"]
-    members: tuple["Parameters", ...]
-
-
-Parameters = Diagonal | Band | RareColumns | Column | ColumnBand | Additive | Union
+    def outline(self, index: int) -> Outline | None:
+        """What a page outlines of it; None for a family that is not outlined."""
+        del index
+        return None
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,7 +65,7 @@ class Fit(ShortRepr):
         budget: how many entries X may use: the support of P, and the non-zeros allowed to E.
     """
 
-    family: Family
+    family: str
     values: Values
     parameters: Parameters
     structure: Float[Tensor, "*batch query key"]
@@ -141,7 +93,7 @@ def complete(
     H: Float[Tensor, "*batch query key"],
     structure: Float[Tensor, "*batch query key"],
     *,
-    family: Family,
+    family: str,
     values: Values,
     parameters: Parameters,
     support_size: Int[Tensor, "*#batch"],

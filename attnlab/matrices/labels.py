@@ -1,4 +1,7 @@
-"""What a head is, by description length: the family that codes its matrices in the fewest bits."""
+"""What a head is, by description length: the family that codes its matrices in the fewest bits.
+
+The structural label of a corpus that is streamed: sums from which the same code lengths follow.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,18 +11,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attnlab.core.errors import InputError
 from attnlab.core.representations import ShortRepr
+from attnlab.families import CODED
 from attnlab.matrices.candidates import (
-    FAMILIES,
     Candidate,
+    CodeLength,
+    Rows,
     Search,
     candidates,
     keys_of_rows,
+    shortest_code,
     with_room,
 )
-from attnlab.matrices.code_lengths import CodeLength, Rows, shortest_code
-from attnlab.matrices.padding import sizes_of
-from attnlab.matrices.weights import checked_weights
+from attnlab.matrices.weights import checked_weights, sizes_of
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,13 @@ class Described:
 
 @dataclass(frozen=True, repr=False)
 class Labels(ShortRepr):
-    """Description lengths of the heads of a batch; families stand in the order of `FAMILIES`.
+    """Description lengths of the heads of a batch; families stand in the order of `CODED`.
 
     Attributes:
         bits: of the whole corpus, naming the support included.
         bits_per_row: the same divided by the number of rows that hold any mass.
         eta: the share of noise that gives the fewest bits.
-        chosen: the family with the fewest bits, an index into `FAMILIES`.
+        chosen: the family with the fewest bits, an index into `CODED`.
         runner_up: the next one.
         margin: bits per row between the two.
         parameters: of each family, what its best code uses: offset, left and right, rows of a
@@ -95,7 +100,7 @@ def label_heads(
         num_pos: the largest number of blocks in a sentence.
         column_positions: how many positions from either end can be the column.
         causal: rows see the keys up to their own position only.
-        sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.weights`.
 
     Raises:
         InputError: no attention weights, or an option that is no whole number from 0 up.
@@ -122,7 +127,7 @@ def _coded(found: Candidate, rows: Rows) -> CodedCandidate:
 def labels_of_codes(coded: Sequence[CodedCandidate], rows: Int[Tensor, "*#batch"]) -> Labels:
     """The labels of heads from what each costs under every candidate, and from its number of rows."""
     none = _never(coded[0].code)
-    found = [_shortest([one for one in coded if one.family == name], none) for name in FAMILIES]
+    found = [_shortest([one for one in coded if one.family == name], none) for name in CODED]
     bits = torch.stack([family.bits for family in found], -1)
     order = bits.argsort(-1)
     least = bits.sort(-1).values
@@ -133,7 +138,7 @@ def labels_of_codes(coded: Sequence[CodedCandidate], rows: Int[Tensor, "*#batch"
         chosen=order[..., 0],
         runner_up=order[..., 1],
         margin=(least[..., 1] - least[..., 0]) / rows.clamp(min=1),
-        parameters={name: family.parameters for name, family in zip(FAMILIES, found, strict=True)},
+        parameters={name: family.parameters for name, family in zip(CODED, found, strict=True)},
     )
 
 
@@ -156,3 +161,149 @@ def _shortest(coded: Sequence[CodedCandidate], none: Described) -> Described:
         for name in coded[0].parameters
     }
     return Described(bits.gather(-1, best)[..., 0], eta.gather(-1, best)[..., 0], parameters)
+
+
+# A group is (candidate, keys in the support, keys of the row) in one number.
+_MOST_SUPPORT, _MOST_KEYS = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class LabelSums:
+    """Mass by candidate and kind of row, which add up over sentences with `+`.
+
+    Under one candidate, rows with equally many keys in their support, and equally many in all, cost
+    the same for each unit of mass. So the masses of all such rows, on and off the support, give the
+    bits of every one of them, whatever the noise, and no row need be kept::
+
+        bits(eta) = - sum over groups (m, n) of C_mn log2((1 - eta) / m + eta / n)
+                                              + (R_mn - C_mn) log2(eta / n)
+
+    Memory depends on the lengths that occur, not on the number of sentences.
+
+    Attributes:
+        search: which candidates there are.
+        members: family and parameters of each candidate.
+        groups: candidate, keys in the support and keys of the row as one number, rising.
+        captured: C, mass on the support.
+        total: R, mass of the rows.
+        naming_bits: what names the positions, by candidate.
+        rows: how many rows.
+        empty_rows: how many of them hold no mass; they cost nothing and are not counted per row.
+        sentences: how many sentences.
+    """
+
+    search: Search
+    members: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+    groups: Int[Tensor, " group"]
+    captured: Float[Tensor, "head group"]
+    total: Float[Tensor, "head group"]
+    naming_bits: Float[Tensor, "head candidate"]
+    rows: int
+    empty_rows: Int[Tensor, " head"]
+    sentences: int
+
+    def __add__(self, other: "LabelSums") -> "LabelSums":
+        if (self.search, self.members) != (other.search, other.members):
+            msg = "Label sums over different candidates do not add up."
+            raise InputError(msg)
+        groups, index = torch.cat([self.groups, other.groups]).unique(return_inverse=True)
+
+        def added(mine: Tensor, theirs: Tensor) -> Tensor:
+            both = torch.cat([mine, theirs], -1)
+            return both.new_zeros(len(both), len(groups)).index_add_(-1, index, both)
+
+        return LabelSums(
+            self.search,
+            self.members,
+            groups,
+            added(self.captured, other.captured),
+            added(self.total, other.total),
+            self.naming_bits + other.naming_bits,
+            self.rows + other.rows,
+            self.empty_rows + other.empty_rows,
+            self.sentences + other.sentences,
+        )
+
+    def labels(self) -> Labels:
+        """What `label_heads` finds on all the sentences at once."""
+        coded = []
+        of_candidate = self.groups // (_MOST_SUPPORT * _MOST_KEYS)
+        for number, (family, named) in enumerate(self.members):
+            mine = of_candidate == number
+            keys = self.groups[mine] % _MOST_KEYS
+            support = self.groups[mine] // _MOST_KEYS % _MOST_SUPPORT
+            code = shortest_code(
+                Rows(self.total[:, mine], keys.double()), self.captured[:, mine], support
+            )
+            code = CodeLength(code.bits + self.naming_bits[:, number], code.eta)
+            coded.append(CodedCandidate(family, dict(named), code))
+        return labels_of_codes(coded, self.rows - self.empty_rows)
+
+
+def sum_labels(
+    H: Float[Tensor, "sentence head query key"],
+    sizes: Int[Tensor, "sentence 1 2"],
+    search: Search,
+) -> LabelSums:
+    """The sums of a batch of sentences, in float64 on the CPU.
+
+    Args:
+        H: all heads of one layer.
+        sizes: real queries and keys of each sentence.
+        search: which candidates are tried.
+
+    Raises:
+        InputError: no attention weights.
+    """
+    H = checked_weights(H, sizes, dimensions=4).double().movedim(1, 0)
+    H = with_room(H, search)
+    sizes = sizes[None, :, 0].expand(*H.shape[:-2], 2)
+    keys = keys_of_rows(H, sizes, causal=search.causal)
+    # One candidate at a time: there are hundreds, each as large as all rows.
+    found = [
+        _summed(number, one, H, keys) for number, one in enumerate(candidates(H, sizes, search))
+    ]
+    rows, filled = int(sizes[0, :, 0].sum()), (H.sum(-1) > 0).sum((-2, -1)).cpu()
+    return LabelSums(
+        search,
+        tuple(one.member for one in found),
+        torch.cat([one.groups for one in found]),
+        torch.cat([one.captured for one in found], -1),
+        torch.cat([one.total for one in found], -1),
+        torch.stack([one.naming_bits for one in found], -1),
+        rows,
+        rows - filled,
+        H.shape[1],
+    )
+
+
+@dataclass(frozen=True)
+class _CandidateSums:
+    """What `LabelSums` holds of one candidate."""
+
+    member: tuple[str, tuple[tuple[str, int], ...]]
+    groups: Int[Tensor, " group"]
+    captured: Float[Tensor, "head group"]
+    total: Float[Tensor, "head group"]
+    naming_bits: Float[Tensor, " head"]
+
+
+def _summed(number: int, found: Candidate, H: Tensor, keys: Tensor) -> _CandidateSums:
+    names, index = _groups(number, found, keys).unique(return_inverse=True)
+
+    def added(values: Tensor) -> Tensor:
+        return values.new_zeros(len(H), len(names)).scatter_add_(1, index, values.flatten(1)).cpu()
+
+    naming_bits = H.new_zeros(H.shape[:2]) if found.naming_bits is None else found.naming_bits
+    return _CandidateSums(
+        (found.family, tuple(found.parameters.items())),
+        names.cpu(),
+        added(found.captured * (found.support > 0)),
+        added(H.sum(-1)),
+        naming_bits.sum(1).cpu(),
+    )
+
+
+def _groups(number: int, found: Candidate, keys: Tensor) -> Int[Tensor, "head row"]:
+    support = found.support.expand_as(found.captured).long()
+    return ((number * _MOST_SUPPORT + support) * _MOST_KEYS + keys).flatten(1)

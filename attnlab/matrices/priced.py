@@ -11,8 +11,14 @@ and for every t >= 0 and every P, by weak duality, ::
 
 with equality when t is the s-th largest of the savings min(|r|, eps) of that P. The right-hand side
 splits by entry, so that a family can be searched for its smallest value as if there were no error.
+
+Matrices with one entry a row: what Sigma1, Sigma3 and the single column have in common.
+
+The best of a few structures after the sparse error, by evaluating the most promising one first.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,7 +27,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.matrices.residual import SparseError
-from attnlab.matrices.values import Values
+from attnlab.matrices.supports import Values
+from attnlab.matrices.weights import Sizes, sizes_of
 
 
 @dataclass(frozen=True)
@@ -177,3 +184,75 @@ def _leading_residuals(
         return unchanged, -entry.sum(-1)
     left = (entry - 1) * allowed
     return torch.cat([unchanged, left], -1), (left.abs() - entry).sum(-1)
+
+
+def fill_columns(
+    H: Float[Tensor, "*batch query key"],
+    column: Int[Tensor, "*batch query"],
+    allowed: Bool[Tensor, "*batch query"],
+    values: Values,
+) -> Float[Tensor, "*batch query key"]:
+    """The matrix in which row i attends key `column[i]` alone, or nothing where not allowed.
+
+    With a single entry in a row `binary` and `stochastic` are the same: the entry is 1. `free` takes h.
+    Cost: O(query), and one pass to write zeros.
+    """
+    structure = torch.zeros_like(H)
+    if H.shape[-1] == 0:
+        return structure
+    index = column.clamp(0, H.shape[-1] - 1)[..., None]
+    entry = H.gather(-1, index) if values == "free" else torch.ones_like(structure[..., :1])
+    return structure.scatter_(-1, index, entry * allowed[..., None])
+
+
+def real_columns(
+    column: Int[Tensor, "*batch query"],
+    H: Float[Tensor, "*batch query key"],
+    sizes: Sizes | None,
+    *,
+    causal: bool,
+) -> Bool[Tensor, "*batch query"]:
+    """True where row and column are both real, and the column is not ahead when causal."""
+    row = torch.arange(H.shape[-2], device=H.device)
+    real = sizes_of(H, sizes)
+    allowed = (row < real[..., :1]) & (column >= 0) & (column < real[..., 1:])
+    return allowed & (column <= row) if causal else allowed
+
+
+Price = Float[Tensor, "*batch"] | None
+Gains = Callable[[Price], Float[Tensor, "*batch candidate"]]
+Rows = Callable[
+    [Int[Tensor, "*batch"]], tuple[Int[Tensor, "*batch query"], Bool[Tensor, "*batch query"]]
+]
+
+
+def best_candidate(task: Task, gains: Gains, rows: Rows) -> Int[Tensor, "*batch"]:
+    """The candidate that comes nearest to H together with its best error E, exactly.
+
+    Every evaluated candidate gives a price and with it a bound for all others (`priced`). The search
+    ends when no candidate that is left has a bound below the best distance, at the latest when all are
+    evaluated; usually after one or two. Without an error the largest gain wins at once.
+
+    Args:
+        task: the matrices, the values and the error.
+        gains: what each candidate gains over the empty structure at a price; -inf where it cannot be.
+        rows: the column of every row under a candidate, and whether the row has one.
+
+    Cost: per round one evaluation, `gains` and a partial sort.
+    """
+    chosen = gains(None).argmax(-1)
+    if task.allowed.absent:
+        return chosen
+    bounds = torch.where(gains(None) > -math.inf, -math.inf, math.inf)
+    best, nearest = torch.full_like(bounds[..., 0], math.inf), chosen
+    for _ in range(bounds.shape[-1]):
+        found = corrected(task, *rows(chosen))
+        # A difference below rounding must not decide otherwise when other matrices need more rounds.
+        better = found.l1 < best - task.tolerance
+        best, nearest = torch.where(better, found.l1, best), torch.where(better, chosen, nearest)
+        bound = priced_total(task, found.price)[..., None] - gains(found.price)
+        bounds = torch.maximum(bounds, bound).scatter(-1, chosen[..., None], math.inf)
+        promised, chosen = bounds.min(-1)
+        if bool((promised >= best - task.tolerance).all()):
+            break
+    return nearest

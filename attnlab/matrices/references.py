@@ -7,10 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.matrices.offsets import mean_weight_by_offset
-from attnlab.matrices.padding import Sizes, without_padding
 from attnlab.matrices.residual import largest_of_residual
 from attnlab.matrices.supports import offsets
-from attnlab.matrices.weights import checked_weights
+from attnlab.matrices.weights import Sizes, checked_weights, without_padding
 
 
 def zero_matrix(H: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:

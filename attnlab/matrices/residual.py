@@ -8,8 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.padding import Sizes
-from attnlab.matrices.weights import checked_approximation, checked_weights
+from attnlab.matrices.weights import Sizes, checked_approximation, checked_weights
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Sigma = Sigma1 u Sigma2 u Sigma3: the nearest of the three families."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,12 +9,24 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.matrices.band import fit_band
-from attnlab.matrices.chunks import in_chunks, takes_no_memory
 from attnlab.matrices.diagonal import fit_diagonal
-from attnlab.matrices.fit import Fit, Union
-from attnlab.matrices.padding import Sizes, sizes_of
+from attnlab.matrices.fit import Fit, Parameters
 from attnlab.matrices.rare_columns import Anchor, Heights, fit_rare_columns
-from attnlab.matrices.values import Values
+from attnlab.matrices.supports import Values
+from attnlab.matrices.weights import Sizes, in_chunks, sizes_of, takes_no_memory
+
+
+@dataclass(frozen=True)
+class Union(Parameters):
+    """The best of several families, matrix by matrix: `chosen` counts into `families`."""
+
+    families: tuple[str, ...]
+    chosen: Int[Tensor, "*batch"]
+    members: tuple[Parameters, ...]
+
+    def described(self, index: int) -> str:
+        """The family of the member."""
+        return self.families[int(self.chosen[index])]
 
 
 @in_chunks
@@ -58,23 +71,39 @@ def fit_sigma(
         causal: no query attends a later key.
         error_nnz: s, how many entries E may correct.
         error_bound: eps, how large a correction may be.
-        sizes: the real queries and keys of each matrix, see `attnlab.matrices.padding`.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.weights`.
 
     Raises:
         InputError: an option is out of its range.
 
     Cost: the three fits. Source: math.md section 3; thesis 3.2.
     """
-    shared: dict[str, Any] = {"values": values, "causal": causal, "sizes": sizes}
-    shared |= {"error_nnz": error_nnz, "error_bound": error_bound}
     keep = sizes_of(H, sizes)[..., 0] if equal_budget else None
+    shared: dict[str, Any] = {"values": values, "causal": causal, "sizes": sizes, "window": window}
+    shared |= {"error_nnz": error_nnz, "error_bound": error_bound}
+    blocks: dict[str, Any] = {"num_pos": num_pos, "anchor": anchor, "heights": heights}
+    return fit_union(H, **shared, **blocks, dropout=dropout, keep=keep)
+
+
+def fit_union(
+    H: Float[Tensor, "*batch query key"],
+    *,
+    dropout: float,
+    keep: int | Int[Tensor, "*#batch"] | None,
+    num_pos: int,
+    anchor: Anchor = "any",
+    heights: Heights = "fixed",
+    **shared: Any,
+) -> Fit:
+    """`fit_sigma` of the whole batch, with `keep` entries of the band as `fit_band` takes them.
+
+    The family of fewest parameters comes first, since it wins among equals.
+    """
     return nearest(
         [
-            fit_diagonal(H, window=window, **shared),
-            fit_rare_columns(
-                H, window=window, num_pos=num_pos, anchor=anchor, heights=heights, **shared
-            ),
-            fit_band(H, window=window, dropout=dropout, keep=keep, **shared),
+            fit_diagonal(H, **shared),
+            fit_rare_columns(H, num_pos=num_pos, anchor=anchor, heights=heights, **shared),
+            fit_band(H, dropout=dropout, keep=keep, **shared),
         ]
     )
 

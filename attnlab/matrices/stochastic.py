@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.matrices.residual import check_error
-from attnlab.matrices.values import renormalised
+from attnlab.matrices.supports import renormalised
 
 
 def fit_stochastic_rows(

@@ -5,10 +5,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.candidates import FAMILIES
-from attnlab.matrices.padding import without_padding
+from attnlab.families import CODED
 from attnlab.matrices.random_search import block_starts
 from attnlab.matrices.supports import band_support, block_columns, offsets
+from attnlab.matrices.weights import without_padding
 
 
 def draw_corpus(
@@ -34,8 +34,8 @@ def draw_corpus(
     Raises:
         InputError: unknown family, or a sentence too short for the blocks.
     """
-    if family not in FAMILIES:
-        msg = f"There is no family '{family}'; choose from: {', '.join(FAMILIES)}."
+    if family not in CODED:
+        msg = f"There is no family '{family}'; choose from: {', '.join(CODED)}."
         raise InputError(msg)
     n = int(lengths.max())
     weights = _simplex(len(lengths), n, generator)

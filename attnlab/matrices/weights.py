@@ -1,13 +1,79 @@
-"""Whether a tensor holds attention weights at all."""
+"""Whether a tensor holds attention weights at all.
 
-from typing import Any
+Ragged batches: a matrix may be smaller than the tensor that holds it.
+
+`sizes[..., 0]` and `sizes[..., 1]` say how many queries and keys of each matrix are real. They are
+the leading ones; whatever stands right of them and below them is padding and never counts. Sizes
+broadcast: `[sentence, 1, 2]` serves matrices `[sentence, head, query, key]`. None means no padding.
+
+Large batches are fitted piece by piece, so that memory beyond the result stays bounded.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.padding import Sizes, without_padding
+
+Sizes = Int[Tensor, "*#batch 2"]
+
+
+def counted_entries(sizes: Sizes, queries: int, keys: int) -> Bool[Tensor, "*#batch query key"]:
+    """True where an entry belongs to the matrix and False in the padding.
+
+    >>> counted_entries(torch.tensor([1, 2]), 2, 3).tolist()
+    [[True, True, False], [False, False, False]]
+    """
+    rows = torch.arange(queries, device=sizes.device) < sizes[..., :1]
+    columns = torch.arange(keys, device=sizes.device) < sizes[..., 1:]
+    return rows[..., :, None] & columns[..., None, :]
+
+
+def counted_in(H: Shaped[Tensor, "*batch query key"], sizes: Sizes | None) -> Bool[Tensor, "..."]:
+    """True where an entry of `H` belongs to a matrix; everywhere without sizes."""
+    queries, keys = H.shape[-2:]
+    if sizes is None:
+        return torch.ones(queries, keys, dtype=torch.bool, device=H.device)
+    return counted_entries(sizes, queries, keys)
+
+
+def without_padding(
+    H: Shaped[Tensor, "*batch query key"], sizes: Sizes | None
+) -> Shaped[Tensor, "*batch query key"]:
+    """`H` with exact zeros in the padding, whatever stood there; `H` itself when there is none.
+
+    Raises:
+        InputError: a size is negative or larger than the tensor.
+    """
+    if sizes is None:
+        return H
+    check_sizes(sizes, H.shape[-2], H.shape[-1])
+    return H.masked_fill(~counted_entries(sizes, H.shape[-2], H.shape[-1]), 0)
+
+
+def check_sizes(sizes: Sizes, queries: int, keys: int) -> None:
+    """Refuses sizes that do not fit into matrices of `queries` x `keys`.
+
+    Raises:
+        InputError: a size is negative or larger than the tensor.
+    """
+    room = torch.tensor([queries, keys], device=sizes.device)
+    if bool(((sizes < 0) | (sizes > room)).any()):
+        msg = f"Sizes must lie between 0 and {queries} x {keys}, the size of the padded matrices."
+        raise InputError(msg)
+
+
+def sizes_of(
+    H: Shaped[Tensor, "*batch query key"], sizes: Sizes | None
+) -> Int[Tensor, "*#batch 2"]:
+    """`sizes`, or the size of the whole tensor where there is no padding."""
+    return torch.tensor(H.shape[-2:], device=H.device) if sizes is None else sizes
+
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -134,3 +200,81 @@ def normalized_rows(H: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*bat
         msg = f"Row {row} of matrix {matrix_name(index)} sums to 0 and cannot be normalized."
         raise InputError(msg)
     return H / total
+
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+# Measured: working tensors of this many entries still fit into the processor's cache.
+CPU_ENTRIES = 1 << 18
+GPU_ENTRIES = 1 << 26
+
+
+def in_chunks(
+    fit: Callable[Concatenate[Tensor, Arguments], Result],
+) -> Callable[Concatenate[Tensor, Arguments], Result]:
+    """A fit that takes its batch in pieces of about equal work and joins the results.
+
+    The first argument is `[*batch query key]`; keyword arguments that are tensors belong to the
+    matrices one by one and are cut with them. The number of matrices in a piece follows from their size.
+    """
+
+    @functools.wraps(fit)
+    def run(H: Tensor, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        check_matrices(H)
+        room = CPU_ENTRIES if H.device.type == "cpu" else GPU_ENTRIES
+        length = max(room // max(H.shape[-2] * H.shape[-1], 1), 1)
+        batch = H.shape[:-2]
+        if batch.numel() <= length:
+            return fit(H, *args, **kwargs)
+        pieces = H.reshape(-1, *H.shape[-2:]).split(length)
+        cut: dict[str, Any] = {
+            name: _cut(name, value, batch, length) for name, value in kwargs.items()
+        }
+        results = [
+            fit(piece, *args, **{name: values[i] for name, values in cut.items()})
+            for i, piece in enumerate(pieces)
+        ]
+        return _join(results, batch)
+
+    return run  # type: ignore[return-value]  # H may also be given by name
+
+
+def _cut(name: str, value: Any, batch: torch.Size, length: int) -> Any:
+    """One value per piece: slices of what belongs to single matrices, the value itself otherwise."""
+    if not isinstance(value, Tensor):
+        return _Same(value)
+    own = value.shape[-1:] if name == "sizes" else value.shape[:0]
+    return value.expand(*batch, *own).reshape(-1, *own).split(length)
+
+
+def takes_no_memory(tensor: Tensor) -> bool:
+    """Whether this is one number shown at every entry, such as the zero of an absent error."""
+    return tensor.numel() > 0 and not any(tensor.stride())
+
+
+@dataclasses.dataclass(frozen=True)
+class _Same:
+    value: Any
+
+    def __getitem__(self, index: int) -> Any:
+        return self.value
+
+
+def _join(parts: list[Any], batch: torch.Size) -> Any:
+    first = parts[0]
+    if isinstance(first, Tensor):
+        if all(takes_no_memory(part) for part in parts):
+            one = first.flatten()[0].clone()
+            if all(bool(part.flatten()[0] == one) for part in parts):
+                return one.expand(*batch, *first.shape[1:])
+        return torch.cat(parts).unflatten(0, batch)
+    if dataclasses.is_dataclass(first) and not isinstance(first, type):
+        joined = {
+            field.name: _join([getattr(part, field.name) for part in parts], batch)
+            for field in dataclasses.fields(first)
+        }
+        return dataclasses.replace(first, **joined)
+    if isinstance(first, tuple):
+        return tuple(_join(list(items), batch) for items in zip(*parts, strict=True))
+    return first

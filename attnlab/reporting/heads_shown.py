@@ -6,8 +6,8 @@ import pandas as pd
 
 from attnlab.core.columns import Column
 from attnlab.core.texts import counted
+from attnlab.families import NO_FAMILY
 from attnlab.labels.label_columns import NO_STRUCTURE, NO_STRUCTURE_MEANS, TIE_BITS_PER_ROW
-from attnlab.matrices.candidates import NO_FAMILY
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.function_phrases import evidence_phrase
 from attnlab.reporting.naming import family_words, head_names

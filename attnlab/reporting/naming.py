@@ -6,14 +6,12 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core.addresses import HEAD_COLUMNS, Head, Site
-from attnlab.labels.label_columns import NO_STRUCTURE
-from attnlab.matrices.candidates import NO_FAMILY
+from attnlab.families import FAMILIES
 from attnlab.reading.weights import ALL, CONTENT, View
 from attnlab.studies.analysis.roles import marked
 
 # How the views of `attnlab.reading.weights` are called on pages and terminals.
 VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
-_FAMILY_WORDS = {"column_band": "column + band", NO_FAMILY: NO_STRUCTURE}
 # What stands above the matrices of a site.
 SITE_NAMES: dict[Site, str] = {
     "encoder": "encoder self-attention (queries and keys from the source)",
@@ -48,7 +46,7 @@ def family_words(family: str) -> str:
     >>> family_words("rare_columns"), family_words("column_band"), family_words("diffuse")
     ('rare columns', 'column + band', 'none')
     """
-    return _FAMILY_WORDS.get(family) or family.replace("_", " ")
+    return FAMILIES[family].label if family in FAMILIES else family.replace("_", " ")
 
 
 def _titled(row: Mapping[Any, Any]) -> str:

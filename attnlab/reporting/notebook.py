@@ -13,7 +13,6 @@ from attnlab.reporting.export import cell, declared_columns, is_number
 from attnlab.reporting.heads_shown import heads_shown, words_of_heads
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.analysis.measuring import Analysis
-from attnlab.studies.approximation.approximation import Approximation
 from attnlab.studies.running import Collected
 from attnlab.studies.substitution.substitution import Substitution
 
@@ -22,7 +21,6 @@ MOST_ROWS = 24
 # The table that a notebook shows of each result.
 _TABLES: dict[type, str] = {
     Analysis: "summary",
-    Approximation: "table",
     Collected: "cells",
     Substitution: "substitutions",
 }

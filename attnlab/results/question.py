@@ -47,6 +47,8 @@ class Question:
         printed: how many of its tables --json prints, the first ones.
         layout: `module:class`, an `attnlab.results.files.QuestionFiles` where the result has more than tables.
         only_runs: whether nothing but a run can be the source.
+        only_matrices: whether nothing but a file of matrices can be.
+        embeddings: whether a file or folder of embeddings can be.
     """
 
     name: str
@@ -69,6 +71,8 @@ class Question:
     printed: int = 1
     layout: str = "attnlab.results.files:QuestionFiles"
     only_runs: bool = False
+    only_matrices: bool = False
+    embeddings: bool = False
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():

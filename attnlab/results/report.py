@@ -8,12 +8,10 @@ from attnlab.core.errors import InputError, reason
 from attnlab.core.files import delete_leftovers, check_writable
 from attnlab.core.folders import locked
 from attnlab.reporting.analysis_folder import write_analysis_page
-from attnlab.reporting.approximation import approximation_contents
 from attnlab.reporting.page.result_page import ContentsOf, write_result_page
 from attnlab.reporting.record import read_record
 from attnlab.reporting.result_folder import (
     ANALYSIS,
-    APPROXIMATION,
     PAGE,
     RECORD,
     STUDY,
@@ -26,7 +24,6 @@ from attnlab.results.question import question_of
 from attnlab.results.result import Result
 
 CONTENTS: Mapping[str, ContentsOf] = {
-    APPROXIMATION.what: approximation_contents,
     STUDY.what: study_contents,
     SUBSTITUTION.what: substitution_contents,
 }

@@ -208,7 +208,7 @@ class Result:
 
     def show(self) -> None:
         """Prints the table that matters most, and the notes."""
-        print(formatted(self.table, "markdown", self._columns()))
+        print(self.formatted("markdown"))
         for note in self.told:
             print(f"Note: {note}")
 
@@ -223,6 +223,14 @@ class Result:
             raise InputError(msg)
         frame = self.table if table is None else self.tables[table]
         return formatted(frame, "latex", self._columns(table), caption=caption, label=label)
+
+    def formatted(self, form: str) -> str:
+        """The table that matters most as `csv`, `markdown` or `latex`.
+
+        Raises:
+            InputError: there is no such form.
+        """
+        return formatted(self.table, form, self._columns())
 
     def _columns(self, table: str | None = None) -> tuple[Column, ...]:
         name = self.asked.tables[0].name if table is None else table

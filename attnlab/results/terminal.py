@@ -24,6 +24,7 @@ class TerminalTable:
         title: above it.
         caption: below it.
         gap: spaces between columns.
+        prose: headings of the columns that may be wrapped.
     """
 
     headings: tuple[str, ...]
@@ -32,6 +33,7 @@ class TerminalTable:
     title: str | None = None
     caption: str | None = None
     gap: int = 2
+    prose: tuple[str, ...] = ()
 
 
 def rows_shown(

@@ -17,12 +17,10 @@ from attnlab.core.library_state import quiet
 from attnlab.embeddings.files import holds_embeddings, load_embeddings
 from attnlab.embeddings.settings import SkipGramSettings
 from attnlab.models.callbacks import read_metrics
-from attnlab.models.first_embeddings import SKIP_GRAM
+from attnlab.models.first_embeddings import SKIP_GRAM, embed
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings, settings_from
+from attnlab.questions.neighbours.neighbours import neighbours
 from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.drawing.embedding_map import draw_embedding_map
-from attnlab.studies.embeddings.neighbours import neighbours
-from attnlab.studies.embeddings.training import embed
 from experiments.shared.readme import (
     RESULTS,
     read_facts,
@@ -66,9 +64,9 @@ def main() -> None:
         for start in STARTS
         for frozen in (False, True)
     ]
-    write_table(OUT / "neighbours.csv", found.table)
+    write_table(OUT / "neighbours.csv", found.neighbours)
     write_table(OUT / "map.csv", found.map)
-    write_figure(draw_embedding_map(found.map), OUT, "map")
+    write_figure(found.plot("map"), OUT, "map")
     write_table(OUT / "table.csv", pd.DataFrame(rows))
     write_facts(
         OUT, __file__, "torch", "transformers", "gensim", words=len(load_embeddings(vectors).words)

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from attnlab.core.files import write_table
-from attnlab.matrices.candidates import FAMILIES
+from attnlab.families import CODED
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.synthetic import draw_corpus
 from experiments.shared.readme import (
@@ -43,7 +43,7 @@ def main() -> None:
         recover(family, sentences, noise, generator)
         for sentences in SENTENCES
         for noise in NOISE
-        for family in FAMILIES
+        for family in CODED
     ]
     table = pd.DataFrame(rows)
     write_table(OUT / "table.csv", table)
@@ -68,14 +68,14 @@ def recover(
     )
     sizes = lengths[..., None].expand(-1, -1, 2)
     labels = label_heads(H, window=WINDOW, num_pos=NUM_POS, sizes=sizes)
-    counts = labels.chosen.bincount(minlength=len(FAMILIES)).tolist()
-    planted = FAMILIES.index(family)
+    counts = labels.chosen.bincount(minlength=len(CODED)).tolist()
+    planted = CODED.index(family)
     return {
         "sentences": sentences,
         "noise": noise,
         "family": family,
         "recovered": counts[planted] / HEADS,
-        **{f"labelled_{name}": count for name, count in zip(FAMILIES, counts, strict=True)},
+        **{f"labelled_{name}": count for name, count in zip(CODED, counts, strict=True)},
         "margin_bits_per_row": float(labels.margin.mean()),
         "eta_found": float(labels.eta[:, planted].mean()),
     }

@@ -22,7 +22,7 @@ from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.random_search import random_search
 from attnlab.matrices.references import uniform_matrix, zero_matrix
 from attnlab.matrices.sigma import fit_sigma
-from attnlab.matrices.values import Values
+from attnlab.matrices.supports import Values
 from attnlab.reading.matrix_files import load_matrices
 from experiments.shared.published_search import seconds_per_head
 from experiments.shared.readme import (

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from attnlab.cli import app as program
 from attnlab.cli.app import app
+from attnlab.families import CODED
 from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
-from attnlab.matrices.candidates import FAMILIES
 
 COLUMNS = (
-    "matrix,family,values,window_left,window_right,num_pos,dropout,error_nnz,error_bound,budget,nnz,l1,"
+    "matrix,family,values,window_left,window_right,num_pos,dropout,error_nnz,error_bound,budget,member,nnz,l1,"
     "mean_error,relative,frobenius,kl,bits_per_row,structure,structure_margin_bits_per_row,"
     "structure_runner_up,seconds"
 )
@@ -92,9 +92,9 @@ def test_the_family_that_comes_next_stands_in_the_table(tmp_path: Path) -> None:
     row = next(line for line in lines if line.startswith("0 "))
     _, structure, runner_up, margin, *bits = row.split()
     assert (title, structure, runner_up) == ("description length, bits per row", "none", "column")
-    assert len(bits) == len(FAMILIES)
+    assert len(bits) == len(CODED)
     first, second = sorted(map(float, bits))[:2]
-    assert (bits[FAMILIES.index("diffuse")], bits[FAMILIES.index("column")]) == (
+    assert (bits[CODED.index("diffuse")], bits[CODED.index("column")]) == (
         f"{first:.2f}",
         f"{second:.2f}",
     )
@@ -163,7 +163,7 @@ def test_options_change_the_fit(heads: Path) -> None:
         (["--values", "any"], "choose from: binary, free, stochastic"),
         (["--window", "x"], "window must be a number from 0 up or LEFT,RIGHT"),
         (["--format", "xml"], "choose from: text, csv, markdown, latex"),
-        (["--normalize", "all"], "choose from: rows, none"),
+        (["--normalize", "all"], "--normalize must be one of rows, none"),
         (["--array", "tails"], "no array 'tails'; it has: heads"),
         (["--num-pos", "-1"], "--num-pos must be at least 0, not -1"),
         (["--budget", "0"], "--budget must be at least 1, not 0"),

@@ -133,7 +133,7 @@ OTHERS = {
     "approximate heads.npy --overwrite": "--overwrite replaces what --out names, and nothing",
     "plan run --budget 9 --overwrite": "--overwrite replaces what --out names, and nothing",
     "score run --overwrite": "--overwrite replaces what --out names, and nothing",
-    "neighbours run cat --overwrite": "--overwrite replaces what --map names, and nothing",
+    "neighbours run cat --overwrite": "--overwrite replaces what --out names, and nothing",
     "train file": "file exists and is not a run directory",
     "demo file --overwrite": "file exists and is not a run directory",
     **{f"{command} --out run --overwrite": "run is a run, which the " for command in WRITERS},

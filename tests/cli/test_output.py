@@ -81,7 +81,7 @@ def test_messages_go_to_standard_error_and_quiet_leaves_them_out(attnlab, tmp_pa
     words = ("approximate", tmp_path / "heads.npy", "--out", tmp_path / "out", "--overwrite")
     _, out, err = attnlab(*words)
     assert "Wrote" in err
-    assert "Warning" in err
+    assert "Note" in err
     assert "Wrote" not in out
     assert attnlab(*words, "--quiet")[1:] == (out, "")
 

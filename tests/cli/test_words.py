@@ -10,21 +10,20 @@ from zoo import random_models
 
 def test_embed_and_neighbours(attnlab, tmp_path: Path) -> None:
     pytest.importorskip("gensim")
-    folder, figure = tmp_path / "vectors", tmp_path / "map.svg"
+    folder, near = tmp_path / "vectors", tmp_path / "near"
     words = ("--size", 300, "--dim", 8, "--epochs", 1, "--window", 2, "--tokenizer", "word")
     status, _, err = attnlab("embed", folder, *words)
     assert status == 0, err
     assert "8 dimensions" in err
-    status, out, err = attnlab("neighbours", folder, "the", "a", "--count", 2, "--map", figure)
+    status, out, err = attnlab("neighbours", folder, "the", "a", "--count", 2, "--out", near)
     assert status == 0, err
     assert [line.split()[0] for line in out.splitlines()[2:]] == ["the", "a"]
-    assert figure.read_text("utf-8").endswith("</svg>\n")
+    assert (near / "figures" / "map.svg").read_text("utf-8").endswith("</svg>\n")
     status, out, _ = attnlab("neighbours", folder, "the", "--count", 2, "--json")
     assert {row["word"] for row in json.loads(out)["neighbours"]} == {"the"}
-    assert attnlab("neighbours", folder, "the", "--map", figure)[0] == 2
-    status, _, err = attnlab("neighbours", folder, "the", "--map", tmp_path / "map.gif")
-    assert (status, err.count("\n")) == (2, 1)
-    assert ".svg" in err
+    assert attnlab("neighbours", folder, "the", "--out", near)[0] == 2
+    assert attnlab("neighbours", folder / "embeddings.txt", "the")[0] == 0
+    assert attnlab("neighbours", folder / "nothing", "the")[0] == 2
     status, _, err = attnlab("neighbours", folder, "zyx")
     assert (status, err.count("\n")) == (2, 1)
     assert "'zyx' is not among" in err

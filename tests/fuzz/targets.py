@@ -25,17 +25,15 @@ from attnlab.models.run_folder import read_record as read_settings
 from attnlab.models.tokenizer import load_tokenizers
 from attnlab.models.training_settings import settings_from
 from attnlab.models.translating import translate
+from attnlab.questions.approximate.approximation import approximate
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.matrix_files import load_arrays, load_kept_source, load_matrix_source
 from attnlab.reporting import analysis_folder
-from attnlab.reporting import approximation as approximation_folder
 from attnlab.reporting.analysis_folder import write_analysis
-from attnlab.reporting.approximation import write_approximation
 from attnlab.reporting.record import read_record, read_tables
 from attnlab.reporting.result_folder import PAGE, RECORD
 from attnlab.results.report import write_report
 from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.approximation.approximation import approximate
 from attnlab.studies.computing import Attempted, Outcome
 from attnlab.studies.running import collect
 from attnlab.studies.study import Cell
@@ -83,7 +81,7 @@ def targets(run: Path, scratch: Path, *, pages: bool) -> Mapping[str, Target]:
     return found
 
 
-_DRAWN = {analysis_folder: "write_analysis_page", approximation_folder: "write_result_page"}
+_DRAWN = {analysis_folder: "write_analysis_page"}
 
 
 def _no_page(folder: Path, *_: object, **__: object) -> Path:
@@ -161,8 +159,7 @@ def _analysis(folder: Path) -> Target:
 
 
 def _approximation(folder: Path) -> Target:
-    found = approximate(_weights(2, 4, 4))
-    write_approximation(found, folder, title="x", about={"Source": "x"})
+    approximate(_weights(2, 4, 4)).save(folder)
     return Target(folder, (RECORD, "approximation.csv"), write_report, 2)
 
 

@@ -17,6 +17,7 @@ from labels.planting import (
     random_attention,
 )
 
+from attnlab.families import CODED
 from attnlab.labels.counting import (
     OWN_LABELS,
     count_functions,
@@ -36,7 +37,6 @@ from attnlab.labels.structure import (
     cohen_kappa,
 )
 from attnlab.labels.verdict import BELOW, BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, Verdict
-from attnlab.matrices.candidates import FAMILIES
 from attnlab.reading.weights import VIEWS
 
 
@@ -364,7 +364,7 @@ def test_functions_are_compared_by_the_shape_they_leave() -> None:
 
 
 def test_every_label_leaves_a_family_of_matrices() -> None:
-    assert {label.family for label in OWN_LABELS} == set(FAMILIES) - {"column_band"}
+    assert {label.family for label in OWN_LABELS} == set(CODED) - {"column_band"}
 
 
 def test_agreement_in_all_and_by_site() -> None:

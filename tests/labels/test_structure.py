@@ -6,13 +6,13 @@ import torch
 from planted_layers import layer, stochastic
 
 from attnlab.core.serialization import unwrapped, wrapped
+from attnlab.families import CODED
 from attnlab.labels.structure import HeadStructure
-from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.synthetic import draw_corpus
 
 LENGTHS = [23, 17, 19, 14, 21]
-COUNT = len(FAMILIES)
+COUNT = len(CODED)
 
 
 def planted() -> list[torch.Tensor]:
@@ -21,7 +21,7 @@ def planted() -> list[torch.Tensor]:
     lengths = torch.tensor(LENGTHS)
     heads = [
         draw_corpus(family, lengths, noise=0.1, window=3, num_pos=2, generator=generator)
-        for family in FAMILIES
+        for family in CODED
     ]
     return [
         torch.stack([head[number, :length, :length] for head in heads])
@@ -41,7 +41,7 @@ def fed(matrices: list[torch.Tensor], *batches: range, sentences: int = 99, **op
 def test_planted_families_are_found_whatever_the_batches() -> None:
     matrices = planted()
     found = fed(matrices, range(3, 5), range(3))
-    assert found.labels().structure.tolist() == list(FAMILIES)
+    assert found.labels().structure.tolist() == list(CODED)
     families = found.families()
     assert families["head"].tolist() == sorted(list(range(COUNT)) * COUNT)
     wide = torch.zeros(COUNT, len(LENGTHS), 23, 23, dtype=torch.float64)

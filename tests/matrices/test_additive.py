@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from oracles import structured as oracle
 
 from attnlab.core.errors import InputError
-from attnlab.matrices import additive_search, chunks
+from attnlab.matrices import additive
+from attnlab.matrices import weights as in_pieces
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.references import top_entries
 
@@ -178,14 +179,12 @@ def test_bounds_are_never_below_what_sets_gain_and_meet_it_at_the_right_threshol
     H = attention(3, 3, 3, seed=seed)
     inside = torch.eye(3, dtype=torch.bool).expand(3, 3, 3)
     # One correction in all, and as many as the budget leaves beside a column (2 of 4 and 5).
-    limits = additive_search.Limits(
-        torch.tensor([6, 7, 8]), torch.tensor([1, 3, 4]), 0.3, num_pos=2
-    )
-    outside = additive_search.outside_of(H, inside, ~inside, ~inside, limits)
-    weights, base = additive_search._bounds(outside, limits)
+    limits = additive.Limits(torch.tensor([6, 7, 8]), torch.tensor([1, 3, 4]), 0.3, num_pos=2)
+    outside = additive.outside_of(H, inside, ~inside, ~inside, limits)
+    weights, base = additive._bounds(outside, limits)
     for count in (1, 2):
         sets = torch.combinations(torch.arange(3), count).expand(3, -1, -1)
-        gain = additive_search.gains(outside, limits, sets)
+        gain = additive.gains(outside, limits, sets)
         summed = torch.stack([weights[..., chosen].sum(-1) for chosen in sets[0]], -1)
         bound = (summed + base[..., None]).amin(1)
         possible = gain > -math.inf
@@ -202,8 +201,8 @@ def test_pieces_of_the_work_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     budget = torch.tensor([[14], [9], [20]])
     options = {"window": 2, "num_pos": 2, "budget": budget, "error_nnz": 5, "error_bound": 0.2}
     whole = fit_additive(H, **options)
-    monkeypatch.setattr(chunks, "CPU_ENTRIES", 4 * 49)
-    monkeypatch.setattr(additive_search, "_ROOM", 1)
+    monkeypatch.setattr(in_pieces, "CPU_ENTRIES", 4 * 49)
+    monkeypatch.setattr(additive, "_ROOM", 1)
     pieces = fit_additive(H, **options)
     for name in ("l1", "relative", "budget", "structure", "error"):
         torch.testing.assert_close(getattr(pieces, name), getattr(whole, name))

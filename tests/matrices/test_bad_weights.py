@@ -16,11 +16,9 @@ from attnlab.matrices import distances, offsets, references
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import fit_band, project_band
 from attnlab.matrices.candidates import Search
-from attnlab.matrices.column import fit_column
-from attnlab.matrices.column_band import fit_column_band
+from attnlab.matrices.column import fit_column, fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
-from attnlab.matrices.label_sums import sum_labels
-from attnlab.matrices.labels import label_heads
+from attnlab.matrices.labels import label_heads, sum_labels
 from attnlab.matrices.random_search import random_search
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.residual import fit_residual
@@ -90,7 +88,8 @@ PARTS = {
     *("block_gains", "place_blocks", "best_blocks", "best_candidate", "corrected", "priced"),
     *("outside_of", "best_columns", "gains"),
     *("near_diagonal", "best_error", "priced_gain", "priced_total"),
-    *("candidates", "keys_of_rows", "with_room", "in_chunks"),
+    *("nothing", "diagonals", "bands", "rare_columns", "fixed_columns", "columns_and_bands"),
+    *("fit_union", "candidates", "keys_of_rows", "with_room", "in_chunks"),
     *("takes_no_memory", "shortest_code", "log2_choose", "labels_of_codes", "fill_columns"),
     *(
         "real_columns",

@@ -19,8 +19,7 @@ from attnlab.matrices.offsets import (
     mean_weight_by_offset,
 )
 from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
-from attnlab.matrices.supports import band_dimension, band_support
-from attnlab.matrices.values import check_values
+from attnlab.matrices.supports import band_dimension, band_support, check_values
 
 SHAPES = [(1, 1), (5, 5), (5, 7), (7, 3)]
 WINDOWS = [(0, 0), (1, 1), (2, 0), (0, 1), (3, 9)]

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attnlab.matrices import band_in_place
+from attnlab.matrices import band as band_module
 from attnlab.matrices.band import fit_band, project_band
 from attnlab.matrices.distances import measure
 from attnlab.matrices.supports import band_support
@@ -18,9 +18,9 @@ def attention(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("window", WINDOWS)
 def test_equals_the_plain_form(window: tuple[int, int], batch: tuple[int, ...]) -> None:
     H = attention(*batch, 97, 97)
-    assert band_in_place.can_be_read_in_place(H, window)
+    assert band_module.can_be_read_in_place(H, window)
     P = H * band_support(97, 97, window)
-    torch.testing.assert_close(band_in_place.copy_band(H, window), P, rtol=0, atol=0)
+    torch.testing.assert_close(band_module.copy_band(H, window), P, rtol=0, atol=0)
     torch.testing.assert_close(project_band(H, window), P, rtol=0, atol=0)
     plain, fit = measure(H, P), fit_band(H, window=window)
     for name in ("l1", "mean_error", "relative", "frobenius"):
@@ -29,7 +29,7 @@ def test_equals_the_plain_form(window: tuple[int, int], batch: tuple[int, ...]) 
 
 def test_a_part_of_a_larger_tensor_is_read_at_its_place() -> None:
     H = attention(3, 97, 97)
-    assert band_in_place.can_be_read_in_place(H[1], (3, 2))
+    assert band_module.can_be_read_in_place(H[1], (3, 2))
     torch.testing.assert_close(
         fit_band(H[1], window=(3, 2)).l1, fit_band(H, window=(3, 2)).l1[1], rtol=0, atol=1e-12
     )
@@ -37,7 +37,7 @@ def test_a_part_of_a_larger_tensor_is_read_at_its_place() -> None:
 
 @pytest.mark.parametrize("H", [attention(97, 97).mT, attention(97, 96), attention(27, 27)])
 def test_other_matrices_go_the_plain_way(H: torch.Tensor) -> None:
-    assert not band_in_place.can_be_read_in_place(H, (3, 3))
+    assert not band_module.can_be_read_in_place(H, (3, 3))
     P = H * band_support(*H.shape, (3, 3))
     torch.testing.assert_close(fit_band(H, window=3).l1, measure(H, P).l1, rtol=0, atol=1e-12)
 

@@ -11,7 +11,7 @@ from attnlab.matrices.distances import (
     l1_distance,
     measure,
 )
-from attnlab.matrices.padding import counted_entries
+from attnlab.matrices.weights import counted_entries
 
 SHAPES = [(1, 1), (5, 5), (5, 7), (7, 3)]
 

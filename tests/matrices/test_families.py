@@ -13,10 +13,9 @@ from oracles import structured as oracle
 from weight_matrices import weight_matrices
 
 from attnlab.core.errors import InputError
-from attnlab.matrices import chunks
+from attnlab.matrices import weights as in_pieces
 from attnlab.matrices.band import fit_band
-from attnlab.matrices.column import fit_column
-from attnlab.matrices.column_band import fit_column_band
+from attnlab.matrices.column import fit_column, fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.fit import Fit
 from attnlab.matrices.rare_columns import fit_rare_columns
@@ -234,7 +233,7 @@ def test_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     for options in ({}, {"values": "stochastic"}, {"sizes": sizes, "error_nnz": counts}):
         whole = FITS[name](H, **options)
         with monkeypatch.context() as patch:
-            patch.setattr(chunks, "CPU_ENTRIES", 4 * 49)
+            patch.setattr(in_pieces, "CPU_ENTRIES", 4 * 49)
             pieces = FITS[name](H, **options)
         for field in (*DISTANCES, "budget", "structure", "error", "approximation"):
             torch.testing.assert_close(getattr(pieces, field), getattr(whole, field))
@@ -300,7 +299,7 @@ def test_bad_options_are_refused(
 @pytest.mark.parametrize("H", [torch.ones(5, 5, dtype=torch.long), torch.ones(5)])
 def test_what_is_no_matrix_is_refused(H: torch.Tensor) -> None:
     with pytest.raises(InputError, match=r"floating-point tensor \[\*batch, query, key\]"):
-        chunks.check_matrices(H)
+        in_pieces.check_matrices(H)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 7), (7, 3)])

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.candidates import FAMILIES, Search
-from attnlab.matrices.label_sums import sum_labels
-from attnlab.matrices.labels import label_heads
+from attnlab.families import CODED
+from attnlab.matrices.candidates import Search
+from attnlab.matrices.labels import label_heads, sum_labels
 
 SIZES = torch.tensor([[11, 7], [4, 3], [9, 7], [11, 1], [5, 6]])
 
@@ -28,7 +28,7 @@ def same(found, expected) -> None:
         torch.testing.assert_close(getattr(found, name), getattr(expected, name))
     for name in ("chosen", "runner_up"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist()
-    for family in FAMILIES:
+    for family in CODED:
         for name, value in expected.parameters[family].items():
             assert found.parameters[family][name].tolist() == value.tolist(), (family, name)
 

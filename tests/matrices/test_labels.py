@@ -8,10 +8,9 @@ from scipy.optimize import minimize_scalar
 from weight_matrices import weight_matrices
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.candidates import FAMILIES, Search
-from attnlab.matrices.code_lengths import Rows, log2_choose, shortest_code
-from attnlab.matrices.label_sums import sum_labels
-from attnlab.matrices.labels import label_heads
+from attnlab.families import CODED
+from attnlab.matrices.candidates import Rows, Search, log2_choose, shortest_code
+from attnlab.matrices.labels import label_heads, sum_labels
 from attnlab.matrices.synthetic import draw_corpus
 
 
@@ -95,9 +94,9 @@ def test_rows_of_any_kind_are_coded_as_one_at_a_time(H: torch.Tensor) -> None:
         }  # fmt: skip
         for labels in (found, streamed):
             for family, bits in expected.items():
-                index = FAMILIES.index(family)
+                index = CODED.index(family)
                 assert float(labels.bits[head, index]) == pytest.approx(bits, abs=1e-5), family
-            assert float(labels.eta[head, FAMILIES.index("diffuse")]) == 1
+            assert float(labels.eta[head, CODED.index("diffuse")]) == 1
 
 
 @pytest.mark.parametrize(("causal", "columns"), [(False, 5), (True, 5), (False, 7), (False, 3)])
@@ -143,8 +142,8 @@ def test_bits_of_every_family(causal: bool, columns: int) -> None:
         ),
     }  # fmt: skip
     for family, bits in expected.items():
-        assert float(found.bits[FAMILIES.index(family)]) == pytest.approx(bits, abs=1e-5), family
-    assert float(found.eta[FAMILIES.index("diffuse")]) == 1
+        assert float(found.bits[CODED.index(family)]) == pytest.approx(bits, abs=1e-5), family
+    assert float(found.eta[CODED.index("diffuse")]) == 1
     best = expected["diffuse"]
     assert float(found.bits_per_row[0]) == pytest.approx(best / 10, abs=1e-9)
 
@@ -153,7 +152,7 @@ def test_bits_of_rare_columns_name_their_places_in_every_sentence() -> None:
     columns = torch.tensor([[0, 1, 3, 3, 4, 5, 6], [0, 1, 2, 3, 5, 5, 6]])
     H = 0.9 * torch.nn.functional.one_hot(columns, 7).double() + 0.1 / 7
     found = label_heads(H, window=2, num_pos=1)
-    index = FAMILIES.index("rare_columns")
+    index = CODED.index("rare_columns")
     # Blocks of 2 rows in 7, each with 2 columns: log2 C(6, 1) + log2 2; nothing else to choose from.
     supports = [[int(c)] for c in columns.flatten()]
     rows = shortest(H.flatten(0, 1).tolist(), supports)
@@ -162,7 +161,7 @@ def test_bits_of_rare_columns_name_their_places_in_every_sentence() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CODED)
 def test_planted_families_are_recovered(family: str, noise: float) -> None:
     generator = torch.Generator().manual_seed(1)
     lengths = torch.randint(14, 21, (25, 6), generator=generator)
@@ -175,7 +174,7 @@ def test_planted_families_are_recovered(family: str, noise: float) -> None:
     )
     torch.testing.assert_close(H[0, 0].sum(-1), torch.ones(20, dtype=H.dtype))
     labels = label_heads(H, sizes=lengths[..., None].expand(-1, -1, 2))
-    recovered = (labels.chosen == FAMILIES.index(family)).double().mean()
+    recovered = (labels.chosen == CODED.index(family)).double().mean()
     assert float(recovered) >= 0.95
     assert bool((labels.margin >= 0).all())
     ordered = labels.bits.sort(-1).values
@@ -183,19 +182,19 @@ def test_planted_families_are_recovered(family: str, noise: float) -> None:
         labels.bits.gather(-1, labels.runner_up[:, None])[:, 0], ordered[:, 1]
     )
     if family != "diffuse":
-        eta = labels.eta[:, FAMILIES.index(family)]
+        eta = labels.eta[:, CODED.index(family)]
         assert float(eta.mean()) == pytest.approx(noise, abs=0.03)
 
 
 def test_parameters_of_planted_heads_are_found() -> None:
     shifted = torch.eye(11, dtype=torch.float64).roll(-2, 0)[None].repeat(3, 1, 1)
     labels = label_heads(0.9 * shifted + 0.1 / 11)
-    assert FAMILIES[int(labels.chosen)] == "diagonal"
+    assert CODED[int(labels.chosen)] == "diagonal"
     assert int(labels.parameters["diagonal"]["offset"]) == 2
     last = torch.zeros(3, 11, 11, dtype=torch.float64)
     last[:, :, 9] = 1
     labels = label_heads(0.9 * last + 0.1 / 11)
-    assert FAMILIES[int(labels.chosen)] == "column"
+    assert CODED[int(labels.chosen)] == "column"
     assert {k: int(v) for k, v in labels.parameters["column"].items()} == {
         "position": 1,
         "from_end": 1,
@@ -215,7 +214,7 @@ def test_a_sink_with_the_token_before_is_a_column_and_a_band(offset: int, causal
         H = H.tril()
         H = H / H.sum(-1, keepdim=True)
     labels = label_heads(H, causal=causal)
-    assert FAMILIES[int(labels.chosen)] == "column_band"
+    assert CODED[int(labels.chosen)] == "column_band"
     found = {name: int(value) for name, value in labels.parameters["column_band"].items()}
     assert found == {"first_offset": offset, "last_offset": offset, "position": 0, "from_end": 0}
 
@@ -228,9 +227,9 @@ def test_a_band_or_a_column_alone_costs_fewer_bits_than_both(family: str) -> Non
     H = support[family].double().expand(4, n, n)
     H = torch.where(H.sum(-1, keepdim=True) > 0, H / H.sum(-1, keepdim=True).clamp(min=1), 1 / n)
     labels = label_heads(0.8 * H + 0.2 / n)
-    assert FAMILIES[int(labels.chosen)] == family
-    both = float(labels.bits[FAMILIES.index("column_band")])
-    assert both > float(labels.bits[FAMILIES.index(family)]) + 1
+    assert CODED[int(labels.chosen)] == family
+    both = float(labels.bits[CODED.index("column_band")])
+    assert both > float(labels.bits[CODED.index(family)]) + 1
 
 
 def test_padding_and_order_of_sentences_change_nothing() -> None:
@@ -279,9 +278,7 @@ def test_blocks_are_the_shortest_code_where_every_row_has_a_key_of_its_own(
     differences = []
     for seed in range(3):
         H = attention(*shape, seed=seed)
-        found = float(
-            label_heads(H[None], window=2, num_pos=1).bits[FAMILIES.index("rare_columns")]
-        )
+        found = float(label_heads(H[None], window=2, num_pos=1).bits[CODED.index("rare_columns")])
         differences.append(found - block_bits(H, 2))
     if shape[0] <= shape[1]:
         assert differences == pytest.approx([0.0] * 3, abs=1e-5)
@@ -293,7 +290,7 @@ def test_blocks_may_cost_more_than_need_be_with_more_queries_than_keys() -> None
     # Rows 2 and 3 gain a tenth on column 2, but row 3 costs less without any support.
     rows = [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.45, 0.45, 0.1], [1 / 3] * 3]
     H = torch.tensor(rows, dtype=torch.float64)
-    found = float(label_heads(H[None], window=2, num_pos=1).bits[FAMILIES.index("rare_columns")])
+    found = float(label_heads(H[None], window=2, num_pos=1).bits[CODED.index("rare_columns")])
     assert found > block_bits(H, 2) + 0.1
 
 
@@ -302,12 +299,12 @@ def test_causal_names_are_counted_as_causal_heads_can_have_them() -> None:
     H = torch.ones(3, 3, 3, dtype=torch.float64).tril()
     H = H / H.sum(-1, keepdim=True)
     found = label_heads(H, window=2, num_pos=1, column_positions=2, causal=True)
-    uniform = float(found.bits[FAMILIES.index("diffuse")])
+    uniform = float(found.bits[CODED.index("diffuse")])
     named = {"diagonal": math.log2(3), "column": math.log2(4)}
     for family, bits in named.items():
-        assert float(found.bits[FAMILIES.index(family)]) <= uniform + bits + 1e-6
+        assert float(found.bits[CODED.index(family)]) <= uniform + bits + 1e-6
     # One block of 2 rows in 3: 2 starts, and its first column is the only one that all rows see.
-    blocks = float(found.bits[FAMILIES.index("rare_columns")])
+    blocks = float(found.bits[CODED.index("rare_columns")])
     columns = [[0, 0, 2], [0, 1, 1]]
     captured = [sum(float(H[0, i, c]) for i, c in enumerate(each)) for each in columns]
     best = columns[captured.index(max(captured))]
@@ -322,7 +319,7 @@ def test_a_block_is_placed_even_where_it_does_not_help() -> None:
         shortest(H[0].tolist(), [[c] for c in each]).fun
         for each in ([0, 0, 2, 3], [1, 1, 2, 3], [0, 1, 1, 3], [0, 1, 2, 2])
     )
-    bits = float(found.bits[FAMILIES.index("rare_columns")])
+    bits = float(found.bits[CODED.index("rare_columns")])
     assert bits == pytest.approx(best + math.log2(3) + 1, abs=1e-5)
     assert bits > shortest(H[0].tolist(), [[i] for i in range(4)]).fun + math.log2(3) + 1 + 0.5
 

@@ -11,8 +11,7 @@ from oracles import matrices, structured
 from weight_matrices import matrix
 
 from attnlab.matrices.band import fit_band
-from attnlab.matrices.column import fit_column
-from attnlab.matrices.column_band import fit_column_band
+from attnlab.matrices.column import fit_column, fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.stochastic import fit_stochastic_rows

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from attnlab.core.columns import Column, Table
+from attnlab.questions.approximate import QUESTION as APPROXIMATE
+from attnlab.questions.approximate.approximation import approximate
 from attnlab.questions.compare import QUESTION as COMPARE
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance import QUESTION as IMPORTANCE
@@ -19,14 +21,11 @@ from attnlab.questions.plan.question import QUESTION as PLAN
 from attnlab.questions.prune import QUESTION as PRUNE
 from attnlab.questions.prune.pruning import prune
 from attnlab.reporting.analysis_folder import write_tables
-from attnlab.reporting.approximation import write_approximation
 from attnlab.results.report import write_report
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.description import structure_of_heads
 from attnlab.studies.analysis.fits import summarise
-from attnlab.studies.approximation import columns as approximation
-from attnlab.studies.approximation.approximation import approximate
 
 REPLACEMENTS = ("zero", "mean", "uniform")
 # A learned logit beside the keys (tests/reading/test_statistics.py), heads without output
@@ -66,12 +65,12 @@ def write_planning_tables(run: Path, folder: Path) -> None:
 
 def write_approximation_tables(_: Path, folder: Path) -> None:
     H = torch.rand(2, 6, 6, dtype=torch.float64).softmax(-1)
-    write_approximation(approximate(H), folder, title="t", about={})
+    approximate(H).save(folder)
 
 
 STUDIES = {
     "analysis": (analysis.TABLES, write_analysis_tables),
-    "approximation": (approximation.TABLES, write_approximation_tables),
+    "approximation": (APPROXIMATE.tables, write_approximation_tables),
     "comparison": (COMPARE.tables, write_comparison_tables),
     "importance": (IMPORTANCE.tables, write_importance_tables),
     "inspection": (INSPECT.tables, write_inspection_tables),

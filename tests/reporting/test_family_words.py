@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from attnlab.core.columns import Column
+from attnlab.families import CODED
 from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
-from attnlab.matrices.candidates import FAMILIES
 from attnlab.reporting.drawing.head_map import draw_heads
 from attnlab.reporting.drawing.palette import STRUCTURES
 from attnlab.reporting.export import cell
@@ -26,7 +26,7 @@ def head(family: str, runner_up: str = "diffuse", *, tie: bool = False) -> Simpl
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CODED)
 def test_cells_and_legend_of_a_family_have_its_colour(family: str) -> None:
     cell, words = _structure_cell(head(family))
     assert words == structure_phrase(head(family))
@@ -49,7 +49,7 @@ def test_a_head_that_no_family_describes_has_the_structure_none(tie: bool) -> No
         assert "even" not in str(one)
 
 
-@pytest.mark.parametrize("structure", FAMILIES)
+@pytest.mark.parametrize("structure", CODED)
 def test_tables_and_legends_say_none_of_it(structure: str) -> None:
     summary = pd.DataFrame(
         {"site": "encoder", "layer": 0, "head": [0], "structure": structure, "structure_tie": False}
@@ -68,6 +68,6 @@ def test_tables_and_legends_say_none_of_it(structure: str) -> None:
 def test_families_have_names_of_their_own() -> None:
     assert structure_phrase(head("column_band")) == "column + band"
     assert structure_phrase(head("column", "column_band", tie=True)) == "tie: column, column + band"
-    assert [column.name for column in BITS] == [f"bits_{family}" for family in FAMILIES]
+    assert [column.name for column in BITS] == [f"bits_{family}" for family in CODED]
     letters = [mark.letter for name, mark in STRUCTURES.items() if name != "kept_band"]
     assert len(set(letters)) == len(letters)

@@ -10,12 +10,11 @@ from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.core.errors import InputError
+from attnlab.questions.approximate.approximation import approximate
 from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
 from attnlab.reading.matrix_files import load_arrays
 from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.analysis.measuring import Analysis
-from attnlab.studies.approximation.approximation import approximate, approximate_arrays
-from attnlab.studies.approximation.settings import ApproximationSettings
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +45,13 @@ def test_heads_and_fits_are_those_of_the_model(original: Analysis, file: Path) -
 
 def test_fits_name_sentence_site_layer_and_head(file: Path) -> None:
     arrays = load_arrays(file)
-    found = approximate_arrays(arrays, ApproximationSettings(families=("band",)))
+    found = approximate(file, families=("band",))
     assert found.table["matrix"].iloc[0] == "0.encoder.0.0"
     one = approximate(arrays["2.cross.0"], families=("band",)).table
     mine = found.table[found.table["matrix"].str.startswith("2.cross.0.")]
     assert mine["l1"].tolist() == one["l1"].tolist()
-    assert len(found.members["band"]) == found.table["matrix"].nunique()
+    assert found.table["member"].notna().sum() == found.table["matrix"].nunique()
+    pd.testing.assert_frame_equal(found.bits, approximate(arrays, families=("band",)).bits)
 
 
 def test_what_does_not_fit_together_is_refused(file: Path) -> None:

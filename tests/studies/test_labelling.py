@@ -15,11 +15,11 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
+from attnlab.families import CODED
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.labels.gold import gold_of_embedded
 from attnlab.labels.structure import HeadStructure
 from attnlab.labels.verdict import least_status
-from attnlab.matrices.candidates import FAMILIES
 from attnlab.reading.capture import prepare
 from attnlab.reading.weights import ALL, CONTENT, VIEWS
 from attnlab.reporting.analysis_folder import write_analysis
@@ -122,7 +122,7 @@ def test_structure_stands_beside_function(labelled: Analysis) -> None:
     members = found.structure[(found.structure.site == "encoder") & found.structure.chosen]
     assert set(members.member) == {"offset 0"}
     assert set(found.structure.sentences) == {20}
-    assert len(found.structure) == len(FAMILIES) * len(found.labels)
+    assert len(found.structure) == len(CODED) * len(found.labels)
     chosen = found.structure[found.structure.chosen].merge(found.labels)
     assert (chosen.family == chosen.structure).all()
     assert found.agreement.site.tolist() == ["all", "encoder", "decoder", "cross"]

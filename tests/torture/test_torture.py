@@ -24,17 +24,14 @@ from attnlab.core.errors import AttnlabError
 from attnlab.core.folders import UNFINISHED
 from attnlab.embeddings.files import TENSORS
 from attnlab.embeddings.settings import SkipGramSettings
+from attnlab.models.first_embeddings import embed
 from attnlab.models.training import resume
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reporting.analysis_folder import write_analysis
-from attnlab.reporting.approximation import write_approximation
 from attnlab.reporting.result_folder import PAGE
 from attnlab.reporting.substitution import write_substitution
 from attnlab.results.report import write_report
-from attnlab.studies.approximation.approximation import approximate_arrays
-from attnlab.studies.approximation.settings import ApproximationSettings
-from attnlab.studies.embeddings.training import embed
 
 # Of a process with threads: the child leaves them alone.
 pytestmark = [pytest.mark.torture, pytest.mark.filterwarnings("ignore:This process")]
@@ -46,9 +43,10 @@ Write = Callable[[Path, str], object]
 
 
 def _approximate(run: Path) -> Write:
-    settings = ApproximationSettings(families=("diagonal",))
-    found = approximate_arrays({"a": torch.eye(5, dtype=torch.float64)[None]}, settings)
-    return lambda folder, title: write_approximation(found, folder, title=title, about={})
+    found = attnlab.approximate(torch.eye(5, dtype=torch.float64), families=("diagonal",))
+    return lambda folder, title: dataclasses.replace(found, title=title).save(
+        folder, overwrite=True
+    )
 
 
 def _compare(run: Path) -> Write:

@@ -9,9 +9,8 @@ from attnlab.cli.early import check_corpus
 from attnlab.cli.options import OVERWRITE, typed, with_options
 from attnlab.cli.output import messages
 from attnlab.cli.progress import progress_bars
-from attnlab.embeddings.settings import SkipGramSettings
+from attnlab.embeddings.settings import SideSettings, SkipGramSettings
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
-from attnlab.studies.embeddings.settings import SideSettings
 
 # With their headings on the help page.
 PANELS = {
@@ -41,7 +40,7 @@ def embed(
     check_corpus(options.get("corpus"))
 
     from attnlab.core.library_state import quiet
-    from attnlab.studies.embeddings.training import embed as train_embeddings
+    from attnlab.models.first_embeddings import embed as train_embeddings
 
     with quiet(), progress_bars() as tell:
         found = train_embeddings(

@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.early import check_source_there, check_texts_there
+from attnlab.cli.early import check_matrices_there, check_source_there, check_texts_there
 from attnlab.cli.notes import print_notes
 from attnlab.cli.options import OVERWRITE, check_overwrite, chosen, with_options
-from attnlab.cli.output import messages, new_table, output, print_json, print_table
+from attnlab.cli.output import (
+    AS_TEXT,
+    check_form,
+    messages,
+    new_table,
+    output,
+    print_json,
+    print_table,
+    print_text,
+)
 from attnlab.cli.progress import progress_bars
 from attnlab.core.errors import InputError
 from attnlab.core.options import Settings
@@ -17,6 +26,11 @@ from attnlab.results.question import Question
 
 if TYPE_CHECKING:
     from attnlab.results.result import Result
+
+FORM = Annotated[
+    str,
+    typer.Option("--format", help="Form of the main table: text, csv, markdown or latex."),
+]
 
 
 def command_of(question: Question) -> Callable[..., None]:
@@ -35,8 +49,10 @@ def command_of(question: Question) -> Callable[..., None]:
         *,
         out: Annotated[Path | None, out_help] = None,
         overwrite: OVERWRITE = False,
+        form: FORM = AS_TEXT,
         **options: Any,
     ) -> None:
+        check_form(form)
         settings = chosen(question.settings, options)
         if out is None and own is not None:
             out = Path(source) / own if Path(source).is_dir() else Path(own)
@@ -48,7 +64,7 @@ def command_of(question: Question) -> Callable[..., None]:
             for path in (out, *(out / name for name in result.extra)):
                 messages().print(f"Wrote {path}.", soft_wrap=True)
         print_notes(result.notes)
-        _print(result, out)
+        _print(result, out, form)
 
     command.__name__, command.__doc__ = question.name, question.help
     return with_options(question.settings)(command)
@@ -67,7 +83,9 @@ def _check_beforehand(
         from attnlab.models.run_folder import read_record
 
         read_record(source)
-    else:
+    elif question.only_matrices:
+        check_matrices_there(Path(source))
+    elif not (question.embeddings and Path(source).exists()):
         check_source_there(source, matrices=question.matrices)
     check_texts_there(settings)
     question.check()
@@ -91,7 +109,7 @@ def _answer(question: Question, source: str, settings: Settings) -> "Result":
     return result
 
 
-def _print(result: "Result", folder: Path | None) -> None:
+def _print(result: "Result", folder: Path | None, form: str) -> None:
     if output().as_json:
         tables = (table.name for table in result.asked.tables[: result.asked.printed])
         written: dict[str, Any] = {}
@@ -100,6 +118,9 @@ def _print(result: "Result", folder: Path | None) -> None:
             written = {"folder": folder} | ({"extra": extra} if extra else {})
         print_json(**{name: result.tables[name] for name in tables}, notes=result.told, **written)
         return
+    if form != AS_TEXT:
+        print_text(result.formatted(form).removesuffix("\n"))
+        return
     for table in result.terminal():
         shown = new_table(
             *table.headings,
@@ -107,6 +128,7 @@ def _print(result: "Result", folder: Path | None) -> None:
             title=table.title,
             caption=table.caption,
             gap=table.gap,
+            prose=table.prose,
         )
         for row in table.rows:
             shown.add_row(*row)

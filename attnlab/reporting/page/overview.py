@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core.addresses import HEAD_COLUMNS, Head, layer_name
+from attnlab.families import NO_FAMILY
 from attnlab.labels.label_columns import LABELS, NO_STRUCTURE, NO_STRUCTURE_MEANS, TIE_BITS_PER_ROW
-from attnlab.matrices.candidates import NO_FAMILY
 from attnlab.reading.weights import View, rows_of_view
 from attnlab.reporting.function_phrases import evidence_phrase, structure_phrase
 from attnlab.reporting.heads_shown import MARK, MARK_WITHOUT_CONTROLS, describe_roles, mark_of

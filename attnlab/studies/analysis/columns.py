@@ -1,12 +1,12 @@
 """The columns of the fits of an analysis, in its file and as shown by head."""
 
 from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Table
+from attnlab.families import AT_EQUAL_BUDGET, CODED, FAMILIES
 from attnlab.labels.label_columns import (
     AGREEMENT,
     CONTROLS,
     DETAIL,
     LABELS,
-    NO_STRUCTURE,
     OFFSET_OR_CHANCE,
     RELATIONS,
     STRUCTURE,
@@ -136,33 +136,10 @@ def _band(window: int) -> Column:
 
 # Of `RELATIVE`: the families that are compared at equal budget, and what they are compared with.
 SIGMA = ("diagonal", "kept_band", "rare_columns")
-EQUAL_BUDGET = (*SIGMA, "additive", "top")
-REFERENCES = ("zero", "uniform", "mean_by_offset")
+EQUAL_BUDGET = (*(column.name for column in AT_EQUAL_BUDGET), "top")
 # Of `summarise`: mean relative distances, a column an approximation.
 RELATIVE = (
-    Column(
-        "diagonal",
-        "diagonal + E",
-        "Relative distance of the best single offset within 3 tokens, and the sparse error E.",
-        2,
-        "diagonal",
-    ),
-    Column(
-        "kept_band",
-        "band entries + E",
-        "Relative distance of the largest entries within 3 tokens of the diagonal, as many as the "
-        "matrix has rows, and E.",
-        2,
-        "band",
-    ),
-    Column(
-        "rare_columns",
-        "rare columns + E",
-        "Relative distance of the identity with at most 2 blocks of rows with all weight on one key, "
-        "and E.",
-        2,
-        "rare columns",
-    ),
+    *AT_EQUAL_BUDGET,
     Column(
         "union",
         "union + E",
@@ -170,13 +147,6 @@ RELATIVE = (
         "Sigma1, Sigma2 and Sigma3 with E.",
         2,
         "union",
-    ),
-    Column(
-        "additive",
-        "additive",
-        "Relative distance of a band, at most 2 whole columns and E that share the same number of "
-        "entries in the best way.",
-        2,
     ),
     Column(
         "top",
@@ -211,35 +181,13 @@ RELATIVE = (
     *map(_band, range(WIDEST_WINDOW + 1)),
 )
 # Of `structure_of_heads`: bits per row, a column a family.
-BITS = (
+BITS = tuple(
     Column(
-        "bits_diffuse",
-        f"{NO_STRUCTURE} (bits a row)",
-        "No family: equal weights on all keys.",
+        f"bits_{name}",
+        f"{FAMILIES[name].label} (bits a row)",
+        FAMILIES[name].members,
         2,
-        NO_STRUCTURE,
-    ),
-    Column("bits_diagonal", "diagonal (bits a row)", "One offset within 5 tokens.", 2, "diagonal"),
-    Column("bits_band", "band (bits a row)", "A band within 5 tokens.", 2, "band"),
-    Column(
-        "bits_rare_columns",
-        "rare columns (bits a row)",
-        "Blocks of rows with all weight on one key, placed per sentence.",
-        2,
-        "rare columns",
-    ),
-    Column(
-        "bits_column",
-        "column (bits a row)",
-        "One of the first or last two tokens, for all rows.",
-        2,
-        "column",
-    ),
-    Column(
-        "bits_column_band",
-        "column + band (bits a row)",
-        "One of the first or last two tokens, and an offset or a band within 5 tokens.",
-        2,
-        "column + band",
-    ),
+        FAMILIES[name].label,
+    )
+    for name in CODED
 )

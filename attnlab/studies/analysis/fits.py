@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.addresses import HEAD_COLUMNS, Site, site_order
+from attnlab.families import fit_at_equal_budget
 from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
 from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
@@ -18,7 +19,6 @@ from attnlab.matrices.residual import fit_residual
 from attnlab.matrices.supports import band_dimension
 from attnlab.reading.weights import LayerWeights, PerLayer
 from attnlab.studies.analysis.columns import SIGMA, WIDEST_WINDOW
-from attnlab.studies.approximation.equal_budget import fit_at_equal_budget
 
 HALVES = 2
 Columns = dict[str, list[Any]]
@@ -102,7 +102,7 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
 
         l1(w) = sum of h_ij over |j - i| > w
 
-    Families at one budget (`oracle`), see `attnlab.studies.approximation.equal_budget`, and `top`,
+    Families at one budget (`oracle`), see `attnlab.families.fit_at_equal_budget`, and `top`,
     the largest entries of that budget, which nothing of its size beats. Reference points: `zero` and
     `uniform` use
     no weights at all (level `none`), `mean_by_offset` is the mean over other sentences (`static`).

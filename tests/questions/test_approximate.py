@@ -5,14 +5,15 @@ import pytest
 import torch
 
 from attnlab.core.errors import InputError
+from attnlab.families import CODED
 from attnlab.matrices.band import fit_band
-from attnlab.matrices.candidates import FAMILIES
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.references import top_entries
 from attnlab.matrices.sigma import fit_sigma
 from attnlab.matrices.supports import band_dimension
-from attnlab.studies.approximation.approximation import approximate, columns, svd_rank
-from attnlab.studies.approximation.settings import (
+from attnlab.questions.approximate.approximation import approximate, svd_rank
+from attnlab.questions.approximate.question import (
+    APPROXIMATION,
     ApproximationSettings,
     count_in,
     families_in,
@@ -31,13 +32,16 @@ STOCHASTIC = tuple(name for name in ALL if name != "additive")
 
 def test_a_row_for_every_matrix_and_family_in_the_order_of_the_file() -> None:
     H = attention(2, 6, 7, 7)
-    table = approximate(H, error_nnz=0, families=ALL).table
-    assert list(table.columns) == columns()
+    found = approximate(H, error_nnz=0, families=ALL)
+    table = found.table
+    assert list(table.columns) == list(APPROXIMATION)
     references = ["zero", "uniform", "mean_by_offset", "svd", "top"]
     assert list(table["family"][: 5 + len(ALL)]) == [*references, *ALL]
     assert list(table["matrix"].unique()) == [f"{i}.{j}" for i in range(2) for j in range(6)]
     assert len(table) == 12 * (5 + len(ALL))
     assert (table.loc[table["family"] == "zero", "relative"] == 1).all()
+    assert found.bits["family"].tolist() == [*CODED] * 12
+    assert found.bits["matrix"].unique().tolist() == table["matrix"].unique().tolist()
 
 
 @pytest.mark.parametrize("values", ["binary", "free", "stochastic"])
@@ -116,11 +120,11 @@ def test_bits_are_those_of_the_labels() -> None:
     for number, one in enumerate(H):
         found = label_heads(one[None])
         mine = table[table["matrix"] == str(number)].set_index("family")
-        for family, name in {"diffuse": "uniform"}.items() | {(f, f) for f in FAMILIES[1:]}:
-            expected = float(found.bits_per_row[FAMILIES.index(family)])
+        for family, name in {"diffuse": "uniform"}.items() | {(f, f) for f in CODED[1:]}:
+            expected = float(found.bits_per_row[CODED.index(family)])
             assert float(mine.loc[name, "bits_per_row"]) == pytest.approx(expected)
-        assert mine["structure"].unique() == [FAMILIES[int(found.chosen)]]
-        assert mine["structure_runner_up"].unique() == [FAMILIES[int(found.runner_up)]]
+        assert mine["structure"].unique() == [CODED[int(found.chosen)]]
+        assert mine["structure_runner_up"].unique() == [CODED[int(found.runner_up)]]
         assert mine["structure_margin_bits_per_row"].iloc[0] == pytest.approx(float(found.margin))
         assert mine.loc[["zero", "svd", "top", "union", "additive"], "bits_per_row"].isna().all()
 
@@ -177,7 +181,8 @@ def test_causal_fits_look_back_only() -> None:
 
 def test_members_are_told_in_words() -> None:
     shifted = torch.eye(9, dtype=torch.float64).roll(-1, 0)
-    members = approximate(shifted, error_nnz=0, families=ALL, num_pos=1).members
+    table = approximate(shifted, error_nnz=0, families=ALL, num_pos=1).table
+    members = table.groupby("family", sort=False)["member"].agg(list)
     assert members["diagonal"] == ["offset +1"]
     assert members["band"] == ["9 entries at offsets -3..3"]
     assert members["additive"] == ["column 0"]
@@ -185,7 +190,9 @@ def test_members_are_told_in_words() -> None:
     assert members["column_band"] == ["column 0 + offsets -3..3"]
     assert members["union"] == ["diagonal"]
     assert members["rare_columns"] == ["rows 6-8 to 7"]
-    assert approximate(torch.eye(5), error_nnz=0).members["rare_columns"] == ["identity"]
+    assert pd.isna(members["svd"]).all(), "a reference has none"
+    identity = approximate(torch.eye(5), error_nnz=0).table.set_index("family")
+    assert identity.at["rare_columns", "member"] == "identity"
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,53 @@
-"""Words at the first two principal components of their vectors."""
+"""Neighbours of words drawn at the first two principal components of their vectors; and on a terminal."""
+
+from collections.abc import Iterator
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.core.texts import shown
+from attnlab.questions.neighbours.question import MAP, NEIGHBOURS
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
 from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.palette import PAGE
+from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.result import Result
+from attnlab.results.terminal import TerminalTable
 
-_WANTED = ("word", "group", "first_component", "second_component", "first_share", "second_share")
 _TOO_FEW = "There are too few words for a map; ask for more neighbours or words."
 # Names of more words than this would hide each other.
 MOST_NAMES = 150
+
+
+def contents(result: Result) -> Contents:
+    """What the page of neighbours shows."""
+    caption = (
+        "The words and their neighbours at the first two principal components of their vectors."
+    )
+    figures = (
+        [] if result.map.empty else [DrawnFigure("map", draw_embedding_map(result.map), caption)]
+    )
+    answers = [f"Nearest to {word}: {near}." for word, near in _near(result)]
+    facts = {name: str(value) for name, value in result.about.items()}
+    return Contents(answers, facts, figures, (ShownTable(NEIGHBOURS.file, "Neighbours"),))
+
+
+def terminal(result: Result) -> Iterator[TerminalTable]:
+    """A row per word."""
+    heading = "neighbours, with their cosines"
+    yield TerminalTable(("word", heading), tuple(_near(result)), prose=(heading,))
+
+
+def _near(result: Result) -> Iterator[tuple[str, str]]:
+    """Each word, and its neighbours in a line."""
+    for word, own in result.neighbours.groupby("word", sort=False):
+        near = zip(own["neighbour"], own["cosine"], strict=True)
+        yield (
+            shown(str(word)),
+            ", ".join(
+                f"{shown(other)} {NEIGHBOURS['cosine'].shown(cosine)}" for other, cosine in near
+            ),
+        )
 
 
 def draw_embedding_map(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
@@ -27,7 +63,7 @@ def draw_embedding_map(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
     Raises:
         InputError: it is no table, a column is missing, or there are no words.
     """
-    check_table(table, _WANTED, "the map of attnlab.neighbours", empty=_TOO_FEW)
+    check_table(table, list(MAP), "the map of attnlab.neighbours", empty=_TOO_FEW)
     height = 0.7 * width
     with style():
         figure = blank(width, height)

@@ -9,11 +9,11 @@ from zoo import random_models
 
 import attnlab
 from attnlab.core.errors import InputError
-from attnlab.embeddings.settings import SkipGramSettings
+from attnlab.embeddings.settings import SideSettings, SkipGramSettings
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
-from attnlab.studies.embeddings.columns import MAP, NEIGHBOURS
-from attnlab.studies.embeddings.neighbours import embeddings_of
-from attnlab.studies.embeddings.settings import SideSettings
+from attnlab.questions.neighbours.neighbours import embeddings_of
+from attnlab.questions.neighbours.question import MAP, NEIGHBOURS
+from attnlab.results.result import Result
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +93,15 @@ def test_the_map_is_drawn(folder: Path, tmp_path: Path) -> None:
     assert all(f">{word}<" in drawn for word in found.map["word"])
     with pytest.raises(InputError, match="The table lacks group"):
         attnlab.plot.embedding_map(found.map.drop(columns="group"))
+
+
+def test_a_result_is_saved_with_its_map_and_read_again(folder: Path, tmp_path: Path) -> None:
+    found = attnlab.neighbours(folder, ["the", "a"], count=3)
+    page = found.save(tmp_path / "near") / "report.html"
+    assert "Nearest to the: " in page.read_text("utf-8")
+    assert (tmp_path / "near" / "figures" / "map.svg").exists()
+    again = Result.load(tmp_path / "near")
+    pd.testing.assert_frame_equal(again.neighbours, found.neighbours, check_dtype=False)
+    without = attnlab.neighbours(folder, ["the"], count=1)
+    assert without.figures == {}
+    assert Result.load(without.save(tmp_path / "one")).map.empty

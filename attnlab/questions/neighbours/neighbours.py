@@ -1,63 +1,61 @@
 """Nearest neighbours of words in the embeddings of a run, a file, or any transformers model."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
 
 from attnlab.core.errors import InputError
-from attnlab.core.representations import ShortRepr
+from attnlab.core.options import options_of
+from attnlab.core.texts import path_label
 from attnlab.embeddings.files import holds_embeddings, load_embeddings
 from attnlab.embeddings.vectors import COMPONENTS, FEWEST_WORDS, Embeddings, map_of, nearest
-from attnlab.evaluation.sources import load_transformers
-from attnlab.models.run import Source, run_at
-from attnlab.studies.embeddings.columns import MAP
-from attnlab.studies.embeddings.settings import NeighbourSettings
+from attnlab.evaluation.sources import load_transformers, versions_in_words
+from attnlab.models.run import Run, Source, run_at
+from attnlab.questions.neighbours.question import MAP, NeighbourSettings
+from attnlab.results.result import Result
 
 
-@dataclass(frozen=True, repr=False)
-class Neighbours(ShortRepr):
-    """Neighbours of some words, and where all of them lie on the first two components.
-
-    Attributes:
-        table: one row per word and neighbour.
-        map: one row per word shown, those asked for and their neighbours; empty where these are too few.
-    """
-
-    table: pd.DataFrame
-    map: pd.DataFrame
-
-
-def neighbours(
-    source: Source | Embeddings,
-    words: Sequence[str],
-    *,
-    count: int = 10,
-    side: str = "source",
-) -> Neighbours:
+@options_of(NeighbourSettings)
+def neighbours(source: Source | Embeddings, settings: NeighbourSettings) -> Result:
     """The words nearest by cosine to each of `words`, and a map of them.
 
     Args:
         source: a run or its folder, a folder of `attnlab embed`, a file of embeddings (.safetensors, or
             word2vec text .txt or .vec), a transformers folder, the name of a model on the hub, a pair (model,
-            tokenizer), or embeddings.
-        words: written as in the vocabulary, or without the mark that begins a word there.
-        count: number of neighbours per word.
-        side: `source` or `target`, where a run has two vocabularies.
+            tokenizer), or embeddings. Words are written as in its vocabulary, or without the mark that
+            begins a word there.
+        settings: as keyword arguments.
+
+    Returns:
+        The tables `neighbours` (a row per word and neighbour) and `map` (a row per word shown, those asked
+        for and their neighbours; empty where these are too few).
 
     Raises:
         InputError: no such source, a word is not in its vocabulary, or an argument cannot be used.
     """
-    chosen = NeighbourSettings(count=count, side=side)
-    embeddings = embeddings_of(source, chosen.side)
-    table = nearest(embeddings, words, chosen.count)
-    shown = [*dict.fromkeys(table["word"]), *table["neighbour"]]
-    groups = [*dict.fromkeys(table["word"]), *table["word"]]
+    embeddings = embeddings_of(source, settings.side)
+    table = nearest(embeddings, settings.words, settings.count)
+    asked = [*dict.fromkeys(table["word"])]
+    shown, groups = [*asked, *table["neighbour"]], [*asked, *table["word"]]
     drawable = len(set(shown)) >= FEWEST_WORDS and embeddings.dim >= COMPONENTS
-    map_ = map_of(embeddings, shown, groups) if drawable else pd.DataFrame(columns=list(MAP))
-    return Neighbours(table, map_)
+    path = source.folder if isinstance(source, Run) else source
+    name = path_label(path) if isinstance(path, str | Path) else "what was given"
+    return Result(
+        question="neighbours",
+        title=f"Neighbours of words in {name}",
+        tables={
+            "neighbours": table,
+            "map": map_of(embeddings, shown, groups)
+            if drawable
+            else pd.DataFrame(columns=list(MAP)),
+        },
+        about={
+            "Source": name,
+            "Vocabulary": f"{len(embeddings.words):,} words, {embeddings.dim} dimensions",
+            **versions_in_words(),
+        },
+    )
 
 
 def embeddings_of(source: Source | Embeddings, side: str = "source") -> Embeddings:

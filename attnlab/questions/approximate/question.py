@@ -1,0 +1,207 @@
+"""What `attnlab approximate` can be told, and what its columns mean; nothing heavy is imported."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from attnlab.core.columns import Column, Table
+from attnlab.core.errors import InputError
+from attnlab.core.options import Option, Settings
+from attnlab.evaluation.shared_settings import Progress
+from attnlab.families import ERROR_BOUND, FAMILIES, FITTED, NUM_POS, WINDOW
+from attnlab.labels.label_columns import STRUCTURE_SAID
+from attnlab.results.question import Question
+
+BITS_PER_ROW = Column(
+    "bits_per_row", "bits per row", "Code length under the best member of the family.", 2
+)
+APPROXIMATION = Table(
+    "approximation.csv",
+    "matrix and family",
+    (
+        Column("matrix", "matrix", "Name of the array, with the index of the matrix in it."),
+        Column("family", "family", "What is fitted, or a reference."),
+        Column("values", "values", "How entries are filled: free, stochastic or binary."),
+        Column("window_left", "window, left", "How far a band or a diagonal may reach back."),
+        Column("window_right", "window, right", "How far it may reach ahead."),
+        Column("num_pos", "columns", "Most blocks of rows or whole columns."),
+        Column("dropout", "dropout", "Share of a band's entries that are dropped."),
+        Column("error_nnz", "entries of E", "Most entries of the sparse error."),
+        Column("error_bound", "bound of E", "Largest size of such an entry."),
+        Column("budget", "budget", "How many entries the fit may use, E among them."),
+        Column("member", "member", "Which member of the family was chosen."),
+        Column("nnz", "non-zeros", "Entries of the approximation other than 0.", 0),
+        Column("l1", "l1 distance", "Sum of all absolute differences.", 2, "l1"),
+        Column("mean_error", "mean error", "The l1 distance by the number of entries.", 4),
+        Column("relative", "relative", "The l1 distance divided by the sum of the matrix.", 3),
+        Column("frobenius", "Frobenius", "Distance in the Frobenius norm, by the norm of H.", 3),
+        Column("kl", "KL (nats)", "Mean divergence of rows; empty where X is no probability.", 3),
+        BITS_PER_ROW,
+        Column("structure", "structure", f"The family of the fewest bits; {STRUCTURE_SAID}."),
+        Column("structure_margin_bits_per_row", "margin", "Bits per row to the next family.", 2),
+        Column("structure_runner_up", "next", "The family of the second fewest bits."),
+        Column("seconds", "seconds", "Time of the fit per matrix.", 6),
+    ),
+    keys=("matrix", "family"),
+)
+BITS = Table(
+    "bits.csv",
+    "matrix and family that has a description length, fitted or not",
+    (APPROXIMATION["matrix"], Column("family", "family", "What codes the rows."), BITS_PER_ROW),
+    keys=("matrix", "family"),
+)
+
+
+_DEFAULT = tuple(name for name, family in FAMILIES.items() if family.by_default)
+
+
+def window_in(text: str) -> tuple[int, int]:
+    """`3` as (3, 3) and `2,1` as (2, 1).
+
+    Raises:
+        InputError: no whole number from 0 up, and no pair of them.
+
+    >>> window_in("2,1")
+    (2, 1)
+    """
+    if not re.fullmatch(r"\d+(,\d+)?", text):
+        msg = f"window must be a number from 0 up or LEFT,RIGHT (such as 3 or 2,1), not '{text}'."
+        raise InputError(msg)
+    numbers = [int(number) for number in text.split(",")]
+    return numbers[0], numbers[-1]
+
+
+def count_in(text: str) -> int | str:
+    """A number as a number; `n` and its multiples as they are."""
+    return int(text) if text.isdecimal() else text
+
+
+def families_in(text: str) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApproximationSettings(Settings):
+    """What is fitted to matrices.
+
+    Every family may use `budget` entries per row and `error_nnz` for E. The diagonal and the rare
+    columns have one entry per row by nature and use no more; of the band its largest entries are used,
+    unless `dropout` says how many (0: all of them, whatever the budget); a column with a band is whole.
+
+    Attributes:
+        progress: called with (what is being done, done, in all).
+
+    Raises:
+        InputError: a value out of range, an unknown family, or one that has no such values.
+    """
+
+    array: Annotated[str | None, Option("Name of the array, in a file of several.")] = None
+    normalize: Annotated[
+        str, Option("Divide every row by its sum (rows), or not (none).", choices=("rows", "none"))
+    ] = "none"
+    window: Annotated[
+        int | tuple[int, int],
+        Option(
+            "Reach of the offsets, in tokens: one number, or LEFT,RIGHT.", least=0, read=window_in
+        ),
+    ] = WINDOW
+    num_pos: Annotated[int, Option("Maximum number of rare columns per matrix.", least=0)] = NUM_POS
+    budget: Annotated[
+        int,
+        Option(
+            "Maximum number of entries per row, E apart. Diagonal and rare columns have one.",
+            least=1,
+        ),
+    ] = 1
+    values: Annotated[str, Option("Entries of the support: binary, free or stochastic.")] = "free"
+    error_nnz: Annotated[
+        int | str,
+        Option(
+            "Maximum number of non-zeros of the sparse error: a number, n (the rows) or 2n.",
+            least=0,
+            read=count_in,
+        ),
+    ] = "n"
+    error_bound: Annotated[float, Option("Largest entry of the sparse error.", least=0)] = (
+        ERROR_BOUND
+    )
+    families: Annotated[
+        Sequence[str] | None,
+        Option(
+            f"Families to fit: any of {', '.join(FITTED)}; commas between.",
+            choices=FITTED,
+            shown=f"of {', '.join(_DEFAULT)} those that can have the values",
+            read=families_in,
+        ),
+    ] = None
+    dropout: Annotated[
+        float | None,
+        Option(
+            "Share of the band that stays empty; 0 for the whole band, whatever the budget.",
+            least=0,
+            most=1,
+            shown="its largest entries are used, as many as the budget allows",
+        ),
+    ] = None
+    causal: Annotated[bool, Option("Let no query attend to a later key.", ("--causal",))] = False
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.error_entries(1)
+        if not self.fitted:
+            msg = f"Name at least one family; choose from: {', '.join(FITTED)}."
+            raise InputError(msg)
+        for name in self.fitted:
+            if not self._has_values(name):
+                msg = f"The family {name} has free values only; leave it out for {self.values} values."
+                raise InputError(msg)
+
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The families that are fitted: those named, else those of the default that have such values."""
+        named = filter(self._has_values, _DEFAULT) if self.families is None else self.families
+        return tuple(named)
+
+    def _has_values(self, name: str) -> bool:
+        return self.values == "free" or "values" in FAMILIES[name].options
+
+    def error_entries(self, rows: int) -> int:
+        """How many non-zeros E may have beside a matrix with so many rows.
+
+        Raises:
+            InputError: neither a number from 0 up nor a multiple of n.
+
+        >>> ApproximationSettings(error_nnz="2n").error_entries(16)
+        32
+        """
+        if isinstance(self.error_nnz, int):
+            return self.error_nnz
+        parts = re.fullmatch(r"(\d*)n", self.error_nnz)
+        if parts is None:
+            msg = (
+                "error nnz must be a number from 0 up or a multiple of the rows (n, 2n), not "
+                f"'{self.error_nnz}'."
+            )
+            raise InputError(msg)
+        return int(parts[1] or 1) * rows
+
+
+QUESTION = Question(
+    name="approximate",
+    what="approximation",
+    panel="Heads",
+    help="Fit every family exactly to the matrices of a file, at equal budget, with references beside "
+    "them.\n\nDistances are sums of absolute differences (l1); zero, uniform, mean by offset, svd and top "
+    "say what they mean. Support and values come from the matrix itself: a lower bound (level: oracle). "
+    "Which family describes a matrix is decided by bits per row, not by distance.",
+    settings=ApproximationSettings,
+    tables=(APPROXIMATION, BITS),
+    run="attnlab.questions.approximate.approximation:approximate",
+    view="attnlab.questions.approximate.view",
+    source="Attention matrices: .npz, .npy or .safetensors, [*batch, query, key], or matrices.safetensors "
+    "of an analysis.",
+    only_matrices=True,
+)

@@ -1,1 +1,0 @@
-"""How near each family of structured matrices comes to given matrices."""
