@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
     from attnlab.models.run import load
     from attnlab.models.training import resume, train
+    from attnlab.questions.analyze.analysis import analyze
+    from attnlab.questions.analyze.viewer import view
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.importance.importance import importance
     from attnlab.questions.inspect.inspection import inspect
     from attnlab.questions.prune.pruning import prune
     from attnlab.reading.capture import capture
-    from attnlab.reporting.page.head_viewer import view
     from attnlab.results.notes import describe_notes
     from attnlab.results.result import Result
-    from attnlab.studies.analysis.analysis import analyze
     from attnlab.studies.approximation.approximation import approximate
     from attnlab.studies.embeddings.neighbours import neighbours
     from attnlab.studies.embeddings.training import embed
@@ -56,7 +56,6 @@ __all__ = [
 
 _HOMES = {
     "Result": "attnlab.results.result",
-    "analyze": "attnlab.studies.analysis.analysis",
     "approximate": "attnlab.studies.approximation.approximation",
     "capture": "attnlab.reading.capture",
     "describe_notes": "attnlab.results.notes",
@@ -68,7 +67,7 @@ _HOMES = {
     "run_study": "attnlab.studies.running",
     "substitute": "attnlab.studies.substitution.substitution",
     "train": "attnlab.models.training",
-    "view": "attnlab.reporting.page.head_viewer",
+    "view": "attnlab.questions.analyze.viewer",
 }
 _PACKAGES = ("attention", "matrices", "plot")
 

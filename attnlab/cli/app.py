@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from attnlab.cli.command_classes import Command, Group, help_of
-from attnlab.cli.commands.analyze import analyze
 from attnlab.cli.commands.approximate import approximate
 from attnlab.cli.commands.corpora import corpora
 from attnlab.cli.commands.demo import demo
@@ -46,7 +45,7 @@ app = typer.Typer(
 _OWN = {
     "Models": (demo, train, translate, generate, score),
     "Words": (embed, neighbours),
-    "Heads": (analyze, approximate),
+    "Heads": (approximate,),
     "What could replace them": (substitute, plan),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
 }

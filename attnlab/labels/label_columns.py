@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attnlab.core.columns import HEAD, HEAD_KEYS, KEYS, Column, Table
+from attnlab.core.columns import HEAD, HEAD_KEYS, KEYS, Column, Estimate, Table
 
 CONFIDENCE_LEVEL = 0.95
 
@@ -81,6 +81,16 @@ STRENGTH = Column(
     "strength",
     "How far the head is on its way to the label, from what its controls reach (0) to the threshold (1).",
     2,
+)
+LOSS_CHANGE = Estimate(
+    Column(
+        "ablation_loss_change",
+        "loss without it",
+        "Change of the loss when the head's output is set to zero before the output projection, in nats "
+        "per target token: above 0 the model needs the head.",
+        3,
+        "loss",
+    )
 )
 VALUE_COLUMNS = (
     Column(
@@ -217,21 +227,7 @@ LABELS = Table(
             2,
             "special",
         ),
-        Column(
-            "ablation_loss_change",
-            "loss without it",
-            "Change of the loss when the head's output is set to zero before the output "
-            "projection, in nats per target token: above 0 the model needs the head.",
-            3,
-            "loss",
-        ),
-        Column(
-            "ablation_low",
-            "from",
-            "Lower end of its 95 % interval: paired bootstrap over sentences.",
-            3,
-        ),
-        Column("ablation_high", "to", "Upper end of that interval.", 3),
+        *LOSS_CHANGE,
     ),
     keys=(*HEAD_KEYS, "keys"),
 )

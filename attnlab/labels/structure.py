@@ -1,8 +1,9 @@
 """The structural label of every head, by description length, while a model runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -168,6 +169,23 @@ def _members(found: Labels, family: str) -> list[str]:
         ", ".join(f"{name} {values[head]}" for name, values in parameters.items())
         for head in range(len(found.chosen))
     ]
+
+
+def chosen_by_bits(bits: pd.DataFrame) -> pd.DataFrame:
+    """The family of the fewest bits per row, the next one, and by how many bits they differ.
+
+    Args:
+        bits: one column per family, missing where a family has no member.
+    """
+    rows = [_chosen(row) for row in bits.to_dict("records")]
+    columns = ["structure", "structure_margin_bits_per_row", "structure_runner_up"]
+    return pd.DataFrame(rows, columns=columns, index=bits.index)
+
+
+def _chosen(bits: Mapping[Any, float]) -> Sequence[object]:
+    known = {family: value for family, value in bits.items() if not pd.isna(value)}
+    first, second = sorted(known, key=known.__getitem__)[:2]
+    return first, known[second] - known[first], second
 
 
 ALL_SITES = "all"

@@ -20,6 +20,8 @@ from attnlab.core.installed import with_plugins
 GROUP = "attnlab.questions"
 # The file of the arrays of a result.
 ARRAYS = "arrays.safetensors"
+# The file of the attention matrices that a result keeps; such a file is itself a source.
+MATRICES = "matrices.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,7 @@ class Question:
         arrays: the arrays that its result holds beside the tables, by name: their axes and what they mean.
         run: `module:function`, of a source and the settings as keyword arguments, which gives a `Result`.
         view: `module`, with `contents(result)` for the page, and where the rows of the first table are not
-            what a terminal shows best, `terminal(result)`.
+            what a terminal or a notebook shows best, `terminal(result)` and `notebook(result)`.
         notes: the words of its own kinds of notes, see `attnlab.reporting.notes`.
         figures: names of its figures without the suffix, with * where they depend on what was found.
         source: help of the argument.
@@ -47,6 +49,7 @@ class Question:
         printed: how many of its tables --json prints, the first ones.
         layout: `module:class`, an `attnlab.results.files.QuestionFiles` where the result has more than tables.
         only_runs: whether nothing but a run can be the source.
+        keeps_matrices: whether its result keeps attention matrices of some sentences.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Question:
     printed: int = 1
     layout: str = "attnlab.results.files:QuestionFiles"
     only_runs: bool = False
+    keeps_matrices: bool = False
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -132,9 +136,10 @@ class Question:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files of its tables, and of its arrays where it has some."""
-        arrays = (ARRAYS,) if self.arrays else ()
-        return (*(table.file for table in self.tables), *arrays)
+        """The files of its tables, and of its arrays and matrices where it has some."""
+        others = {ARRAYS: bool(self.arrays), MATRICES: self.keeps_matrices}
+        names = (name for name, there in others.items() if there)
+        return (*(table.file for table in self.tables), *names)
 
     def table(self, name: str) -> Table:
         """The table whose file has this name, without the suffix.

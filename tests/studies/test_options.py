@@ -15,11 +15,11 @@ from attnlab.cli.options import chosen, parameter_name, shown_default, with_opti
 from attnlab.core.errors import InputError
 from attnlab.core.options import Option, Settings, option_fields, options_of
 from attnlab.evaluation.shared_settings import StudySettings
+from attnlab.questions.analyze.question import AnalysisSettings
 from attnlab.questions.compare.question import ComparisonSettings
 from attnlab.questions.importance.question import ImportanceSettings
 from attnlab.questions.inspect.question import InspectionSettings
 from attnlab.questions.prune.question import PruningSettings
-from attnlab.studies.analysis.settings import AnalysisSettings
 from attnlab.studies.approximation.settings import ApproximationSettings
 from attnlab.studies.planning.settings import PlanSettings
 

@@ -72,7 +72,7 @@ def approximate(
     from attnlab.reporting.approximation import write_approximation
     from attnlab.reporting.export import declared_columns, formatted
     from attnlab.reporting.notes import describe_notes
-    from attnlab.reporting.older_results import notes_on_weights
+    from attnlab.reporting.record import notes_on_weights
     from attnlab.studies.approximation.approximation import approximate_arrays
     from attnlab.studies.approximation.columns import APPROXIMATIONS
 

@@ -29,13 +29,12 @@ from attnlab.matrices.sigma import nearest
 from attnlab.matrices.supports import sides
 from attnlab.matrices.values import check_values
 from attnlab.matrices.weights import matrix_names, rows_sum_to_one
-from attnlab.studies.analysis.columns import REFERENCES
 from attnlab.studies.analysis.description import describe_matrices
 from attnlab.studies.analysis.members import describe_members
 from attnlab.studies.approximation.settings import ApproximationSettings
 
 _WHAT = "Fitting"
-COMPARED_WITH = (*REFERENCES, "svd", "top")
+COMPARED_WITH = ("zero", "uniform", "mean_by_offset", "svd", "top")
 # Every column has one type in all rows; options that a row does not have are empty cells.
 _TEXTS = dict.fromkeys(("matrix", "family", "values", "structure", "structure_runner_up"), "string")
 _COUNTS = dict.fromkeys(

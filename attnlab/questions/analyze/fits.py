@@ -11,17 +11,140 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.addresses import HEAD_COLUMNS, Site, site_order
+from attnlab.core.columns import Column
+from attnlab.labels.label_columns import NO_STRUCTURE
 from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
 from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
 from attnlab.matrices.residual import fit_residual
 from attnlab.matrices.supports import band_dimension
 from attnlab.reading.weights import LayerWeights, PerLayer
-from attnlab.studies.analysis.columns import SIGMA, WIDEST_WINDOW
 from attnlab.studies.approximation.equal_budget import fit_at_equal_budget
 
 HALVES = 2
+WIDEST_WINDOW = 10
 Columns = dict[str, list[Any]]
+
+
+def _band(window: int) -> Column:
+    reach = "1 token" if window == 1 else f"{window} tokens"
+    return Column(
+        f"band_{window}",
+        f"w = {window}",
+        f"Share of all attention farther than {reach} away: the relative distance from the "
+        "nearest matrix of that band (oracle: fitted to each matrix itself).",
+        2,
+    )
+
+
+# Of `RELATIVE`: the families that are compared at equal budget, and what they are compared with.
+SIGMA = ("diagonal", "kept_band", "rare_columns")
+EQUAL_BUDGET = (*SIGMA, "additive", "top")
+# Of `summarise`: mean relative distances, a column an approximation.
+RELATIVE = (
+    Column(
+        "diagonal",
+        "diagonal + E",
+        "Relative distance of the best single offset within 3 tokens, and the sparse error E.",
+        2,
+        "diagonal",
+    ),
+    Column(
+        "kept_band",
+        "band entries + E",
+        "Relative distance of the largest entries within 3 tokens of the diagonal, as many as the "
+        "matrix has rows, and E.",
+        2,
+        "band",
+    ),
+    Column(
+        "rare_columns",
+        "rare columns + E",
+        "Relative distance of the identity with at most 2 blocks of rows with all weight on one key, "
+        "and E.",
+        2,
+        "rare columns",
+    ),
+    Column(
+        "union",
+        "union + E",
+        "Relative distance of the nearest of these three for each matrix, that is of the union of "
+        "Sigma1, Sigma2 and Sigma3 with E.",
+        2,
+        "union",
+    ),
+    Column(
+        "additive",
+        "additive",
+        "Relative distance of a band, at most 2 whole columns and E that share the same number of "
+        "entries in the best way.",
+        2,
+    ),
+    Column(
+        "top",
+        "top entries",
+        "Relative distance of the largest entries, as many as the budget: no approximation of so "
+        "many entries is nearer.",
+        2,
+        "top",
+    ),
+    Column(
+        "zero",
+        "zero matrix",
+        "Relative distance of a matrix of zeros: 1 by definition. What is above 1 is worse than "
+        "nothing.",
+        2,
+        "zero",
+    ),
+    Column(
+        "uniform",
+        "uniform",
+        "Relative distance of the matrix that gives every key the same weight.",
+        2,
+    ),
+    Column(
+        "mean_by_offset",
+        "mean by offset (static)",
+        "Relative distance of this head's mean weight by offset, taken from other sentences: what "
+        "a module without any attention could do.",
+        2,
+        "mean by offset",
+    ),
+    *map(_band, range(WIDEST_WINDOW + 1)),
+)
+# Of `structure_of_heads`: bits per row, a column a family.
+BITS = (
+    Column(
+        "bits_diffuse",
+        f"{NO_STRUCTURE} (bits a row)",
+        "No family: equal weights on all keys.",
+        2,
+        NO_STRUCTURE,
+    ),
+    Column("bits_diagonal", "diagonal (bits a row)", "One offset within 5 tokens.", 2, "diagonal"),
+    Column("bits_band", "band (bits a row)", "A band within 5 tokens.", 2, "band"),
+    Column(
+        "bits_rare_columns",
+        "rare columns (bits a row)",
+        "Blocks of rows with all weight on one key, placed per sentence.",
+        2,
+        "rare columns",
+    ),
+    Column(
+        "bits_column",
+        "column (bits a row)",
+        "One of the first or last two tokens, for all rows.",
+        2,
+        "column",
+    ),
+    Column(
+        "bits_column_band",
+        "column + band (bits a row)",
+        "One of the first or last two tokens, and an offset or a band within 5 tokens.",
+        2,
+        "column + band",
+    ),
+)
 
 
 @dataclass(frozen=True)
