@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
     from attnlab.models.first_embeddings import embed
     from attnlab.models.training import resume, train
+    from attnlab.questions.analyze.analysis import analyze
+    from attnlab.questions.analyze.viewer import view
     from attnlab.questions.approximate.approximation import approximate
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.importance.importance import importance
@@ -21,11 +23,9 @@ if TYPE_CHECKING:
     from attnlab.questions.plan.planning import plan
     from attnlab.questions.prune.pruning import prune
     from attnlab.reading.capture import capture
-    from attnlab.reporting.page.head_viewer import view
     from attnlab.results.loading import load
     from attnlab.results.notes import describe_notes
     from attnlab.results.result import Result
-    from attnlab.studies.analysis.analysis import analyze
     from attnlab.studies.running import run_study
     from attnlab.studies.substitution.substitution import substitute
 
@@ -56,7 +56,6 @@ __all__ = [
 
 _HOMES = {
     "Result": "attnlab.results.result",
-    "analyze": "attnlab.studies.analysis.analysis",
     "capture": "attnlab.reading.capture",
     "describe_notes": "attnlab.results.notes",
     "load": "attnlab.results.loading",
@@ -65,7 +64,7 @@ _HOMES = {
     "run_study": "attnlab.studies.running",
     "substitute": "attnlab.studies.substitution.substitution",
     "train": "attnlab.models.training",
-    "view": "attnlab.reporting.page.head_viewer",
+    "view": "attnlab.questions.analyze.viewer",
 }
 _PACKAGES = ("attention", "matrices", "plot")
 

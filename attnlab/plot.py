@@ -1,7 +1,7 @@
 """Figures that go into a paper: each function takes a tidy table and returns a figure.
 
     import attnlab
-    figure = attnlab.plot.heads(attnlab.analyze("runs/demo").summary)
+    figure = attnlab.plot.heads(attnlab.analyze("runs/demo"))
     attnlab.plot.save(figure, "heads.pdf")
 
 Tables can come from a result or from its files (`pandas.read_csv("runs/demo/analysis/summary.csv")`).
@@ -9,19 +9,19 @@ Figures are as wide as a column of a paper (`COLUMN`, in inches) unless they hol
 side; `width` sets it. Nothing here changes matplotlib's settings.
 """
 
+from attnlab.questions.analyze.figures import draw_heads as heads
+from attnlab.questions.analyze.figures import draw_offsets as offsets
+from attnlab.questions.analyze.figures import draw_windows as windows
 from attnlab.questions.compare.view import draw_comparison as comparison
 from attnlab.questions.importance.view import draw_importance as importance
 from attnlab.questions.neighbours.view import draw_embedding_map as embedding_map
 from attnlab.questions.prune.view import draw_pruning as pruning
 from attnlab.reporting.canvas import save_figure as save
-from attnlab.reporting.drawing.head_map import draw_heads as heads
-from attnlab.reporting.drawing.offsets import draw_offsets as offsets
 from attnlab.reporting.drawing.palette import COLUMN, PAGE
 from attnlab.reporting.drawing.pareto import draw_pareto as pareto
 from attnlab.reporting.drawing.scaling import draw_scaling as scaling
 from attnlab.reporting.drawing.spectrum import draw_spectrum as spectrum
 from attnlab.reporting.drawing.training import draw_training as training
-from attnlab.reporting.drawing.windows import draw_windows as windows
 from attnlab.reporting.heatmaps import draw_heads as matrices
 
 __all__ = [

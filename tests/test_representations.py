@@ -17,11 +17,9 @@ from attnlab.reading.keeping import KeptMatrices
 RESULTS = [
     "attnlab.reading.capture.Capture",
     "attnlab.reading.keeping.KeptMatrices",
-    "attnlab.studies.analysis.measuring.Analysis",
     "attnlab.labels.gold.Gold",
     "attnlab.evaluation.evaluator.Evaluator",
     "attnlab.reading.matrix_files.KeptSource",
-    "attnlab.studies.analysis.labelling.Labelling",
     "attnlab.reading.matrix_files.MatrixSource",
     "attnlab.evaluation.sources.Subject",
     "attnlab.corpora.corpus.ParallelCorpus",

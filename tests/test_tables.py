@@ -96,7 +96,7 @@ def test_a_result_says_how_many_rows_its_tables_have(tmp_path: Path) -> None:
         read_tables(tmp_path, record)
     table.assign(head=1).to_csv(tmp_path / "heads.csv", index=False)
     with pytest.raises(InputError, match="has two rows of site 'encoder', layer 0, head 1"):
-        read_tables(tmp_path, record)
+        read_tables(tmp_path, record, declared_tables())
 
 
 def test_a_row_that_stands_again_far_below_is_found_at_once(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from attnlab.cli.command_classes import Command, Group, help_of
-from attnlab.cli.commands.analyze import analyze
 from attnlab.cli.commands.corpora import corpora
 from attnlab.cli.commands.demo import demo
 from attnlab.cli.commands.doctor import doctor
@@ -42,9 +41,9 @@ app = typer.Typer(
 )
 _OWN = {
     "Models": (demo, train, translate, generate, score),
-    "What could replace them": (substitute,),
     "Words": (embed,),
-    "Heads": (analyze,),
+    "Heads": (),
+    "What could replace them": (substitute,),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
 }
 # All others print tables, which --json gives as one object.

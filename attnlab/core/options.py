@@ -184,6 +184,9 @@ class Settings:
         for field in option_fields(type(self)):
             field.refuse(getattr(self, field.name))
 
+    def check_source(self, source: object) -> None:
+        """Raises InputError for options that a source has no use for; without a rule of its own never."""
+
     def keywords(self) -> dict[str, Any]:
         """The fields by name, as the function takes them that the settings are for."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -151,13 +151,6 @@ class OlderWeights(Note):
 
 
 @dataclass(frozen=True)
-class UnknownWeights(Note):
-    """A result in a run does not say of which weights it is, as those of the first versions do not."""
-
-    run: str
-
-
-@dataclass(frozen=True)
 class NoTranslations(Note):
     """Decoder and cross-attention of an encoder-decoder are left out: nothing for it to read."""
 

@@ -86,6 +86,16 @@ VALUE = Estimate(Column("value", "value", "The figure that the label rests on.",
 SECOND_VALUE = Estimate(
     Column("second_value", "second value", "That second figure.", 2), OVER_SENTENCES
 )
+LOSS_CHANGE = Estimate(
+    Column(
+        "ablation_loss_change",
+        "loss without it",
+        "Change of the loss when the head's output is set to zero before the output projection, in nats "
+        "per target token: above 0 the model needs the head.",
+        3,
+        "loss",
+    )
+)
 VALUE_COLUMNS = (
     Column(
         "statistic",
@@ -215,21 +225,7 @@ LABELS = Table(
             2,
             "special",
         ),
-        Column(
-            "ablation_loss_change",
-            "loss without it",
-            "Change of the loss when the head's output is set to zero before the output "
-            "projection, in nats per target token: above 0 the model needs the head.",
-            3,
-            "loss",
-        ),
-        Column(
-            "ablation_low",
-            "from",
-            "Lower end of its 95 % interval: paired bootstrap over sentences.",
-            3,
-        ),
-        Column("ablation_high", "to", "Upper end of that interval.", 3),
+        *LOSS_CHANGE,
     ),
     keys=(*HEAD_KEYS, "keys"),
 )

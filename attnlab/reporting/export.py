@@ -11,10 +11,9 @@ from attnlab.core.errors import InputError
 from attnlab.core.files import csv_of
 from attnlab.core.texts import shown
 from attnlab.reporting.naming import family_words
-from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.substitution import columns as substitution
 
-STUDIES = (analysis, substitution)
+STUDIES = (substitution,)
 # Columns that hold families of matrices.
 _FAMILIES = ("family", "structure", "structure_runner_up")
 # Decimals of a number in a column that nobody has declared.

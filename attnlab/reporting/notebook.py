@@ -8,11 +8,8 @@ from matplotlib.figure import Figure
 
 from attnlab.core.columns import Column
 from attnlab.reporting.canvas import INK, svg
-from attnlab.reporting.drawing.head_map import draw_heads
 from attnlab.reporting.export import cell, declared_columns, is_number
-from attnlab.reporting.heads_shown import heads_shown, words_of_heads
 from attnlab.reporting.notes import describe_notes
-from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.running import Collected
 from attnlab.studies.substitution.substitution import Substitution
 
@@ -20,7 +17,6 @@ from attnlab.studies.substitution.substitution import Substitution
 MOST_ROWS = 24
 # The table that a notebook shows of each result.
 _TABLES: dict[type, str] = {
-    Analysis: "summary",
     Collected: "cells",
     Substitution: "substitutions",
 }
@@ -33,20 +29,7 @@ def html_of(found: object) -> str | None:
     if attribute is None:
         return None
     notes = describe_notes(getattr(found, "notes", ()))
-    if isinstance(found, Analysis):
-        shown = heads_shown(found.summary)
-        return _together(*_maps(found.summary), _table(*shown), _words(found.summary), notes=notes)
-    return _together(table_html(getattr(found, attribute)), notes=notes)
-
-
-def _maps(summary: pd.DataFrame) -> list[Markup]:
-    names = [name for name in ("role", "structure") if name in summary]
-    return [_drawn(draw_heads(summary, name), f"heads-{name}") for name in names]
-
-
-def _words(summary: pd.DataFrame) -> Markup:
-    lines = (Markup("<dt>{}</dt><dd>{}</dd>").format(*pair) for pair in words_of_heads(summary))
-    return Markup("<dl>{}</dl>").format(Markup().join(lines))
+    return together(table_html(getattr(found, attribute)), notes=notes)
 
 
 def table_html(frame: pd.DataFrame, file: str = "") -> Markup:
@@ -56,15 +39,15 @@ def table_html(frame: pd.DataFrame, file: str = "") -> Markup:
         frame: any table.
         file: name of the file that it is written to.
     """
-    return _table(frame, declared_columns(frame, file))
+    return frame_html(frame, declared_columns(frame, file))
 
 
 def table_with_notes(frame: pd.DataFrame, columns: Sequence[Column], notes: Sequence[str]) -> str:
     """The first rows of a table, these columns of it, and the notes."""
-    return _together(_table(frame, columns), notes=list(notes))
+    return together(frame_html(frame, columns), notes=notes)
 
 
-def _table(frame: pd.DataFrame, columns: Sequence[Column]) -> Markup:
+def frame_html(frame: pd.DataFrame, columns: Sequence[Column]) -> Markup:
     """These columns of the first rows."""
     sides = ["right" if is_number(frame[column.name]) else "left" for column in columns]
     first = frame.head(MOST_ROWS)
@@ -87,11 +70,13 @@ def _row(tag: str, texts: "list[str] | tuple[str, ...]", sides: list[str]) -> Ma
     return Markup("<tr>{}</tr>").format(Markup().join(made))
 
 
-def _drawn(figure: Figure, name: str) -> Markup:
+def drawn_html(figure: Figure, name: str) -> Markup:
+    """A figure in the colour of the text around it; `name` tells its elements from those of others."""
     # The SVG comes from matplotlib, which escapes the text it is given.
     return Markup(svg(figure, name).replace(INK, "currentColor"))  # noqa: S704
 
 
-def _together(*parts: Markup, notes: "list[str] | tuple[str, ...]" = ()) -> str:
+def together(*parts: Markup, notes: Sequence[str] = ()) -> str:
+    """Pieces of HTML and notes as the cell of a notebook."""
     said = Markup().join(Markup("<p>Note: {}</p>").format(escape(note)) for note in notes)
     return str(Markup('<div class="attnlab">{}{}</div>').format(Markup().join(parts), said))

@@ -12,12 +12,13 @@ from annotated_types import Ge
 from attnlab.core.columns import Table
 from attnlab.core.documents import fitting, read_json
 from attnlab.core.errors import InputError, Note, reason
-from attnlab.core.files import write_json
+from attnlab.core.files import file_checksum, write_json
 from attnlab.core.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_table
-from attnlab.core.texts import briefly
+from attnlab.core.texts import briefly, path_label
+from attnlab.evaluation.shared_settings import OlderWeights
+from attnlab.models.run_folder import WEIGHTS
 from attnlab.reporting.export import declared_table
 from attnlab.reporting.notes import WORDS
-from attnlab.reporting.older_results import notes_on_weights
 from attnlab.reporting.result_folder import RECORD, check_record_there
 
 FORMAT: Literal["attnlab result 1"] = "attnlab result 1"
@@ -44,7 +45,7 @@ class ResultRecord:
         details: what else its page needs.
         tables: kind of every column, by file.
         weights: checksum of the weights of the run that it is of; None where it is of no run.
-        rows: how many each table has, by file; nothing in results of the first versions.
+        rows: how many each table has, by file.
     """
 
     result: str
@@ -125,6 +126,26 @@ def _read(
     return read_table(path, kinds, keys=keys, rows=rows)
 
 
+def notes_on_weights(folder: str | Path) -> list[Note]:
+    """A note where the result in `folder` is not of the weights that its run has now."""
+    # A folder given as `.` has a parent too.
+    run = Path(folder).resolve().parent
+    try:
+        record = read_json(Path(folder) / RECORD, dict[str, Any], finite=False)
+        weights = file_checksum(run / WEIGHTS)
+    except (OSError, InputError):  # no result, none of this version, or no run
+        return []
+    # What is of no run has none.
+    older = record.get("weights") not in (None, weights)
+    return [OlderWeights(path_label(Path(folder).parent))] if older else []
+
+
+def older_results(run: str | Path) -> list[Path]:
+    """The results in a run that are of other weights than it has now."""
+    folders = (path.parent for path in sorted(Path(run).glob(f"*/{RECORD}")))
+    return [folder for folder in folders if notes_on_weights(folder)]
+
+
 @dataclass(frozen=True)
 class _Written:
     """What `result.json` holds."""
@@ -141,8 +162,6 @@ class _Written:
 
 
 def _record(values: Any, kinds_of_notes: Mapping[str, type[Note]]) -> ResultRecord:
-    # Results of the first versions tell neither.
-    values = {"weights": None, "rows": {}, **values}
     found = fitting(_Written, values)
     _check_known(values, _Written, "it")
     outside = [name for name in found.tables if Path(name).name != name]

@@ -12,7 +12,6 @@ from attnlab.core.errors import InputError
 from attnlab.core.files import check_writable
 from attnlab.core.folders import RESULT_MARK
 from attnlab.models.run_folder import check_not_run, check_not_run_file
-from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.substitution import columns as substitution
 
 # What a page is made of, and the page, which is written last.
@@ -56,10 +55,6 @@ def _drawn(name: str) -> tuple[str, str]:
     return (f"{name}.svg", f"{name}.png")
 
 
-ANALYSIS = ResultFiles(
-    "analysis",
-    (*(table.file for table in analysis.TABLES), "matrices.safetensors", "figures"),
-)
 SUBSTITUTION = ResultFiles(
     "substitution study",
     (

@@ -20,6 +20,8 @@ from attnlab.core.installed import with_plugins
 GROUP = "attnlab.questions"
 # The file of the arrays of a result.
 ARRAYS = "arrays.safetensors"
+# The file of the attention matrices that a result keeps; such a file is itself a source.
+MATRICES = "matrices.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,7 @@ class Question:
         arrays: the arrays that its result holds beside the tables, by name: their axes and what they mean.
         run: `module:function`, of a source and the settings as keyword arguments, which gives a `Result`.
         view: `module`, with `contents(result)` for the page, and where the rows of the first table are not
-            what a terminal shows best, `terminal(result)`.
+            what a terminal or a notebook shows best, `terminal(result)` and `notebook(result)`.
         notes: the words of its own kinds of notes, see `attnlab.reporting.notes`.
         figures: names of its figures without the suffix, with * where they depend on what was found.
         source: help of the argument.
@@ -49,6 +51,7 @@ class Question:
         only_runs: whether nothing but a run can be the source.
         only_matrices: whether nothing but a file of matrices can be.
         embeddings: whether a file or folder of embeddings can be.
+        keeps_matrices: whether its result keeps attention matrices of some sentences.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Question:
     only_runs: bool = False
     only_matrices: bool = False
     embeddings: bool = False
+    keeps_matrices: bool = False
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -136,9 +140,10 @@ class Question:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files of its tables, and of its arrays where it has some."""
-        arrays = (ARRAYS,) if self.arrays else ()
-        return (*(table.file for table in self.tables), *arrays)
+        """The files of its tables, and of its arrays and matrices where it has some."""
+        others = {ARRAYS: bool(self.arrays), MATRICES: self.keeps_matrices}
+        names = (name for name, there in others.items() if there)
+        return (*(table.file for table in self.tables), *names)
 
     def table(self, name: str) -> Table:
         """The table whose file has this name, without the suffix.

@@ -1,17 +1,15 @@
 """The page of any results folder, made again from what the folder holds."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from attnlab.core.errors import InputError, reason
 from attnlab.core.files import delete_leftovers, check_writable
 from attnlab.core.folders import locked
-from attnlab.reporting.analysis_folder import write_analysis_page
 from attnlab.reporting.page.result_page import ContentsOf, write_result_page
 from attnlab.reporting.record import read_record
 from attnlab.reporting.result_folder import (
-    ANALYSIS,
     PAGE,
     RECORD,
     STUDY,
@@ -29,17 +27,13 @@ CONTENTS: Mapping[str, ContentsOf] = {
 }
 
 
-def write_report(
-    folder: str | Path, *, progress: Callable[[str, int, int], None] | None = None
-) -> Path:
+def write_report(folder: str | Path) -> Path:
     """Draws the figures and writes the page of a results folder; returns the path of the page.
 
-    No table changes, though structures are fitted to the kept matrices again to be drawn:
-    the page is made of the tables and of `result.json`.
+    No table changes, and nothing is computed again: the page is made of what the folder holds.
 
     Args:
         folder: what `attnlab analyze` or another command wrote.
-        progress: told what is drawn, how many figures are done, and how many there are.
 
     Raises:
         InputError: the folder lacks `result.json` or a table, or holds a result of another attnlab.
@@ -48,7 +42,7 @@ def write_report(
     """
     result = read_record(folder, kinds_of_notes()).result
     question = question_of(result)
-    if result not in (ANALYSIS.what, *CONTENTS) and question is None:
+    if result not in CONTENTS and question is None:
         msg = f"{Path(folder) / RECORD} is of '{result}', which this version of attnlab has no page for."
         raise InputError(msg)
     check_writable(folder)
@@ -58,8 +52,6 @@ def write_report(
         with _fitting_together(folder):
             if question is not None:
                 return Result.load(folder).report(folder)
-            if result == ANALYSIS.what:
-                return write_analysis_page(folder, progress=progress)
             return write_result_page(folder, CONTENTS[result])
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnlab.core.columns import Column, Table
 from attnlab.core.errors import InputError
+from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
 from attnlab.core.files import read_tensors, write_table, write_tensors, write_text
 from attnlab.core.folders import replacing_result
 from attnlab.core.errors import Note
@@ -20,7 +21,14 @@ from attnlab.reporting.page.result_page import Contents, write_contents
 from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
 from attnlab.results.files import EXPLANATION, FIGURES, Extra, check_free, files_of
 from attnlab.results.notes import describe_notes, kinds_of_notes
-from attnlab.results.question import ARRAYS, Question, question_named, question_of, questions
+from attnlab.results.question import (
+    ARRAYS,
+    MATRICES,
+    Question,
+    question_named,
+    question_of,
+    questions,
+)
 from attnlab.results.terminal import TerminalTable, rows_shown
 from attnlab.core.texts import briefly
 
@@ -40,6 +48,7 @@ class Result:
         arrays: tensors by name.
         weights: checksum of the weights of the run that was studied; None for other models.
         extra: what it has beside its tables, such as models, by its path in the folder of the result.
+        matrices: attention matrices of some sentences, with their tokens.
 
     Raises:
         InputError: there is no such question, it declares no table or array of a name, or the first table is
@@ -55,6 +64,7 @@ class Result:
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
     weights: str | None = None
     extra: Extra = field(default_factory=dict)
+    matrices: KeptMatrices = field(default_factory=KeptMatrices)
 
     def __post_init__(self) -> None:
         tables = [table.name for table in self.asked.tables]
@@ -91,6 +101,9 @@ class Result:
         return f"Result({self.question}: {', '.join(sizes)}; {len(self.notes)} notes)"
 
     def _repr_html_(self) -> str:
+        own = getattr(self.asked.viewer, "notebook", None)
+        if own is not None:
+            return str(own(self))
         return table_with_notes(self.table, self._columns(), self.told)
 
     @property
@@ -111,7 +124,7 @@ class Result:
     @property
     def figures(self) -> dict[str, Figure]:
         """Its figures by name, drawn anew."""
-        return {one.name: one.figure for one in self.contents().figures}
+        return {one.name: one.figure for one in self.contents().every_figure}
 
     def contents(self) -> Contents:
         """What its page shows."""
@@ -124,14 +137,16 @@ class Result:
         Raises:
             InputError: it has none of that name, or none at all.
         """
-        drawn = self.figures
-        if not drawn:
+        names = []
+        for one in self.contents().every_figure:
+            if name in (None, one.name):
+                return one.figure
+            names.append(one.name)
+        if not names:
             msg = f"A result of {self.question} has no figure; look at its table."
             raise InputError(msg)
-        if name is not None and name not in drawn:
-            msg = f"There is no figure {briefly(name)}; choose from: {', '.join(drawn)}."
-            raise InputError(msg)
-        return drawn[next(iter(drawn)) if name is None else name]
+        msg = f"There is no figure {briefly(name)}; choose from: {', '.join(names)}."
+        raise InputError(msg)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Writes `result.json`, tables, arrays, what they mean, the figures and the page; returns `folder`.
@@ -148,6 +163,8 @@ class Result:
                 write_table(aside / name, table)
             if self.arrays:
                 write_tensors(aside / ARRAYS, self.arrays)
+            if self.asked.keeps_matrices:
+                self.matrices.write(aside / MATRICES)
             for name, write in self.extra.items():
                 write(aside / name)
             write_record(aside, self._record(), self._written())
@@ -196,6 +213,9 @@ class Result:
             arrays=arrays,
             weights=record.weights,
             extra=files_of(question).load(folder),
+            matrices=load_kept_matrices(Path(folder) / MATRICES)
+            if question.keeps_matrices
+            else KeptMatrices(),
         )
 
     def terminal(self) -> Iterator[TerminalTable]:

@@ -21,6 +21,7 @@ class TerminalTable:
         headings: of its columns.
         rows: cells.
         numbers: headings of the columns that are aligned right.
+        prose: headings of the columns that may be wrapped.
         title: above it.
         caption: below it.
         gap: spaces between columns.

@@ -11,7 +11,6 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,14 +32,14 @@ from attnlab.labels.positional import (
 )
 from attnlab.labels.syntactic import best_heads
 from attnlab.labels.verdict import verdict_table
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.reading.capture import prepare
 from attnlab.reading.statistics import HeadStatistics
 from attnlab.reading.weights import LayerWeights
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.notes import describe_notes
-from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.measuring import Analysis
+from attnlab.results.result import Result
 from experiments.heads_of_minilm.by_layer import (
     draw_grid,
     draw_layers,
@@ -50,7 +49,7 @@ from experiments.heads_of_minilm.by_layer import (
 )
 from experiments.heads_of_minilm.readme import readme
 from experiments.heads_of_minilm.tables import MEASURES
-from experiments.shared.labels import labelling_of
+from experiments.shared.labels import with_all_keys
 from experiments.shared.readme import RESULTS, write_facts, write_readme
 
 OUT = RESULTS / "heads_of_minilm"
@@ -90,7 +89,7 @@ def main() -> None:
             keep_matrices=0, fit_sentences=0,
         )  # fmt: skip
         # What was claimed is claimed of all keys; `PositionsOfWords` gives the other view.
-        analysis = replace(analysis, labelling=labelling_of(analysis))
+        analysis = with_all_keys(analysis)
         heads = measures_of_heads(analysis, treebank)
     write_results(analysis, heads)
     write_facts(
@@ -133,7 +132,7 @@ class PositionsOfWords:
         return pd.concat(tables, ignore_index=True)
 
 
-def measures_of_heads(analysis: Analysis, treebank: Path) -> pd.DataFrame:
+def measures_of_heads(analysis: Result, treebank: Path) -> pd.DataFrame:
     """One row a head: every measure, of the model and (`untrained_...`) of its untrained twin."""
     from transformers import AutoModel, AutoTokenizer
 
@@ -142,7 +141,7 @@ def measures_of_heads(analysis: Analysis, treebank: Path) -> pd.DataFrame:
     texts = gold_of_treebank(treebank, SENTENCES).texts
     twin, twin_words = passed(untrained_twin(model, SEED), tokenizer, texts)
     _, words = passed(model, tokenizer, texts)
-    controls = labelling_of(analysis).controls.set_index(["layer", "head"])
+    controls = with_all_keys(analysis).controls.set_index(["layer", "head"])
     positional, syntactic, broad = (
         controls[controls["label"] == label] for label in ("positional", "syntactic", "broad")
     )
@@ -176,13 +175,13 @@ def passed(model: Any, tokenizer: Any, texts: Sequence[Any]) -> tuple[pd.DataFra
     return statistics.heads().set_index(["layer", "head"]), rates
 
 
-def best_relations(analysis: Analysis) -> pd.DataFrame:
+def best_relations(analysis: Result) -> pd.DataFrame:
     """The best head of each relation and direction, chosen on one half and reported on the other.
 
     `untrained_best` and `shuffled_best` are the largest accuracy of any head on the reported half
     itself, so rather too high; `untrained_accuracy` and `shuffled_accuracy` are of the same head.
     """
-    relations = labelling_of(analysis).relations
+    relations = with_all_keys(analysis).relations
     keys = ["relation", "direction"]
     best = best_heads(relations)
     best = best[best["counted"] >= LINKS.needed]
@@ -199,9 +198,9 @@ def best_relations(analysis: Analysis) -> pd.DataFrame:
     )
 
 
-def labels_by_band(analysis: Analysis) -> pd.DataFrame:
+def labels_by_band(analysis: Result) -> pd.DataFrame:
     """How many heads of each band carry each label that is significant, with Wilson's interval."""
-    labelling = labelling_of(analysis)
+    labelling = with_all_keys(analysis)
     controls = labelling.controls
     standing = controls[controls["stands"]]
     of_words = standing[~standing["detail"].str.startswith("punct")]
@@ -237,9 +236,9 @@ def claims_of(heads: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def write_results(analysis: Analysis, heads: pd.DataFrame) -> None:
+def write_results(analysis: Result, heads: pd.DataFrame) -> None:
     """Tables and figures."""
-    labelling = labelling_of(analysis)
+    labelling = with_all_keys(analysis)
     layers = layer_means(heads, list(MEASURES), SEED)
     tables = {
         # What the labels already hold, such as the mass on special tokens, is not taken twice.

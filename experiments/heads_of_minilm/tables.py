@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.labels.verdict import BORDERLINE, HOLDS, UNKNOWN
-from attnlab.reporting.function_phrases import function_phrase
+from attnlab.questions.analyze.phrases import function_phrase
 
 LEVEL = 0.05
 MEASURES = {

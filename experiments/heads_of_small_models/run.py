@@ -23,16 +23,16 @@ from attnlab.core.library_state import quiet
 from attnlab.labels.label_columns import LINKS
 from attnlab.labels.syntactic import best_heads
 from attnlab.models.run import Run
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.importance.importance import importance
 from attnlab.questions.prune.pruning import prune
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.notes import describe_notes
-from attnlab.studies.analysis.analysis import analyze
 from experiments.heads_of_small_models.figure import draw_curves
 from experiments.heads_of_small_models.readme import readme
 from experiments.heads_of_small_models.summary import measured_parts, models_with
 from experiments.real_text.run import trained_run
-from experiments.shared.labels import labelling_of
+from experiments.shared.labels import with_all_keys
 from experiments.shared.readme import RESULTS, write_facts, write_readme
 
 OUT = RESULTS / "heads_of_small_models"
@@ -147,7 +147,7 @@ def measure_labels(run: Run, treebank: Path, out: Path) -> list[str]:
 def label_on_own_text(run: Run, out: Path) -> None:
     """Labels of all heads on the corpus's own test sentences."""
     own = analyze(run.folder, labels=True, sentences=LABELLED, keep_matrices=0, fit_sentences=0)
-    labelling = labelling_of(own)
+    labelling = with_all_keys(own)
     write_table(out / "labels.csv", labelling.labels)
     write_table(out / "controls.csv", labelling.controls)
     write_table(out / "heads.csv", own.heads)
@@ -158,7 +158,7 @@ def label_on_treebank(run: Run, treebank: Path, out: Path) -> None:
     found = analyze(
         run.folder, treebank=treebank, sentences=LABELLED, keep_matrices=0, fit_sentences=0
     )
-    labelling = labelling_of(found)
+    labelling = with_all_keys(found)
     write_table(out / "labels_treebank.csv", labelling.labels)
     write_table(out / "controls_treebank.csv", labelling.controls)
     best = best_heads(labelling.relations)

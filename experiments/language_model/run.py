@@ -26,12 +26,12 @@ from attnlab.labels.syntactic import best_heads
 from attnlab.models.run import Run
 from attnlab.models.training_settings import GenerationSettings, settings_from
 from attnlab.models.translating import generate
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.heatmaps import draw_heads
 from attnlab.reporting.notes import describe_notes
-from attnlab.studies.analysis.analysis import analyze
 from experiments.language_model.baselines import CountModel
-from experiments.shared.labels import labelling_of
+from experiments.shared.labels import with_all_keys
 from experiments.shared.readme import (
     RESULTS,
     read_facts,
@@ -152,8 +152,8 @@ def describe_heads(run: Run, name: str, treebank: Path) -> list[str]:
     own = analyze(run.folder, labels=True, sentences=LABELLED, keep_matrices=KEPT, fit_sentences=20)
     folder = OUT / name
     write_table(folder / "summary.csv", own.summary)
-    write_table(folder / "labels.csv", labelling_of(own).labels)
-    write_table(folder / "controls.csv", labelling_of(own).controls)
+    write_table(folder / "labels.csv", with_all_keys(own).labels)
+    write_table(folder / "controls.csv", with_all_keys(own).controls)
     write_figure(attnlab.plot.heads(own.summary, "structure"), folder, "heads")
     last = max(layer for _, _, layer in own.matrices.matrices)
     number = min(number for number, _, _ in own.matrices.matrices)
@@ -173,7 +173,7 @@ def describe_heads(run: Run, name: str, treebank: Path) -> list[str]:
         keep_matrices=0,
         fit_sentences=0,
     )
-    labelling = labelling_of(trees)
+    labelling = with_all_keys(trees)
     write_table(folder / "labels_treebank.csv", labelling.labels)
     best = best_heads(labelling.relations)
     write_table(folder / "relations_treebank.csv", best[best["counted"] >= LINKS.needed])
@@ -211,7 +211,7 @@ def readme(folder: Path) -> str:
 
 def most_needed(summary: pd.DataFrame) -> pd.DataFrame:
     """The heads with the largest change of loss when zeroed, with intervals."""
-    figures = ["ablation_loss_change", "ablation_low", "ablation_high"]
+    figures = ["ablation_loss_change", "ablation_loss_change_low", "ablation_loss_change_high"]
     top = summary.astype(dict.fromkeys(figures, float)).nlargest(3, figures[0])
     change = [f"{c:+.3f} [{a:+.3f}, {b:+.3f}]" for c, a, b in top[figures].itertuples(index=False)]
     return top[["site", "layer", "head", "function", "structure"]].assign(loss_change=change)

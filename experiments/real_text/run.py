@@ -30,10 +30,10 @@ from attnlab.models.run import Run, corpus_of, load
 from attnlab.models.training import train
 from attnlab.models.training_settings import settings_from
 from attnlab.models.translating import score_run
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.drawing.training import draw_training
 from attnlab.reporting.heatmaps import draw_heads
-from attnlab.studies.analysis.analysis import analyze
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

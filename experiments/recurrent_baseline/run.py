@@ -22,9 +22,9 @@ from attnlab.labels.label_columns import SINK
 from attnlab.models.run import Run
 from attnlab.models.training_settings import RunSettings, settings_from
 from attnlab.models.translating import score_run
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.reporting.canvas import write_figure
 from attnlab.reporting.notes import describe_notes
-from attnlab.studies.analysis.analysis import analyze
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

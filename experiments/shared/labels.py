@@ -1,16 +1,22 @@
 """The labels of an analysis that was made with labels."""
 
-from attnlab.studies.analysis.labelling import Labelling
-from attnlab.studies.analysis.measuring import Analysis
+from dataclasses import replace
+
+from attnlab.reading.weights import ALL, rows_of_view
+from attnlab.results.result import Result
+
+_OF_VIEWS = ("labels", "controls", "structure", "agreement")
 
 
-def labelling_of(analysis: Analysis) -> Labelling:
-    """What each head does, with every key counted.
+def with_all_keys(analysis: Result) -> Result:
+    """The analysis with what each head does and looks like, with every key counted.
 
     Raises:
         ValueError: the analysis has no labels.
     """
-    if analysis.labelling is None:
+    if "labels" not in analysis.tables:
         msg = "the analysis was made without labels"
         raise ValueError(msg)
-    return analysis.labelling.view("all")
+    there = [name for name in _OF_VIEWS if name in analysis.tables]
+    some = {name: rows_of_view(analysis.tables[name], ALL) for name in there}
+    return replace(analysis, tables={**analysis.tables, **some})

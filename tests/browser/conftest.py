@@ -3,13 +3,12 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis
-
-from attnlab.reporting.analysis_folder import write_analysis
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -45,7 +44,8 @@ def browser() -> Iterator[Any]:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of planted matrices, with hostile words wherever words come from data."""
     folder = tmp_path_factory.mktemp("report")
-    return write_analysis(planted_analysis(), folder, title=f"Heads of {SCRIPT_ALERT}")
+    found = replace(planted_analysis(), title=f"Heads of {SCRIPT_ALERT}")
+    return found.save(folder) / "report.html"
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +53,7 @@ def causal_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a decoder; its second sentence is shown as block maxima."""
     folder = tmp_path_factory.mktemp("causal")
     analysis = planted_analysis((WORDS, ["w"] * 260), "decoder")
-    return write_analysis(analysis, folder, title="A decoder")
+    return analysis.save(folder) / "report.html"
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from unittest.mock import patch
 
 import pandas as pd
 import torch
-from browser.planted_page import planted_analysis
+from browser.planted_page import planted_analysis, remade
 
 from attnlab.core.files import write_text
+from attnlab.questions.analyze import viewer as viewer_module
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.reporting.page import viewer_data as viewer_module
 from attnlab.reporting.page.payload import EncodedWeights, encode_weights
 from attnlab.reporting.page.rendering import render_page
 
@@ -35,9 +35,8 @@ def write_large_page(path: Path, tokens: int) -> Path:
     kept = KeptMatrices(
         matrices, {(0, "encoder"): (words, words)}, frozenset(), {(0, "encoder"): (letters, letters)}
     )  # fmt: skip
-    many = replace(
-        found, heads=pd.DataFrame(heads), structure=pd.DataFrame(), labelling=None, matrices=kept
-    )
+    tables = {"summary": pd.DataFrame(), "heads": pd.DataFrame(heads)}
+    many = remade(replace(found, tables=tables, matrices=kept))
     once = encode_weights(weights)
 
     def encode(layer: torch.Tensor) -> EncodedWeights:

@@ -8,11 +8,12 @@ from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.core.addresses import Site
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.kept_facts import kept_facts
+from attnlab.questions.analyze.summary import summarise_heads
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.reading.weights import VIEWS, rows_of_view
-from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.labelling import Labelling
-from attnlab.studies.analysis.measuring import Analysis
+from attnlab.reading.weights import VIEWS, View, rows_of_view
+from attnlab.results.result import Result
 
 SCRIPT_ALERT = "</script><script>alert(1)</script>"
 IMAGE_ALERT = "<img src=x onerror=alert(2)>"
@@ -61,20 +62,34 @@ def planted_matrices(
     return KeptMatrices(matrices, tokens, frozenset(), kinds)
 
 
+def remade(found: Result, **tables: pd.DataFrame) -> Result:
+    """The analysis with other tables, and with what is made of them: its summary and what pages are told."""
+    every = {**found.tables, **tables}
+    view: View = found.details["views"][0]
+    structure, labels, controls = (
+        rows_of_view(every.get(name, pd.DataFrame()), view)
+        for name in ("structure", "labels", "controls")
+    )
+    heads = every["heads"]
+    summary = summarise_heads(heads, structure=structure, labels=labels, controls=controls)
+    details = {**found.details, **kept_facts(found.matrices, heads, labels, view)}
+    return replace(found, tables={**every, "summary": summary}, details=details)
+
+
 def planted_analysis(
     sentences: tuple[list[str], ...] = (WORDS, OTHERS), site: Site = "encoder"
-) -> Analysis:
+) -> Result:
     """Statistics of a random model, labels made by hand, planted matrices."""
     found = analyze(
         (random_models.marian(), tokenizer()), sentences=PAIRS, sites=[site],
         keep_matrices=0, fit_sentences=2, labels=False,
     )  # fmt: skip
-    return replace(
+    found = replace(
         found,
         about={**found.about, "Trained on": IMAGE_ALERT},
         matrices=planted_matrices(sentences, site),
-        labelling=labelling_of(found),
     )
+    return remade(found, **planted_labels(found))
 
 
 _FUNCTIONS = {
@@ -91,7 +106,7 @@ _FIGURES = {
 }  # fmt: skip
 
 
-def labelling_of(found: Analysis) -> Labelling:
+def planted_labels(found: Result) -> dict[str, pd.DataFrame]:
     """In layer 0 a sink, a positional and a borderline head; in layer 1 nothing stands."""
     heads = found.heads[["site", "layer", "head"]].to_dict("records")
     labels, controls = [], []
@@ -111,16 +126,12 @@ def labelling_of(found: Analysis) -> Labelling:
                 "function": function, "stands_status": standing, "structure": "band",
                 "structure_runner_up": "column", "structure_margin_bits_per_row": 0.3,
                 "structure_tie": False, "mass_on_special": 0.2,
-                "ablation_loss_change": 0.01 * head["head"], "ablation_low": 0.01 * head["head"] - 0.005,
-                "ablation_high": 0.03,
+                "ablation_loss_change": 0.01 * head["head"],
+                "ablation_loss_change_low": 0.01 * head["head"] - 0.005, "ablation_loss_change_high": 0.03,
             })  # fmt: skip
             controls.append({
                 **of_head, "label": function, "denominator": 2000, "stands_status": standing,
                 "untrained_value": 0.1, "untrained_status": "below", "shuffled_value": 0.2,
                 "shuffled_status": "below", "stands": stands,
             })  # fmt: skip
-    empty = pd.DataFrame()
-    return Labelling(
-        pd.DataFrame(labels), pd.DataFrame(controls), empty, rows_of_view(found.structure, "all"),
-        empty, (),
-    )  # fmt: skip
+    return {"labels": pd.DataFrame(labels), "controls": pd.DataFrame(controls)}

@@ -8,11 +8,11 @@ from browser.planted_page import planted_analysis
 
 import attnlab
 from attnlab.core.errors import InputError
-from attnlab.studies.analysis.measuring import Analysis
+from attnlab.results.result import Result
 
 
 @pytest.fixture(scope="module")
-def analysis() -> Analysis:
+def analysis() -> Result:
     return planted_analysis()
 
 
@@ -28,7 +28,7 @@ def page(browser: Any) -> Iterator[Any]:
     assert troubles == []
 
 
-def test_a_frame_opens_with_its_head_and_leads_to_the_others(page: Any, analysis: Analysis) -> None:
+def test_a_frame_opens_with_its_head_and_leads_to_the_others(page: Any, analysis: Result) -> None:
     page.set_content(attnlab.view(analysis, "encoder.0.1", sentence=1)._repr_html_())
     frame = page.frame_locator("iframe")
     name = frame.locator("#head-name")
@@ -43,7 +43,7 @@ def test_a_frame_opens_with_its_head_and_leads_to_the_others(page: Any, analysis
     assert page.url == "about:blank"
 
 
-def test_without_a_head_the_frame_opens_with_all(page: Any, analysis: Analysis) -> None:
+def test_without_a_head_the_frame_opens_with_all(page: Any, analysis: Result) -> None:
     shown = attnlab.view(analysis)
     page.set_content(shown._repr_html_())
     page.frame_locator("iframe").locator("#grid a.thumb").first.wait_for()
@@ -58,8 +58,6 @@ def test_without_a_head_the_frame_opens_with_all(page: Any, analysis: Analysis) 
         ({"sentence": 77}, "The matrices of sentence 77 were not kept; choose from: 0"),
     ],
 )
-def test_what_is_not_there_is_named(
-    analysis: Analysis, asked: dict[str, Any], message: str
-) -> None:
+def test_what_is_not_there_is_named(analysis: Result, asked: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         attnlab.view(analysis, **asked)

@@ -10,12 +10,12 @@ import pytest
 import torch
 from browser.conftest import until
 from browser.large_page import write_large_page
-from browser.planted_page import IMAGE_ALERT, SCRIPT_ALERT, WORDS, planted_analysis
+from browser.planted_page import IMAGE_ALERT, SCRIPT_ALERT, WORDS, planted_analysis, remade
 
 from attnlab.labels.words import Alignment, gather_units, merge_tokens
+from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reporting.page.rendering import render_page
-from attnlab.reporting.page.viewer_data import viewer_data
 
 Opened = Callable[..., Any]
 HEAD = "#head=encoder.0.1&sentence=0"
@@ -331,7 +331,7 @@ def test_subwords_are_merged_as_the_labels_merge_them(open_page: Opened, tmp_pat
         {(0, "encoder", layer): weights for layer in range(2)},
         {(0, "encoder"): (words, words)}, frozenset(), {(0, "encoder"): (kinds, kinds)},
     )  # fmt: skip
-    analysis = replace(planted_analysis(), matrices=kept)
+    analysis = remade(replace(planted_analysis(), matrices=kept))
     path = tmp_path / "words.html"
     path.write_text(render_page("t", {}, [], [], viewer=viewer_data(analysis, "t")), "utf-8")
     page = open_page(f"{HEAD}&outline=largest&row=8", path)

@@ -5,16 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from browser.planted_page import planted_analysis
-
-from attnlab.reporting.page.analysis_page import analysis_page
+from browser.planted_page import planted_analysis, remade
 
 FIGURES = ("value", "low", "high", "threshold", "stability", "untrained_value", "shuffled_value")
 
 
 def test_no_column_of_the_evidence_is_cut(open_page: Callable[..., Any], tmp_path: Path) -> None:
     found = planted_analysis()
-    controls = found.labelling.controls.copy()
+    controls = found.controls.copy()
     count = len(controls)
     for place, name in enumerate((*FIGURES, "denominator")):
         controls[name] = [(row + place + 1) / (2 * count) for row in range(count)]
@@ -23,10 +21,7 @@ def test_no_column_of_the_evidence_is_cut(open_page: Callable[..., Any], tmp_pat
     controls["detail"] = ["nominal modifier: head to dependent", "offset -1"] * (count // 2)
     for name in ("stands_status", "untrained_status", "shuffled_status"):
         controls[name] = ["holds", "borderline", "below"] * (count // 3)
-    labelling = replace(found.labelling, controls=controls)
-    page = tmp_path / "report.html"
-    html = analysis_page(replace(found, labelling=labelling), tmp_path, title="Heads")
-    page.write_text(html, encoding="utf-8")
+    page = remade(found, controls=controls).report(tmp_path)
     widths = open_page(path=page).evaluate(
         "[...document.querySelectorAll('.wide[aria-label^=\"What the labels rest on\"]')]"
         ".map(box => [box.querySelectorAll('thead th').length, box.scrollWidth - box.clientWidth])"
@@ -46,9 +41,7 @@ def test_the_statistics_of_heads_fit_the_window(
     for name in heads:
         if name.startswith(("rows_seeing", "mass_on", "content_mass")):
             heads[name] = heads["rows"] - 1 if name.startswith("rows") else 0.25
-    page = tmp_path / "report.html"
-    html = analysis_page(replace(found, heads=heads), tmp_path, title="Heads")
-    page.write_text(html, encoding="utf-8")
+    page = replace(found, tables={**found.tables, "heads": heads}).report(tmp_path)
     shown = open_page(path=page)
     widths = shown.evaluate(
         "[...document.querySelectorAll('#heads .wide:has(table)')]"

@@ -26,7 +26,8 @@ def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None
     assert "cross.0" not in done.output
     for heading in ("role", "strength", "structure", "loss"):
         assert heading in done.output
-    assert max(map(len, done.stdout.split("Report:")[0].splitlines())) <= 80
+    table = done.stdout.split("strength: control")[0]
+    assert max(map(len, table.splitlines())) <= 80
     written = pd.read_csv(model / "analysis" / "summary.csv")
     assert {"role", "structure", "strength", "ablation_loss_change"} <= set(written)
     assert not written["confirmed"].any()
@@ -89,7 +90,8 @@ def test_a_folder_with_files_of_ones_own_is_left_alone(tmp_path: Path) -> None:
     np.save(tmp_path / "heads.npy", np.full((3, 5, 5), 0.2))
     (tmp_path / "w" / "figures").mkdir(parents=True)
     (tmp_path / "w" / "figures" / "paper.txt").write_text("mine")
-    with pytest.raises(InputError, match="already holds figures"):
+    (tmp_path / "w" / "figures" / "mass_by_offset.svg").write_text("mine")
+    with pytest.raises(InputError, match="already holds figures/mass_by_offset.svg"):
         run(tmp_path / "heads.npy", "--out", tmp_path / "w")
     done = run(tmp_path / "heads.npy", "--out", tmp_path / "w", "--overwrite")
     assert done.exit_code == 0

@@ -25,15 +25,16 @@ from attnlab.models.run_folder import read_record as read_settings
 from attnlab.models.tokenizer import load_tokenizers
 from attnlab.models.training_settings import settings_from
 from attnlab.models.translating import translate
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.approximate.approximation import approximate
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.matrix_files import load_arrays, load_kept_source, load_matrix_source
-from attnlab.reporting import analysis_folder
-from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.record import read_record, read_tables
 from attnlab.reporting.result_folder import PAGE, RECORD
+from attnlab.results import result as result_module
+from attnlab.results.notes import kinds_of_notes
+from attnlab.results.question import declared_tables
 from attnlab.results.report import write_report
-from attnlab.studies.analysis.analysis import analyze
 from attnlab.studies.computing import Attempted, Outcome
 from attnlab.studies.running import collect
 from attnlab.studies.study import Cell
@@ -81,7 +82,7 @@ def targets(run: Path, scratch: Path, *, pages: bool) -> Mapping[str, Target]:
     return found
 
 
-_DRAWN = {analysis_folder: "write_analysis_page"}
+_DRAWN = {result_module: "write_contents"}
 
 
 def _no_page(folder: Path, *_: object, **__: object) -> Path:
@@ -90,7 +91,7 @@ def _no_page(folder: Path, *_: object, **__: object) -> Path:
 
 
 def _read_result(folder: Path) -> None:
-    read_tables(folder, read_record(folder))
+    read_tables(folder, read_record(folder, kinds_of_notes()), declared_tables())
     if (folder / "matrices.safetensors").exists():
         load_kept_source(folder / "matrices.safetensors")
 
@@ -152,7 +153,7 @@ def _weights(*shape: int) -> torch.Tensor:
 
 def _analysis(folder: Path) -> Target:
     np.save(folder / "two.npy", _weights(2, 1, 2, 5, 5).numpy())
-    write_analysis(analyze(folder / "two.npy"), folder, title="two")
+    analyze(folder / "two.npy").save(folder)
 
     files = tuple(path.name for path in folder.glob("*.csv"))
     return Target(folder, (*files, *(RECORD, "matrices.safetensors") * 2), write_report, 1)

@@ -20,10 +20,10 @@ from attnlab.attention.registry import MECHANISMS
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.labels.counting import untrained_twin
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance.importance import importance
 from attnlab.reading.capture import capture
-from attnlab.studies.analysis.analysis import analyze
 
 TOKENIZER = tokenizer()
 SPECS = [
@@ -213,7 +213,7 @@ def test_studies_read_the_model_with_its_mechanisms(
         site = "decoder" if name == "llama" else "encoder"
         heads = found.heads[found.heads["site"] == site]
         assert (heads["mass_at_offset_0"] == 1).all()
-        assert found.labelling is not None
+        assert "labels" in found.tables
         with pytest.raises(InputError, match=r"take those out first|full attention"):
             compare((model, TOKENIZER), [5], sentences=rows[:4], calibration=rows[4:7])
         with torch.no_grad():

@@ -12,9 +12,9 @@ from attnlab.ablation.ablation import ablated
 from attnlab.ablation.projections import projections_of
 from attnlab.core.addresses import Head
 from attnlab.core.errors import AttnlabError
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.question import LearnedSink
 from attnlab.reading.capture import capture
-from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.notes import LearnedSink
 
 TOKENIZER = tokenizer()
 

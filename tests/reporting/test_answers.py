@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from attnlab.questions.analyze.phrases import count_labels, describe_agreement
 from attnlab.questions.importance.view import removable
 from attnlab.questions.plan.view import planning_answers
-from attnlab.reporting.page.label_section import count_labels, describe_agreement
 from attnlab.reporting.substitution import answers
 
 

@@ -8,6 +8,10 @@ import pytest
 import torch
 
 from attnlab.core.columns import Column, Table
+from attnlab.questions.analyze import QUESTION as ANALYZE
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.fits import BITS, RELATIVE, summarise
+from attnlab.questions.analyze.summary import structure_of_heads
 from attnlab.questions.approximate import QUESTION as APPROXIMATE
 from attnlab.questions.approximate.approximation import approximate
 from attnlab.questions.compare import QUESTION as COMPARE
@@ -20,12 +24,7 @@ from attnlab.questions.plan.planning import plan
 from attnlab.questions.plan.question import QUESTION as PLAN
 from attnlab.questions.prune import QUESTION as PRUNE
 from attnlab.questions.prune.pruning import prune
-from attnlab.reporting.analysis_folder import write_tables
 from attnlab.results.report import write_report
-from attnlab.studies.analysis import columns as analysis
-from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.description import structure_of_heads
-from attnlab.studies.analysis.fits import summarise
 
 REPLACEMENTS = ("zero", "mean", "uniform")
 # A learned logit beside the keys (tests/reading/test_statistics.py), heads without output
@@ -35,12 +34,12 @@ OF_SOME_MODELS = {"mass_on_sink_logit", "output"}
 
 def write_analysis_tables(run: Path, folder: Path) -> None:
     found = analyze(run, labels=True, sentences=60, keep_matrices=0, fit_sentences=4)
-    write_tables(found, folder)
+    found.save(folder)
     shown = summarise(found.fits).drop(columns=["site", "layer", "head"])
-    assert set(shown) == {column.name for column in analysis.RELATIVE}
+    assert set(shown) == {column.name for column in RELATIVE}
     described = structure_of_heads(found.structure[found.structure["keys"] == "all"])
     bits = {name for name in described if name.startswith("bits_")}
-    assert bits == {column.name for column in analysis.BITS}
+    assert bits == {column.name for column in BITS}
 
 
 def write_comparison_tables(run: Path, folder: Path) -> None:
@@ -69,8 +68,8 @@ def write_approximation_tables(_: Path, folder: Path) -> None:
 
 
 STUDIES = {
-    "analysis": (analysis.TABLES, write_analysis_tables),
     "approximation": (APPROXIMATE.tables, write_approximation_tables),
+    "analysis": (ANALYZE.tables, write_analysis_tables),
     "comparison": (COMPARE.tables, write_comparison_tables),
     "importance": (IMPORTANCE.tables, write_importance_tables),
     "inspection": (INSPECT.tables, write_inspection_tables),
@@ -92,11 +91,10 @@ def test_written_columns_are_the_declared_ones(study: str, small_run: Path, tmp_
         for table in tables
     }
     assert not any(different.values()), different
-    if study != "analysis":
-        page = tmp_path / "report.html"
-        before = page.read_bytes()
-        assert write_report(tmp_path) == page
-        assert page.read_bytes() == before
+    page = tmp_path / "report.html"
+    before = page.read_bytes()
+    assert write_report(tmp_path) == page
+    assert page.read_bytes() == before
 
 
 @pytest.mark.parametrize("study", STUDIES)

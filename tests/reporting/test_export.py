@@ -8,6 +8,7 @@ import pytest
 
 from attnlab.core.columns import FORMATS
 from attnlab.core.errors import InputError
+from attnlab.questions.analyze.question import SUMMARY
 from attnlab.reporting.export import declared_columns, formatted
 
 NASTY = r"\a_b & 50% $x$ #1 {y} ~ ^ <i> | `c` *d* [e] \"f\" é ▁ g"
@@ -22,7 +23,7 @@ def test_csv_reads_back_as_it_was() -> None:
 
 
 def test_latex_escapes_every_special_character() -> None:
-    text = formatted(TABLE, "latex", declared_columns(TABLE, "summary.csv"))
+    text = formatted(TABLE, "latex", declared_columns(TABLE, "summary.csv", [SUMMARY]))
     lines = text.splitlines()
     assert lines[0] == r"\begin{tabular}{lrrr}"
     assert lines[1:4] == [r"\toprule", r"site & head & value & mine x \\", r"\midrule"]
@@ -56,7 +57,7 @@ def test_markdown_keeps_its_cells_apart() -> None:
 
 
 def test_a_column_is_declared_once() -> None:
-    named = {column.name: column for column in declared_columns(TABLE, "summary.csv")}
+    named = {column.name: column for column in declared_columns(TABLE, "summary.csv", [SUMMARY])}
     assert named["value"].digits == 2
     assert (named["mine_x"].heading, named["mine_x"].digits) == ("mine x", 3)
 

@@ -7,11 +7,12 @@ import pandas as pd
 
 from attnlab.evaluation.shared_settings import FewForMeans
 from attnlab.labels.label_columns import LABELS
+from attnlab.questions.analyze.summary import summarise_heads
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.weights import ALL
-from attnlab.reporting.notebook import MOST_ROWS, table_html
-from attnlab.studies.analysis.labelling import Labelling
-from attnlab.studies.analysis.measuring import Analysis
+from attnlab.reporting.export import declared_columns
+from attnlab.reporting.notebook import MOST_ROWS, frame_html
+from attnlab.results.result import Result
 
 NASTY = '<script>alert("x")</script>'
 
@@ -37,24 +38,17 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
 
-def analysis() -> Analysis:
+def analysis() -> Result:
     heads = pd.DataFrame({"site": ["encoder"] * 2, "layer": [0, 0], "head": [0, 1]})
     labels = heads.assign(
         keys=ALL, labels=["sink", NASTY], standing=["sink", NASTY], function=["sink", NASTY],
         detail=["token <", ""], statistic="share", value=0.9, strength=1.0, status="holds",
         stands_status="holds",
     )  # fmt: skip
-    none = pd.DataFrame()
-    labelling = Labelling(labels, none, none, none, none, ())
-    return Analysis(
-        heads.assign(rows=9, empty_rows=0),
-        none,
-        none,
-        none,
-        KeptMatrices(),
-        notes=(FewForMeans(3),),
-        labelling=labelling,
-    )
+    none, counted = pd.DataFrame(), heads.assign(rows=9, empty_rows=0)
+    summary = summarise_heads(counted, structure=none, labels=labels, controls=none)
+    tables = {"summary": summary, "heads": counted, "labels": labels}
+    return Result("analyze", "Heads", tables, notes=(FewForMeans(3),), details={"views": [ALL]})
 
 
 def test_an_analysis_is_a_map_of_its_heads_and_their_table() -> None:
@@ -71,7 +65,8 @@ def test_an_analysis_is_a_map_of_its_heads_and_their_table() -> None:
 
 
 def test_a_long_table_shows_its_first_rows() -> None:
-    html = table_html(pd.DataFrame({"head": range(99), LABELS["value"].name: [0.126] * 99}))
+    frame = pd.DataFrame({"head": range(99), LABELS["value"].name: [0.126] * 99})
+    html = frame_html(frame, declared_columns(frame, declared=[LABELS]))
     assert html.count("<tr>") == 1 + MOST_ROWS
     assert f"and {99 - MOST_ROWS} more rows" in html
     assert "0.13" in html

@@ -9,10 +9,9 @@ import pytest
 
 import attnlab
 from attnlab.core.errors import Note
+from attnlab.questions.analyze.question import TooLittleCounted, UndecidedLabel
 from attnlab.questions.prune.question import AllHeadsClosed
-from attnlab.reporting.notes import describe
 from attnlab.results.notes import describe_notes
-from attnlab.studies.analysis.notes import TooLittleCounted, UndecidedLabel
 
 LABEL = UndecidedLabel("rare", ("encoder", "cross"), 1234, "rows")
 VALUES = {
@@ -72,7 +71,7 @@ def test_the_number_of_sentences_to_look_at_knows_how_many_there_are(
     there: int | None, told: str
 ) -> None:
     note = TooLittleCounted((LABEL,), 90, there, treebank=False, never_met=False)
-    text = describe(note)
+    (text,) = describe_notes([note])
     assert told in text
     assert "'rare' in encoder, cross (fewer than 1,234 rows)" in text
 
@@ -97,7 +96,7 @@ def test_a_treebank_is_asked_for_only_by_labels_that_rest_on_links(
     there: int | None,
     never_met: bool,
 ) -> None:
-    text = describe(TooLittleCounted(labels, 90, there, treebank, never_met))
+    (text,) = describe_notes([TooLittleCounted(labels, 90, there, treebank, never_met)])
     assert text.count(told) == 1
     assert text.count("--treebank") == told.count("--treebank")
 

@@ -17,25 +17,23 @@ from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 import attnlab
-from attnlab.cli.commands.summary_table import summary_table
 from attnlab.core.errors import InputError
+from attnlab.questions.analyze import QUESTION, view
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.summary import summarise_heads
+from attnlab.questions.analyze.view import not_drawn
 from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
 from attnlab.reading.statistics_columns import HEADS
-from attnlab.reading.weights import VIEWS
-from attnlab.reporting import analysis_folder
-from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.canvas import INK, svg
 from attnlab.reporting.columns import columns_named
 from attnlab.reporting.heatmaps import draw_heads, short
-from attnlab.reporting.page import analysis_page
-from attnlab.reporting.page.analysis_page import not_drawn
 from attnlab.reporting.page.parts import PageFigure, Section, page_table
 from attnlab.reporting.page.rendering import bundled_script, render_page
-from attnlab.reporting.result_folder import ANALYSIS, check_not_taken
-from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.labelling import Labelling
-from attnlab.studies.analysis.measuring import Analysis
+from attnlab.reporting.result_folder import check_not_taken
+from attnlab.results.files import files_of
+from attnlab.results.result import Result
 
+ANALYSIS = files_of(QUESTION)
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
@@ -76,24 +74,23 @@ def read(page: str) -> Reader:
 
 
 @pytest.fixture(scope="module")
-def analysis() -> Analysis:
+def analysis() -> Result:
     return analyze(
         (random_models.marian(), tokenizer()), sentences=PAIRS, labels=False, keep_matrices=1
     )
 
 
 @pytest.fixture(scope="module")
-def folder(analysis: Analysis, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(analysis: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "analysis"
-    write_analysis(analysis, folder, title="Heads of <b>a model</b>")
-    return folder
+    return replace(analysis, title="Heads of <b>a model</b>").save(folder)
 
 
-def test_the_folder_holds_what_the_design_names(folder: Path, analysis: Analysis) -> None:
+def test_the_folder_holds_what_the_design_names(folder: Path, analysis: Result) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names == {
         "summary.csv", "heads.csv", "head_distances.csv", "fits.csv", "structure.csv",
-        "matrices.safetensors", "figures", "result.json", "report.html",
+        "matrices.safetensors", "figures", "result.json", "report.html", "tables.md",
     }  # fmt: skip
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
     assert figures == {path.stem for path in (folder / "figures").glob("*.png")}
@@ -132,7 +129,7 @@ def test_the_page_runs_no_script_but_its_own(folder: Path) -> None:
 
 
 def test_the_page_says_what_the_run_was_and_what_to_beware_of(
-    folder: Path, analysis: Analysis
+    folder: Path, analysis: Result
 ) -> None:
     text = " ".join(read((folder / "report.html").read_text(encoding="utf-8")).text)
     for value in analysis.about.values():
@@ -238,9 +235,12 @@ def test_a_finished_analysis_is_not_replaced_unasked(tmp_path: Path) -> None:
         check_not_taken(tmp_path / "report.html", ANALYSIS, overwrite=True)
 
 
-@pytest.mark.parametrize("name", ["heads.csv", "figures", "matrices.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["heads.csv", "matrices.safetensors", "figures/mass_by_offset.svg"]
+)
 def test_files_of_the_same_names_are_not_replaced_unasked(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).mkdir() if name == "figures" else (tmp_path / name).write_text("mine")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
     with pytest.raises(InputError, match=f"already holds {name}, which the analysis would write"):
         check_not_taken(tmp_path, ANALYSIS, overwrite=False)
     check_not_taken(tmp_path, ANALYSIS, overwrite=True)
@@ -251,19 +251,20 @@ def test_only_figures_of_an_analysis_are_deleted(tmp_path: Path) -> None:
     analysis = analyze(tmp_path / "heads.npy", keep_matrices=0, fit_sentences=0)
     figures = tmp_path / "figures"
     figures.mkdir()
-    for name in ("paper.txt", "heads_sentence7.svg", "mine.png"):
+    for name in ("paper.txt", "mine.png"):
         (figures / name).write_text("mine")
-    write_analysis(analysis, tmp_path, title="t")
-    assert (figures / "heads_sentence7.svg").read_text() == "mine", "no analysis was here"
+    analysis.save(tmp_path)
     stale = figures / "heads_sentence9_encoder_layer0.svg"
     stale.write_text("old")
-    write_analysis(analysis, tmp_path, title="t")
+    with pytest.raises(InputError, match="holds a finished analysis"):
+        analysis.save(tmp_path)
+    analysis.save(tmp_path, overwrite=True)
     assert not stale.exists()
     assert (figures / "paper.txt").read_text() == (figures / "mine.png").read_text() == "mine"
 
 
 def test_a_sentence_too_large_to_draw_is_named_with_the_reason(
-    analysis: Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    analysis: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = analysis.matrices
     sizes = {at: max(map(len, sides)) for at, sides in kept.tokens.items()}
@@ -272,15 +273,15 @@ def test_a_sentence_too_large_to_draw_is_named_with_the_reason(
     assert {(one.sentence, one.site, one.tokens, one.limit) for one in left_out} == {
         (*at, tokens, limit) for at, tokens in sizes.items() if tokens > limit
     }
-    monkeypatch.setattr(analysis_page, "not_drawn", lambda kept: not_drawn(kept, 0))
-    page = write_analysis(analysis, tmp_path, title="t").read_text(encoding="utf-8")
+    monkeypatch.setattr(view, "not_drawn", lambda kept: not_drawn(kept, 0))
+    page = (analysis.save(tmp_path) / "report.html").read_text(encoding="utf-8")
     for (sentence, site), tokens in sizes.items():
         assert f"Not drawn: sentence {sentence} of the {site}, since it has {tokens} tokens" in page
     assert not list((tmp_path / "figures").glob("heads_sentence*"))
 
 
 def test_shares_stand_beside_the_rows_that_they_are_means_over(
-    folder: Path, analysis: Analysis
+    folder: Path, analysis: Result
 ) -> None:
     heads = analysis.heads
     fewer = (heads["rows_seeing_punctuation"] < heads["rows"]) & (
@@ -293,11 +294,11 @@ def test_shares_stand_beside_the_rows_that_they_are_means_over(
 
 @pytest.mark.parametrize("labelled", [False, True])
 def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
-    analysis: Analysis, tmp_path: Path, labelled: bool
+    analysis: Result, labelled: bool
 ) -> None:
     copies = [analysis.heads.assign(layer=analysis.heads["layer"] + 10 * n) for n in range(9)]
     many = pd.concat(copies, ignore_index=True)
-    found = replace(analysis, heads=many, matrices=KeptMatrices(), fits=pd.DataFrame())
+    labels = pd.DataFrame()
     if labelled:
         keys = many[["site", "layer", "head"]]
         none = {
@@ -305,17 +306,17 @@ def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
             "detail": "offset +0", "status": "undecided", "value": math.nan, "counted": 9, "needed": 1000,
             "unit": "rows", "strength": math.nan, "stands_status": "undecided",
         }  # fmt: skip
-        labels = pd.concat([keys.assign(keys=view, **none) for view in VIEWS])
-        empty = pd.DataFrame()
-        found = replace(found, labelling=Labelling(labels, empty, empty, empty, empty, ()))
-    caption = str(summary_table(found).caption)
+        labels = keys.assign(keys="all", **none)
+    empty = pd.DataFrame()
+    summary = summarise_heads(many, structure=empty, labels=labels, controls=empty)
+    tables = {"summary": summary, "heads": many}
+    found = replace(analysis, tables=tables, matrices=KeptMatrices())
+    (shown,) = found.terminal()
+    caption = str(shown.caption)
     count = int(caption.split()[1])
     assert count == len(many) - 48 > 0
-    names = re.findall(r"\w+\.csv", caption)
-    assert names == ["summary.csv"]
-    analysis_folder.write_tables(found, tmp_path)
-    for name in names:
-        rows = pd.read_csv(tmp_path / name)
-        assert len(rows[["site", "layer", "head"]].drop_duplicates()) == len(
-            many[["site", "layer", "head"]].drop_duplicates()
-        )
+    assert re.findall(r"\w+\.csv", caption) == ["summary.csv"]
+    rows = found.tables["summary"]
+    assert len(rows[["site", "layer", "head"]].drop_duplicates()) == len(
+        many[["site", "layer", "head"]].drop_duplicates()
+    )

@@ -16,22 +16,18 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.cli.commands.training_report import _tell_older_results
-from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.core.files import file_checksum
-from attnlab.evaluation.shared_settings import OlderWeights, UnknownWeights
+from attnlab.questions.analyze.question import NoTrees, TooLittleCounted, UndecidedLabel
 from attnlab.reading.batches import RowsNotNormalized, SentencesDropped
 from attnlab.reporting import (
-    analysis_folder,
-    approximation,
     study_folder,
     substitution,
 )
-from attnlab.reporting.analysis_folder import write_analysis
-from attnlab.reporting.older_results import notes_on_weights, results_with
 from attnlab.reporting.record import (
     RECORD,
     ResultRecord,
+    older_results,
     read_record,
     read_tables,
     write_record,
@@ -39,13 +35,13 @@ from attnlab.reporting.record import (
 from attnlab.reporting.result_folder import check_not_taken
 from attnlab.results import result
 from attnlab.results.files import files_of
+from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import question_named
 from attnlab.results.report import write_report
-from attnlab.studies.analysis.notes import NoTrees, TooLittleCounted, UndecidedLabel
 
 PLANNING = files_of(question_named("plan"))
 WRITERS = (
-    analysis_folder, approximation, result, study_folder, substitution,
+    result, study_folder, substitution,
 )  # fmt: skip
 NOTES = (
     SentencesDropped(2, 9, 64, "test"),
@@ -68,8 +64,7 @@ TABLE = pd.DataFrame(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page") / "analysis"
-    write_analysis(planted_analysis(), folder, title="Heads of <b>a model</b>")
-    return folder
+    return dataclasses.replace(planted_analysis(), title="Heads of <b>a model</b>").save(folder)
 
 
 def test_the_page_made_again_is_the_same(folder: Path) -> None:
@@ -100,7 +95,7 @@ def test_facts_are_read_as_they_were_written(tmp_path: Path) -> None:
     record = ResultRecord("analysis", "T", {"Model": "m", "n": 3}, NOTES, {"views": ["all"]})
     TABLE.to_csv(tmp_path / "t.csv", index=False)
     write_record(tmp_path, record, {"t.csv": TABLE})
-    found = read_record(tmp_path)
+    found = read_record(tmp_path, kinds_of_notes())
     assert dataclasses.replace(found, tables={}, rows={}) == record
     assert found.rows == {"t.csv": len(TABLE)}
     pd.testing.assert_frame_equal(
@@ -176,9 +171,9 @@ def test_an_analysis_that_is_broken_off_leaves_the_older_one(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("attnlab.reporting.analysis_folder.write_analysis_page", interrupted)
+    monkeypatch.setattr("attnlab.results.result.write_contents", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write_analysis(planted_analysis(), folder, title="Another")
+        dataclasses.replace(planted_analysis(), title="Another").save(folder, overwrite=True)
     assert snapshot(folder) == before
 
 
@@ -215,16 +210,17 @@ def test_results_tell_of_which_weights_they_are_and_when_these_changed(tmp_path:
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(b"as analyzed")
     for name, checksum in (("analysis", file_checksum(weights)), ("unknown", None)):
-        write_analysis(
-            dataclasses.replace(planted_analysis(), weights=checksum), tmp_path / name, title="T"
-        )
-    assert read_record(tmp_path / "analysis").weights == file_checksum(weights)
-    assert read_record(tmp_path / "analysis").notes == planted_analysis().notes
-    assert results_with(OlderWeights, tmp_path) == []
+        dataclasses.replace(planted_analysis(), weights=checksum).save(tmp_path / name)
+    record = read_record(tmp_path / "analysis", kinds_of_notes())
+    assert record.weights == file_checksum(weights)
+    assert record.notes == planted_analysis().notes
+    assert older_results(tmp_path) == []
     page = (tmp_path / "analysis" / "report.html").read_bytes()
 
     weights.write_bytes(b"trained on")
-    assert results_with(OlderWeights, tmp_path) == [tmp_path / "analysis"]
+    assert older_results(tmp_path) == [tmp_path / "analysis"]
+    _tell_older_results(tmp_path, console := Console(file=io.StringIO(), width=500))
+    assert "are: analysis; make them again with --overwrite" in console.file.getvalue()
     said = CliRunner().invoke(app, ["report", str(tmp_path / "analysis")])
     assert said.exit_code == 0
     assert "of an older state of the model" in said.stderr
@@ -237,31 +233,11 @@ def test_results_tell_of_which_weights_they_are_and_when_these_changed(tmp_path:
     assert (tmp_path / "analysis" / "report.html").read_bytes() == page
 
 
-def test_a_result_that_does_not_say_of_which_weights_it_is(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"weights")
-    (tmp_path / "settings.json").write_text('{"format": 1, "settings": {}, "corpus": {}}')
-    table = TABLE[["name"]]
-    for name in ("older", "newer"):
-        (tmp_path / name).mkdir()
-        table.to_csv(tmp_path / name / "t.csv", index=False)
-        write_record(tmp_path / name, ResultRecord("analysis", "T"), {"t.csv": table})
-    values = json.loads((tmp_path / "older" / RECORD).read_text(encoding="utf-8"))
-    del values["weights"]
-    (tmp_path / "older" / RECORD).write_text(json.dumps(values), encoding="utf-8")
-    assert notes_on_weights(tmp_path / "newer") == [], "it is of no run, and says so"
-    assert results_with(UnknownWeights, tmp_path) == [tmp_path / "older"]
-    assert results_with(OlderWeights, tmp_path) == []
-    assert read_record(tmp_path / "older").notes == (UnknownWeights(tmp_path.name),)
-    said = CliRunner().invoke(app, ["table", str(tmp_path / "older" / "t.csv")])
-    assert said.stderr.count("do not say of which weights") == 1
-    _tell_older_results(tmp_path, console := Console(file=io.StringIO(), width=500))
-    assert "these do not say of which weights they are: older; make" in console.file.getvalue()
-
-
 def test_pruned_heads_are_on_the_page_that_is_made_again(tmp_path: Path) -> None:
     analysis = planted_analysis()
-    pruned = Head(*analysis.heads.iloc[0][["site", "layer", "head"]])
-    write_analysis(dataclasses.replace(analysis, closed=(pruned,)), tmp_path, title="t")
+    output = ["pruned"] + [""] * (len(analysis.summary) - 1)
+    tables = {**analysis.tables, "summary": analysis.summary.assign(output=output)}
+    dataclasses.replace(analysis, tables=tables).save(tmp_path)
     page = tmp_path / "report.html"
     assert ">pruned<" in page.read_text(encoding="utf-8")
     page.unlink()

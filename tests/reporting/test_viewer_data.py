@@ -6,25 +6,23 @@ from dataclasses import replace
 
 import pytest
 import torch
-from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_matrices
+from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_matrices, remade
 
-from attnlab.core.addresses import Head
 from attnlab.labels.verdict import NOT_COMPARED
+from attnlab.questions.analyze.overview import highlights_of, overview_of
+from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.reporting.page.overview import highlights_of, overview_of
 from attnlab.reporting.page.payload import decode_weights
 from attnlab.reporting.page.rendering import render_page
-from attnlab.reporting.page.showing import best_sentences
-from attnlab.reporting.page.viewer_data import viewer_data
-from attnlab.studies.analysis.measuring import Analysis
+from attnlab.results.result import Result
 
 
 @pytest.fixture(scope="module")
-def analysis() -> Analysis:
+def analysis() -> Result:
     return planted_analysis()
 
 
-def test_every_kept_matrix_is_in_the_page(analysis: Analysis) -> None:
+def test_every_kept_matrix_is_in_the_page(analysis: Result) -> None:
     data = viewer_data(analysis, "t")
     assert data is not None
     assert not data.blocks
@@ -36,7 +34,7 @@ def test_every_kept_matrix_is_in_the_page(analysis: Analysis) -> None:
         torch.testing.assert_close(found.sqrt(), matrix.double().sqrt(), atol=1 / 500, rtol=0)
 
 
-def test_facts_are_numbers_and_seen_text(analysis: Analysis) -> None:
+def test_facts_are_numbers_and_seen_text(analysis: Result) -> None:
     data = viewer_data(analysis, SCRIPT_ALERT)
     assert data is not None
     assert "<" not in data.facts
@@ -49,11 +47,11 @@ def test_facts_are_numbers_and_seen_text(analysis: Analysis) -> None:
     assert all(math.isfinite(mass) for _, mass in head["offsets"])
 
 
-def test_nothing_kept_nothing_shown(analysis: Analysis) -> None:
+def test_nothing_kept_nothing_shown(analysis: Result) -> None:
     assert viewer_data(replace(analysis, matrices=KeptMatrices()), "t") is None
 
 
-def test_a_sentence_beyond_its_limit_is_stored_as_block_maxima(analysis: Analysis) -> None:
+def test_a_sentence_beyond_its_limit_is_stored_as_block_maxima(analysis: Result) -> None:
     whole = viewer_data(analysis, "t")
     assert whole is not None
     size = max(len(one.encoded.text) for one in whole.weights)
@@ -71,7 +69,7 @@ def test_a_sentence_beyond_its_limit_is_stored_as_block_maxima(analysis: Analysi
     assert "room. An empty cell" in page
 
 
-def test_rows_are_counted_only_where_all_weights_are_stored(analysis: Analysis) -> None:
+def test_rows_are_counted_only_where_all_weights_are_stored(analysis: Result) -> None:
     data = viewer_data(analysis, "t", most_sentence_bytes=1)
     assert data is not None
     assert data.largest_kept == (0, 0)
@@ -81,7 +79,7 @@ def test_rows_are_counted_only_where_all_weights_are_stored(analysis: Analysis) 
     assert "stored; of sentence 1 only" in page
 
 
-def test_sentences_without_room_are_named(analysis: Analysis) -> None:
+def test_sentences_without_room_are_named(analysis: Result) -> None:
     data = viewer_data(analysis, "t")
     assert data is not None
     first = sum(
@@ -95,7 +93,7 @@ def test_sentences_without_room_are_named(analysis: Analysis) -> None:
 
 def test_long_sentences_have_small_pictures_too() -> None:
     long = planted_matrices((["w"] * 130,))
-    analysis = replace(planted_analysis(), matrices=long)
+    analysis = remade(replace(planted_analysis(), matrices=long))
     data = viewer_data(analysis, "t")
     assert data is not None
     shapes = {one.address: one.encoded.shape for one in data.weights}
@@ -103,7 +101,7 @@ def test_long_sentences_have_small_pictures_too() -> None:
     assert shapes["small.0.encoder.0"] == (3, 44, 44)
 
 
-def test_the_fitted_diagonal_is_the_planted_one(analysis: Analysis) -> None:
+def test_the_fitted_diagonal_is_the_planted_one(analysis: Result) -> None:
     data = viewer_data(analysis, "t")
     assert data is not None
     fits = json.loads(data.facts)["sentences"][0]["sites"]["encoder"]["fits"]["0"][1]
@@ -114,26 +112,27 @@ def test_the_fitted_diagonal_is_the_planted_one(analysis: Analysis) -> None:
     assert next(one for one in columns if one["name"] == "additive")["columns"] == [4]
 
 
-def test_words_are_given_only_where_subwords_make_them(analysis: Analysis) -> None:
+def test_words_are_given_only_where_subwords_make_them(analysis: Result) -> None:
     data = viewer_data(analysis, "t")
     assert data is not None
     assert json.loads(data.facts)["sentences"][0]["sites"]["encoder"]["queryWords"] is None
     subwords = planted_matrices((["<s>", "▁cat", "s", "</s>"],))
-    data = viewer_data(replace(analysis, matrices=subwords), "t")
+    data = viewer_data(remade(replace(analysis, matrices=subwords)), "t")
     assert data is not None
     side = json.loads(data.facts)["sentences"][0]["sites"]["encoder"]
     assert side["keyWords"] == {"starts": [0, 1, 3], "names": ["<s>", "cats", "</s>"]}
 
 
-def test_sentences_are_ranked_by_what_the_head_does(analysis: Analysis) -> None:
-    found = best_sentences(analysis, [0, 1])
-    measure, ranked = found[Head("encoder", 0, 1)]
-    assert measure == "by the share of rows at one offset"
+def test_sentences_are_ranked_by_what_the_head_does(analysis: Result) -> None:
+    data = viewer_data(analysis, "t")
+    assert data is not None
+    head = json.loads(data.facts)["heads"][1]
+    assert head["bestBy"] == "by the share of rows at one offset"
     # All rows but the first, which is even and has its largest weight on itself: 9 of 10 and 6 of 7.
-    assert ranked == [(0, "0.90"), (1, "0.86")]
+    assert head["best"] == [[0, "0.90"], [1, "0.86"]]
 
 
-def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis: Analysis) -> None:
+def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis: Result) -> None:
     overview = overview_of(analysis)
     cells = {
         cell.head: cell for _, row in overview.maps[0].rows for cell in row if cell is not None
@@ -147,9 +146,9 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
         ("positional", 2, 1),
         ("syntactic", 2, 0),
     ]
-    assert overview.answers == (
-        "2 of 6 heads have a role that is confirmed and significant against controls: 1 positional, 1 sink.",
-    )
+    assert analysis.contents().answers == [
+        "2 of 6 heads have a role that is confirmed and significant against controls: 1 positional, 1 sink."
+    ]
     assert [word for word, _ in overview.words] == [
         "closest role", "strength", "confirmed", "significant", "structure", "loss",
     ]  # fmt: skip
@@ -157,10 +156,10 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
     assert overview.highlights[0].reason == "Most needed"
 
 
-def test_without_controls_nothing_is_said_of_significance(analysis: Analysis) -> None:
-    assert analysis.labelling is not None
-    labels = analysis.labelling.labels.assign(standing=NOT_COMPARED, stands_status=NOT_COMPARED)
-    overview = overview_of(replace(analysis, labelling=replace(analysis.labelling, labels=labels)))
+def test_without_controls_nothing_is_said_of_significance(analysis: Result) -> None:
+    labels = analysis.labels.assign(standing=NOT_COMPARED, stands_status=NOT_COMPARED)
+    quick = remade(analysis, labels=labels)
+    overview = overview_of(quick)
     styles = dict(overview.maps[0].styles)
     assert set(styles) == {"filled", "partial"}
     assert styles["filled"] == "(✓) confirmed; controls were left out"
@@ -168,21 +167,20 @@ def test_without_controls_nothing_is_said_of_significance(analysis: Analysis) ->
     meanings = [cell.meaning for _, row in overview.maps[0].rows for cell in row if cell]
     assert any(" (✓), strength" in meaning for meaning in meanings)
     assert not any(" ✓" in meaning for meaning in meanings)
-    assert "significant" not in f"{styles} {overview.words} {overview.answers}"
+    assert "significant" not in f"{styles} {overview.words} {quick.contents().answers}"
 
 
-def test_no_head_is_needed_or_clear_without_evidence(analysis: Analysis) -> None:
-    assert analysis.labelling is not None
-    labels = analysis.labelling.labels.assign(
-        ablation_low=-0.01, status="borderline", stands_status="borderline"
+def test_no_head_is_needed_or_clear_without_evidence(analysis: Result) -> None:
+    labels = analysis.labels.assign(
+        ablation_loss_change_low=-0.01, status="borderline", stands_status="borderline"
     )
-    weak = replace(analysis, labelling=replace(analysis.labelling, labels=labels))
+    weak = remade(analysis, labels=labels)
     assert [one.reason for one in highlights_of(weak)] == ["Clearest structure"]
 
 
-def test_the_clearest_structure_is_one(analysis: Analysis) -> None:
+def test_the_clearest_structure_is_one(analysis: Result) -> None:
     """Whatever the margin, no head is shown for that no family describes it."""
     bits = analysis.structure["bits_per_row"].mask(analysis.structure["family"] == "diffuse", -9.0)
-    nothing = replace(analysis, structure=analysis.structure.assign(bits_per_row=bits))
+    nothing = remade(analysis, structure=analysis.structure.assign(bits_per_row=bits))
     assert "Clearest structure" in {one.reason for one in highlights_of(analysis)}
     assert "Clearest structure" not in {one.reason for one in highlights_of(nothing)}

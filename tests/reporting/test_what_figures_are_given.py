@@ -16,19 +16,19 @@ from attnlab.core.errors import InputError
 TABLES: dict[str, tuple[Callable[[Any], object], str]] = {
     "comparison": (lambda table: plot.comparison(table, "encoder"), "compare(...).summary"),
     "embedding_map": (plot.embedding_map, "attnlab.neighbours"),
-    "heads": (plot.heads, "Analysis.summary"),
+    "heads": (plot.heads, "analyze(...).summary"),
     "importance": (lambda table: plot.importance(table, CUMULATIVE), "importance(...).importance"),
     "importance, removed": (
         lambda table: plot.importance(HEADS, table),
         "importance(...).cumulative",
     ),
-    "offsets": (plot.offsets, "Analysis.heads"),
-    "offsets of content": (lambda table: plot.offsets(table, "content"), "Analysis.heads"),
+    "offsets": (plot.offsets, "analyze(...).heads"),
+    "offsets of content": (lambda table: plot.offsets(table, "content"), "analyze(...).heads"),
     "pareto": (plot.pareto, "compare(...).summary"),
     "pruning": (plot.pruning, "prune(...).curve"),
     "scaling": (plot.scaling, "table.csv"),
     "training": (plot.training, "the evaluations of a run"),
-    "windows": (plot.windows, "Analysis.fits"),
+    "windows": (plot.windows, "analyze(...).fits"),
 }
 OTHERS: dict[str, Callable[[Any], object]] = {
     "matrices": lambda given: plot.matrices(given, ["a"], ["a"], title="t", names=["0.0"]),

@@ -13,9 +13,9 @@ from attnlab.core.addresses import sites_named
 from attnlab.core.errors import InputError
 from attnlab.evaluation.shared_settings import FewerThanAsked, FewForMeans, NoTranslations
 from attnlab.evaluation.sources import load_subject, read_texts
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.question import TooLittleCounted
 from attnlab.reading.batches import SentencesDropped
-from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.notes import TooLittleCounted
 
 HEADS_ALONE = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0, "labels": False}
 

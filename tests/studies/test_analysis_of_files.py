@@ -10,7 +10,6 @@ from planted_layers import stochastic
 import attnlab
 from attnlab.core.errors import InputError
 from attnlab.reading.batches import RowsNotNormalized
-from attnlab.reporting.analysis_folder import write_analysis
 
 
 def saved(path: Path, weights) -> Path:
@@ -84,7 +83,7 @@ def test_files_that_cannot_be_analyzed(tmp_path: Path) -> None:
 def test_the_folder_of_the_published_matrices(shared_data: Path, tmp_path: Path) -> None:
     found = attnlab.analyze(shared_data / "thesis" / "heads.npz", sites=["encoder"])
     assert len(found.heads) == 8
-    page = write_analysis(found, tmp_path, title="Heads of a file").read_text(encoding="utf-8")
+    page = (found.save(tmp_path) / "report.html").read_text(encoding="utf-8")
     assert "encoder.0.7" in page
     assert "on special tokens" not in page, "columns without a single number are left out"
     assert (tmp_path / "figures" / "heads_sentence0_encoder_layer0.svg").is_file()
@@ -96,5 +95,5 @@ def test_a_head_without_any_weight_keeps_its_row_and_stops_nothing(tmp_path: Pat
     np.save(tmp_path / "H.npy", H.numpy())
     found = attnlab.analyze(tmp_path / "H.npy")
     assert found.summary["structure"].eq("").tolist() == [False, True, False]
-    page = write_analysis(found, tmp_path / "out", title="One head is empty")
+    page = found.save(tmp_path / "out") / "report.html"
     assert "unknown.0.1" in page.read_text(encoding="utf-8")

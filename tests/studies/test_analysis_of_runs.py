@@ -11,9 +11,9 @@ from attnlab.core.errors import InputError
 from attnlab.core.files import write_json
 from attnlab.evaluation.sources import load_subject
 from attnlab.models.run_folder import SETTINGS
-from attnlab.reporting.notes import describe
-from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.notes import TrainingSentences
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.question import TrainingSentences
+from attnlab.results.notes import describe_notes
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,10 @@ def test_training_sentences_in_a_file_are_told(run: Path, tmp_path: Path) -> Non
         found = analyze(run, text=tmp_path / name, labels=False, keep_matrices=0, fit_sentences=0)
         told = tuple(note for note in found.notes if isinstance(note, TrainingSentences))
         assert told == wanted
-    assert "3 of 5 different sentences are training sentences" in describe(TrainingSentences(3, 5))
+    assert (
+        "3 of 5 different sentences are training sentences"
+        in describe_notes([TrainingSentences(3, 5)])[0]
+    )
 
 
 def test_tokens_of_both_languages_stand_beside_the_matrices(run: Path) -> None:

@@ -8,10 +8,9 @@ from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.core.errors import InputError
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.reading.capture import prepare
 from attnlab.reading.keeping import MatrixKeeper, load_kept_matrices
-from attnlab.reporting.page.analysis_page import analysis_page
-from attnlab.studies.analysis.analysis import analyze
 
 FEW = {"fit_sentences": 0, "structure_sentences": 0, "labels": False}
 
@@ -22,7 +21,6 @@ def test_chosen_sentences_are_kept_rather_than_others_and_change_no_figure(tmp_p
     shown = [SENTENCES[5].upper(), f" {SENTENCES[4]}"]
     found = analyze(source, sentences=PAIRS, keep_matrices=3, show=shown, **FEW)
     assert found.matrices.sentences == (5, 4, 0)
-    assert found.sentences_kept == 3
     pd.testing.assert_frame_equal(found.heads, plain.heads)
     found.matrices.write(tmp_path / "matrices.safetensors")
     assert load_kept_matrices(tmp_path / "matrices.safetensors").sentences == (5, 4, 0)
@@ -33,7 +31,7 @@ def test_chosen_sentences_are_kept_rather_than_others_and_change_no_figure(tmp_p
 def test_the_page_begins_with_the_chosen_sentence(tmp_path: Path) -> None:
     source = random_models.bert(), tokenizer()
     found = analyze(source, sentences=SENTENCES, keep_matrices=2, show=[SENTENCES[5]], **FEW)
-    page = analysis_page(found, tmp_path, title="Heads")
+    page = found.report(tmp_path).read_text(encoding="utf-8")
     assert '<body data-start="#sentence=5">' in page
     assert page.index('"number":5') < page.index('"number":0')
 

@@ -8,7 +8,7 @@ from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.band import fit_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.rare_columns import fit_rare_columns
-from attnlab.studies.analysis.fits import HeadFits, OffsetProfiles, summarise
+from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, summarise
 
 LENGTHS = [5, 7, 3, 4]
 

@@ -10,26 +10,26 @@ from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.core.errors import InputError
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.approximate.approximation import approximate
 from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
 from attnlab.reading.matrix_files import load_arrays
-from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.measuring import Analysis
+from attnlab.results.result import Result
 
 
 @pytest.fixture(scope="module")
-def original() -> Analysis:
+def original() -> Result:
     model = random_models.small_marian(), tokenizer()
     return analyze(model, sentences=PAIRS[:3], labels=False, fit_sentences=3, structure_sentences=0)
 
 
 @pytest.fixture
-def file(original: Analysis, tmp_path: Path) -> Path:
+def file(original: Result, tmp_path: Path) -> Path:
     original.matrices.write(tmp_path / "matrices.safetensors")
     return tmp_path / "matrices.safetensors"
 
 
-def test_heads_and_fits_are_those_of_the_model(original: Analysis, file: Path) -> None:
+def test_heads_and_fits_are_those_of_the_model(original: Result, file: Path) -> None:
     found = analyze(file, fit_sentences=3, structure_sentences=0)
     pd.testing.assert_frame_equal(found.heads, original.heads, rtol=1e-4, atol=1e-5)
     pd.testing.assert_frame_equal(found.fits, original.fits, rtol=1e-6, atol=1e-6)
@@ -73,7 +73,7 @@ def test_what_does_not_fit_together_is_refused(file: Path) -> None:
         analyze(file)
 
 
-def test_a_site_that_is_not_in_the_file(file: Path, original: Analysis) -> None:
+def test_a_site_that_is_not_in_the_file(file: Path, original: Result) -> None:
     encoder = {k: m for k, m in original.matrices.matrices.items() if k[1] == "encoder"}
     replace(original.matrices, matrices=encoder).write(file)
     with pytest.raises(InputError, match="asked for; its sites are: encoder"):

@@ -14,13 +14,14 @@ from attnlab.core.errors import InputError
 from attnlab.core.processes import Processes
 from attnlab.evaluation.evaluator import evaluator_of
 from attnlab.evaluation.sources import Subject
+from attnlab.labels.label_columns import LOSS_CHANGE
 from attnlab.models.run import load
 from attnlab.models.run_folder import SETTINGS
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.labelling import ablate_for_labels
+from attnlab.questions.analyze.question import NoLoss
 from attnlab.questions.importance.importance import importance
-from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.label_ablation import ablate_for_labels
-from attnlab.studies.analysis.notes import NoLoss
-from attnlab.studies.analysis.passes import Passes
+from attnlab.reading.weights import rows_of_view
 
 
 def subject_of(model: object) -> Subject:
@@ -28,13 +29,13 @@ def subject_of(model: object) -> Subject:
 
 
 HEADS_ALONE = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0}
-COLUMNS = ["ablation_loss_change", "ablation_low", "ablation_high"]
+COLUMNS = [column.name for column in LOSS_CHANGE]
 
 
 def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
     model = random_models.marian().double()
     analysis = analyze((model, tokenizer()), sentences=PAIRS, labels=True, **HEADS_ALONE)
-    labels = analysis.labelling.view("all").labels
+    labels = rows_of_view(analysis.labels, "all")
     found = labels.set_index(["site", "layer", "head"])
     evaluator = evaluator_of(subject_of(model), 3)
     before = evaluator.losses().sum() / evaluator.tokens.sum()
@@ -50,7 +51,8 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
             row = found.loc[(site, number, head)]
             expected = float(after / evaluator.tokens.sum() - before)
             assert row["ablation_loss_change"] == pytest.approx(expected, abs=1e-12)
-            assert row["ablation_low"] <= row["ablation_loss_change"] <= row["ablation_high"]
+            low, high = LOSS_CHANGE.ends(row)
+            assert low <= row["ablation_loss_change"] <= high
     assert labels[COLUMNS].notna().all(axis=None)
 
 
@@ -73,19 +75,19 @@ def test_labels_and_importance_leave_out_the_same_pairs(
     weighed = importance(folder, replacements=["zero"], bleu=(), **many)
     assert "left out" in weighed.about["Sentences"]
     keys = ["site", "layer", "head"]
-    both = labelled.labelling.view("all").labels.merge(
+    both = rows_of_view(labelled.labels, "all").merge(
         weighed.importance, on=keys, validate="one_to_one"
     )
     assert len(both) == len(weighed.importance)
-    for mine, theirs in (("loss_change", "loss_change_nats"), ("low", "loss_low")):
-        difference = both[f"ablation_{mine}"] - both[f"zero_{theirs}"]
+    for mine, theirs in (("", "loss_change_nats"), ("_low", "loss_low")):
+        difference = both[f"ablation_loss_change{mine}"] - both[f"zero_{theirs}"]
         assert difference.abs().max() < 1e-6
 
 
 def test_processes_deal_out_the_heads() -> None:
     subject = Subject(random_models.gpt2().double(), tokenizer(), tuple(SENTENCES), "")
     evaluator = evaluator_of(subject, 3)
-    alone = ablate_for_labels(evaluator, Passes(), seed=1)
+    alone = ablate_for_labels(evaluator, seed=1)
 
     class Two(Processes):
         """The second of two, which meets what the first would have sent."""
@@ -93,7 +95,7 @@ def test_processes_deal_out_the_heads() -> None:
         def gather(self, value):
             return [alone.iloc[0::2].to_dict("records"), value]
 
-    shared = ablate_for_labels(evaluator, Passes(processes=Two(1, 2)), seed=1)
+    shared = ablate_for_labels(evaluator, seed=1, processes=Two(1, 2))
     assert shared.equals(alone)
 
 
@@ -102,10 +104,10 @@ def test_a_language_model_has_a_loss_and_an_encoder_has_none(tmp_path) -> None:
         kind.save_pretrained(tmp_path / name)
         tokenizer().save_pretrained(tmp_path / name)
     options = {"sentences": SENTENCES, "labels": True, **HEADS_ALONE}
-    found = analyze(tmp_path / "gpt2", **options).labelling
+    found = analyze(tmp_path / "gpt2", **options)
     assert found.labels[COLUMNS].notna().all(axis=None)
     lacking = analyze(tmp_path / "bert", **options)
-    assert not set(COLUMNS) & set(lacking.labelling.labels)
+    assert not set(COLUMNS) & set(lacking.labels)
     assert "BertModel" in lacking.about["Model"]
     (note,) = (note for note in lacking.notes if isinstance(note, NoLoss))
     assert "there is no loss" in note.reason
@@ -118,7 +120,7 @@ def test_what_is_asked_for_and_cannot_be() -> None:
     with pytest.raises(InputError, match="Ablation needs labels"):
         analyze(model, sentences=PAIRS, labels=False, ablation=True)
     without = analyze(model, sentences=PAIRS, labels=True, ablation=False, **HEADS_ALONE)
-    assert not set(COLUMNS) & set(without.labelling.labels)
+    assert not set(COLUMNS) & set(without.labels)
     assert not any(isinstance(note, NoLoss) for note in without.notes)
     one_sided = analyze(model, sentences=SENTENCES, labels=True, **HEADS_ALONE)
     (note,) = (note for note in one_sided.notes if isinstance(note, NoLoss))

@@ -6,10 +6,10 @@ import pytest
 from attnlab.labels.gold import Gold
 from attnlab.labels.sink import SINK_KINDS
 from attnlab.labels.verdict import UNDECIDED
+from attnlab.questions.analyze.labelling import label_notes
+from attnlab.questions.analyze.question import SinksByThreshold, TooLittleCounted
 from attnlab.reading.weights import ALL, VIEWS, View
-from attnlab.reporting.notes import describe
-from attnlab.studies.analysis.label_notes import label_notes
-from attnlab.studies.analysis.notes import SinksByThreshold, TooLittleCounted
+from attnlab.results.notes import describe_notes
 
 VERDICTS = pd.DataFrame(
     {
@@ -56,4 +56,4 @@ def test_the_note_on_sinks_names_the_kinds_of_keys_that_its_view_counts(keys: Vi
         "first": "the first token",
     }
     for kind in {kind for kinds in SINK_KINDS.values() for kind in kinds}:
-        assert (words.get(kind, kind) in describe(note)) == (kind in SINK_KINDS[keys])
+        assert (words.get(kind, kind) in describe_notes([note])[0]) == (kind in SINK_KINDS[keys])

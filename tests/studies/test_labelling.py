@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,22 +21,20 @@ from attnlab.grammar.embedded import draw_pairs
 from attnlab.labels.gold import gold_of_embedded
 from attnlab.labels.structure import HeadStructure
 from attnlab.labels.verdict import least_status
-from attnlab.reading.capture import prepare
-from attnlab.reading.weights import ALL, CONTENT, VIEWS
-from attnlab.reporting.analysis_folder import write_analysis
-from attnlab.reporting.naming import VIEW_NAMES
-from attnlab.reporting.page.label_section import label_sections
-from attnlab.studies.analysis.analysis import analyze
-from attnlab.studies.analysis.labelling import Labeller
-from attnlab.studies.analysis.measuring import Analysis
-from attnlab.studies.analysis.notes import (
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.labelling import Labeller
+from attnlab.questions.analyze.question import (
     NoTrees,
     TooLittleCounted,
     TrainingCorpusUnknown,
     UndecidedLabel,
     VocabularyTooSmall,
 )
-from attnlab.studies.analysis.passes import Passes
+from attnlab.questions.analyze.view import label_sections
+from attnlab.reading.capture import Consumer, Coverage, Reading, prepare
+from attnlab.reading.weights import ALL, CONTENT, VIEWS, rows_of_view
+from attnlab.reporting.naming import VIEW_NAMES
+from attnlab.results.result import Result
 
 TREES = """# sent_id = one
 # text = the cat runs.
@@ -56,12 +55,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def labelled(run: Path) -> Analysis:
+def labelled(run: Path) -> Result:
     return analyze(run, labels=True, fit_sentences=0, keep_matrices=0)
 
 
-def test_every_head_has_a_row_and_its_figures(labelled: Analysis) -> None:
-    found = labelled.labelling.view("all")
+def with_all_keys(found: Result) -> SimpleNamespace:
+    """The tables of labels in the view of all keys."""
+    views = {
+        name: rows_of_view(getattr(found, name), "all")
+        for name in ("labels", "controls", "structure", "agreement")
+    }
+    return SimpleNamespace(**views, relations=found.relations)
+
+
+def test_every_head_has_a_row_and_its_figures(labelled: Result) -> None:
+    found = with_all_keys(labelled)
     keys = ["site", "layer", "head"]
     pd.testing.assert_frame_equal(found.labels[keys], labelled.heads[keys])
     controls = found.controls.set_index([*keys, "label"])
@@ -79,8 +87,8 @@ def test_every_head_has_a_row_and_its_figures(labelled: Analysis) -> None:
     assert set(found.labels["standing"]) <= {"undecided", "unknown"}
 
 
-def test_gold_trees_and_alignments_of_the_embedded_corpus_are_used(labelled: Analysis) -> None:
-    relations = labelled.labelling.relations
+def test_gold_trees_and_alignments_of_the_embedded_corpus_are_used(labelled: Result) -> None:
+    relations = labelled.relations
     assert {"nsubj", "det", "all"} <= set(relations.loc[relations.site == "encoder", "relation"])
     assert set(relations.loc[relations.site == "cross", "relation"]) == {"alignment"}
     for name in ("shuffled_accuracy", "untrained_accuracy", "stands"):
@@ -91,8 +99,8 @@ def test_gold_trees_and_alignments_of_the_embedded_corpus_are_used(labelled: Ana
     assert not {TrainingCorpusUnknown, NoTrees} & set(map(type, labelled.notes))
 
 
-def test_a_label_is_held_against_its_own_relation(labelled: Analysis) -> None:
-    found = labelled.labelling.view("all")
+def test_a_label_is_held_against_its_own_relation(labelled: Result) -> None:
+    found = with_all_keys(labelled)
     resting = found.controls[found.controls.label.isin(["syntactic", "alignment"])]
     assert len(resting) == len(found.labels)
     for row in resting.itertuples():
@@ -114,8 +122,8 @@ def test_a_label_is_held_against_its_own_relation(labelled: Analysis) -> None:
         assert row.stands_status == least_status(row.status, same.stands_status)
 
 
-def test_structure_stands_beside_function(labelled: Analysis) -> None:
-    found = labelled.labelling.view("all")
+def test_structure_stands_beside_function(labelled: Result) -> None:
+    found = with_all_keys(labelled)
     # Heads that look at nothing but themselves are coded by offset 0 without noise.
     encoder = found.labels[found.labels.site == "encoder"]
     assert set(encoder.structure) == {"diagonal"}
@@ -131,29 +139,28 @@ def test_structure_stands_beside_function(labelled: Analysis) -> None:
 
 def test_no_structure_when_none_is_wanted() -> None:
     model = random_models.bert(), tokenizer()
-    found = analyze(model, sentences=SENTENCES, labels=True, structure_sentences=0).labelling
+    found = analyze(model, sentences=SENTENCES, labels=True, structure_sentences=0)
     assert "structure" not in found.labels
-    assert found.structure.empty
-    assert found.agreement.empty
+    assert not {"structure", "agreement"} & set(found.tables)
 
 
 def test_labels_change_no_other_table() -> None:
     model = random_models.bert(), tokenizer()
     plain, labelled = (analyze(model, sentences=SENTENCES, labels=on) for on in (False, None))
-    assert plain.labelling is None
-    assert labelled.labelling is not None, "heads are labelled unless that is refused"
+    assert "labels" not in plain.tables
+    assert "labels" in labelled.tables, "heads are labelled unless that is refused"
     pd.testing.assert_frame_equal(plain.heads, labelled.heads)
     pd.testing.assert_frame_equal(plain.fits, labelled.fits)
 
 
 def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) -> None:
     found = analyze((random_models.marian(), tokenizer()), sentences=PAIRS, labels=True)
-    assert set(found.labelling.labels["label"]) <= {"undecided", "unknown"}
-    controls = found.labelling.controls
+    assert set(found.labels["label"]) <= {"undecided", "unknown"}
+    controls = found.controls
     assert (controls["counted"] < controls["needed"]).all()
     assert not (controls["status"] == "holds").any(), "few sentences confirm nothing"
     assert (controls["status"] == "below").any(), "and reject what is far from its threshold"
-    assert found.labelling.relations.empty
+    assert "relations" not in found.tables
     assert {NoTrees(), TrainingCorpusUnknown()} <= set(found.notes)
     short = [note for note in found.notes if isinstance(note, TooLittleCounted)]
     assert len(short) == 1, "one note for all of them"
@@ -162,7 +169,7 @@ def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) 
         UndecidedLabel("monotone", ("cross",), 20, "sentences"),
     } <= set(short[0].labels)
     assert short[0].there is None, "sentences were handed in"
-    assert {"untrained_value", "shuffled_value"} <= set(found.labelling.controls)
+    assert {"untrained_value", "shuffled_value"} <= set(found.controls)
 
 
 def test_a_vocabulary_too_small_for_rare_tokens_is_named_and_nothing_is_undecided_by_it() -> None:
@@ -171,7 +178,7 @@ def test_a_vocabulary_too_small_for_rare_tokens_is_named_and_nothing_is_undecide
     types = len(tokenizer())
     assert types <= 500
     assert VocabularyTooSmall(("encoder",), types, 500) in found.notes
-    assert "rare tokens" not in set(found.labelling.controls["label"])
+    assert "rare tokens" not in set(found.controls["label"])
     short = next(note for note in found.notes if isinstance(note, TooLittleCounted))
     assert "rare tokens" not in {one.label for one in short.labels}
 
@@ -180,7 +187,7 @@ def test_a_treebank_for_any_model(tmp_path: Path) -> None:
     (tmp_path / "trees.conllu").write_text(TREES * 7, encoding="utf-8")
     found = analyze((random_models.bert(), tokenizer()), treebank=tmp_path / "trees.conllu")
     assert found.about["Sentences"] == "7 from trees.conllu"
-    relations = found.labelling.relations
+    relations = found.relations
     counted = relations[relations["head"] == 0].groupby(["relation", "direction"])["links"].first()
     assert counted["nsubj", "dependent>head"] == 3, "of seven sentences, three are reported on"
     with pytest.raises(InputError, match="^treebank brings its own sentences"):
@@ -204,9 +211,9 @@ def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:
         )
         for both in (one, SimpleNamespace(source=one, target=one))
     ]
-    found = [labeller.label(Passes(8), seed=0) for labeller in fed(labellers)]
-    relations = found[0].relations
-    pd.testing.assert_frame_equal(relations, found[1].relations)
+    found = [labeller.label(run_once, seed=0)[0]["relations"] for labeller in fed(labellers)]
+    relations = found[0]
+    pd.testing.assert_frame_equal(relations, found[1])
     assert relations.loc[relations.site == "cross", "links"].min() > 20
     assert "nsubj" in set(relations.loc[relations.site == "decoder", "relation"])
 
@@ -214,8 +221,12 @@ def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:
 def fed(labellers: list[Labeller]) -> list[Labeller]:
     """With their sentences counted."""
     for labeller in labellers:
-        Passes(8).run("Looking", labeller.reading, labeller.consumers)
+        run_once("Looking", labeller.reading, [labeller.functions, labeller.structure])
     return labellers
+
+
+def run_once(_: str, reading: Reading, consumers: Sequence[Consumer]) -> Coverage:
+    return reading.feed(consumers, batch_size=8)
 
 
 def test_a_file_of_matrices_has_no_labels(tmp_path: Path) -> None:
@@ -223,12 +234,12 @@ def test_a_file_of_matrices_has_no_labels(tmp_path: Path) -> None:
         analyze(tmp_path / "heads.npy", labels=True)
 
 
-def test_the_folder_and_the_page(labelled: Analysis, tmp_path: Path) -> None:
-    page = write_analysis(labelled, tmp_path, title="Heads").read_text(encoding="utf-8")
+def test_the_folder_and_the_page(labelled: Result, tmp_path: Path) -> None:
+    page = (labelled.save(tmp_path) / "report.html").read_text(encoding="utf-8")
     assert "What each head does" in page
     assert "Which head follows which relation" in page
-    every = labelled.labelling.controls.assign(status="holds", stands_status="holds")
-    sections = label_sections(replace(labelled.labelling, controls=every))
+    every = labelled.controls.assign(status="holds", stands_status="holds")
+    sections = label_sections(replace(labelled, tables={**labelled.tables, "controls": every}))
     tables = sections[0].tables
     assert [len(table.rows) for table in tables] == [
         *[len(labelled.heads)] * 2,
@@ -237,16 +248,16 @@ def test_the_folder_and_the_page(labelled: Analysis, tmp_path: Path) -> None:
     rows = tables[2].rows
     assert ("positional", "offset +0") in {row[1:3] for row in rows}
     assert "argmax rate" in {row[3] for row in rows}, "words, which a narrow page can wrap"
-    known = labelled.labelling.agreement["kappa"].notna().any()
+    known = labelled.agreement["kappa"].notna().any()
     assert ("Does what a head does show in what it looks like?" in page) == known
     for name in ("labels", "relations", "controls", "structure", "agreement"):
-        table = getattr(labelled.labelling, name)
+        table = getattr(labelled, name)
         assert len(pd.read_csv(tmp_path / f"{name}.csv")) == len(table)
     whole = pd.read_csv(tmp_path / "labels.csv")
     assert whole["keys"].value_counts().to_dict() == dict.fromkeys(VIEWS, len(labelled.heads))
     model = random_models.bert(), tokenizer()
     plain = analyze(model, sentences=SENTENCES, labels=False, fit_sentences=0)
-    write_analysis(plain, tmp_path, title="Heads")
+    plain.save(tmp_path, overwrite=True)
     assert not (tmp_path / "labels.csv").exists(), "nothing is left of the analysis before"
 
 

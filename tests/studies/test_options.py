@@ -15,13 +15,13 @@ from attnlab.cli.options import chosen, parameter_name, shown_default, with_opti
 from attnlab.core.errors import InputError
 from attnlab.core.options import Option, Settings, option_fields, options_of
 from attnlab.evaluation.shared_settings import StudySettings
+from attnlab.questions.analyze.question import AnalysisSettings
 from attnlab.questions.approximate.question import ApproximationSettings
 from attnlab.questions.compare.question import ComparisonSettings
 from attnlab.questions.importance.question import ImportanceSettings
 from attnlab.questions.inspect.question import InspectionSettings
 from attnlab.questions.plan.question import PlanSettings
 from attnlab.questions.prune.question import PruningSettings
-from attnlab.studies.analysis.settings import AnalysisSettings
 
 STUDIES = {
     "analyze": AnalysisSettings,

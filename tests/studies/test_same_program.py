@@ -39,14 +39,13 @@ def tables() -> dict[str, pd.DataFrame]:
             weight.data.mul_(40)
     source, texts = (model, tokenizer()), pairs()
     analysis = attnlab.analyze(source, sentences=texts, labels=True, fit_sentences=1)
-    labelling = analysis.labelling
     comparison = attnlab.compare(source, [5], sentences=texts[:16], calibration=texts[16:])
     importance = attnlab.importance(source, sentences=texts, bleu=(), points=3)
     return {
         "analyze_heads": analysis.heads,
         # The earlier layout had no union.
         "analyze_fits": analysis.fits[analysis.fits["approximation"] != "union"],
-        "analyze_labels": labelling.labels,
+        "analyze_labels": analysis.labels,
         "analyze_structure": analysis.structure,
         "compare_summary": comparison.summary,
         "importance_heads": importance.importance,

@@ -16,9 +16,8 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 from attnlab.cli.app import app
 from attnlab.core.processes import Processes
 from attnlab.core.serialization import unwrapped, wrapped
-from attnlab.studies.analysis.analysis import analyze_together
-from attnlab.studies.analysis.measuring import Analysis
-from attnlab.studies.analysis.settings import AnalysisSettings
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.results.result import Result
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ("heads", "head_distances", "fits", "labels", "controls", "structure", "agreement")
@@ -56,16 +55,22 @@ class Thread(Processes):
         return found
 
 
-def analyzed_by(count: int, name: str, sentences: int, **options: int) -> list[Analysis]:
+def analyzed_by(count: int, name: str, sentences: int, **options: int) -> list[Result]:
     table = Table(threading.Barrier(count))
     texts = (PAIRS if name == "small_marian" else SENTENCES)[:sentences]
 
-    def one(index: int) -> Analysis:
+    def one(index: int) -> Result:
         with table.running:
             model = getattr(random_models, name)().double()
-            settings = AnalysisSettings(sentences=texts, labels=True, batch_size=2, **options)
             processes = Thread(index, count, index, table=table)
-            return analyze_together((model, tokenizer()), settings, processes)
+            return analyze(
+                (model, tokenizer()),
+                sentences=texts,
+                labels=True,
+                batch_size=2,
+                processes=processes,
+                **options,
+            )
 
     with ThreadPoolExecutor(count) as threads:
         return list(threads.map(one, range(count)))
@@ -74,11 +79,10 @@ def analyzed_by(count: int, name: str, sentences: int, **options: int) -> list[A
 def test_shares_give_the_same_tables_in_every_process() -> None:
     (alone,) = analyzed_by(1, "small_marian", 7, fit_sentences=3)
     for found in analyzed_by(2, "small_marian", 7, fit_sentences=3):
-        for table in ("heads", "distances", "fits"):
+        for table in ("heads", "head_distances", "fits"):
             pd.testing.assert_frame_equal(getattr(found, table), getattr(alone, table), **CLOSE)
-        for table in ("labels", "controls", "structure", "agreement", "relations"):
-            mine, theirs = (getattr(one.labelling, table) for one in (found, alone))
-            pd.testing.assert_frame_equal(mine, theirs, **CLOSE)
+        for table in ("labels", "controls", "structure", "agreement"):
+            pd.testing.assert_frame_equal(getattr(found, table), getattr(alone, table), **CLOSE)
         assert list(found.matrices.matrices) == list(alone.matrices.matrices)
         assert found.matrices.tokens == alone.matrices.tokens
         assert found.about == alone.about
@@ -90,7 +94,7 @@ def test_a_process_without_a_sentence_has_the_whole_result_too() -> None:
     (alone,) = analyzed_by(1, "bert", 4, **few)
     for found in analyzed_by(3, "bert", 4, **few):
         pd.testing.assert_frame_equal(found.heads, alone.heads, **CLOSE)
-        pd.testing.assert_frame_equal(found.labelling.labels, alone.labelling.labels, **CLOSE)
+        pd.testing.assert_frame_equal(found.labels, alone.labels, **CLOSE)
 
 
 @pytest.mark.slow
@@ -108,7 +112,7 @@ def test_torchrun_writes_what_one_process_writes(tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Report: ") == 1, "one process speaks"
+    assert done.stdout.count("closest role") == 1, "one process speaks"
     assert CliRunner().invoke(app, [*words, str(tmp_path / "one")]).exit_code == 0
     for name in TABLES:
         one, two = (pd.read_csv(tmp_path / run / f"{name}.csv") for run in ("one", "two"))

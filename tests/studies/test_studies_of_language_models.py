@@ -38,8 +38,7 @@ def test_the_evaluator_counts_what_score_counts(language_run: Path) -> None:
 def test_analysis_and_labels(language_run: Path) -> None:
     found = attnlab.analyze(language_run, sentences=6, labels=True)
     assert heads_of(found.heads) == HEADS
-    assert found.labelling is not None
-    assert heads_of(found.labelling.labels) == HEADS
+    assert heads_of(found.labels) == HEADS
     assert found.about["Best validation perplexity"]
 
 

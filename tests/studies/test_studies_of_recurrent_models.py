@@ -21,7 +21,7 @@ from attnlab.models.configuration import RecurrentConfig
 from attnlab.models.model import RecurrentModel
 from attnlab.models.run import load
 from attnlab.questions.plan.planning import plans_of
-from attnlab.studies.analysis.measuring import Analysis
+from attnlab.results.result import Result
 
 HEAD = Head("cross", 0, 0)
 OF_PRODUCTS = {"linear elu", "linear taylor", "linear favor", "linformer (not trained)"}
@@ -33,18 +33,17 @@ def heads_of(table) -> set[tuple[str, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def analysis(recurrent_run: Path) -> Analysis:
+def analysis(recurrent_run: Path) -> Result:
     return attnlab.analyze(recurrent_run, sentences=6, labels=True, fit_sentences=3)
 
 
-def test_analysis_and_labels(analysis: Analysis) -> None:
+def test_analysis_and_labels(analysis: Result) -> None:
     assert heads_of(analysis.heads) == {HEAD}
     assert len(analysis.fits)
-    assert analysis.labelling is not None
-    assert heads_of(analysis.labelling.labels) == {HEAD}
+    assert heads_of(analysis.labels) == {HEAD}
 
 
-def test_fits_of_its_matrices(analysis: Analysis, tmp_path: Path) -> None:
+def test_fits_of_its_matrices(analysis: Result, tmp_path: Path) -> None:
     kept = {f"{n}.{site}.{layer}": x for (n, site, layer), x in analysis.matrices.matrices.items()}
     assert {name.split(".", 1)[1] for name in kept} == {"cross.0"}
     name = min(kept, key=lambda one: kept[one].numel())

@@ -5,17 +5,19 @@ from collections.abc import Collection
 import pandas as pd
 import pytest
 
-from attnlab.cli.commands.summary_table import legend
 from attnlab.core.addresses import Head
 from attnlab.labels.label_columns import CONTROLS as CONTROLS_TABLE
 from attnlab.labels.label_tables import with_strength
-from attnlab.reporting.drawing.head_map import draw_heads
-from attnlab.reporting.function_phrases import evidence_phrase
-from attnlab.reporting.heads_shown import describe_roles, heads_shown, words_of_heads
-from attnlab.studies.analysis.columns import SUMMARY
-from attnlab.studies.analysis.labelling import Labelling
-from attnlab.studies.analysis.roles import closest_roles, marked
-from attnlab.studies.analysis.summary import summarise_heads
+from attnlab.questions.analyze.figures import draw_heads
+from attnlab.questions.analyze.phrases import (
+    describe_roles,
+    evidence_phrase,
+    heads_shown,
+    words_of_heads,
+)
+from attnlab.questions.analyze.question import SUMMARY
+from attnlab.questions.analyze.summary import closest_roles, marked, summarise_heads
+from attnlab.questions.analyze.view import legend
 
 HEADS = pd.DataFrame({"site": ["encoder"] * 4, "layer": [0] * 4, "head": [0, 1, 2, 3]})
 COUNTED = HEADS.assign(rows=9, empty_rows=[0, 3, 0, 0])
@@ -35,19 +37,16 @@ CONTROLS = pd.concat(
 )
 
 
-def labelling(labels: pd.DataFrame = LABELS) -> Labelling:
-    empty = pd.DataFrame()
-    return Labelling(labels, CONTROLS, empty, empty, empty, ())
-
-
 def summary(
-    found: Labelling | None, heads: pd.DataFrame = COUNTED, closed: Collection[Head] = ()
+    labels: pd.DataFrame = LABELS, heads: pd.DataFrame = COUNTED, closed: Collection[Head] = ()
 ) -> pd.DataFrame:
-    return summarise_heads(heads, structure=pd.DataFrame(), labelling=found, closed=closed)
+    return summarise_heads(
+        heads, structure=pd.DataFrame(), labels=labels, controls=CONTROLS, closed=closed
+    )
 
 
 def test_a_head_is_shown_with_its_closest_role_and_how_close_it_is() -> None:
-    found = summary(labelling())
+    found = summary(LABELS)
     assert list(found["role"]) == ["positional", "sink", "syntactic", "none"]
     assert list(found["strength"]) == [1, 1, 0.4, 0], "between 0 and 1"
     assert list(found["confirmed"]) == [True, True, False, False]
@@ -58,7 +57,7 @@ def test_a_head_is_shown_with_its_closest_role_and_how_close_it_is() -> None:
 
 
 def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_is_marked() -> None:
-    found = summary(labelling(LABELS.assign(stands_status="not compared")))
+    found = summary(LABELS.assign(stands_status="not compared"))
     assert "significant" not in found
     assert list(marked(found)) == [True, True, False, False]
     shown, _ = heads_shown(found)
@@ -95,8 +94,10 @@ def test_the_figure_that_decides_the_strength_is_shown(*, deciding: bool) -> Non
 
 
 def test_the_legend_of_the_terminal_says_what_strength_and_marks_mean() -> None:
-    loss = dict.fromkeys(("ablation_loss_change", "ablation_low", "ablation_high"), 0.5)
-    table = summary(labelling()).assign(**loss, structure="diffuse", structure_tie=True)
+    loss = dict.fromkeys(
+        ("ablation_loss_change", "ablation_loss_change_low", "ablation_loss_change_high"), 0.5
+    )
+    table = summary(LABELS).assign(**loss, structure="diffuse", structure_tie=True)
     lines = legend(table).splitlines()
     assert lines[0] == (
         "strength: control 0, threshold 1, the least where a rule asks for several figures"
@@ -109,22 +110,20 @@ def test_the_legend_of_the_terminal_says_what_strength_and_marks_mean() -> None:
 
 
 def test_what_was_not_measured_has_no_columns() -> None:
-    assert list(summary(None)) == ["site", "layer", "head"]
+    assert list(summary(pd.DataFrame())) == ["site", "layer", "head"]
 
 
 def test_heads_without_output_are_marked_and_have_no_role_without_weight() -> None:
-    found = summary(
-        labelling(), COUNTED.assign(empty_rows=[9, 3, 0, 0]), closed=[Head("encoder", 0, 2)]
-    )
+    found = summary(LABELS, COUNTED.assign(empty_rows=[9, 3, 0, 0]), closed=[Head("encoder", 0, 2)])
     assert list(found["output"]) == ["none", "", "pruned", ""]
     assert list(found["role"]) == ["none", "sink", "syntactic", "none"]
     assert not found["confirmed"][0]
     assert found["strength"][0] == 0
-    assert "output" not in summary(labelling()), "all heads are whole"
+    assert "output" not in summary(LABELS), "all heads are whole"
 
 
 def test_terminal_page_map_and_sentence_count_alike() -> None:
-    found = summary(labelling())
+    found = summary(LABELS)
     shown, columns = heads_shown(found)
     assert list(shown["mark"]) == ["✓", "", "", ""]
     assert list(shown["evidence"]) == [
@@ -139,13 +138,13 @@ def test_terminal_page_map_and_sentence_count_alike() -> None:
 
 def test_columns_that_never_vary_are_left_out() -> None:
     nothing = LABELS.assign(status="below", stands_status="below", strength=0.2)
-    names = [column.name for column in heads_shown(summary(labelling(nothing)))[1]]
+    names = [column.name for column in heads_shown(summary(nothing))[1]]
     assert names == ["head_name", "role", "strength", "evidence"]
 
 
 def test_the_mark_is_shown_where_every_head_has_it_and_controls_were_left_out() -> None:
     """Of an analysis with --quick, whose mark is another one."""
-    found = summary(labelling()).assign(confirmed=True).drop(columns="significant")
+    found = summary(LABELS).assign(confirmed=True).drop(columns="significant")
     shown, columns = heads_shown(found)
     assert set(shown["mark"]) == {"(✓)"}
     assert "mark" in [column.name for column in columns]
@@ -154,7 +153,7 @@ def test_the_mark_is_shown_where_every_head_has_it_and_controls_were_left_out() 
 def test_the_mark_is_shown_wherever_some_head_has_it() -> None:
     for number in range(5):
         status = ["holds"] * number + ["below"] * (4 - number)
-        found = summary(labelling(LABELS.assign(status=status, stands_status=status, strength=0.2)))
+        found = summary(LABELS.assign(status=status, stands_status=status, strength=0.2))
         shown, columns = heads_shown(found)
         assert list(shown["mark"]) == ["✓"] * number + [""] * (4 - number)
         assert ("mark" in [column.name for column in columns]) == (number > 0)

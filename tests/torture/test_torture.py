@@ -28,7 +28,6 @@ from attnlab.models.first_embeddings import embed
 from attnlab.models.training import resume
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.result_folder import PAGE
 from attnlab.reporting.substitution import write_substitution
 from attnlab.results.report import write_report
@@ -117,7 +116,11 @@ def _report(run: Path) -> Write:
 def _analyze(run: Path) -> Write:
     # Drawing whole matrices takes most of the time, and writes no other kind of file.
     found = dataclasses.replace(planted_analysis(), matrices=KeptMatrices())
-    return lambda folder, title: write_analysis(found, folder, title=title)
+
+    def write(folder: Path, title: str) -> None:
+        dataclasses.replace(found, title=title).save(folder, overwrite=True)
+
+    return write
 
 
 # What each command writes, computed once, and the file that it writes last.

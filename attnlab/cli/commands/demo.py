@@ -9,11 +9,11 @@ import typer
 from rich.text import Text
 
 from attnlab.cli.options import chosen, with_options
-from attnlab.cli.output import messages
+from attnlab.cli.output import messages, output, results
 from attnlab.core.errors import INTERRUPTED
 from attnlab.evaluation.shared_settings import DeviceSettings
 from attnlab.models.training_settings import SEED
-from attnlab.studies.analysis.settings import QUICK
+from attnlab.questions.analyze.question import QUICK
 
 DEFAULT_FOLDER = Path("runs/demo")
 DEMO_SETTINGS: dict[str, dict[str, Any]] = {
@@ -58,7 +58,7 @@ def demo(
     with locked(folder):
         prepare_folder(folder, overwrite=overwrite)
 
-    from attnlab.cli.commands.analyze import name_of, print_analysis
+    from attnlab.cli.commands.questions import print_result
     from attnlab.cli.progress import progress_bars
     from attnlab.core.library_state import quiet
     from attnlab.core.processes import usable_device
@@ -66,8 +66,8 @@ def demo(
     from attnlab.models.training import train
     from attnlab.models.training_settings import settings_from
     from attnlab.models.translating import score_run, translate
-    from attnlab.reporting.analysis_folder import write_analysis
-    from attnlab.studies.analysis.analysis import analyze
+    from attnlab.questions.analyze.analysis import analyze
+    from attnlab.reporting.result_folder import PAGE
 
     optimizer = DEMO_SETTINGS["optimizer"] | {"seed": settings.seed}
     console = messages()
@@ -108,10 +108,7 @@ def demo(
         say("Looking at every attention head on held-out sentences")
         with progress_bars() as tell:
             analysis = analyze(folder, quick=settings.quick, device=settings.device, progress=tell)
-            page = write_analysis(
-                analysis,
-                folder / "analysis",
-                title=f"Attention heads of {name_of(str(folder))}",
-                progress=tell,
-            )
-    print_analysis(analysis, page, run=folder, scores=scores)
+            analysis.save(folder / "analysis", overwrite=overwrite)
+    print_result(analysis, folder / "analysis", run=folder, scores=scores)
+    if not output().as_json:
+        results().print(f"Report: {folder / 'analysis' / PAGE}", soft_wrap=True)

@@ -21,6 +21,7 @@ from attnlab.cli.output import (
 )
 from attnlab.cli.progress import progress_bars
 from attnlab.core.errors import InputError
+from attnlab.core.launcher import one_of_several
 from attnlab.core.options import Settings
 from attnlab.results.question import Question
 
@@ -57,14 +58,18 @@ def command_of(question: Question) -> Callable[..., None]:
         if out is None and own is not None:
             out = Path(source) / own if Path(source).is_dir() else Path(own)
         check_overwrite(overwrite, out=out)
-        _check_beforehand(question, source, settings, out, overwrite=overwrite)
-        result = _answer(question, source, settings)
+
+        def check() -> None:
+            _check_beforehand(question, source, settings, out, overwrite=overwrite)
+
+        result = _answer(question, source, settings, check)
+        if result is None:
+            return
         if out is not None:
             result.save(out, overwrite=overwrite)
             for path in (out, *(out / name for name in result.extra)):
                 messages().print(f"Wrote {path}.", soft_wrap=True)
-        print_notes(result.notes)
-        _print(result, out, form)
+        print_result(result, out, form)
 
     command.__name__, command.__doc__ = question.name, question.help
     return with_options(question.settings)(command)
@@ -87,36 +92,61 @@ def _check_beforehand(
         check_matrices_there(Path(source))
     elif not (question.embeddings and Path(source).exists()):
         check_source_there(source, matrices=question.matrices)
+    settings.check_source(source)
     check_texts_there(settings)
     question.check()
 
 
-def _answer(question: Question, source: str, settings: Settings) -> "Result":
+def _answer(
+    question: Question, source: str, settings: Settings, check: Callable[[], None]
+) -> "Result | None":
+    """The result, after `check`; None in all but the first of several processes that share the work."""
+    given = settings.keywords()
+    shared = "processes" in given
+    # Several processes must be told of a refusal together, which needs their libraries.
+    if not (shared and one_of_several()):
+        check()
+
     from attnlab.core.library_state import quiet
+    from attnlab.core.processes import Processes, launched_processes
     from attnlab.results.result import Result
 
-    given = settings.keywords()
-    with quiet(), progress_bars(announced=question.announced) as tell:
-        # Not every question has something to count.
-        counting = {"progress": tell} if "progress" in given else {}
-        result = question.verb(source, **given | counting)
+    processes = launched_processes() if shared else Processes()
+    with quiet(), progress_bars(shown=processes.first, announced=question.announced) as tell:
+        # Not every question has something to count, or work to share.
+        own = {"progress": tell, "processes": processes}
+        with processes.together():
+            if processes.count > 1:
+                check()
+            result = question.verb(source, **given | {k: own[k] for k in own if k in given})
     if not isinstance(result, Result):
         msg = (
             f"The question '{question.name}' gave an object of the class {type(result).__name__}; "
             "attnlab.results.result.Result is wanted."
         )
         raise InputError(msg)
-    return result
+    return result if processes.first else None
 
 
-def _print(result: "Result", folder: Path | None, form: str) -> None:
+def print_result(result: "Result", folder: Path | None, form: str = AS_TEXT, **beside: Any) -> None:
+    """The notes of a result, and its tables as a terminal shows them or as JSON.
+
+    Args:
+        result: of any question.
+        folder: where it was written; None: nowhere.
+        form: in which the main table is printed where that is not as JSON.
+        beside: what else the JSON object holds.
+    """
+    print_notes(result.notes)
     if output().as_json:
         tables = (table.name for table in result.asked.tables[: result.asked.printed])
         written: dict[str, Any] = {}
         if folder is not None:
             extra = [folder / name for name in result.extra]
             written = {"folder": folder} | ({"extra": extra} if extra else {})
-        print_json(**{name: result.tables[name] for name in tables}, notes=result.told, **written)
+        print_json(
+            **{name: result.tables[name] for name in tables}, notes=result.told, **written, **beside
+        )
         return
     if form != AS_TEXT:
         print_text(result.formatted(form).removesuffix("\n"))
@@ -125,10 +155,10 @@ def _print(result: "Result", folder: Path | None, form: str) -> None:
         shown = new_table(
             *table.headings,
             numbers=table.numbers,
+            prose=table.prose,
             title=table.title,
             caption=table.caption,
             gap=table.gap,
-            prose=table.prose,
         )
         for row in table.rows:
             shown.add_row(*row)

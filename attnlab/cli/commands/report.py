@@ -22,18 +22,17 @@ def report(
     """Make the page of a results folder again, from its tables and result.json.
 
     Draws the figures and writes report.html as the command that made the results does at its end.
-    No model is loaded and no table changes; of an analysis the structures of the matrices that it kept
-    are fitted again, to be drawn.
+    No model is loaded and nothing is computed again.
     """
     from attnlab.reporting.result_folder import check_record_there
 
     check_record_there(folder)
 
-    from attnlab.reporting.older_results import notes_on_weights
+    from attnlab.reporting.record import notes_on_weights
     from attnlab.results.report import write_report
 
-    with progress_bars() as tell:
-        page = write_report(folder, progress=tell)
+    with progress_bars():
+        page = write_report(folder)
     print_notes(notes_on_weights(folder))
     if output().as_json:
         print_json(report=page)

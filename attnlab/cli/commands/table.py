@@ -63,7 +63,7 @@ def table(
 
     from attnlab.core.tables import read_any_table
     from attnlab.reporting.export import declared_columns, formatted
-    from attnlab.reporting.older_results import notes_on_weights
+    from attnlab.reporting.record import notes_on_weights
     from attnlab.results.question import declared_tables
 
     print_notes(notes_on_weights(file.parent))

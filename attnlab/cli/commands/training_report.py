@@ -105,17 +105,12 @@ def _translate_held_out(trained: "Trained", console: "Console", *, device: str |
 
 
 def _tell_older_results(run: Path, console: "Console") -> None:
-    from attnlab.evaluation.shared_settings import OlderWeights, UnknownWeights
-    from attnlab.reporting.older_results import results_with
+    from attnlab.reporting.record import older_results
 
-    older, unknown = (
-        ", ".join(folder.name for folder in results_with(note, run))
-        for note in (OlderWeights, UnknownWeights)
-    )
-    told = [
-        *([f"of an older state of the model in {run} are: {older}"] if older else []),
-        *([f"these do not say of which weights they are: {unknown}"] if unknown else []),
-    ]
-    if told:
-        text = f"Warning: {'; '.join(told)}; make them again with --overwrite."
+    older = ", ".join(folder.name for folder in older_results(run))
+    if older:
+        text = (
+            f"Warning: of an older state of the model in {run} are: {older}; make them again with "
+            "--overwrite."
+        )
         console.print(text, style="yellow", soft_wrap=True)

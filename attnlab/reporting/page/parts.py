@@ -1,6 +1,6 @@
-"""What a page is made of: sections with tables and figures, and tables as text."""
+"""What a page is made of: a first screen, sections with tables and figures, and tables as text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -48,6 +48,80 @@ class Section:
     text: str
     tables: tuple[PageTable, ...] = ()
     figures: tuple[PageFigure, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A head in a map.
+
+    Attributes:
+        head: its name.
+        kind: what it is, a class of the style sheet with hyphens.
+        style: filled, framed, partial or empty.
+        short: in the cell.
+        detail: below it, smaller.
+        meaning: the whole, for a pointer and a reader of the screen.
+        strength: of a role, from 0 to 1.
+    """
+
+    head: str
+    kind: str
+    style: str
+    short: str
+    detail: str
+    meaning: str
+    strength: float = 1.0
+
+
+@dataclass(frozen=True)
+class HeadMap:
+    """Layers by heads.
+
+    Attributes:
+        caption: what the map shows.
+        heads: numbers of the columns.
+        rows: name of a layer and its cells, None where it has no such head.
+        kinds: class, name, number of heads, and number of filled cells of every kind, most heads first.
+        styles: the styles that there are, and what they mean.
+        mark: of filled cells, in the legend; empty where they have none.
+    """
+
+    caption: str
+    heads: range
+    rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
+    kinds: tuple[tuple[str, str, int, int], ...]
+    styles: tuple[tuple[str, str], ...]
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """A head that is worth a look, and why."""
+
+    head: str
+    reason: str
+    phrase: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The first screen of the page.
+
+    Attributes:
+        maps: of the view that comes first.
+        other_maps: of the other view of the keys, and what it is called.
+        highlights: at most three heads.
+        facts: of model, corpus and scores.
+        answers: what was found, a sentence each.
+        words: the words of the maps, each with what it means.
+    """
+
+    maps: tuple[HeadMap, ...] = ()
+    other_maps: tuple[tuple[str, tuple[HeadMap, ...]], ...] = ()
+    highlights: tuple[Highlight, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    answers: tuple[str, ...] = ()
+    words: tuple[tuple[str, str], ...] = ()
 
 
 def page_table(frame: pd.DataFrame, columns: Sequence[Column], caption: str = "") -> PageTable:

@@ -15,8 +15,7 @@ from markupsafe import Markup
 from attnlab.core.texts import shown
 from attnlab.reporting.canvas import INK
 from attnlab.reporting.drawing.palette import FUNCTIONS, OTHERS, STRUCTURES, Mark
-from attnlab.reporting.page.overview import Overview
-from attnlab.reporting.page.parts import PageTable, Section
+from attnlab.reporting.page.parts import Overview, PageTable, Section
 from attnlab.reporting.page.payload import ViewerData
 
 MOST_PAGE_BYTES = 4 * 2**20

@@ -1,7 +1,7 @@
 """The page of a result of tables and figures: what was found, then figures, then tables."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,14 @@ from attnlab.reporting.columns import columns_named
 from attnlab.reporting.export import cell, declared_columns
 from attnlab.reporting.naming import head_names
 from attnlab.reporting.notes import describe_notes
-from attnlab.reporting.page.overview import Overview
-from attnlab.reporting.page.parts import PageFigure, PageTable, Section, page_table
+from attnlab.reporting.page.parts import (
+    Overview,
+    PageFigure,
+    PageTable,
+    Section,
+    page_table,
+)
+from attnlab.reporting.page.payload import ViewerData
 from attnlab.reporting.page.rendering import render_page
 from attnlab.reporting.record import ResultRecord, read_record, read_tables
 from attnlab.reporting.result_folder import PAGE
@@ -31,11 +37,15 @@ Tables = Mapping[str, pd.DataFrame]
 
 @dataclass(frozen=True)
 class DrawnFigure:
-    """A figure with the name of its files, without the suffix, and what it shows."""
+    """A figure with the name of its files, without the suffix, and what it shows.
+
+    One that a viewer shows better is left to readers without JavaScript: `fallback`.
+    """
 
     name: str
     figure: Figure
     caption: str
+    fallback: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,20 +68,48 @@ class ShownTable:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A section of a page that has a text of its own, tables made for it, and figures among them.
+
+    Attributes:
+        section: all but the figures.
+        figures: drawn one after another when they are asked for, since there may be many.
+    """
+
+    section: Section
+    figures: Callable[[], Iterable[DrawnFigure]] = tuple
+
+
+@dataclass(frozen=True)
 class Contents:
     """What a page shows, in this order.
 
     Attributes:
         answers: what was found, a sentence each.
         facts: what was studied, in a few words each.
-        figures: all of them.
+        figures: those that stand first.
         tables: those that are not empty are shown.
+        parts: sections that are more than a table.
+        overview: maps, words and heads that the first screen shows beside the answers.
+        viewer: what the page shows interactively; None for nothing.
+        start: what it shows first where the page has no address of its own, as behind # in one.
     """
 
     answers: Sequence[str]
     facts: Mapping[str, str]
-    figures: Sequence[DrawnFigure]
+    figures: Sequence[DrawnFigure] = ()
     tables: Sequence[ShownTable] = field(default_factory=tuple)
+    parts: Sequence[Part] = ()
+    overview: Overview = field(default_factory=Overview)
+    viewer: Callable[[], ViewerData | None] | None = None
+    start: str = ""
+
+    @property
+    def every_figure(self) -> Iterator[DrawnFigure]:
+        """All figures, drawn one after another."""
+        yield from self.figures
+        for part in self.parts:
+            yield from part.figures()
 
 
 ContentsOf = Callable[[ResultRecord, Tables], Contents]
@@ -116,16 +154,26 @@ def write_contents(
         AttnlabError: something could not be written.
     """
     folder = Path(folder)
-    drawn = tuple(
-        PageFigure(one.name, write_figure(one.figure, folder / figures, one.name), one.caption)
-        for one in found.figures
-    )
+
+    def written(drawn: Iterable[DrawnFigure]) -> tuple[PageFigure, ...]:
+        return tuple(
+            PageFigure(
+                one.name,
+                write_figure(one.figure, folder / figures, one.name),
+                one.caption,
+                one.fallback,
+            )
+            for one in drawn
+        )
+
+    drawn = written(found.figures)
     sections = [Section("figures", "Figures", "", figures=drawn)] if drawn else []
     sections += [
         _section(shown, tables[shown.file] if shown.frame is None else shown.frame, declared)
         for shown in found.tables
         if not tables.get(shown.file, pd.DataFrame()).empty
     ]
+    sections += [replace(part.section, figures=written(part.figures())) for part in found.parts]
     page = render_page(
         record.title,
         {
@@ -135,7 +183,9 @@ def write_contents(
         },
         notes,
         sections,
-        overview=Overview(answers=tuple(found.answers), facts=found.facts),
+        overview=replace(found.overview, answers=tuple(found.answers), facts=found.facts),
+        viewer=None if found.viewer is None else found.viewer(),
+        start=found.start,
     )
     write_text(folder / PAGE, page)
     return folder / PAGE

@@ -11,17 +11,88 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.addresses import HEAD_COLUMNS, Site, site_order
-from attnlab.families import fit_at_equal_budget
+from attnlab.core.columns import Column
+from attnlab.families import AT_EQUAL_BUDGET, CODED, FAMILIES, fit_at_equal_budget
 from attnlab.matrices.distances import l1_distance
 from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
 from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
 from attnlab.matrices.residual import fit_residual
 from attnlab.matrices.supports import band_dimension
 from attnlab.reading.weights import LayerWeights, PerLayer
-from attnlab.studies.analysis.columns import SIGMA, WIDEST_WINDOW
 
 HALVES = 2
+WIDEST_WINDOW = 10
 Columns = dict[str, list[Any]]
+
+
+def _band(window: int) -> Column:
+    reach = "1 token" if window == 1 else f"{window} tokens"
+    return Column(
+        f"band_{window}",
+        f"w = {window}",
+        f"Share of all attention farther than {reach} away: the relative distance from the "
+        "nearest matrix of that band (oracle: fitted to each matrix itself).",
+        2,
+    )
+
+
+# Of `RELATIVE`: the families that are compared at equal budget, and what they are compared with.
+SIGMA = ("diagonal", "kept_band", "rare_columns")
+EQUAL_BUDGET = (*(column.name for column in AT_EQUAL_BUDGET), "top")
+# Of `summarise`: mean relative distances, a column an approximation.
+RELATIVE = (
+    *AT_EQUAL_BUDGET,
+    Column(
+        "union",
+        "union + E",
+        "Relative distance of the nearest of these three for each matrix, that is of the union of "
+        "Sigma1, Sigma2 and Sigma3 with E.",
+        2,
+        "union",
+    ),
+    Column(
+        "top",
+        "top entries",
+        "Relative distance of the largest entries, as many as the budget: no approximation of so "
+        "many entries is nearer.",
+        2,
+        "top",
+    ),
+    Column(
+        "zero",
+        "zero matrix",
+        "Relative distance of a matrix of zeros: 1 by definition. What is above 1 is worse than "
+        "nothing.",
+        2,
+        "zero",
+    ),
+    Column(
+        "uniform",
+        "uniform",
+        "Relative distance of the matrix that gives every key the same weight.",
+        2,
+    ),
+    Column(
+        "mean_by_offset",
+        "mean by offset (static)",
+        "Relative distance of this head's mean weight by offset, taken from other sentences: what "
+        "a module without any attention could do.",
+        2,
+        "mean by offset",
+    ),
+    *map(_band, range(WIDEST_WINDOW + 1)),
+)
+# Of `structure_of_heads`: bits per row, a column a family.
+BITS = tuple(
+    Column(
+        f"bits_{name}",
+        f"{FAMILIES[name].label} (bits a row)",
+        FAMILIES[name].members,
+        2,
+        FAMILIES[name].label,
+    )
+    for name in CODED
+)
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,33 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from attnlab.core.addresses import HEAD_COLUMNS, Head, layer_name
 from attnlab.families import NO_FAMILY
-from attnlab.labels.label_columns import LABELS, NO_STRUCTURE, NO_STRUCTURE_MEANS, TIE_BITS_PER_ROW
-from attnlab.reading.weights import View, rows_of_view
-from attnlab.reporting.function_phrases import evidence_phrase, structure_phrase
-from attnlab.reporting.heads_shown import MARK, MARK_WITHOUT_CONTROLS, describe_roles, mark_of
+from attnlab.labels.label_columns import LABELS, LOSS_CHANGE, NO_STRUCTURE, NO_STRUCTURE_MEANS
+from attnlab.questions.analyze.phrases import (
+    MARK,
+    MARK_WITHOUT_CONTROLS,
+    evidence_phrase,
+    mark_of,
+    structure_phrase,
+)
+from attnlab.questions.analyze.question import SUMMARY
+from attnlab.questions.analyze.summary import (
+    NO_ROLE,
+    marked,
+    roles_of,
+    structure_of_heads,
+    table_of,
+    views_of,
+)
+from attnlab.reading.weights import View
 from attnlab.reporting.naming import VIEW_NAMES, family_words
-from attnlab.studies.analysis.columns import SUMMARY
-from attnlab.studies.analysis.description import structure_of_heads
-from attnlab.studies.analysis.measuring import Analysis
-from attnlab.studies.analysis.roles import NO_ROLE, closest_roles, marked
+from attnlab.reporting.page.parts import Cell, HeadMap, Highlight, Overview
+from attnlab.results.result import Result
 
 # How much of what a cell names can be said: it fills the cell, frames it, or lies in it as a bar.
 FILLED, FRAMED, PARTIAL, EMPTY = "filled", "framed", "partial", "empty"
@@ -49,92 +60,6 @@ STRUCTURE_STYLES = {
     FRAMED: "tie with the next family",
     EMPTY: f"{NO_STRUCTURE}: {NO_STRUCTURE_MEANS}",
 }
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A head in a map.
-
-    Attributes:
-        head: its name.
-        kind: what it is, a class of the style sheet with hyphens.
-        style: filled, framed, partial or empty.
-        short: in the cell.
-        detail: below it, smaller.
-        meaning: the whole, for a pointer and a reader of the screen.
-        strength: of a role, from 0 to 1.
-    """
-
-    head: str
-    kind: str
-    style: str
-    short: str
-    detail: str
-    meaning: str
-    strength: float = 1.0
-
-
-@dataclass(frozen=True)
-class HeadMap:
-    """Layers by heads.
-
-    Attributes:
-        caption: what the map shows.
-        heads: numbers of the columns.
-        rows: name of a layer and its cells, None where it has no such head.
-        kinds: class, name, number of heads, and number of filled cells of every kind, most heads first.
-        styles: the styles that there are, and what they mean.
-        mark: of filled cells, in the legend; empty where they have none.
-    """
-
-    caption: str
-    heads: range
-    rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
-    kinds: tuple[tuple[str, str, int, int], ...]
-    styles: tuple[tuple[str, str], ...]
-    mark: str = ""
-
-
-@dataclass(frozen=True)
-class Highlight:
-    """A head that is worth a look, and why."""
-
-    head: str
-    reason: str
-    phrase: str
-
-
-@dataclass(frozen=True)
-class Overview:
-    """The first screen of the page.
-
-    Attributes:
-        maps: of the view that comes first.
-        other_maps: of the other view of the keys, and what it is called.
-        highlights: at most three heads.
-        facts: of model, corpus and scores.
-        answers: what was found, a sentence each.
-        words: the words of the maps, each with what it means.
-    """
-
-    maps: tuple[HeadMap, ...] = ()
-    other_maps: tuple[tuple[str, tuple[HeadMap, ...]], ...] = ()
-    highlights: tuple[Highlight, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
-    answers: tuple[str, ...] = ()
-    words: tuple[tuple[str, str], ...] = ()
-
-
-_FACTS = (
-    "Model",
-    "Trained on",
-    "Best validation BLEU",
-    "Best validation perplexity",
-    "Layers",
-    "Sentences",
-    "Source",
-)
-_MOST_FACTS = 5
 # Columns of `SUMMARY` whose meaning the first screen gives in a line each.
 _WORDS = (
     "role",
@@ -142,45 +67,34 @@ _WORDS = (
     "confirmed",
     "significant",
     "structure",
-    "ablation_loss_change",
+    LOSS_CHANGE.name,
 )
 
 
-def overview_of(analysis: Analysis) -> Overview:
-    """The maps of every view, the three heads most worth a look, and the facts beside them."""
-    first, *others = analysis.views
-    known = [name for name in _FACTS if name in analysis.about]
+def overview_of(result: Result) -> Overview:
+    """The maps of every view, the three heads most worth a look, and what the words of the maps mean."""
+    first, *others = views_of(result)
     return Overview(
-        _maps(analysis, first),
-        tuple((VIEW_NAMES[keys], maps) for keys in others if (maps := _maps(analysis, keys))),
-        highlights_of(analysis),
-        {name: analysis.about[name] for name in known[:_MOST_FACTS]},
-        () if analysis.labelling is None else (describe_roles(analysis.summary),),
-        tuple(
-            (SUMMARY[name].narrow, SUMMARY[name].meaning)
-            for name in _WORDS
-            if name in analysis.summary
+        _maps(result, first),
+        tuple((VIEW_NAMES[keys], maps) for keys in others if (maps := _maps(result, keys))),
+        highlights_of(result),
+        words=tuple(
+            (SUMMARY[name].narrow, SUMMARY[name].meaning) for name in _WORDS if name in result.table
         ),
     )
 
 
-def _maps(analysis: Analysis, keys: View) -> tuple[HeadMap, ...]:
+def _maps(result: Result, keys: View) -> tuple[HeadMap, ...]:
     maps = []
-    if analysis.labelling is not None:
-        view = analysis.labelling.view(keys)
-        roles = closest_roles(view.labels, view.controls)
-        if keys == analysis.views[0]:
-            roles = analysis.summary
+    roles, structure = roles_of(result, keys), table_of(result, "structure", keys)
+    if not roles.empty:
         mark = mark_of(roles)
         table = roles.assign(mark=marked(roles).map({True: mark, False: ""}))
         styles = ROLE_STYLES if "significant" in roles else STYLES_WITHOUT_CONTROLS
         cells = map(_role_cell, _rows(table))
         maps.append(_map("Closest role of each head", cells, styles, mark))
-    if not analysis.structure.empty:
-        found = structure_of_heads(rows_of_view(analysis.structure, keys))
-        tie = found["structure_margin_bits_per_row"] < TIE_BITS_PER_ROW
-        rows = _rows(found.assign(structure_tie=tie))
-        cells = map(_structure_cell, rows)
+    if not structure.empty:
+        cells = map(_structure_cell, _rows(structure_of_heads(structure)))
         maps.append(_map("What each head looks like", cells, STRUCTURE_STYLES))
     return tuple(maps)
 
@@ -277,7 +191,7 @@ def _map(
     )
 
 
-def highlights_of(analysis: Analysis) -> tuple[Highlight, ...]:
+def highlights_of(result: Result) -> tuple[Highlight, ...]:
     """The head that the loss rests on most, and those with the clearest function and structure.
 
     A head is needed where the whole interval of its loss lies above 0, and its role is clear
@@ -285,7 +199,7 @@ def highlights_of(analysis: Analysis) -> tuple[Highlight, ...]:
     for the first two. A head is named once.
     """
     found: dict[Head, Highlight] = {}
-    for head, reason, phrase in [*_by_labels(analysis), *_by_structure(analysis)]:
+    for head, reason, phrase in [*_by_labels(result), *_by_structure(result)]:
         if (
             head not in found
             and len(found) < 3
@@ -295,24 +209,24 @@ def highlights_of(analysis: Analysis) -> tuple[Highlight, ...]:
     return tuple(found.values())
 
 
-def _by_labels(analysis: Analysis) -> list[tuple[Head, str, str]]:
-    if analysis.labelling is None:
-        heads = analysis.heads.sort_values("confidence", ascending=False, kind="stable")
+def _by_labels(result: Result) -> list[tuple[Head, str, str]]:
+    summary = result.table
+    if "role" not in summary:
+        heads = result.heads.sort_values("confidence", ascending=False, kind="stable")
         return [
             (_name(row), "Largest weights", f"mean largest weight of a row {row.confidence:.2f}")
             for row in _rows(heads)[:1]
         ]
-    summary = analysis.summary
     found = []
-    if "ablation_loss_change" in summary:
-        change = SUMMARY["ablation_loss_change"]
-        needed = summary[summary["ablation_low"] > 0]
+    if LOSS_CHANGE.name in summary:
+        change = LOSS_CHANGE.column
+        needed = summary[summary[LOSS_CHANGE.low] > 0]
         ranked = needed.sort_values(change.name, ascending=False, kind="stable")
         found += [
             (
                 _name(row),
                 "Most needed",
-                f"loss {change.shown(row.ablation_loss_change, signed=True)} nats per token without it",
+                f"loss {change.shown(getattr(row, change.name), signed=True)} nats per token without it",
             )
             for row in _rows(ranked)[:1]
         ]
@@ -327,14 +241,13 @@ def _by_labels(analysis: Analysis) -> list[tuple[Head, str, str]]:
     ]
 
 
-def _by_structure(analysis: Analysis) -> list[tuple[Head, str, str]]:
-    if analysis.structure.empty:
+def _by_structure(result: Result) -> list[tuple[Head, str, str]]:
+    structure = table_of(result, "structure", views_of(result)[0])
+    if structure.empty:
         return []
-    found = structure_of_heads(rows_of_view(analysis.structure, analysis.views[0]))
-    margin = "structure_margin_bits_per_row"
-    found = found.assign(structure_tie=found[margin] < TIE_BITS_PER_ROW)
+    found = structure_of_heads(structure)
     found = found[found["structure"] != NO_FAMILY]
-    found = found.sort_values(margin, ascending=False, kind="stable")
+    found = found.sort_values("structure_margin_bits_per_row", ascending=False, kind="stable")
     return [
         (
             _name(row),

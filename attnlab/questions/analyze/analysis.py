@@ -1,0 +1,440 @@
+"""What the heads of a model do on some sentences, as tables: what `attnlab analyze` computes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import nn
+
+from attnlab.ablation.ablation import closed_heads
+from attnlab.ablation.projections import Layer, find_projections
+from attnlab.core.addresses import HEAD_COLUMNS, Head
+from attnlab.core.errors import AttnlabError, InputError, Note
+from attnlab.core.files import is_matrix_file
+from attnlab.core.options import options_of
+from attnlab.core.processes import Processes, own_device, usable_device
+from attnlab.core.serialization import Sums
+from attnlab.core.texts import briefly, path_label
+from attnlab.corpora.rows import clean_sentence
+from attnlab.evaluation.evaluator import Evaluator, evaluator_of
+from attnlab.evaluation.shared_settings import ABLATION_SENTENCES, ENOUGH_FOR_MEANS, FewForMeans
+from attnlab.evaluation.sources import (
+    Subject,
+    load_subject,
+    model_in_words,
+    notes_on_texts,
+    source_of,
+    versions_in_words,
+)
+from attnlab.labels.structure import HeadStructure
+from attnlab.models.run import Run, Source
+from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles
+from attnlab.questions.analyze.kept_facts import kept_facts
+from attnlab.questions.analyze.labelling import Labeller, ablate_for_labels
+from attnlab.questions.analyze.question import (
+    MOST_HEADS_ABLATED,
+    QUESTION,
+    AnalysisSettings,
+    ClosedHeads,
+    HeadsWithoutWeight,
+    LayersHeldAtOnce,
+    LearnedSink,
+    NoLoss,
+    RowsWithoutKeys,
+    TooLargeToKeep,
+    TooManyToAblate,
+    TrainingSentences,
+)
+from attnlab.questions.analyze.summary import summarise_heads, weightless_heads
+from attnlab.reading.batches import Encoding, KeptInPart, forward
+from attnlab.reading.capture import Coverage, Reading, prepare
+from attnlab.reading.hooks import few_tokens, ready_to_show
+from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
+from attnlab.reading.matrix_files import load_kept_source, load_matrix_source
+from attnlab.reading.statistics import HeadStatistics
+from attnlab.reading.weights import ALL, CONTENT, PerLayer, View, rows_of_view, stacked
+from attnlab.reporting.record import notes_on_weights
+from attnlab.results.result import Result
+
+KEPT_BYTES = 64 * 2**20
+# The column of heads that stands beside the labels too.
+SINK_SHARE = "mass_on_special"
+# Feeds every layer's weights over the first few sentences (None: all) to consumers; the text says
+# what is being done.
+Pass = Callable[[str, Sequence[PerLayer[Any, Any]], int | None], Coverage]
+
+
+@options_of(AnalysisSettings)
+def analyze(source: Source, settings: AnalysisSettings) -> Result:
+    """What every head of a model or a file does, looks like and is needed for, and a few whole matrices.
+
+    Heads of models are labelled, with controls and the loss without each head, unless `labels` is False;
+    a file of matrices has no tokens to label by.
+
+    Cost: a pass over the sentences; with labels two more for the controls, and one per head without it.
+
+    Args:
+        source: a run or its folder, a transformers folder or hub name, a pair (model, tokenizer), or a
+            file of matrices, see `attnlab.reading.matrix_files.load_matrix_source`, such as the one
+            that an analysis leaves, of which all arrays are read.
+        settings: as keyword arguments.
+
+    Returns:
+        The tables `summary` (a row per head, of the view that is shown first), `heads`, `head_distances` and,
+        where they were measured, `fits`, `structure`, `labels`, `relations`, `controls` and `agreement`; and
+        `matrices`, those of a few sentences with their tokens.
+
+    Raises:
+        InputError: the source, the sentences or a site cannot be used.
+        AttnlabError: a layer whose weights are no attention weights, here or in another process.
+    """
+    settings.check_source(source)
+    views = (CONTENT, ALL) if settings.ignore_special else (ALL, CONTENT)
+    if isinstance(source, str | Path) and is_matrix_file(source):
+        return _analyze_file(Path(source), settings, views)
+    return _analyze_model(source, settings, views)
+
+
+def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View, ...]) -> Result:
+    processes = settings.processes or Processes()
+    device = usable_device(own_device(settings.device, processes))
+    subject = load_subject(
+        source, sentences=settings.wanted, text=settings.text, corpus=settings.corpus, pair=settings.pair,
+        treebank=settings.treebank, gold=settings.labelled, scores=settings.ablated is not False,
+    )  # fmt: skip
+    reading = prepare(
+        subject.model.to(device),
+        subject.tokenizer,
+        subject.texts,
+        settings.sites,
+        memory=settings.memory,
+    )
+    structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
+    if subject.gold is not None:
+        labeller = Labeller(reading, subject.gold, subject.type_counts, structure, views=views)
+        evaluator = _evaluator(subject, reading, settings)
+
+    def run(what: str, read: Reading, consumers: Sequence[PerLayer[Any, Any]]) -> Coverage:
+        return _run(settings, processes, what, read, consumers)
+
+    tables, kept, notes, coverage = _measure(
+        lambda what, to, first: run(what, reading if first is None else reading.first(first), to),
+        settings,
+        structure,
+        views,
+        also=[] if labeller is None else [labeller.functions],
+        chosen=numbers_of(settings.show or (), reading.encoding),
+    )
+    closed = _closed_among(reading, evaluator)
+    if closed:
+        notes.append(ClosedHeads(tuple(map(str, closed))))
+    notes += notes_on_texts(subject, settings.sentences, settings.sites)
+    if settings.text is not None:
+        notes += _notes_on_training(subject)
+    if labeller is not None:
+        seed = subject.seed if settings.seed is None else settings.seed
+        found, told = labeller.label(
+            run, seed=seed, there=subject.there, controls=not settings.quick
+        )
+        sinks = tables["heads"][[*HEAD_COLUMNS, SINK_SHARE]]
+        labels, unmeasured = _beside_ablation(found["labels"], evaluator, settings, processes, seed)
+        labels = labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
+        tables |= found | {"labels": labels}
+        notes += [*told, *unmeasured]
+    about = _about(source, subject, coverage, len(kept.sentences))
+    name = type(subject.model).__name__ if isinstance(source, tuple) else _name_of(source)
+    return _result(
+        name, tables, kept, views, about=about, notes=notes, closed=closed, weights=subject.weights
+    )
+
+
+def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, ...]) -> Result:
+    """Statistics, band distances and a few whole matrices of every head of a file of matrices.
+
+    Args:
+        source: see `analyze`.
+        settings: those that do not choose sentences or a model.
+        views: in the order in which they are shown; a file without tokens has all keys alone.
+
+    Raises:
+        InputError: the file, or a setting that it has no use for.
+    """
+    reading: dict[str, Any] = {"normalize": settings.normalize, "sites": settings.sites}
+    source_kept = None if settings.array else load_kept_source(source, **reading)
+    matrices = source_kept or load_matrix_source(source, array=settings.array, **reading)
+    if settings.ignore_special and source_kept is None:
+        msg = f"{source} has no tokens, so none of them are special; leave ignore special out."
+        raise InputError(msg)
+    views = (ALL,) if source_kept is None else views
+    tables, kept, notes, _ = _measure(
+        lambda _, consumers, first: matrices.send(consumers, first),
+        settings,
+        HeadStructure(settings.structure_sentences),
+        views,
+    )
+    about = {
+        **matrices.about(),
+        "Matrices kept": f"{len(kept.sentences)} sentences",
+        **versions_in_words(),
+    }
+    told = [*notes_on_weights(source.parent), *matrices.notes, *notes]
+    return _result(_name_of(source), tables, kept, views, about=about, notes=told)
+
+
+def _run(
+    settings: AnalysisSettings,
+    processes: Processes,
+    what: str,
+    reading: Reading,
+    consumers: Sequence[PerLayer[Any, Any]],
+) -> Coverage:
+    """Feeds `consumers` the weights of all sentences; afterwards every process has the whole result.
+
+    Raises:
+        AttnlabError: as `Reading.feed` does, here or in another process.
+    """
+    tell = settings.progress
+    coverage = reading.feed(
+        consumers,
+        batch_size=settings.batch_size,
+        share=(processes.index, processes.count),
+        progress=None if tell is None else lambda done, total: tell(what, done, total),
+    )
+    mine = Sums({"coverage": coverage} | {n: one.sums for n, one in enumerate(consumers)})
+    found = processes.sum(mine)
+    for number, consumer in enumerate(consumers):
+        consumer.sums = found[number]
+    whole: Coverage = found["coverage"]
+    return whole
+
+
+def _measure(
+    run: Pass,
+    settings: AnalysisSettings,
+    structure: HeadStructure,
+    views: tuple[View, ...],
+    *,
+    also: Sequence[PerLayer[Any, Any]] = (),
+    chosen: Sequence[int] = (),
+) -> tuple[dict[str, pd.DataFrame], KeptMatrices, list[Note], Coverage]:
+    """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
+
+    `structure` and `also` are fed in the pass over all sentences; `views` are those of the structure;
+    `chosen` are numbers of sentences whose matrices are kept before those of the first.
+    """
+    statistics, profiles = HeadStatistics(), OffsetProfiles()
+    keeper = MatrixKeeper(settings.keep_matrices, KEPT_BYTES, chosen=chosen)
+    fits = HeadFits(profiles, settings.fit_sentences)
+    measured_twice = [profiles] if settings.fit_sentences > 0 else []
+    consumers: list[PerLayer[Any, Any]] = [statistics, *measured_twice, keeper, structure, *also]
+    coverage = run("Capturing heads", consumers, None)
+    if settings.fit_sentences > 0:
+        # A second pass, because the mean over the other sentences is known only after the first.
+        run("Fitting matrices", [fits], settings.fit_sentences)
+    kept, heads = keeper.kept(), statistics.heads()
+    tables = {
+        "heads": heads,
+        "head_distances": statistics.distances(),
+        "fits": fits.fits(),
+        "structure": stacked([structure.families(keys) for keys in views], views),
+    }
+    return tables, kept, _notes(heads, coverage, kept, len(keeper.wanted)), coverage
+
+
+def _result(
+    name: str,
+    tables: Mapping[str, pd.DataFrame],
+    kept: KeptMatrices,
+    views: tuple[View, ...],
+    *,
+    about: Mapping[str, str],
+    notes: Sequence[Note],
+    closed: Sequence[Head] = (),
+    weights: str | None = None,
+) -> Result:
+    """The result, with the summary of the view that comes first; what was not measured is left out."""
+    structure, labels, controls = (
+        rows_of_view(tables.get(table, pd.DataFrame()), views[0])
+        for table in ("structure", "labels", "controls")
+    )
+    heads = tables["heads"]
+    summary = summarise_heads(
+        heads, structure=structure, labels=labels, controls=controls, closed=closed
+    )
+    every = {"summary": summary, **tables}
+    always = ("summary", "heads", "head_distances", "fits")
+    return Result(
+        QUESTION.name,
+        f"Attention heads of {name}",
+        {
+            one.name: every[one.name]
+            for one in QUESTION.tables
+            if one.name in always or not every.get(one.name, pd.DataFrame()).empty
+        },
+        about,
+        tuple(notes),
+        {"views": list(views), **kept_facts(kept, heads, labels, views[0])},
+        weights=weights,
+        matrices=kept,
+    )
+
+
+def _name_of(source: Run | str | Path) -> str:
+    """The name of a run, a folder or a file: the last part of a path, or the whole name on the hub."""
+    path = source.folder if isinstance(source, Run) else source
+    return Path(path).resolve().name if Path(path).exists() else path_label(path)
+
+
+def numbers_of(sentences: Sequence[str], encoding: Encoding) -> tuple[int, ...]:
+    """The number in `encoding` of each of `sentences`, the first of several that are alike.
+
+    White space at the ends and capital letters make no difference; of a pair the source is compared.
+
+    Raises:
+        InputError: a sentence that is not read.
+    """
+    numbers: dict[str, int] = {}
+    for read in encoding.sentences:
+        numbers.setdefault(_compared(source_of(encoding.texts[read.number].text)), read.number)
+    for sentence in sentences:
+        if _compared(sentence) not in numbers:
+            msg = (
+                f"{briefly(sentence)} cannot be shown, since it is not among the "
+                f"{len(encoding.sentences):,} sentences that are read; put it into a file of sentences "
+                "and name that with the option text."
+            )
+            raise InputError(msg)
+    return tuple(numbers[_compared(sentence)] for sentence in sentences)
+
+
+def _compared(sentence: str) -> str:
+    return clean_sentence(sentence).casefold()
+
+
+def _closed_among(reading: Reading, evaluator: Evaluator | str | None) -> tuple[Head, ...]:
+    """The closed heads of the sites that are read, as a pruned run has them."""
+    model, encoding = reading.model, reading.encoding
+    if isinstance(evaluator, Evaluator):
+        found = evaluator.projections
+    else:
+        attentions: dict[Layer, nn.Module] = {
+            (tap.site, tap.layer): tap.module
+            for tap in reading.plumbing.taps
+            if tap.site in reading.sites
+        }
+        axes = encoding.axes([few_tokens(encoding)], model.device)
+        with ready_to_show(model), torch.inference_mode():
+            try:
+                found = find_projections(
+                    model, attentions, lambda: forward(model, axes, with_weights=True)
+                )
+            except AttnlabError:
+                # Heads are closed in output projections, so a model without known ones has none closed.
+                return ()
+    return tuple(head for head in closed_heads(found) if head.site in reading.sites)
+
+
+def _evaluator(
+    subject: Subject, reading: Reading, settings: AnalysisSettings
+) -> Evaluator | str | None:
+    """The model with the first of its texts to evaluate it on, or why it has no loss on them.
+
+    Which of them are too long is decided as for `importance`, so that both find the same changes. None
+    where no loss is wanted.
+
+    Raises:
+        InputError: it has none although that was asked for.
+    """
+    if settings.ablated is False:
+        return None
+    try:
+        texts = reading.encoding.texts[:ABLATION_SENTENCES]
+        return evaluator_of(subject, settings.batch_size, texts)
+    except AttnlabError as error:
+        if settings.ablation:
+            raise InputError(str(error)) from error
+        return str(error)
+
+
+def _beside_ablation(
+    labels: pd.DataFrame,
+    evaluator: Evaluator | str | None,
+    settings: AnalysisSettings,
+    processes: Processes,
+    seed: int,
+) -> tuple[pd.DataFrame, list[Note]]:
+    """The labels with the loss without each head, or with a note that says why not."""
+    if evaluator is None:
+        return labels, []
+    if isinstance(evaluator, str):
+        return labels, [NoLoss(evaluator)]
+    heads = labels[HEAD_COLUMNS].drop_duplicates()
+    if settings.ablated is None and len(heads) > MOST_HEADS_ABLATED:
+        return labels, [TooManyToAblate(len(heads), MOST_HEADS_ABLATED)]
+    found = ablate_for_labels(
+        evaluator,
+        heads["site"].unique().tolist(),
+        seed=seed,
+        progress=settings.progress,
+        processes=processes,
+    )
+    return labels.merge(found, on=HEAD_COLUMNS, how="left"), []
+
+
+def _about(source: Source, subject: Subject, coverage: Coverage, kept: int) -> dict[str, str]:
+    model = subject.model
+    layers = ", ".join(f"{site}: {count}" for site, count in coverage.layers.items())
+    described = {
+        **model_in_words(source, model),
+        **subject.details,
+        "Layers": layers,
+        "Sentences": f"{coverage.sentences} from {subject.origin}",
+        "Matrices kept": f"{kept} sentences",
+        "Decoder input": "the reference translation (teacher forcing)"
+        if "decoder" in coverage.layers and model.config.is_encoder_decoder
+        else "",
+        "Device": str(model.device),
+        **versions_in_words(),
+    }
+    return {name: value for name, value in described.items() if value}
+
+
+def _notes(heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: int) -> list[Note]:
+    found: list[Note] = [*coverage.dropped]
+    if not coverage.streamed:
+        found.append(LayersHeldAtOnce())
+    weightless = weightless_heads(heads)
+    if weightless.any():
+        rows = heads.loc[weightless, HEAD_COLUMNS].itertuples(index=False)
+        found.append(HeadsWithoutWeight(tuple(str(Head(*row)) for row in rows)))
+    empty = int(heads.loc[~weightless, "empty_rows"].sum())
+    if empty:
+        found.append(RowsWithoutKeys(empty))
+    if "mass_on_sink_logit" in heads:
+        found.append(LearnedSink(float(heads["mass_on_sink_logit"].mean())))
+    if kept.left_out:
+        found.append(TooLargeToKeep(len(kept.left_out), wanted, KEPT_BYTES / 2**20))
+    half = {key[:2] for key, one in kept.matrices.items() if one.dtype == torch.float16}
+    found += [
+        KeptInPart(*at, len(queries), kept.all_queries.get(at, len(queries)))
+        for at, (queries, _) in kept.tokens.items()
+        if at in half
+    ]
+    if coverage.sentences < ENOUGH_FOR_MEANS:
+        found.append(FewForMeans(coverage.sentences))
+    return found
+
+
+def _notes_on_training(subject: Subject) -> list[Note]:
+    """How many of the sentences of a file the run was trained on; nothing where its corpus is gone."""
+    if subject.run is None:
+        return []
+    try:
+        rows = subject.run.corpus().train
+    except AttnlabError:
+        return []
+    texts = {clean_sentence(source_of(text)) for text in subject.texts}
+    learned = texts.intersection(rows["source"][:])
+    return [TrainingSentences(len(learned), len(texts))] if learned else []

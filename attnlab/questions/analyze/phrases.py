@@ -1,0 +1,351 @@
+"""The heads of an analysis in words: evidence of roles, the table of heads, and how labels agree."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from attnlab.core.addresses import HEAD_COLUMNS, Head
+from attnlab.core.columns import Column, rounded
+from attnlab.core.texts import counted
+from attnlab.families import NO_FAMILY
+from attnlab.labels.label_columns import (
+    LOSS_CHANGE,
+    NO_STRUCTURE,
+    NO_STRUCTURE_MEANS,
+    OFFSET_OR_CHANCE,
+    STRUCTURE_SAID,
+    TIE_BITS_PER_ROW,
+)
+from attnlab.labels.verdict import (
+    BELOW,
+    BORDERLINE,
+    HOLDS,
+    NOT_COMPARED,
+    UNDECIDED,
+    UNKNOWN,
+    status_of,
+)
+from attnlab.questions.analyze.question import SUMMARY
+from attnlab.questions.analyze.summary import NO_ROLE, marked
+from attnlab.reporting.columns import columns_named
+from attnlab.reporting.naming import family_words, head_names
+
+MARK = "✓"
+# Of a confirmed role where there is nothing to say whether an untrained head would have it too.
+MARK_WITHOUT_CONTROLS = "(✓)"
+TIE = "~"
+STRENGTH = "control 0, threshold 1, the least where a rule asks for several figures"
+_SHOWN = (
+    "head_name",
+    "role",
+    "mark",
+    "strength",
+    "evidence",
+    "structure",
+    *(column.name for column in LOSS_CHANGE),
+    "output",
+)
+# Shown even where all heads have the same.
+_ALWAYS = {"head_name", "role", "strength", "structure", LOSS_CHANGE.name}
+# Columns that only pages and terminals have.
+SHOWN = (
+    Column(
+        "mark",
+        "mark",
+        "✓: the role is confirmed and significant against controls; (✓): it is confirmed, and controls "
+        "were left out.",
+    ),
+    Column("evidence", "evidence", "The figure of the closest role, and what it would be without."),
+    Column(
+        "phrase",
+        "strongest function",
+        "The strongest label: the figure with its 95 % interval, and the threshold that "
+        "it lies above or below, or about where the interval holds the threshold.",
+    ),
+    Column(
+        "structure_phrase",
+        "structure",
+        "The family of matrices that describes the head's matrices, with the keys of the view, in "
+        "the fewest bits; a tie where the next family needs less than "
+        f"{TIE_BITS_PER_ROW:g} bits per row more. It says what they look like, not what for; "
+        f"{STRUCTURE_SAID}.",
+    ),
+    Column(
+        "best_head", "best head", "The head that follows the relation most often on the other half."
+    ),
+)
+STATUS_WORDS = {HOLDS: "confirmed", BELOW: "rejected"}
+NO_LABEL = (UNKNOWN, UNDECIDED, NOT_COMPARED)
+
+
+def heads_shown(summary: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Column, ...]]:
+    """The rows of `analyze(...).summary` with words for what they hold, and the columns to show of them.
+
+    A column that is the same in every row is left out, unless it is one of the few that every reader
+    looks for. The mark is there wherever some head has it.
+    """
+    table = summary.assign(head_name=head_names(summary))
+    if "role" in table:
+        table = table.assign(
+            mark=marked(table).map({True: mark_of(table), False: ""}),
+            evidence=[evidence_phrase(row) for row in table.itertuples(index=False)],
+        )
+    if "structure" in table:
+        tie = table["structure_tie"].astype(bool).map({True: f" {TIE}", False: ""})
+        table = table.assign(structure=table["structure"].map(family_words) + tie)
+    columns = columns_named([name for name in _SHOWN if name in table], (*SUMMARY.columns, *SHOWN))
+    kept = {column.name for column in varying(table, columns)} | _ALWAYS
+    if "mark" in table and table["mark"].ne("").any():
+        kept.add("mark")
+    return table, tuple(column for column in columns if column.name in kept)
+
+
+def mark_of(summary: pd.DataFrame) -> str:
+    """What stands beside the roles that `marked` says: another mark where controls were left out."""
+    return MARK if "significant" in summary else MARK_WITHOUT_CONTROLS
+
+
+def varying(table: pd.DataFrame, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns that are not the same in every row, behind the first one; all where there is one row."""
+    first, *others = columns
+    shown = [one for one in others if len(table) < 2 or table[one.name].nunique(dropna=False) > 1]
+    return (first, *shown)
+
+
+def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
+    """The words and marks of the table of heads that need a line, each with what it means."""
+    words = []
+    if "role" in summary:
+        compared = "significant" in summary
+        against = ", significant against controls" if compared else "; controls were left out"
+        words += [("strength", STRENGTH), (mark_of(summary), f"confirmed{against}")]
+    if "structure" in summary:
+        words += [
+            ("structure", "the family of the fewest bits per row"),
+            (TIE, f"the next within {TIE_BITS_PER_ROW:g}"),
+        ]
+        if (summary["structure"] == NO_FAMILY).any():
+            words += [(f"structure {NO_STRUCTURE}", NO_STRUCTURE_MEANS)]
+    if LOSS_CHANGE.name in summary:
+        words += [("loss", "its change without the head, nats per token")]
+    return tuple(words)
+
+
+def describe_roles(summary: pd.DataFrame) -> str:
+    """How many heads have a confirmed role, and which, as a sentence; the same numbers as in every map.
+
+    >>> describe_roles(pd.DataFrame({"role": ["sink", "sink", "none"], "confirmed": [True, False, False],
+    ...     "significant": [True, False, False]}))
+    '1 of 3 heads has a role that is confirmed and significant against controls: 1 sink.'
+    """
+    chosen = summary[marked(summary)]
+    against = " and significant against controls" if "significant" in summary else ""
+    roles = chosen["role"].value_counts(sort=False)
+    ordered = sorted(roles.items(), key=lambda pair: (-pair[1], str(pair[0])))
+    named = ", ".join(f"{count} {role}" for role, count in ordered if role != NO_ROLE)
+    have = "has" if len(chosen) == 1 else "have"
+    which = f": {named}" if named else ""
+    heads = counted(len(summary), "head")
+    return f"{len(chosen)} of {heads} {have} a role that is confirmed{against}{which}."
+
+
+_BESIDE = {HOLDS: "above", BORDERLINE: "about", BELOW: "below", UNDECIDED: "against"}
+# The others are shares, and shown in percent.
+_NO_SHARES = ("mean_rank_correlation", "mean_slope")
+_SECOND = {
+    "argmax_rate_contested": "among more uncommon tokens",
+    "argmax_accuracy_choosing": "on the other half of the sentences",
+    "mean_slope": "slope",
+}
+
+
+def function_phrase(found: Any) -> str:
+    """The strongest function of a head with its interval and threshold.
+
+    Args:
+        found: a row of `strongest_functions`, with attributes.
+
+    >>> import math
+    >>> from types import SimpleNamespace
+    >>> print(function_phrase(SimpleNamespace(
+    ...     function="positional", detail="offset +1", statistic="argmax_rate",
+    ...     value=0.83, low=0.812, high=0.847, threshold=0.9, second_value=math.nan,
+    ...     status="below", counted=2000, needed=1000, unit="rows")))
+    positional, offset +1: 83 % [81, 85], below 90 %
+    """
+    name = f"{found.function}, {found.detail}" if found.detail else found.function
+    if found.status == UNDECIDED:
+        few = f"only {found.counted:,} {found.unit}, {found.needed:,} needed"
+        figures = few if math.isnan(found.value) else f"{_figure(found, '', UNDECIDED)}; {few}"
+        return f"{name}: {figures}"
+    own = status_of(found.low, found.high, found.threshold)
+    phrase = f"{name}: {_figure(found, '', own)}"
+    if own == found.status:
+        return phrase
+    second = status_of(found.second_low, found.second_high, found.second_threshold)
+    return f"{phrase}; {_SECOND[found.second_statistic]} {_figure(found, 'second_', second)}"
+
+
+def _figure(found: Any, which: str, status: str) -> str:
+    """The value with its interval, and the threshold that it lies above, about or below."""
+    share = getattr(found, f"{which}statistic") not in _NO_SHARES
+    names = ("value", "low", "high", "threshold")
+    values = [getattr(found, which + name) * (100 if share else 1) for name in names]
+    value, low, high, threshold = (rounded(one, 0 if share else 2) for one in values)
+    unit = " %" if share else ""
+    return f"{value}{unit} [{low}, {high}], {_BESIDE[status]} {threshold}{unit}"
+
+
+def evidence_phrase(found: Any) -> str:
+    """The figure of the role that a head is shown with, and the one that decides its strength.
+
+    Empty where it has no role; a second figure stands there only where it lowers the strength.
+
+    Args:
+        found: a row of `analyze(...).summary`, with attributes.
+
+    >>> from types import SimpleNamespace
+    >>> print(evidence_phrase(SimpleNamespace(role="positional", detail="offset +1",
+    ...     statistic="argmax_rate", value=0.63, control=0.4)))
+    +1 in 63 %
+    >>> print(evidence_phrase(SimpleNamespace(role="syntactic", detail="case head>dependent",
+    ...     statistic="argmax_accuracy", value=0.65, control=0.56)))
+    case: head to dependent 65 %, offset or chance 56 %
+    >>> print(evidence_phrase(SimpleNamespace(role="rare tokens", detail="two rarest",
+    ...     statistic="argmax_rate", value=0.4, control=0.3)))
+    two rarest in 40 %, by chance among more uncommon tokens 30 %
+    """
+    if not found.role or found.role == NO_ROLE or pd.isna(found.value):
+        return ""
+    figure = _value(found.value, found.statistic)
+    subject, beside = _EVIDENCE.get(found.role, (_named, ""))
+    text = f"{subject(str(found.detail or ''))} {figure}".strip()
+    text += _beside(beside, found.control, found.statistic)
+    second = getattr(found, "second_statistic", "")
+    if not second or pd.isna(second):
+        return text
+    other = f"{_SECOND[second]} {_value(found.second_value, second)}"
+    return f"{text}; {other}{_beside(beside, found.second_control, second)}"
+
+
+def _beside(words: str, control: float, statistic: str) -> str:
+    """The figure that would come without the role, behind a comma; nothing where there is none."""
+    return f", {words} {_value(control, statistic)}" if words and not pd.isna(control) else ""
+
+
+def _value(value: float, statistic: str) -> str:
+    return rounded(value, 2) if statistic in _NO_SHARES else f"{rounded(100 * value, 0)} %"
+
+
+def _named(detail: str) -> str:
+    return detail
+
+
+def _offset(detail: str) -> str:
+    return f"{detail.removeprefix('offset ')} in"
+
+
+def _relation(detail: str) -> str:
+    """`case: head to dependent` of `case head>dependent`."""
+    relation, _, direction = detail.partition(" ")
+    return f"{relation}: {direction.replace('>', ' to ')}" if direction else relation
+
+
+def _always(text: str) -> Callable[[str], str]:
+    return lambda _: text
+
+
+_SINKS = {
+    "first": "the first token",
+    "opening": "the start token",
+    "closing": "end or separator",
+    "punctuation": "punctuation",
+}
+# How the figure of each role is introduced, and what the figure beside it is.
+_EVIDENCE: dict[str, tuple[Callable[[str], str], str]] = {
+    "positional": (_offset, ""),
+    "syntactic": (_relation, OFFSET_OR_CHANCE),
+    "alignment": (_relation, OFFSET_OR_CHANCE),
+    "rare tokens": (_always("two rarest in"), "by chance among more uncommon tokens"),
+    "sink": (lambda detail: f"weight on {_SINKS.get(detail, detail)}", ""),
+    "broad": (_always("entropy, of the largest,"), ""),
+    "monotone": (_always("rank correlation"), ""),
+}
+
+
+def structure_phrase(found: Any) -> str:
+    """The family of a head's matrices, or the two that describe them equally well.
+
+    >>> from types import SimpleNamespace
+    >>> row = SimpleNamespace(structure="rare_columns", structure_runner_up="band",
+    ...     structure_tie=True)
+    >>> structure_phrase(row)
+    'tie: rare columns, band'
+    """
+    first, second = map(family_words, (found.structure, found.structure_runner_up))
+    return f"tie: {first}, {second}" if found.structure_tie else first
+
+
+def titled_heads(summary: pd.DataFrame) -> dict[Head, str]:
+    """The name of each head with its role where that is confirmed, else what it looks like.
+
+    Such as `encoder.0.3: positional`; confirmed is what `marked` says.
+
+    Args:
+        summary: see `analyze(...).summary`.
+    """
+    rows = summary.assign(mark=marked(summary) if "role" in summary else False).to_dict("records")
+    return {Head(*(row[name] for name in HEAD_COLUMNS)): _titled(row) for row in rows}
+
+
+def _titled(row: Mapping[Any, Any]) -> str:
+    name = str(Head(*(row[column] for column in HEAD_COLUMNS)))
+    said = str(row["role"]) if row["mark"] else family_words(str(row.get("structure", "")))
+    return f"{name}: {said}" if said else name
+
+
+def describe_agreement(agreement: pd.DataFrame) -> str:
+    """Kappa in all heads of the first view with its interval, as a sentence; empty where it has none."""
+    if agreement.empty:
+        return ""
+    found = agreement.iloc[0]
+    if pd.isna(found["kappa"]):
+        return ""
+    labelled, heads = int(found["labelled_heads"]), int(found["heads"])
+    enough = " and of which enough was counted" if found["undecided_heads"] else ""
+    said = (
+        f" in the {counted(heads, 'head')} whose structure is no tie{enough}, {labelled} of them "
+        "with a label"
+    )
+    kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "low", "high"))
+    interval = f", 95 % interval {low} to {high}" if low and high else ""
+    return f"Function and structure agree with kappa {kappa}{interval}{said}."
+
+
+def count_labels(labels: pd.DataFrame) -> str:
+    """How many heads carry each label, as a phrase; a head of several labels counts for each.
+
+    >>> count_labels(pd.DataFrame({"labels": ["sink; broad", "unknown", "sink"]}))
+    '2 sink, 1 broad, 1 unknown (3 heads)'
+    """
+    counts = labels["labels"].str.split("; ").explode().value_counts()
+    ordered = sorted(counts.items(), key=lambda pair: (pair[0] in NO_LABEL, -pair[1], pair[0]))
+    return (
+        ", ".join(f"{count} {label}" for label, count in ordered)
+        + f" ({counted(len(labels), 'head')})"
+    )
+
+
+def with_phrases(labels: pd.DataFrame) -> pd.DataFrame:
+    """The labels with each head's strongest label and its structure in words."""
+    rows = list(labels.itertuples(index=False))
+    named = ("labels", "standing")
+    labels = labels.assign(
+        **{name: labels[name].replace(list(NO_LABEL), "") for name in named if name in labels}
+    )
+    table = labels.assign(phrase=[function_phrase(row) for row in rows])
+    if "structure" not in labels:
+        return table
+    return table.assign(structure_phrase=[structure_phrase(row) for row in rows])

@@ -1,0 +1,191 @@
+"""The heads of an analysis in one table: the closest role, the structure, and the loss without each."""
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pandas as pd
+
+from attnlab.core.addresses import HEAD_COLUMNS, Head
+from attnlab.families import CODED
+from attnlab.labels.label_columns import LOSS_CHANGE, TIE_BITS_PER_ROW
+from attnlab.labels.label_tables import with_strength
+from attnlab.labels.structure import chosen_by_bits
+from attnlab.labels.verdict import HOLDS, NOT_COMPARED
+from attnlab.questions.analyze.question import PRUNED, SUMMARY
+from attnlab.reading.weights import View, rows_of_view
+from attnlab.results.result import Result
+
+# Of a head that is no closer to any label than its control is.
+NO_ROLE = "none"
+_SECOND = ("second_statistic", "second_value", "second_control")
+# Beside the columns of the same names, which every head with such a rule has.
+_SECOND_OF = {name: f"deciding_{name}" for name in _SECOND}
+# Of sums in double precision.
+_ROUNDING = 1e-9
+WITHOUT_ROLE: dict[str, Any] = {
+    "role": NO_ROLE, "detail": "", "statistic": "", "value": math.nan, "control": math.nan,
+    "second_statistic": "", "second_value": math.nan, "second_control": math.nan,
+    "strength": 0.0, "confirmed": False, "significant": False,
+}  # fmt: skip
+
+
+def table_of(result: Result, name: str, keys: View | None = None) -> pd.DataFrame:
+    """A table of an analysis, of one view where that is named; empty where it was not measured."""
+    table = result.tables.get(name, pd.DataFrame())
+    return table if keys is None else rows_of_view(table, keys)
+
+
+def views_of(result: Result) -> tuple[View, ...]:
+    """The views of the keys, in the order in which they are shown."""
+    return tuple(result.details["views"])
+
+
+def roles_of(result: Result, keys: View) -> pd.DataFrame:
+    """The closest role of each head in a view; empty where heads were not labelled."""
+    if keys == views_of(result)[0]:
+        return result.table if "role" in result.table else pd.DataFrame()
+    labels = table_of(result, "labels", keys)
+    return labels if labels.empty else closest_roles(labels, table_of(result, "controls", keys))
+
+
+def summarise_heads(
+    heads: pd.DataFrame,
+    *,
+    structure: pd.DataFrame,
+    labels: pd.DataFrame,
+    controls: pd.DataFrame,
+    closed: Collection[Head] = (),
+) -> pd.DataFrame:
+    """One row per head with the columns of `SUMMARY` that were measured, in the order of `heads`.
+
+    Every table, map and page shows these columns, so that they count alike.
+
+    Args:
+        heads: one row per head.
+        structure: of one view, see `HeadStructure.families`; empty where that was not measured.
+        labels: of the same view, see `closest_roles`; empty where heads were not labelled.
+        controls: of the same view.
+        closed: heads that are closed for good.
+    """
+    heads = heads.reset_index(drop=True)
+    table = heads[HEAD_COLUMNS]
+    parts = [] if labels.empty else [closest_roles(labels, controls)]
+    if LOSS_CHANGE.name in labels:
+        parts.append(labels[[*HEAD_COLUMNS, *(column.name for column in LOSS_CHANGE)]])
+    if not structure.empty:
+        parts.append(structure_of_heads(structure)[[*HEAD_COLUMNS, "structure", "structure_tie"]])
+    for part in parts:
+        table = table.merge(part, on=HEAD_COLUMNS, how="left", validate="one_to_one")
+    table = table[[*HEAD_COLUMNS, *(name for name in SUMMARY if name in table.columns[3:])]]
+    weightless = weightless_heads(heads)
+    # A head whose matrices hold no weight looks like nothing and has no role.
+    nothing = {"structure": "", "structure_tie": False} | WITHOUT_ROLE
+    for name in nothing.keys() & set(table):
+        known = table[name].notna() & ~weightless
+        values = [
+            value if there else nothing[name]
+            for value, there in zip(table[name], known, strict=True)
+        ]
+        table = table.assign(**{name: pd.Series(values, table.index)})
+    among = pd.Series(_among(heads, closed), heads.index, dtype=bool)
+    output = pd.Series("", heads.index).mask(weightless, "none").mask(among, PRUNED)
+    return table.assign(output=output) if (output != "").any() else table
+
+
+def weightless_heads(heads: pd.DataFrame) -> "pd.Series[bool]":
+    """Whether no row of a head sees any key, as where a plan leaves it out."""
+    return (heads["rows"] > 0) & (heads["empty_rows"] == heads["rows"])
+
+
+def _among(heads: pd.DataFrame, some: Collection[Head]) -> list[bool]:
+    return [Head(*row) in some for row in heads[HEAD_COLUMNS].itertuples(index=False)]
+
+
+def structure_of_heads(families: pd.DataFrame) -> pd.DataFrame:
+    """One row per head: what `chosen_by_bits` says, whether that is a tie, and the bits of every family.
+
+    Args:
+        families: one row per head and family, see `HeadStructure.families`.
+    """
+    heads = families[HEAD_COLUMNS].drop_duplicates()
+    known = families[families["bits_per_row"].abs() < float("inf")]
+    bits = known.pivot(index=HEAD_COLUMNS, columns="family", values="bits_per_row")
+    bits = bits.reindex(columns=[*CODED]).loc[[*heads.itertuples(index=False, name=None)]]
+    table = pd.concat(
+        [chosen_by_bits(bits), bits.add_prefix("bits_")], axis="columns"
+    ).reset_index()
+    return table.assign(structure_tie=table["structure_margin_bits_per_row"] < TIE_BITS_PER_ROW)
+
+
+def closest_roles(labels: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
+    """One row per head with its role and the figure behind it.
+
+    All tables, maps and pages show these. The role is the strongest label, see
+    `strongest_functions`; `none` where that is neither confirmed nor nearer to its threshold than the
+    control. Its `strength` is between 0 and 1. It is `confirmed` where every figure of its rule lies
+    above the threshold with its whole interval, and `significant` where it is also confirmed against
+    the controls; that column is left out where these were. `second_statistic`, `second_value` and
+    `second_control` are those of the other figure of a rule of two, of heads whose strength it decides.
+
+    Args:
+        labels: of one view, columns as in `attnlab.labels.label_columns.LABELS`.
+        controls: of the same view, see `compare_controls`; may be empty.
+    """
+    rows = [_role(row) for row in _with_control(labels, controls).to_dict("records")]
+    roles = pd.DataFrame(rows, index=labels.index)
+    table = pd.concat([labels[HEAD_COLUMNS], roles], axis="columns").reset_index(drop=True)
+    compared = (labels["stands_status"] != NOT_COMPARED).any()
+    return table if compared else table.drop(columns="significant")
+
+
+def _with_control(labels: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
+    """The labels, with the figure that the strongest one is compared with."""
+    if "control" in labels or "control" not in controls:
+        return labels
+    deciding = controls.reindex(columns=[*_SECOND])
+    deciding = deciding.rename(columns=_SECOND_OF).astype(object)
+    deciding.loc[~_second_decides(controls)] = math.nan
+    control = controls[[*HEAD_COLUMNS, "label", "control"]].rename(columns={"label": "function"})
+    control = pd.concat([control, deciding], axis="columns")
+    return labels.merge(control, on=[*HEAD_COLUMNS, "function"], how="left", validate="1:1")
+
+
+def _second_decides(controls: pd.DataFrame) -> "pd.Series[bool]":
+    """Whether the first figure alone would give more strength."""
+    if not {"second_threshold", "strength"} <= set(controls):
+        return pd.Series(False, controls.index)
+    alone = with_strength(controls.assign(second_threshold=math.nan))["strength"]
+    return alone > controls["strength"] + _ROUNDING
+
+
+def _role(row: Mapping[Any, Any]) -> dict[str, Any]:
+    confirmed = row["status"] == HOLDS
+    strength = row["strength"]
+    strength = float(confirmed) if pd.isna(strength) else min(max(float(strength), 0.0), 1.0)
+    if not confirmed and not strength > 0:
+        return WITHOUT_ROLE
+    figures = {
+        name: row.get(name, math.nan) for name in ("detail", "statistic", "value", "control")
+    }
+    second = {name: row.get(of, math.nan) for name, of in _SECOND_OF.items()}
+    if pd.isna(second["second_statistic"]):
+        second["second_statistic"] = ""
+    return {
+        "role": row["function"],
+        **figures,
+        **second,
+        "strength": strength,
+        "confirmed": confirmed,
+        "significant": confirmed and row["stands_status"] == HOLDS,
+    }
+
+
+def marked(summary: pd.DataFrame) -> "pd.Series[bool]":
+    """Which heads have a role that is confirmed and, where there were controls, significant against them.
+
+    Args:
+        summary: with the columns of `closest_roles`, such as `analyze(...).summary`.
+    """
+    name = "significant" if "significant" in summary else "confirmed"
+    return summary[name].astype(bool)

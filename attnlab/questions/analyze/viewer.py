@@ -1,0 +1,489 @@
+"""What the viewer of a page is given: sentences, weights as text, and facts of every head."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from attnlab.core.addresses import HEAD_COLUMNS, Head, Site, layer_name
+from attnlab.core.columns import rounded
+from attnlab.core.errors import InputError
+from attnlab.core.texts import shown
+from attnlab.families import FAMILIES
+from attnlab.labels.label_columns import CONTROLS, LABELS, LOSS_CHANGE
+from attnlab.labels.words import OTHER_MARKS, START_MARKS
+from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles
+from attnlab.questions.analyze.phrases import SHOWN, STATUS_WORDS, mark_of, with_phrases
+from attnlab.questions.analyze.question import QUESTION, SUMMARY
+from attnlab.questions.analyze.summary import NO_ROLE, marked, table_of, views_of
+from attnlab.reading.keeping import KeptMatrices
+from attnlab.reading.statistics_columns import HEADS, OFFSETS
+from attnlab.reporting.columns import columns_named
+from attnlab.reporting.heatmaps import plain
+from attnlab.reporting.naming import SITE_NAMES, VIEW_NAMES, family_words, head_names
+from attnlab.reporting.page.payload import (
+    CutQueries,
+    Stored,
+    ViewerData,
+    block_maxima,
+    encode_weights,
+    rows_keeping_largest,
+)
+from attnlab.reporting.page.rendering import render_page
+from attnlab.results.result import Result
+
+MOST_SENTENCE_BYTES = 8_000_000
+MOST_PAGE_BYTES = 24_000_000
+# Small pictures of longer sentences have this many pixels along the longer side.
+SMALL = 64
+# Of the best sentences of a head.
+_MOST_NAMED = 3
+_CONTINUED, _CONTINUES, _ENDS = OTHER_MARKS
+_STATISTICS = ("normalised_entropy", "confidence", "mean_offset", "mass_on_special")
+_LABELS = ("phrase", "labels", "standing", "borderline", "undecided", "structure_phrase")
+_CONTROLS = ("label", "value", "threshold", "untrained_value", "shuffled_value", "stands_status")
+CONTROL_COLUMNS = [
+    (column.heading, column.meaning) for column in map(CONTROLS.__getitem__, _CONTROLS)
+]
+
+Facts = dict[str, Any]
+
+
+def viewer_data(
+    result: Result,
+    title: str,
+    *,
+    most_sentence_bytes: int = MOST_SENTENCE_BYTES,
+    most_page_bytes: int = MOST_PAGE_BYTES,
+) -> ViewerData | None:
+    """The sentences of which matrices were kept, with what is known of every head; None without any."""
+    kept = result.matrices
+    blocks: dict[int, int] = {}
+    room, weights, left_out = most_page_bytes, [], []
+    for number in kept.sentences:
+        block, stored = _encoded(kept, number, most_sentence_bytes)
+        size = sum(len(one.encoded.text) for one in stored)
+        # A page without any matrix would show nothing of what heads do.
+        if size > room and blocks:
+            left_out.append(number)
+            continue
+        room -= size
+        blocks[number] = block
+        weights += stored
+    if not blocks:
+        return None
+    facts = {
+        "title": shown(title),
+        "sites": SITE_NAMES,
+        "heads": head_facts(result, list(blocks)),
+        "sentences": [_sentence(result, number, block) for number, block in blocks.items()],
+        "controlColumns": CONTROL_COLUMNS,
+    }
+    return ViewerData(
+        script_json(facts),
+        tuple(weights),
+        {number: block for number, block in blocks.items() if block > 1},
+        tuple(left_out),
+        _largest_kept(kept, blocks),
+        tuple(
+            CutQueries(number, SITE_NAMES[site], len(kept.tokens[number, site][0]), count)
+            for (number, site), count in kept.all_queries.items()
+            if number in blocks
+        ),
+    )
+
+
+def script_json(value: Any) -> str:
+    """JSON of which no text can end its script element, every character to be seen."""
+    text = json.dumps(_printable(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, dict):
+        return {name: _printable(one) for name, one in value.items()}
+    return [_printable(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _layers(kept: KeptMatrices, number: int) -> Iterator[tuple[Site, int, Any]]:
+    for (sentence, site, layer), matrix in kept.matrices.items():
+        if sentence == number:
+            yield site, layer, matrix
+
+
+def _encoded(kept: KeptMatrices, number: int, most_bytes: int) -> tuple[int, list[Stored]]:
+    """The layers of a sentence, as maxima of the smallest blocks that fit the limit."""
+    block = 1
+    while True:
+        stored = [
+            Stored(
+                f"weights.{number}.{layer_name(site, layer)}",
+                encode_weights(block_maxima(matrix, block)),
+            )
+            for site, layer, matrix in _layers(kept, number)
+        ]
+        if block >= SMALL or sum(len(one.encoded.text) for one in stored) <= most_bytes:
+            return block, [*stored, *_small(kept, number)]
+        block *= 2
+
+
+def _small(kept: KeptMatrices, number: int) -> list[Stored]:
+    found = []
+    for site, layer, matrix in _layers(kept, number):
+        block = -(-max(matrix.shape[1:]) // SMALL)
+        if block > 1:
+            small = encode_weights(block_maxima(matrix, block))
+            found.append(Stored(f"small.{number}.{layer_name(site, layer)}", small))
+    return found
+
+
+def _largest_kept(kept: KeptMatrices, numbers: dict[int, int]) -> tuple[int, int]:
+    pairs = [
+        rows_keeping_largest(matrix)
+        for number, block in numbers.items()
+        if block == 1
+        for _, _, matrix in _layers(kept, number)
+    ]
+    return sum(same for same, _ in pairs), sum(rows for _, rows in pairs)
+
+
+def _sentence(result: Result, number: int, block: int) -> dict[str, Any]:
+    kept, sites = result.matrices, {}
+    for (sentence, site), (queries, keys) in kept.tokens.items():
+        if sentence != number:
+            continue
+        kinds = kept.kinds.get((number, site), ("w" * len(queries), "w" * len(keys)))
+        sites[site] = {
+            "queries": [plain(token) for token in queries],
+            "keys": [plain(token) for token in keys],
+            "queryWords": None,
+            "keyWords": None,
+            **_merged(queries, keys, kinds),
+            "queryKinds": kinds[0],
+            "keyKinds": kinds[1],
+            "block": block,
+            "fits": _outlined(result, number, site),
+        }
+    return {"number": number, "text": sentence_text(kept, number), "sites": sites}
+
+
+def _outlined(result: Result, number: int, site: Site) -> dict[str, list[list[dict[str, Any]]]]:
+    """By layer the outlines of every head of a sentence, in words; nothing for sentences of many tokens."""
+    found = {}
+    for address, heads in result.details["outlines"].items():
+        layer = address.removeprefix(f"{number}.{site}.")
+        if layer != address:
+            found[layer] = [
+                [
+                    {
+                        **one,
+                        "words": FAMILIES[one["name"]].outlined,
+                        "relative": rounded(one["relative"], 2),
+                    }
+                    for one in fits
+                ]
+                for fits in heads
+            ]
+    return found
+
+
+def _merged(
+    queries: Sequence[str], keys: Sequence[str], kinds: tuple[str, str]
+) -> dict[str, dict[str, Any]]:
+    """The words of both sides where some word of either is more than one token."""
+    sides = {"queryWords": words_of(queries, kinds[0]), "keyWords": words_of(keys, kinds[1])}
+    if len(sides["queryWords"].starts) == len(queries) and len(sides["keyWords"].starts) == len(
+        keys
+    ):
+        return {}
+    return {
+        name: {"starts": side.starts, "names": [plain(word) for word in side.names]}
+        for name, side in sides.items()
+    }
+
+
+def sentence_text(kept: KeptMatrices, number: int) -> str:
+    """The tokens of a sentence as one line: of each site's keys that were not there before."""
+    sides = []
+    for (sentence, site), (_, keys) in kept.tokens.items():
+        if sentence == number:
+            kinds = kept.kinds.get((number, site), ("", "w" * len(keys)))[1]
+            words = [key for key, kind in zip(keys, kinds, strict=True) if kind in "wp"]
+            text = joined(words or keys)
+            if text not in sides:
+                sides.append(text)
+    return shown(" / ".join(sides))
+
+
+def joined(tokens: Sequence[str]) -> str:
+    """Tokens as running text: marks of word starts are spaces, marks of continued words are taken away.
+
+    >>> joined(["▁the", "▁cat", "s", "."]), joined(["the", "cat", "##s"]), joined(["a", "b"])
+    ('the cats.', 'the cats', 'a b')
+    """
+    marks = [mark for mark in "▁Ġ" if any(token.startswith(mark) for token in tokens)]
+    if marks:
+        return "".join(tokens).replace(marks[0], " ").strip()
+    return " ".join(tokens).replace(" ##", "")
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words of a sentence in order, those of one token among them.
+
+    Attributes:
+        starts: index of the first token of each.
+        names: as they are written, without marks.
+    """
+
+    starts: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+def words_of(tokens: Sequence[str], kinds: str) -> Words:
+    """The words of a sentence; special tokens and punctuation stand alone.
+
+    Args:
+        tokens: as the tokenizer writes them.
+        kinds: a letter of `attnlab.reading.keeping.LETTERS` per token.
+
+    >>> words_of(["▁the", "▁cat", "s", ".", "</s>"], "wwwpc")
+    Words(starts=(0, 1, 3, 4), names=('the', 'cats', '.', '</s>'))
+    >>> words_of(["the", "cat", "##s"], "www").names, words_of(["ca@@", "ts", "sit"], "www").names
+    (('the', 'cats'), ('cats', 'sit'))
+    """
+    marked = any(token.startswith(START_MARKS) for token in tokens)
+    ended = any(token.endswith(_ENDS) for token in tokens)
+    starts = [
+        index
+        for index, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
+        if index == 0
+        or kind != "w"
+        or kinds[index - 1] != "w"
+        or not _continues(tokens[index - 1], token, marked=marked, ended=ended)
+    ]
+    ends = [*starts[1:], len(tokens)]
+    names = (
+        tokens[start] if kinds[start] in "ocs" else "".join(map(_plain, tokens[start:end]))
+        for start, end in zip(starts, ends, strict=True)
+    )
+    return Words(tuple(starts), tuple(names))
+
+
+def _continues(before: str, token: str, *, marked: bool, ended: bool) -> bool:
+    """Whether a token goes on with the word of the one before it."""
+    if marked:
+        return not token.startswith(START_MARKS)
+    if ended:
+        return not before.endswith(_ENDS)
+    return token.startswith(_CONTINUED) or before.endswith(_CONTINUES)
+
+
+def _plain(token: str) -> str:
+    for mark in START_MARKS:
+        token = token.removeprefix(mark)
+    return token.removeprefix(_CONTINUED).removesuffix(_CONTINUES).removesuffix(_ENDS)
+
+
+def head_facts(result: Result, sentences: Sequence[int]) -> list[Facts]:
+    """One dictionary per head, see `HeadFacts` of viewer/weights.js.
+
+    Args:
+        result: of an analysis.
+        sentences: those whose matrices the page holds.
+    """
+    labels, shorts = _labels(result), _shorts(result.table)
+    profiles = offset_profiles(result.heads, views_of(result)[0])
+    controls, bits = _controls(result), _bits(result)
+    best, nearest = result.details["best_sentences"], result.details["nearest_heads"]
+    found = []
+    for index, row in enumerate(result.heads.to_dict("records")):
+        head = Head(row["site"], row["layer"], row["head"])
+        mine = labels.get(head, [])
+        ranked = best.get(str(head), {"by": "", "sentences": []})
+        numbers = [pair for pair in ranked["sentences"] if pair[0] in sentences]
+        found.append(
+            {
+                **head._asdict(),
+                "name": str(head),
+                "short": shorts.get(head, ""),
+                "phrase": mine[0][1] if mine else "",
+                "lines": [*mine, *_statistics(row)],
+                "controls": controls.get(head, []),
+                "bits": bits.get(head, []),
+                "offsets": _offsets(profiles[index]),
+                "nearest": [(name, rounded(cosine, 3)) for name, cosine in nearest[str(head)]],
+                "best": [(number, rounded(figure, 2)) for number, figure in numbers[:_MOST_NAMED]],
+                "bestBy": MEASURES[ranked["by"]][0] if numbers else "",
+            }
+        )
+    return found
+
+
+def _shorts(summary: pd.DataFrame) -> dict[Head, str]:
+    """The closest role of each head with its mark, or else with its strength."""
+    if "role" not in summary:
+        return {}
+    marks = marked(summary).map({True: mark_of(summary), False: ""})
+    rows = summary.assign(mark=marks).to_dict("records")
+    return {_head(row): _short(row) for row in rows}
+
+
+def _short(row: Mapping[Any, Any]) -> str:
+    if row["mark"] or row["role"] == NO_ROLE:
+        return f"{row['role']} {row['mark']}".strip()
+    return f"{row['role']} {SUMMARY['strength'].shown(row['strength'])}"
+
+
+def _labels(result: Result) -> dict[Head, list[tuple[str, str, str]]]:
+    """Heading, value and meaning of what the labels say, view by view."""
+    found: dict[Head, list[tuple[str, str, str]]] = {}
+    if "labels" not in result.tables:
+        return found
+    first: dict[Head, Mapping[Any, Any]] = {}
+    for keys in views_of(result):
+        labels = with_phrases(table_of(result, "labels", keys))
+        names = [name for name in _LABELS if name in labels]
+        columns = columns_named(names, (*LABELS.columns, *SHOWN))
+        for row in labels.to_dict("records"):
+            head = _head(row)
+            before, view = first.get(head), ""
+            if before is None:
+                first[head], found[head] = row, []
+            else:
+                view = f" ({VIEW_NAMES[keys]})"
+            found[head] += [
+                (column.heading + view, str(row[column.name]), column.meaning)
+                for column in columns
+                if row[column.name] and (before is None or row[column.name] != before[column.name])
+            ]
+            if before is None and LOSS_CHANGE.name in row:
+                change = f"{LOSS_CHANGE.shown(row, signed=True)} nats per token"
+                found[head].append((LOSS_CHANGE.column.heading, change, LOSS_CHANGE.column.meaning))
+    return found
+
+
+def _statistics(row: Mapping[Any, Any]) -> list[tuple[str, str, str]]:
+    columns = [HEADS[name] for name in _STATISTICS if name in row]
+    return [
+        (column.heading, column.shown(row[column.name]), column.meaning)
+        for column in columns
+        if not pd.isna(row[column.name])
+    ]
+
+
+def _controls(result: Result) -> dict[Head, list[Facts]]:
+    """A line per label: its figure beside those of its controls."""
+    found: dict[Head, list[Facts]] = {}
+    for row in table_of(result, "controls", views_of(result)[0]).to_dict("records"):
+        value, low, high, threshold, untrained, shuffled = (
+            "" if pd.isna(row[name]) else rounded(row[name], 2)
+            for name in ("value", "low", "high", "threshold", "untrained_value", "shuffled_value")
+        )
+        label = f"{row['label']}, {row['detail']}" if row["detail"] else row["label"]
+        interval = f"{value} [{low}, {high}]" if value else ""
+        cells = [
+            label,
+            interval,
+            threshold,
+            untrained,
+            shuffled,
+            STATUS_WORDS.get(row["stands_status"], row["stands_status"]),
+        ]
+        found.setdefault(_head(row), []).append({"cells": cells, "status": row["status"]})
+    return found
+
+
+def _bits(result: Result) -> dict[Head, list[tuple[str, float, str, bool]]]:
+    """Family, bits per row, its best member, and whether these are the fewest bits."""
+    found: dict[Head, list[tuple[str, float, str, bool]]] = {}
+    for row in table_of(result, "structure", views_of(result)[0]).to_dict("records"):
+        if np.isfinite(row["bits_per_row"]):
+            family = family_words(row["family"])
+            member = str(row["member"] or "").replace("_", " ")
+            line = (family, round(row["bits_per_row"], 3), member, bool(row["chosen"]))
+            found.setdefault(_head(row), []).append(line)
+    return found
+
+
+def _offsets(profile: np.ndarray[Any, np.dtype[np.float64]]) -> list[tuple[int, float]]:
+    pairs = zip(OFFSETS, profile.tolist(), strict=True)
+    return [(offset, round(mass, 3)) for offset, mass in pairs if np.isfinite(mass)]
+
+
+def _head(row: Mapping[Any, Any]) -> Head:
+    return Head(*(row[name] for name in HEAD_COLUMNS))
+
+
+@dataclass(frozen=True)
+class HeadViewer:
+    """A page of heads that a notebook shows in a frame.
+
+    Attributes:
+        page: as HTML; it needs nothing else.
+        shown: the name of the head that it opens with, or none.
+        height: of the frame, in pixels.
+    """
+
+    page: str
+    shown: str | None
+    height: int
+
+    def __repr__(self) -> str:
+        what = self.shown or "all heads"
+        return f"HeadViewer({what}, {len(self.page) / 2**20:.1f} MiB)"
+
+    def _repr_html_(self) -> str:
+        frame = Markup(
+            '<iframe srcdoc="{}" sandbox="allow-scripts allow-downloads" title="Attention heads" '
+            'style="width:100%;height:{}px;border:0"></iframe>'
+        )
+        return str(frame.format(self.page, self.height))
+
+
+def view(
+    result: Result, head: str | Head | None = None, *, sentence: int = 0, height: int = 820
+) -> HeadViewer:
+    """The heads of an analysis as its report page shows them, for the cell of a notebook.
+
+    Args:
+        result: of `analyze`, with matrices that were kept.
+        head: the one to begin with, such as `encoder.0.3`; without it all of them.
+        sentence: number of a sentence whose matrices were kept, from 0.
+        height: of the frame, in pixels.
+
+    Raises:
+        InputError: it is of another question, no matrices were kept, or there is no such head or sentence.
+    """
+    if result.question != QUESTION.name:
+        msg = f"A result of {result.question} has no viewer; give one of {QUESTION.name}."
+        raise InputError(msg)
+    kept = sorted({number for number, _ in result.matrices.tokens})
+    if not kept:
+        msg = "No matrices were kept; analyze with keep_matrices of at least 1."
+        raise InputError(msg)
+    if sentence not in kept:
+        numbers = ", ".join(map(str, kept))
+        msg = f"The matrices of sentence {sentence} were not kept; choose from: {numbers}."
+        raise InputError(msg)
+    name = None if head is None else str(head)
+    names = head_names(result.heads)
+    if name is not None and name not in names:
+        msg = f"There is no head {name}; choose from: {', '.join(names)}."
+        raise InputError(msg)
+    shown = viewer_data(result, "Attention heads")
+    if shown is None or sentence in shown.left_out:
+        msg = f"Sentence {sentence} is too long for a page; choose a shorter one, or analyze fewer."
+        raise InputError(msg)
+    start = "" if name is None else f"head={name}&"
+    page = render_page(
+        "Attention heads", result.about, [], [],
+        viewer=shown, start=f"#{start}sentence={sentence}",
+    )  # fmt: skip
+    return HeadViewer(page, name, height)
