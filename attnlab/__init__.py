@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from attnlab.studies.embeddings.training import embed
     from attnlab.studies.planning.planning import plan
     from attnlab.studies.running import run_study
-    from attnlab.studies.substitution.substitution import substitute
 
 __all__ = [
     "Result",
@@ -49,7 +48,6 @@ __all__ = [
     "prune",
     "resume",
     "run_study",
-    "substitute",
     "train",
     "view",
 ]
@@ -66,7 +64,6 @@ _HOMES = {
     "plan": "attnlab.studies.planning.planning",
     "resume": "attnlab.models.training",
     "run_study": "attnlab.studies.running",
-    "substitute": "attnlab.studies.substitution.substitution",
     "train": "attnlab.models.training",
     "view": "attnlab.reporting.page.head_viewer",
 }

@@ -33,7 +33,6 @@ RESULTS = [
     "attnlab.matrices.labels.Labels",
     "attnlab.studies.running.Collected",
     "attnlab.studies.planning.planning.Planning",
-    "attnlab.studies.substitution.substitution.Substitution",
 ]
 
 

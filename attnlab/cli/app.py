@@ -21,7 +21,6 @@ from attnlab.cli.commands.plan import plan
 from attnlab.cli.commands.questions import command_of
 from attnlab.cli.commands.report import report
 from attnlab.cli.commands.study import study
-from attnlab.cli.commands.substitute import substitute
 from attnlab.cli.commands.table import table
 from attnlab.cli.commands.train import train
 from attnlab.cli.commands.translate import generate, score, translate
@@ -47,7 +46,7 @@ _OWN = {
     "Models": (demo, train, translate, generate, score),
     "Words": (embed, neighbours),
     "Heads": (analyze, approximate),
-    "What could replace them": (substitute, plan),
+    "What could replace them": (plan,),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
 }
 # All others print tables, which --json gives as one object.

@@ -11,10 +11,10 @@ from attnlab.core.errors import InputError
 from attnlab.core.files import csv_of
 from attnlab.core.texts import shown
 from attnlab.reporting.naming import family_words
+from attnlab.studies import substitution
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.planning import columns as planning
-from attnlab.studies.substitution import columns as substitution
 
 STUDIES = (analysis, approximation, planning, substitution)
 # Columns that hold families of matrices.

@@ -16,7 +16,6 @@ from attnlab.studies.analysis.measuring import Analysis
 from attnlab.studies.approximation.approximation import Approximation
 from attnlab.studies.planning.planning import Planning
 from attnlab.studies.running import Collected
-from attnlab.studies.substitution.substitution import Substitution
 
 # A longer table fills the notebook; the result holds every row.
 MOST_ROWS = 24
@@ -26,7 +25,6 @@ _TABLES: dict[type, str] = {
     Approximation: "table",
     Collected: "cells",
     Planning: "scores",
-    Substitution: "substitutions",
 }
 _CELL = "padding:1px 8px;text-align:{};white-space:nowrap"
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attnlab.budget.notes import MechanismLeftOut
 from attnlab.core.errors import Note
 from attnlab.evaluation.shared_settings import (
     FewerThanAsked,
@@ -19,7 +18,6 @@ from attnlab.reading.batches import KeptInPart, RowsNotNormalized, SentencesDrop
 from attnlab.reading.weights import ALL, CONTENT
 from attnlab.studies.analysis import notes as analysis
 from attnlab.studies.planning import notes as planning
-from attnlab.studies.substitution import notes as substitution
 
 # With the values of a note between braces, or of the note.
 Words = str | Callable[[Any], str]
@@ -206,11 +204,8 @@ WORDS: Mapping[type[Note], Words] = {
     "heads and more than {most} take long; --ablation measures it.",
     analysis.NoLoss: "The change of loss without each head was not measured, since there is no loss here: "
     "{reason}",
-    MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
     planning.BudgetNearLength: "A budget of {budget} keys is {share:.0%} of the {keys:.1f} that a row of "
     "full attention has on the validation sentences: it saves little.",
-    substitution.NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no "
-    "setting of it fits.",
     planning.NoSettingFits: "No setting of the baseline {mechanism} fits a budget of {budget} keys.",
     planning.BandInstead: "The baseline {mechanism} is not applicable at the site {at}; a band "
     "replaces it there.",

@@ -16,13 +16,10 @@ from attnlab.models.run_folder import check_not_run, check_not_run_file
 from attnlab.studies.analysis import columns as analysis
 from attnlab.studies.approximation import columns as approximation
 from attnlab.studies.planning import columns as planning
-from attnlab.studies.substitution import columns as substitution
 
 # What a page is made of, and the page, which is written last.
 RECORD = RESULT_MARK
 PAGE = "report.html"
-SUBSTITUTION_FIGURE = "substitution"
-SUBSTITUTION_EXPLANATION = "substitution.md"
 PLAN_FIGURE = "plan"
 SCALING_FIGURE = "scaling"
 PARETO_FIGURE = "pareto"
@@ -66,14 +63,6 @@ ANALYSIS = ResultFiles(
     (*(table.file for table in analysis.TABLES), "matrices.safetensors", "figures"),
 )
 APPROXIMATION = ResultFiles("approximation", (approximation.APPROXIMATIONS.file,))
-SUBSTITUTION = ResultFiles(
-    "substitution study",
-    (
-        *(table.file for table in substitution.TABLES),
-        *_drawn(SUBSTITUTION_FIGURE),
-        SUBSTITUTION_EXPLANATION,
-    ),
-)
 PLANNING = ResultFiles(
     "plan search",
     (*(table.file for table in planning.TABLES), *_drawn(PLAN_FIGURE), PLAN_EXPLANATION),

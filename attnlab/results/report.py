@@ -19,10 +19,8 @@ from attnlab.reporting.result_folder import (
     PLANNING,
     RECORD,
     STUDY,
-    SUBSTITUTION,
 )
 from attnlab.reporting.study_folder import study_contents
-from attnlab.reporting.substitution import substitution_contents
 from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import question_of
 from attnlab.results.result import Result
@@ -31,7 +29,6 @@ CONTENTS: Mapping[str, ContentsOf] = {
     APPROXIMATION.what: approximation_contents,
     PLANNING.what: planning_contents,
     STUDY.what: study_contents,
-    SUBSTITUTION.what: substitution_contents,
 }
 
 

@@ -26,7 +26,6 @@ from attnlab.reporting import (
     approximation,
     planning,
     study_folder,
-    substitution,
 )
 from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.older_results import notes_on_weights, results_with
@@ -43,7 +42,7 @@ from attnlab.results.report import write_report
 from attnlab.studies.analysis.notes import NoTrees, TooLittleCounted, UndecidedLabel
 
 WRITERS = (
-    analysis_folder, approximation, planning, result, study_folder, substitution,
+    analysis_folder, approximation, planning, result, study_folder,
 )  # fmt: skip
 NOTES = (
     SentencesDropped(2, 9, 64, "test"),

@@ -19,6 +19,8 @@ from attnlab.attention.plan import load_plan, plan_of
 from attnlab.attention.registry import make
 from attnlab.attention.specification import sides
 from attnlab.budget.bounds import WIDEST
+from attnlab.budget.measuring import measure
+from attnlab.budget.uniform import uniform
 from attnlab.core.addresses import SITES, Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
@@ -29,13 +31,11 @@ from attnlab.models.training import train
 from attnlab.reading.observing import Observed
 from attnlab.reporting.planning import write_plans
 from attnlab.studies.planning.allocation import Choice, allocate, allocate_exactly, lower_hull
-from attnlab.studies.planning.measuring import measure
 from attnlab.studies.planning.notes import BudgetNearLength
 from attnlab.studies.planning.planning import Planning, plan
 from attnlab.studies.planning.scores import output_of
 from attnlab.studies.planning.search import Search
 from attnlab.studies.planning.settings import DEFAULT_FAMILIES, FAMILIES
-from attnlab.studies.planning.uniform import uniform
 
 LENGTHS = (13, 9, 11, 5)
 QUICK: dict[str, Any] = {"sentences": 6, "validation": 5, "calibration": 12}

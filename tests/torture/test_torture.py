@@ -31,7 +31,6 @@ from attnlab.reporting.analysis_folder import write_analysis
 from attnlab.reporting.approximation import write_approximation
 from attnlab.reporting.planning import write_planning
 from attnlab.reporting.result_folder import PAGE
-from attnlab.reporting.substitution import write_substitution
 from attnlab.results.report import write_report
 from attnlab.studies.approximation.approximation import approximate_arrays
 from attnlab.studies.approximation.settings import ApproximationSettings
@@ -53,7 +52,9 @@ def _approximate(run: Path) -> Write:
 
 
 def _compare(run: Path) -> Write:
-    found = attnlab.compare(run, [5], sentences=4, calibration=4)
+    found = attnlab.compare(
+        run, [5], sentences=4, calibration=4, validation=4, mechanisms=["band"], quick=True
+    )
     return lambda folder, title: dataclasses.replace(found, title=title).save(
         folder, overwrite=True
     )
@@ -79,13 +80,6 @@ def _prune(run: Path) -> Write:
         dataclasses.replace(found, title=title, extra=models).save(folder, overwrite=True)
 
     return write
-
-
-def _substitute(run: Path) -> Write:
-    found = attnlab.substitute(
-        run, sentences=4, calibration=4, validation=4, scopes=["model"], mechanisms=["band"], bleu=False
-    )  # fmt: skip
-    return lambda folder, title: write_substitution(found, folder, title=title)
 
 
 def _plan(run: Path) -> Write:
@@ -133,7 +127,6 @@ COMMANDS: dict[str, tuple[Callable[[Path], Write], str]] = {
     "plan": (_plan, PAGE),
     "prune": (_prune, PAGE),
     "report": (_report, PAGE),
-    "substitute": (_substitute, PAGE),
 }
 
 

@@ -14,6 +14,8 @@ from torch import Tensor
 from attnlab.ablation.significance import DRAWS, INTERVAL
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
+from attnlab.budget.measuring import Layer, Measurements
+from attnlab.budget.uniform import uniform
 from attnlab.core.addresses import Head
 from attnlab.core.errors import Note
 from attnlab.core.options import options_of
@@ -28,12 +30,10 @@ from attnlab.models.run_folder import is_run, no_run
 from attnlab.models.tokenizer import checksum
 from attnlab.studies.planning.candidates import BASELINES, Candidate
 from attnlab.studies.planning.columns import SCORES
-from attnlab.studies.planning.measuring import Layer, Measurements
 from attnlab.studies.planning.notes import BandInstead, BudgetNearLength, NoSettingFits
 from attnlab.studies.planning.scores import Output, changes, gains, output_of
 from attnlab.studies.planning.search import FoundPlan, Search
 from attnlab.studies.planning.settings import PlanSettings
-from attnlab.studies.planning.uniform import uniform
 
 SEARCHED, FULL = "searched", "full"
 # Supports and settings come from training and validation sentences.

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
+from attnlab.budget.measuring import Layer, Measurements
+from attnlab.budget.uniform import uniform
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.reading.observing import Observed
 from attnlab.studies.planning.allocation import Allocation, Choice, allocate, allocate_exactly
 from attnlab.studies.planning.candidates import BASELINES, Candidate, candidates
-from attnlab.studies.planning.measuring import Layer, Measurements
 from attnlab.studies.planning.statistics import LayerSums
-from attnlab.studies.planning.uniform import uniform
 
 Entries = Mapping[Head, Candidate]
 # The relative distance that scoring keys has to save over fixed weights.

@@ -14,10 +14,10 @@ from attnlab.attention.mechanisms.linformer import Linformer
 from attnlab.attention.mechanisms.longformer import Longformer
 from attnlab.attention.mechanisms.sigma import Sigma
 from attnlab.attention.mechanisms.topk import TopK
+from attnlab.attention.multihead import NO_SCORES
 from attnlab.attention.registry import mechanisms
 from attnlab.attention.specification import Specification
 from attnlab.budget.bounds import LEAST_BUDGET, WIDEST
-from attnlab.budget.candidates import refusal
 
 SIGMA_COLUMNS = (1, 2, 4, 8)
 # Tokens that Linformer has projections for, unless sentences are longer.
@@ -75,6 +75,26 @@ def uniform_mechanisms() -> dict[str, Uniform]:
     return found
 
 
+def refusals(site: str, *, additive: bool = False) -> dict[str, str]:
+    """The mechanisms that a site, or additive attention there, does not allow, by name, and why."""
+    found = {
+        name: _refusal(one.kind, site, additive=additive)
+        for name, one in uniform_mechanisms().items()
+    }
+    return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def _refusal(kind: type[Mechanism], site: str, *, additive: bool) -> str | None:
+    """Why a mechanism cannot be at a site, by its traits; None where it can."""
+    if additive and not kind.traits.takes_scores:
+        return NO_SCORES
+    if site == "decoder" and not kind.traits.causal:
+        return kind.refusals.get("causal", "it has no causal form")
+    if site == "cross" and not kind.traits.cross:
+        return kind.refusals.get("cross", "it is not applicable to two sentences")
+    return None
+
+
 def uniform(
     name: str, site: str, budget: int, *, longest: int = LONGEST, additive: bool = False
 ) -> Sequence[Specification]:
@@ -88,7 +108,7 @@ def uniform(
         additive: whether the site's scores are no products of queries and keys.
     """
     found = uniform_mechanisms()[name]
-    if refusal(found.kind, site, additive=additive) is not None:
+    if _refusal(found.kind, site, additive=additive) is not None:
         return []
     made = found.settings(SearchSpace(WIDEST * budget, site == "decoder", max(longest, LONGEST)))
     return list(dict.fromkeys(made))
