@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from attnlab.results.notes import describe_notes
     from attnlab.results.result import Result
     from attnlab.studies.running import run_study
-    from attnlab.studies.substitution.substitution import substitute
 
 __all__ = [
     "Result",
@@ -49,7 +48,6 @@ __all__ = [
     "prune",
     "resume",
     "run_study",
-    "substitute",
     "train",
     "view",
 ]
@@ -62,7 +60,6 @@ _HOMES = {
     "embed": "attnlab.models.first_embeddings",
     "resume": "attnlab.models.training",
     "run_study": "attnlab.studies.running",
-    "substitute": "attnlab.studies.substitution.substitution",
     "train": "attnlab.models.training",
     "view": "attnlab.questions.analyze.viewer",
 }

@@ -29,7 +29,6 @@ RESULTS = [
     "attnlab.matrices.fit.Fit",
     "attnlab.matrices.labels.Labels",
     "attnlab.studies.running.Collected",
-    "attnlab.studies.substitution.substitution.Substitution",
 ]
 
 

@@ -208,8 +208,8 @@ class Mechanism(nn.Module, ABC):
     def at_budget(cls, keys: int, *, causal: bool) -> Specification | None:  # noqa: ARG003
         """The specification with which `attnlab compare` compares it at so many keys per row.
 
-        None leaves it to the list of `attnlab compare`; mechanisms of other distributions say it here.
-        `attnlab substitute` asks for several numbers and takes the best within the budget it counts.
+        None leaves it to the list of `attnlab compare`; mechanisms of other distributions say it here. It
+        asks for several numbers and takes the best within the budget it counts.
         """
         return None
 

@@ -1,8 +1,11 @@
-"""The mechanisms that are compared at a budget of visible keys a row, made ready for one layer."""
+"""The mechanisms that can replace full attention at a budget of keys, made ready for each layer.
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+Tables are learned on training sentences; the setting of each mechanism at a site is chosen on validation
+sentences.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Int
@@ -10,98 +13,136 @@ from torch import Tensor
 
 from attnlab.attention.calibration import AttentionRecord, SigmaTables, Tally
 from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.mechanisms.sigma import SigmaAttention
-from attnlab.attention.multihead import NO_SCORES, PerHead
-from attnlab.attention.registry import make, mechanisms
-from attnlab.attention.specification import Specification, Window
-from attnlab.budget.bounds import LEAST_BUDGET
-from attnlab.matrices.supports import offsets
+from attnlab.attention.mechanisms.sigma import Sigma, SigmaAttention
+from attnlab.attention.multihead import PerHead
+from attnlab.attention.registry import make
+from attnlab.attention.specification import Specification, Window, sides
+from attnlab.budget.running_sums import Layer, Measurements
+from attnlab.budget.uniform import uniform, uniform_mechanisms
+from attnlab.core.addresses import Side, sides_of
+from attnlab.reading.batches import Encoding, Sentence
 from attnlab.reading.observing import Observed
 
-SIGMA_COLUMNS = 2
 ONE_KEY_PATTERNS = ("self", "previous", "next")
 CAUSAL_PATTERNS = ("self", "previous")
-# The best pattern of one key for each head; it has no size.
+# The best pattern of one key for each head; it has no setting.
 FIXED = "fixed"
-LARGEST_SIZE = 128
 
 Apply = Callable[[Observed], Tensor]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way of standing in for full attention.
+    """A mechanism in place of full attention, at one layer.
 
     Attributes:
         name: its name in tables.
         written: its specification, or what it is in words.
-        level: `oracle` (chosen from the very matrices it is measured on), `calibrated` (from
-            training sentences) or `static` (from positions and chance).
-        support: whether it sees some pairs and leaves the others out.
-        apply: its implied matrices `[batch, head, query, key]`.
-        multiply_adds: work of one head on a sentence of mean length; None: no form that saves work.
-        mechanism: what computes it, ready for a layer; None where only its matrix is known.
+        level: `oracle` (chosen from the very matrices it is measured on) or `calibrated` (on training and
+            validation sentences).
+        mechanism: what computes it, ready for the layer.
+        multiply_adds: work of one head on a sentence of mean length.
     """
 
     name: str
     written: str
     level: str
-    support: bool
-    apply: Apply
-    multiply_adds: int | None
-    mechanism: Mechanism | None = None
+    mechanism: Mechanism
+    multiply_adds: int
+
+    def matrices(self, layer: Observed) -> Tensor:
+        """Its implied matrices `[batch, head, query, key]`."""
+        # A module that is there already is not moved.
+        return self.mechanism.to(layer.query.device).implied_matrix(
+            layer.query, layer.key, layer.visible, **layer.told()
+        )
+
+
+Candidates = Mapping[Layer, Sequence[tuple[int, Candidate]]]
 
 
 @dataclass(frozen=True)
-class SiteStatistics:
-    """A site with what its candidates depend on of the sentences.
+class SiteTypes:
+    """A site with what its candidates depend on of the sentences, and its token types numbered from 0.
 
     Attributes:
         site: encoder, decoder or cross.
+        types: ids of the token types; where only those that occur are numbered, they are the vocabulary.
         counts: how often each token type of the keys occurs in training text.
-        queries: mean number of queries of a sentence, for the work.
+        queries: mean number of queries of a validation sentence, for the work.
         keys: mean number of keys.
         longest: most keys of a sentence.
         additive: whether scores are no products of queries and keys.
     """
 
     site: str
+    types: Int[Tensor, " type"]
     counts: Int[Tensor, " type"]
     queries: int
     keys: int
     longest: int
     additive: bool = False
 
-    @property
-    def causal(self) -> bool:
-        """Whether no query sees a key behind it."""
-        return self.site == "decoder"
-
-    @property
-    def cross(self) -> bool:
-        """Whether queries and keys are different sentences."""
-        return self.site == "cross"
+    def numbered(self, layer: Observed) -> Observed:
+        """The layer with the numbers of its token types; padding gets any."""
+        ranks = torch.searchsorted(self.types.to(layer.token_ids.device), layer.token_ids)
+        return replace(layer, token_ids=ranks.clamp(max=len(self.types) - 1))
 
 
-def window_of(keys: int, *, causal: bool = False) -> tuple[int, int]:
-    """The window of that many keys; of an even number the left side has one more.
+def types_of_site(
+    site: str,
+    type_counts: tuple[Int[Tensor, " _"], ...] | None,
+    validation: Encoding,
+    learning: Encoding,
+    test: Encoding,
+    *,
+    additive: bool = False,
+) -> SiteTypes:
+    """The site with its token types, and how often each occurs in training text.
 
-    >>> window_of(5), window_of(4), window_of(4, causal=True)
-    ((2, 2), (2, 1), (3, 0))
+    Args:
+        site: encoder, decoder or cross.
+        type_counts: how often each type of the sources and of the targets occurs in training text, whose
+            ids then number the types; None: as often as in `learning`, and the types that occur in the
+            keys of these sentences are numbered.
+        validation: sentences to choose on.
+        learning: training sentences.
+        test: sentences to report on.
+        additive: whether the site's scores are no products of queries and keys.
     """
-    return (keys - 1, 0) if causal else (keys // 2, (keys - 1) // 2)
+    chosen, before, last = (
+        [_ids(site, sentence) for sentence in part.sentences]
+        for part in (validation, learning, test)
+    )
+    if type_counts is not None:
+        counts = type_counts[site == "decoder"]
+        types = torch.arange(len(counts))
+    else:
+        types = torch.tensor(
+            sorted({token for _, ids in [*chosen, *before, *last] for token in ids})
+        )
+        tokens = torch.tensor([token for _, ids in before for token in ids])
+        counts = torch.bincount(tokens, minlength=int(types.max()) + 1)[types]
+    queries, keys = (
+        max(1, round(sum(len(side[part]) for side in chosen) / len(chosen))) for part in (0, 1)
+    )
+    longest = max(len(ids) for _, ids in [*chosen, *before, *last])
+    return SiteTypes(site, types, counts, queries, keys, longest, additive)
 
 
-def narrow_window(budget: int, *, causal: bool) -> Window:
-    """The window that leaves sigma its columns."""
-    return window_of(budget - SIGMA_COLUMNS, causal=causal)
+def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids of the queries and of the keys of one sentence."""
+    pair: dict[Side, tuple[int, ...]] = {"source": sentence.source}
+    if sentence.target is not None:
+        pair["target"] = sentence.target
+    return sides_of(site, pair)
 
 
 class LayerCalibration:
     """What one layer did on training sentences, as running sums: all that candidates learn from.
 
     Args:
-        statistics: the site.
+        site: the site.
         windows: of the bands beside which sigma has columns.
 
     Attributes:
@@ -109,13 +150,13 @@ class LayerCalibration:
         dim: size of a query.
     """
 
-    def __init__(self, statistics: SiteStatistics, windows: Iterable[Window]) -> None:
-        types, causal = len(statistics.counts), statistics.causal
+    def __init__(self, site: SiteTypes, windows: Iterable[Window]) -> None:
+        causal = site.site == "decoder"
         self.heads, self.dim = 0, 0
-        self._tallies = {window: Tally(types, window) for window in windows}
+        self._tallies = {window: Tally(len(site.counts), window) for window in windows}
         names = CAUSAL_PATTERNS if causal else ONE_KEY_PATTERNS
         self._patterns = {
-            name: make(f"fixed(pattern='{name}')", causal=causal, cross=statistics.cross)
+            name: make(f"fixed(pattern='{name}')", causal=causal, cross=site.site == "cross")
             for name in names
         }
         self._mass = torch.zeros(len(names), 1, dtype=torch.float64)
@@ -127,8 +168,8 @@ class LayerCalibration:
         for tally in self._tallies.values():
             tally.add(record)
         masses = [
-            (layer.weights * _implied(part)(layer)).sum((0, 2, 3))
-            for part in self._patterns.values()
+            (layer.weights * Candidate(name, "", "", part, 0).matrices(layer)).sum((0, 2, 3))
+            for name, part in self._patterns.items()
         ]
         self._mass = self._mass + torch.stack(masses).cpu()
 
@@ -136,132 +177,15 @@ class LayerCalibration:
         """Salience of tokens, and so many best offsets, outside a band."""
         return self._tallies[window].tables(extra=extra)
 
-    def best_pattern(self) -> Mechanism:
-        """For each head the one-key pattern that holds most of its attention."""
+    def best_pattern(self) -> tuple[str, Mechanism]:
+        """For each head the one-key pattern that holds most of its attention, and the choice in words."""
         best = self._mass.argmax(0).tolist()
         groups = [
             ([head for head, found in enumerate(best) if found == index], pattern)
             for index, pattern in enumerate(self._patterns.values())
         ]
-        return PerHead([(heads, pattern) for heads, pattern in groups if heads])
-
-    def pattern_names(self) -> tuple[str, ...]:
-        """The patterns there are to choose from."""
-        return tuple(self._patterns)
-
-
-def candidates(
-    size: int,
-    statistics: SiteStatistics,
-    learned: LayerCalibration,
-    sizes_of: Mapping[str, int] | None = None,
-) -> list[Candidate]:
-    """Every mechanism that the site allows, for one layer.
-
-    Args:
-        size: keys of a row in the middle of a long sentence, 4 and up: BigBird's blocks need as many.
-        statistics: the site.
-        learned: what the layer did on training sentences.
-        sizes_of: sizes of some mechanisms, by name, that are theirs instead.
-    """
-    sizes_of = sizes_of or {}
-    allowed = {
-        name: _templates(sizes_of.get(name, size), statistics)[name]
-        for name, template in _templates(size, statistics).items()
-        if _refusal(template.text, statistics) is None
-    }
-    types, sizes = len(statistics.counts), (statistics.queries, statistics.keys, learned.dim)
-    work = (
-        made(allowed["band"].text, learned.heads, types, statistics.site).cost(*sizes).multiply_adds
-    )
-    found = []
-    for name, template in allowed.items():
-        text = template.text
-        if "{}" in text:
-            text = _nearest(text, work, sizes, statistics.site)
-        mechanism = made(text, learned.heads, types, statistics.site)
-        if isinstance(mechanism, SigmaAttention):
-            teach(mechanism, statistics.counts, learned)
-        found.append(candidate_of((name, text, template.level), mechanism, sizes))
-    words = f"fixed: the best of {', '.join(learned.pattern_names())} for each head"
-    found.append(candidate_of((FIXED, words, "calibrated"), learned.best_pattern(), sizes))
-    narrow = narrow_window(sizes_of.get("sigma oracle", size), causal=statistics.causal)
-    words = f"window {narrow} and the {SIGMA_COLUMNS} columns that hold most of the rest"
-    if statistics.causal:
-        words = (
-            f"window {narrow} and in each row the {SIGMA_COLUMNS} keys that hold most of the rest"
-        )
-    best = _oracle_columns(narrow, by_row=statistics.causal)
-    found.append(Candidate("sigma oracle", words, "oracle", True, best, None))
-    return found
-
-
-def left_out(site: str, *, additive: bool = False) -> dict[str, str]:
-    """The candidates that a site, or additive attention there, does not allow, by name, and why."""
-    statistics = SiteStatistics(site, torch.ones(1, dtype=torch.long), 1, 1, 1, additive)
-    refusals = {
-        name: _refusal(template.text, statistics)
-        for name, template in _templates(LEAST_BUDGET, statistics).items()
-    }
-    return {name: reason for name, reason in refusals.items() if reason is not None}
-
-
-@dataclass(frozen=True)
-class Template:
-    """How a candidate is written; `{}` stands for a size that the work decides. Levels: `Candidate`."""
-
-    text: str
-    level: str
-
-
-def _templates(size: int, statistics: SiteStatistics) -> dict[str, Template]:
-    """Specifications by name."""
-    narrow = narrow_window(size, causal=statistics.causal)
-    # Linformer's longest sentence is in its text only where the usual one is too short.
-    longest = f", max_length={statistics.longest}" if statistics.longest > 512 else ""
-    sigma = f"sigma(window={narrow}, num_pos={SIGMA_COLUMNS}"
-    static = {
-        "band": f"band(window={window_of(size, causal=statistics.causal)})",
-        "longformer": f"longformer(window={window_of(size - 1, causal=statistics.causal)})",
-        "bigbird": f"bigbird(block=1, global_blocks={min(size - 3, 2)}, random={max(size - 5, 0)})",
-        "sigma first": f"{sigma}, columns='first')",
-        "sigma random": f"{sigma}, columns='random')",
-        "linear elu": "linear(feature='elu')",
-        "linear taylor": "linear(feature='taylor')",
-        "linear favor": "linear(feature='favor', features={})",
-        "linformer (not trained)": f"linformer(k={{}}{longest})",
-    }
-    calibrated = {
-        "sigma frequency": f"{sigma}, columns='frequency')",
-        "sigma salience": f"{sigma})",
-        "sigma offsets": f"sigma(window={narrow}, num_pos=0, extra={SIGMA_COLUMNS}, entries='offsets')",
-    }
-    return {
-        **{name: Template(text, "static") for name, text in static.items()},
-        **{name: Template(text, "calibrated") for name, text in calibrated.items()},
-        "top-k": Template(f"topk(k={size})", "oracle"),
-        **{
-            name: Template(str(spec), "static")
-            for name, kind in mechanisms().items()
-            if (spec := kind.at_budget(size, causal=statistics.causal)) is not None
-        },
-    }
-
-
-def _refusal(text: str, statistics: SiteStatistics) -> str | None:
-    kind = mechanisms()[text.partition("(")[0]]
-    return refusal(kind, statistics.site, additive=statistics.additive)
-
-
-def refusal(kind: type[Mechanism], site: str, *, additive: bool = False) -> str | None:
-    """Why a mechanism cannot stand at a site, by its traits; None where it can."""
-    if additive and not kind.traits.takes_scores:
-        return NO_SCORES
-    if site == "decoder" and not kind.traits.causal:
-        return kind.refusals.get("causal", "it has no causal form")
-    if site == "cross" and not kind.traits.cross:
-        return kind.refusals.get("cross", "it is not applicable to two sentences")
-    return None
+        words = f"the best of {', '.join(self._patterns)} for each head"
+        return words, PerHead([(heads, pattern) for heads, pattern in groups if heads])
 
 
 def made(spec: str | Specification, heads: int, types: int, site: str) -> Mechanism:
@@ -279,62 +203,168 @@ def made(spec: str | Specification, heads: int, types: int, site: str) -> Mechan
     return found.double().eval()
 
 
-@lru_cache(maxsize=256)
-def _nearest(template: str, work: int, sizes: tuple[int, int, int], site: str) -> str:
-    """The text with the size whose work is nearest to `work`."""
-
-    def distance(size: int) -> int:
-        mechanism = made(template.format(size), 1, 1, site)
-        return abs(mechanism.cost(*sizes).multiply_adds - work)
-
-    return template.format(min(range(1, LARGEST_SIZE), key=distance))
+def mechanism_names() -> tuple[str, ...]:
+    """The mechanisms that there are settings for."""
+    return (*uniform_mechanisms(), FIXED)
 
 
-def candidate_of(
-    named: tuple[str, str, str], mechanism: Mechanism, sizes: tuple[int, int, int]
-) -> Candidate:
-    """A mechanism with its name, how it is written, its level and its work on a sentence of these sizes."""
-    work = mechanism.cost(*sizes).multiply_adds
-    return Candidate(*named, mechanism.traits.support, _implied(mechanism), work, mechanism)
+class Choosing:
+    """Learns tables on training sentences, and chooses settings on validation sentences.
 
+    All settings of a mechanism are measured at all heads of a site: how far the matrices are from full
+    attention (l1), and how many keys the rows see, counted, or without a support the work of as many.
+    The nearest one within the budget is taken, as for the baselines of the plan search.
 
-def _implied(mechanism: Mechanism) -> Apply:
-    def apply(layer: Observed) -> Tensor:
-        # A module that is there already is not moved.
-        return mechanism.to(layer.query.device).implied_matrix(
-            layer.query, layer.key, layer.visible, **layer.told()
-        )
+    Args:
+        by_site: the sites, with their token types.
+        budgets: keys per row.
+        names: the mechanisms; None: all.
+        longest: most tokens of a sentence that a mechanism must take.
 
-    return apply
-
-
-def teach(
-    mechanism: SigmaAttention, counts: Int[Tensor, " type"], learned: LayerCalibration
-) -> None:
-    """Fills the tables of sigma with how often tokens occur, or with what the layer did."""
-    if mechanism.spec.columns == "frequency":
-        mechanism.load_tables(-counts.double().expand(learned.heads, -1))
-    elif mechanism.uses_tokens or mechanism.uses_offsets:
-        tables = learned.tables(mechanism.window, mechanism.spec.extra)
-        mechanism.load_tables(tables.salience.double(), tables.offsets)
-
-
-def _oracle_columns(window: tuple[int, int], *, by_row: bool) -> Apply:
-    """Full attention kept in the band and in the best columns, rows summing to 1 again.
-
-    Causal rows choose among the keys up to their own, so each has its own columns there.
+    Attributes:
+        by_site: the same.
     """
 
-    def apply(layer: Observed) -> Tensor:
-        weights = layer.weights
-        queries, keys = weights.shape[-2:]
-        offset = offsets(queries, keys, device=weights.device)
-        inside = (offset >= -window[0]) & (offset <= window[1])
-        rest = weights.masked_fill(inside, 0.0)
-        rest = rest if by_row else rest.sum(-2, keepdim=True)
-        columns = rest.topk(min(SIGMA_COLUMNS, keys), dim=-1).indices
-        chosen = torch.zeros_like(rest, dtype=torch.bool).scatter(-1, columns, True)
-        kept = weights * (inside | chosen)
-        return kept / kept.sum(-1, keepdim=True).clamp(min=torch.finfo(kept.dtype).tiny)
+    def __init__(
+        self,
+        by_site: Mapping[str, SiteTypes],
+        budgets: Sequence[int],
+        names: Iterable[str] | None,
+        *,
+        longest: int,
+    ) -> None:
+        self.by_site, self._budgets = by_site, list(dict.fromkeys(budgets))
+        self._names = list(mechanism_names() if names is None else dict.fromkeys(names))
+        self._known = {
+            name: one for name, one in uniform_mechanisms().items() if name in self._names
+        }
+        self._settings = {
+            (site, name): uniform(
+                name, site, max(budgets), longest=longest, additive=types.additive
+            )
+            for site, types in by_site.items()
+            for name in self._known
+        }
+        self._learned: dict[Layer, LayerCalibration] = {}
+        self._measured: Measurements | None = None
+        self._chosen: dict[tuple[str, str, int], Specification | None] = {}
 
-    return apply
+    def learn(self, layer: Observed) -> None:
+        """Counts one batch of training sentences."""
+        at, site = (layer.site, layer.layer), self.by_site[layer.site]
+        if at not in self._learned:
+            found = [one for one in self._of_site(layer.site) if isinstance(one, Sigma)]
+            windows = dict.fromkeys(sides(one.name, one.window) for one in found)
+            self._learned[at] = LayerCalibration(site, windows)
+        self._learned[at].add(site.numbered(layer))
+
+    def measure(self, layer: Observed) -> None:
+        """Measures every setting on one batch of validation sentences."""
+        if self._measured is None:
+            wanted = {
+                at: dict.fromkeys(self._of_site(at[0]), range(learned.heads))
+                for at, learned in self._learned.items()
+            }
+            self._measured = Measurements(wanted, detailed=False, build=self._taught)
+        self._measured.add(self.by_site[layer.site].numbered(layer))
+
+    def setting(self, name: str, site: str, budget: int) -> Specification | None:
+        """The nearest setting of a mechanism within the budget; None where none fits or it has no form."""
+        case = name, site, budget
+        if case not in self._chosen:
+            most = float(budget * self._rows(site))
+            # Of settings of equal error, that of the fewest keys.
+            fitting = [
+                (error, keys, index)
+                for index, one in enumerate(self._settings[site, name])
+                for error, keys in [self._sums(site, one)]
+                if keys <= most
+            ]
+            self._chosen[case] = self._settings[site, name][min(fitting)[-1]] if fitting else None
+        return self._chosen[case]
+
+    def candidates(self) -> Candidates:
+        """Every mechanism and budget that has a setting at the site of each layer, ready for the layer."""
+        return {
+            at: [
+                (budget, candidate)
+                for budget in self._budgets
+                for name in self._names
+                if (candidate := self._candidate(name, at, budget)) is not None
+            ]
+            for at in self._learned
+        }
+
+    def tried(self, name: str, site: str) -> int:
+        """How many settings of a mechanism were measured at a site."""
+        return 1 if name == FIXED else len(self._settings[site, name])
+
+    def without_setting(self) -> list[tuple[str, str, int]]:
+        """Site, mechanism and budget where it has a form, but no setting within the budget."""
+        return [
+            (site, name, budget)
+            for (site, name), settings in self._settings.items()
+            for budget in self._budgets
+            if settings and self.setting(name, site, budget) is None
+        ]
+
+    def candidate_of(
+        self, named: tuple[str, str, str], at: Layer, mechanism: Mechanism
+    ) -> Candidate:
+        """A mechanism with its name, how it is written and its level, at a layer."""
+        site, dim = self.by_site[at[0]], self._learned[at].dim
+        work = mechanism.cost(site.queries, site.keys, dim).multiply_adds
+        return Candidate(*named, mechanism, work)
+
+    @property
+    def heads(self) -> dict[Layer, int]:
+        """Number of heads of each layer."""
+        return {at: learned.heads for at, learned in self._learned.items()}
+
+    def _candidate(self, name: str, at: Layer, budget: int) -> Candidate | None:
+        learned = self._learned[at]
+        if name == FIXED:
+            words, pattern = learned.best_pattern()
+            return self.candidate_of((name, words, "calibrated"), at, pattern)
+        setting = self.setting(name, at[0], budget)
+        if setting is None:
+            return None
+        mechanism = self._taught(at, setting, learned.heads)
+        return self.candidate_of((name, str(setting), self._known[name].level), at, mechanism)
+
+    def _taught(self, at: Layer, specification: Specification, heads: int) -> Mechanism:
+        """The mechanism, tables of sigma filled with how often tokens occur or with what the layer did."""
+        counts, learned = self.by_site[at[0]].counts, self._learned[at]
+        mechanism = made(specification, heads, len(counts), at[0])
+        if isinstance(mechanism, SigmaAttention):
+            if mechanism.spec.columns == "frequency":
+                mechanism.load_tables(-counts.double().expand(learned.heads, -1))
+            elif mechanism.uses_tokens or mechanism.uses_offsets:
+                tables = learned.tables(mechanism.window, mechanism.spec.extra)
+                mechanism.load_tables(tables.salience.double(), tables.offsets)
+        return mechanism
+
+    def _of_site(self, site: str) -> list[Specification]:
+        return [one for name in self._known for one in self._settings[site, name]]
+
+    def _sums(self, site: str, specification: Specification) -> tuple[float, float]:
+        """Error and keys of one setting at all heads of a site."""
+        found = [
+            self._measurements.at(at, specification, head)
+            for at, count in self.heads.items()
+            if at[0] == site
+            for head in range(count)
+        ]
+        return sum(float(one.l1) for one in found), sum(float(one.nonzeros) for one in found)
+
+    def _rows(self, site: str) -> int:
+        """Rows of all heads of a site on the validation sentences."""
+        rows = self._measurements.rows
+        return sum(rows[at] * count for at, count in self.heads.items() if at[0] == site)
+
+    @property
+    def _measurements(self) -> Measurements:
+        if self._measured is None:
+            msg = "settings are chosen on validation sentences; measure some first"
+            raise ValueError(msg)
+        return self._measured

@@ -1,32 +1,124 @@
-"""The columns of what mechanisms are measured by; nothing heavy is imported."""
+"""The columns of what mechanisms in place of full attention are measured by; nothing heavy is imported."""
 
-from attnlab.core.columns import Column
+from attnlab.core.columns import Column, Estimate
 
-MASS = Column(
-    "mass_fraction",
-    "attention captured",
-    "Share of full attention on the pairs that the mechanism counts, 0 to 1; empty where it has no "
-    "support.",
-    3,
+# The level of what cannot be used, since it looks at what it replaces.
+ORACLE = "oracle"
+BUDGET = Column(
+    "budget",
+    "budget",
+    "Keys that a row may see on average over the heads of a site, counted on validation sentences; of a "
+    "mechanism without a support, the multiply-adds of scoring and mixing as many. Empty for full "
+    "attention and for plans.",
 )
-ERROR = Column(
-    "output_error",
-    "output error",
-    "|X V - H V| / |H V|, Frobenius norms over a head and sentence: 0 is exact, 1 is as far as an "
-    "output of zeros. H is full attention, X the mechanism's matrix, V the values.",
-    3,
+MECHANISM = Column(
+    "mechanism",
+    "mechanism",
+    "Name of the mechanism, `full` for the model as it is, or the file of the plan.",
+)
+LEVEL = Column(
+    "level",
+    "level",
+    "`oracle`, chosen from the matrices that it replaces, a bound and no method; `calibrated`, tables "
+    "learned on training sentences and the setting chosen on validation sentences.",
+)
+WRITTEN = Column(
+    "written",
+    "setting",
+    "The setting of each site that is nearest to full attention (l1) on validation sentences within the "
+    "budget, as `--attention` takes it.",
+)
+MASS = Estimate(
+    Column(
+        "mass_fraction",
+        "attention captured",
+        "Share of full attention on the pairs that the mechanism counts, 0 to 1; empty where it has no "
+        "support.",
+        3,
+    )
+)
+ERROR = Estimate(
+    Column(
+        "output_error",
+        "output error",
+        "|X V - H V| / |H V|, Frobenius norms over a head and sentence: 0 is exact, 1 is as far as an "
+        "output of zeros. H is full attention, X the mechanism's matrix, V the values.",
+        3,
+        "error",
+    )
 )
 VISIBLE_KEYS = Column(
     "visible_keys",
     "keys per row",
-    "Attended keys per query, on average: fewer at the ends of a sentence, more where global tokens "
-    "attend to all, 1 for a fixed pattern.",
+    "Attended keys per query on the held-out sentences, counted: fewer at the ends of a sentence, more "
+    "where global tokens attend to all, 1 for a fixed pattern; empty without a support.",
     2,
+    "keys",
 )
 KEYS_OVER_BUDGET = Column(
     "keys_over_budget",
     "over budget",
-    "Keys per row less the budget: rows far from 0 are not at the budget that they are listed under. Below 0 "
-    "where sentences are too short for more keys, and for a fixed pattern.",
+    "Keys per row less the budget. Below 0 where no setting sees more within the budget; a little above "
+    "0 where held-out sentences have more keys than those that the setting was chosen on.",
     2,
+)
+WORK = Column("multiply_adds", "multiply-adds", "Work on a sentence of mean length, per head.", 0)
+LOSS = Column("loss_nats", "loss (nats)", "Loss per token with the heads replaced.", 4)
+PAIRED = "a paired bootstrap over held-out sentences"
+LOSS_CHANGE = Estimate(
+    Column(
+        "loss_change_nats",
+        "loss, change",
+        "Change of the loss per token, in nats, from full attention after as many `steps`; above 0 is "
+        "worse.",
+        4,
+        "loss",
+    ),
+    PAIRED,
+)
+BLEU_CHANGE = Estimate(
+    Column(
+        "bleu_change",
+        "BLEU, change",
+        "Change of BLEU from full attention after as many `steps`; below 0 is worse.",
+        2,
+        "BLEU",
+    ),
+    PAIRED,
+)
+TIME = Column(
+    "time_ratio",
+    "time",
+    "Time of the losses of all sentences, divided by that of full attention measured alternately; "
+    "attnlab's own code on this device, short sentences.",
+    2,
+)
+# What is known of heads that a mechanism replaces together.
+REPLACED = (
+    BUDGET,
+    MECHANISM,
+    LEVEL,
+    WRITTEN,
+    Column(
+        "settings_tried",
+        "tried",
+        "How many settings were measured there, those over the budget among them.",
+    ),
+    Column("replaced_heads", "heads", "How many heads have the mechanism."),
+    Column(
+        "steps",
+        "steps",
+        "Batches of fine-tuning with the mechanism in place, 0 for none; the model that it is "
+        "compared with had as many.",
+    ),
+    VISIBLE_KEYS,
+    KEYS_OVER_BUDGET,
+    *MASS,
+    *ERROR,
+    WORK,
+    LOSS,
+    *LOSS_CHANGE,
+    Column("bleu", "BLEU", "Greedy translations; empty where not translated.", 2),
+    *BLEU_CHANGE,
+    TIME,
 )

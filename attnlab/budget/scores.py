@@ -1,6 +1,6 @@
 """Figures of many heads and sentences as running sums: means by head, and intervals over sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.ablation.significance import DRAWS, INTERVAL
+from attnlab.ablation.significance import Score, paired_bootstraps
 from attnlab.budget.candidates import Candidate
 from attnlab.reading.observing import Observed
 
@@ -17,10 +17,10 @@ MEASURED = ("mass_fraction", "output_error", "visible_keys")
 
 
 class Entry(NamedTuple):
-    """One mechanism at one site and budget."""
+    """One mechanism at one site; without a budget where it has none."""
 
     site: str
-    budget: int
+    budget: int | None
     mechanism: str
 
 
@@ -59,17 +59,18 @@ class Scores:
         self._index_of = {number: index for index, number in enumerate(numbers)}
         self._by_head: dict[tuple[Entry, int], Tensor] = {}
         self._by_sentence: dict[Entry, Tensor] = {}
-        self._levels: dict[Entry, dict[str, Any]] = {}
+        self._known: dict[tuple[Entry, int], dict[str, Any]] = {}
 
-    def add(self, candidate: Candidate, budget: int, layer: Observed) -> None:
+    def add(self, candidate: Candidate, budget: int | None, layer: Observed) -> None:
         """Measures one candidate on one layer and batch."""
-        figures = measure_matrices(candidate.apply(layer), layer, support=candidate.support).cpu()
+        support = candidate.mechanism.traits.support
+        figures = measure_matrices(candidate.matrices(layer), layer, support=support).cpu()
         entry = Entry(layer.site, budget, candidate.name)
-        work = np.nan if candidate.multiply_adds is None else float(candidate.multiply_adds)
-        self._levels[entry] = {
-            "level": candidate.level, "written": candidate.written, "multiply_adds": work,
-        }  # fmt: skip
         key = entry, layer.layer
+        self._known[key] = {
+            "level": candidate.level, "written": candidate.written,
+            "multiply_adds": float(candidate.multiply_adds),
+        }  # fmt: skip
         self._by_head[key] = self._by_head.get(key, 0) + figures.sum(1)
         whole = figures.new_zeros(len(MEASURED), len(self._index_of))
         sums = self._by_sentence.setdefault(entry, whole)
@@ -77,47 +78,36 @@ class Scores:
 
     def heads(self) -> pd.DataFrame:
         """One row per site, budget, mechanism, layer and head: means over sentences."""
+        order = list(self._by_sentence)
         rows = []
-        for (entry, layer), sums in sorted(self._by_head.items(), key=self._order):
+        for (entry, layer), sums in sorted(
+            self._by_head.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
+        ):
             means = (sums / len(self._index_of)).T.tolist()
             rows += [
                 entry._asdict()
-                | self._levels[entry]
+                | self._known[entry, layer]
                 | {"layer": layer, "head": head}
                 | dict(zip(MEASURED, figures, strict=True))
                 for head, figures in enumerate(means)
             ]
-        return _over_budget(pd.DataFrame(rows))
+        return pd.DataFrame(rows).astype({"budget": "Int64"})
 
-    def summary(self, seed: int) -> pd.DataFrame:
-        """Means over heads and sentences, with percentile bootstrap intervals over sentences."""
-        count = len(self._index_of)
-        draws = np.random.default_rng(seed).integers(0, count, (DRAWS, count))
-        rows = []
-        for entry, sums in self._by_sentence.items():
-            heads = sum(s.shape[1] for (other, _), s in self._by_head.items() if other == entry)
-            means = dict(zip(MEASURED, (sums / heads).numpy(), strict=True))
-            row: dict[str, Any] = entry._asdict() | {"level": self._levels[entry]["level"]}
-            for name in ("mass_fraction", "output_error"):
-                low, high = np.quantile(means[name][draws].mean(-1), INTERVAL)
-                row |= {name: means[name].mean(), f"{name}_low": low, f"{name}_high": high}
-            row["visible_keys"] = means["visible_keys"].mean()
-            row["multiply_adds"] = self._levels[entry]["multiply_adds"]
-            rows.append(row)
-        table = _over_budget(pd.DataFrame(rows))
-        order = {site: index for index, site in enumerate(table["site"].unique())}
-        table["order"] = table["site"].map(order)
-        ordered = table.sort_values(["order", "budget", "output_error"], ignore_index=True)
-        return ordered.drop(columns="order")
-
-    def _order(self, item: tuple[tuple[Entry, int], Tensor]) -> tuple[int, int]:
-        """Entries in the order in which they came, the layers of each together."""
-        entry, layer = item[0]
-        return list(self._levels).index(entry), layer
+    def sentences(self, entries: Collection[Entry]) -> Float[Tensor, "figure sentence"]:
+        """Means over all heads of these entries, by sentence."""
+        heads = sum(sums.shape[1] for (entry, _), sums in self._by_head.items() if entry in entries)
+        return torch.stack([self._by_sentence[entry] for entry in entries]).sum(0) / heads
 
 
-def _over_budget(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with how many keys a row saw beyond the budget, beside those that it saw."""
-    at = list(table).index("visible_keys") + 1
-    table.insert(at, "keys_over_budget", table["visible_keys"] - table["budget"])
-    return table
+def mean_intervals(
+    values: Float[Tensor, "row sentence"], *, seed: int
+) -> Float[np.ndarray, "row 3"]:
+    """The mean of each row over sentences with its 95 % bootstrap interval: value, low, high."""
+
+    def score(row: Tensor) -> Score:
+        return lambda times: (times @ row) / times.sum(-1)
+
+    found = paired_bootstraps(
+        score(torch.zeros_like(values[0])), list(map(score, values)), values.shape[1], seed=seed
+    )
+    return np.array([(one.after, one.low, one.high) for one in found])

@@ -17,7 +17,6 @@ from attnlab.cli.commands.mechanisms import mechanisms
 from attnlab.cli.commands.questions import command_of
 from attnlab.cli.commands.report import report
 from attnlab.cli.commands.study import study
-from attnlab.cli.commands.substitute import substitute
 from attnlab.cli.commands.table import table
 from attnlab.cli.commands.train import train
 from attnlab.cli.commands.translate import generate, score, translate
@@ -43,7 +42,7 @@ _OWN = {
     "Models": (demo, train, translate, generate, score),
     "Words": (embed,),
     "Heads": (),
-    "What could replace them": (substitute,),
+    "What could replace them": (),
     "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
 }
 # All others print tables, which --json gives as one object.

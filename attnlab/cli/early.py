@@ -89,9 +89,10 @@ def check_corpus(name: str | None) -> None:
 
 
 def check_texts_there(settings: Settings) -> None:
-    """Raises InputError where settings name sentences, trees or a corpus that are not there."""
+    """Raises InputError where settings name sentences, trees, plans or a corpus that are not there."""
     for name, wanted in _TEXTS.items():
         path = getattr(settings, name, None)
         if path is not None:
             check_there(path, wanted)
+    check_plans(map(str, getattr(settings, "plans", ())))
     check_corpus(getattr(settings, "corpus", None))

@@ -22,7 +22,7 @@ SETTINGS = RUN_MARK
 WEIGHTS = "model.safetensors"
 _ADVICE = "restore it or train again into another folder"
 # What takes hours to make; it is never deleted along with the model that it is of.
-STUDIES = ("importance", "pruning", "substitution")
+STUDIES = ("importance", "pruning", "comparison")
 # Where an older run stays while another takes its place; `replacing` says in which order.
 MOVING, REPLACED, DELETED = ".moving-run", ".replaced-run", ".deleted-run"
 

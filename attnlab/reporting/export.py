@@ -11,7 +11,7 @@ from attnlab.core.errors import InputError
 from attnlab.core.files import csv_of
 from attnlab.core.texts import shown
 from attnlab.reporting.naming import family_words
-from attnlab.studies.substitution import columns as substitution
+from attnlab.studies import substitution
 
 STUDIES = (substitution,)
 # Columns that hold families of matrices.

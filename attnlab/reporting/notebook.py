@@ -11,14 +11,12 @@ from attnlab.reporting.canvas import INK, svg
 from attnlab.reporting.export import cell, declared_columns, is_number
 from attnlab.reporting.notes import describe_notes
 from attnlab.studies.running import Collected
-from attnlab.studies.substitution.substitution import Substitution
 
 # A longer table fills the notebook; the result holds every row.
 MOST_ROWS = 24
 # The table that a notebook shows of each result.
 _TABLES: dict[type, str] = {
     Collected: "cells",
-    Substitution: "substitutions",
 }
 _CELL = "padding:1px 8px;text-align:{};white-space:nowrap"
 

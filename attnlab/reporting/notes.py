@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attnlab.budget.notes import MechanismLeftOut
 from attnlab.core.errors import Note
 from attnlab.evaluation.shared_settings import (
     FewerThanAsked,
@@ -14,7 +13,6 @@ from attnlab.evaluation.shared_settings import (
     TableWiderThanPage,
 )
 from attnlab.reading.batches import KeptInPart, RowsNotNormalized, SentencesDropped
-from attnlab.studies.substitution import notes as substitution
 
 # With the values of a note between braces, or of the note.
 Words = str | Callable[[Any], str]
@@ -97,7 +95,4 @@ WORDS: Mapping[type[Note], Words] = {
     NoTranslations: "The heads of decoder and cross-attention are left out, since the sentences have "
     "no translations; a line of a file can hold a sentence, a tab and its translation.",
     KeptInPart: _kept_in_part,
-    MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
-    substitution.NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no "
-    "setting of it fits.",
 }

@@ -12,13 +12,10 @@ from attnlab.core.errors import InputError
 from attnlab.core.files import check_writable
 from attnlab.core.folders import RESULT_MARK
 from attnlab.models.run_folder import check_not_run, check_not_run_file
-from attnlab.studies.substitution import columns as substitution
 
 # What a page is made of, and the page, which is written last.
 RECORD = RESULT_MARK
 PAGE = "report.html"
-SUBSTITUTION_FIGURE = "substitution"
-SUBSTITUTION_EXPLANATION = "substitution.md"
 SCALING_FIGURE = "scaling"
 PARETO_FIGURE = "pareto"
 
@@ -55,14 +52,6 @@ def _drawn(name: str) -> tuple[str, str]:
     return (f"{name}.svg", f"{name}.png")
 
 
-SUBSTITUTION = ResultFiles(
-    "substitution study",
-    (
-        *(table.file for table in substitution.TABLES),
-        *_drawn(SUBSTITUTION_FIGURE),
-        SUBSTITUTION_EXPLANATION,
-    ),
-)
 STUDY = ResultFiles(
     "study", ("table.csv", "cells.csv", *_drawn(SCALING_FIGURE), *_drawn(PARETO_FIGURE))
 )

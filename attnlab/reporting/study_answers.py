@@ -6,12 +6,12 @@ from typing import Any
 import pandas as pd
 
 from attnlab.ablation.significance import over_models
+from attnlab.budget.columns import ORACLE
 from attnlab.core.columns import Column
 from attnlab.core.texts import counted
 from attnlab.reporting.export import cell, declared_columns
 from attnlab.studies.computing import studies
 from attnlab.studies.running import TABLE
-from attnlab.studies.substitution.columns import ORACLE
 
 # More cannot be read in one sentence; the tables below hold them.
 _MOST = 8

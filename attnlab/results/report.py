@@ -13,17 +13,14 @@ from attnlab.reporting.result_folder import (
     PAGE,
     RECORD,
     STUDY,
-    SUBSTITUTION,
 )
 from attnlab.reporting.study_folder import study_contents
-from attnlab.reporting.substitution import substitution_contents
 from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import question_of
 from attnlab.results.result import Result
 
 CONTENTS: Mapping[str, ContentsOf] = {
     STUDY.what: study_contents,
-    SUBSTITUTION.what: substitution_contents,
 }
 
 

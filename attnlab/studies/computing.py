@@ -18,7 +18,7 @@ from attnlab.core.library_state import seeded
 from attnlab.studies.plan_search import PLAN_SEARCH
 from attnlab.studies.random_search.study import RANDOM_SEARCH
 from attnlab.studies.study import Cell, CellKind, Study, settings_of
-from attnlab.studies.substitution.study import SUBSTITUTION
+from attnlab.studies.substitution import SUBSTITUTION
 
 STUDIES = {study.name: study for study in (RANDOM_SEARCH, SUBSTITUTION, PLAN_SEARCH)}
 

@@ -14,8 +14,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.ablation.significance import DRAWS
-from attnlab.budget.bounds import TOLERANCE
-from attnlab.budget.candidates import left_out
+from attnlab.budget.uniform import refusals
 from attnlab.core.library_state import quiet
 from attnlab.models.run import Run, load
 from attnlab.questions.compare.comparison import compare
@@ -46,7 +45,7 @@ def main() -> None:
     begin = time.process_time()
     with quiet():
         found = compare(
-            chosen.run, BUDGETS, sentences=SENTENCES, calibration=CALIBRATION, seed=SEED
+            chosen.run, BUDGETS, sentences=SENTENCES, calibration=CALIBRATION, seed=SEED, quick=True
         )
         run = load(chosen.run)
     seconds = time.process_time() - begin
@@ -55,8 +54,9 @@ def main() -> None:
     write_facts(
         out, __file__, "torch", "transformers",
         name=chosen.name, pair=run.settings.corpus.pair, sentences=found.about["Held-out sentences"],
+        validation=found.about["Validation sentences"],
         calibration=found.about["Training sentences"], checksum=corpus["checksum"],
-        processor_seconds=round(seconds), tolerance=TOLERANCE, draws=DRAWS,
+        processor_seconds=round(seconds), draws=DRAWS,
         sites={site: about_site(site, run, found) for site in found.details["mean_tokens"]},
     )  # fmt: skip
     write_readme(out, readme(out))
@@ -77,19 +77,24 @@ def with_interval(table: pd.DataFrame, name: str) -> pd.Series:
 
 def table_of(summary: pd.DataFrame) -> pd.DataFrame:
     """The summary of one site as a table with intervals."""
+    summary = summary.dropna(subset=["budget"])
     over = summary["visible_keys"] - summary["budget"]
-    return summary[["budget", "mechanism", "level"]].assign(
-        **{
-            "attention captured": with_interval(summary, "mass_fraction"),
-            "output error": with_interval(summary, "output_error"),
-            "keys a row": summary["visible_keys"].map(
-                lambda keys: f"{keys:.2f}" if pd.notna(keys) else "-"
-            ),
-            "over budget": over.map(lambda keys: f"{keys:+.2f}" if pd.notna(keys) else "-"),
-            "multiply-adds": summary["multiply_adds"].map(
-                lambda work: f"{work:,.0f}" if pd.notna(work) else "-"
-            ),
-        }
+    return (
+        summary[["budget", "mechanism", "level"]]
+        .astype({"budget": int})
+        .assign(
+            **{
+                "attention captured": with_interval(summary, "mass_fraction"),
+                "output error": with_interval(summary, "output_error"),
+                "keys a row": summary["visible_keys"].map(
+                    lambda keys: f"{keys:.2f}" if pd.notna(keys) else "-"
+                ),
+                "over budget": over.map(lambda keys: f"{keys:+.2f}" if pd.notna(keys) else "-"),
+                "multiply-adds": summary["multiply_adds"].map(
+                    lambda work: f"{work:,.0f}" if pd.notna(work) else "-"
+                ),
+            }
+        )
     )
 
 
@@ -102,7 +107,7 @@ def about_site(site: str, run: Run, found: Result) -> dict[str, Any]:
         "heads": model.heads,
         "queries": queries,
         "keys": keys,
-        "left_out": left_out(site),
+        "left_out": refusals(site),
     }
 
 
@@ -114,7 +119,7 @@ def readme(folder: Path) -> str:
         __file__, facts, seed=SEED, budgets=BUDGETS,
         figures={site: f"figures/mechanisms_{site}" for site in sites},
         draws=facts.get("draws", OLDER_DRAWS),
-        tables={site: table_of(summary[summary["site"] == site]) for site in sites},
+        tables={site: table_of(summary[summary["sites"] == site]) for site in sites},
     )  # fmt: skip
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 
 from attnlab.ablation.significance import DRAWS, SIGNIFICANCE_LEVEL
-from attnlab.studies.substitution.prediction import PREDICTORS
 from experiments.shared.model_study import MODEL
 from experiments.shared.readme import read_facts, read_table, render
+from experiments.substitution.prediction import PREDICTORS
 
 # A translation model of less BLEU is called weak.
 WEAK = 25

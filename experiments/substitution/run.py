@@ -11,8 +11,6 @@ import pandas as pd
 from attnlab.ablation.significance import contrasts
 from attnlab.core.files import write_table
 from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.substitution import draw_substitution
-from attnlab.studies.substitution.prediction import PREDICTORS, prediction
 from experiments.shared.model_study import (
     MODEL,
     ModelStudy,
@@ -21,15 +19,15 @@ from experiments.shared.model_study import (
     run_models,
 )
 from experiments.shared.readme import write_facts, write_readme
+from experiments.substitution.figure import draw_substitution
+from experiments.substitution.prediction import PREDICTORS, prediction
 from experiments.substitution.readme import figure_of, readme
 
 STUDY = "substitution"
-# Measures with what the names of their intervals begin with in the tables of a model.
-CHANGES = {"loss_change_nats": "loss", "bleu_change": "bleu"}
+CHANGES = ("loss_change_nats", "bleu_change")
 # The mechanisms whose losses in place of all heads are compared without retraining, and with what: beside
 # the two predictors all that is tested. Other questions need other models.
 CONTRASTS = (("sigma salience", "full"), ("sigma salience", "band"))
-ENDS = ("low", "high")
 TOGETHER = ["layers", "steps", "scope", "replaced", "budget", "mechanism", "level"]
 
 
@@ -65,8 +63,7 @@ def replaced_over_models(rows: pd.DataFrame) -> pd.DataFrame:
 
     A single model has the intervals of its bootstrap over sentences.
     """
-    names = {f"{stem}_{end}": f"{name}_{end}" for name, stem in CHANGES.items() for end in ENDS}
-    replaced = rows[(rows["replaced_heads"] > 0) & (rows["scope"] != "head")].rename(columns=names)
+    replaced = rows[(rows["replaced_heads"] > 0) & (rows["scope"] != "head")]
     return over_models_or_sentences(replaced, TOGETHER, [*CHANGES, "visible_keys", "time_ratio"])
 
 
@@ -133,8 +130,7 @@ def predicted_over_models(predictions: pd.DataFrame) -> pd.DataFrame:
 
 def drawn(rows: pd.DataFrame, models: pd.DataFrame, layers: int) -> pd.DataFrame:
     """What the figure of a size shows: means over its models, and every head of them alone."""
-    ends = {f"{name}_{end}": f"{stem}_{end}" for name, stem in CHANGES.items() for end in ENDS}
-    means = models[models["layers"] == layers].rename(columns=ends).assign(replaced_heads=1)
+    means = models[models["layers"] == layers].assign(replaced_heads=1)
     heads = rows[(rows["layers"] == layers) & (rows["scope"] == "head")]
     return pd.concat([means, heads], ignore_index=True)
 

@@ -14,7 +14,10 @@ LAYERS = [
     "ablation", "budget", "evaluation", "studies", "reporting", "results", "questions", "cli",
 ]  # fmt: skip
 # A cell of a study asks a question by its name, of the light module that knows them all.
-ASKING = {"attnlab.studies.plan_search": "attnlab.results.question"}
+ASKING = {
+    "attnlab.studies.plan_search": "attnlab.results.question",
+    "attnlab.studies.substitution": "attnlab.results.question",
+}
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

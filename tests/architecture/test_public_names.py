@@ -16,7 +16,7 @@ NAMES = {
         "Result", "__version__", "analyze", "approximate", "attention", "capture", "compare",
         "describe_notes", "embed", "importance", "inspect", "load", "matrices", "neighbours",
         "plan", "plot", "prune", "resume",
-        "run_study", "substitute", "train", "view",
+        "run_study", "train", "view",
     },
     "attnlab.attention": {
         "AttentionPlan", "Mechanism", "calibrate", "install", "install_written", "load_frequencies",

@@ -14,12 +14,13 @@ from attnlab.cli.app import app
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
-    """The options that name held-out and training sentences."""
+    """The options that name held-out and training sentences, and few mechanisms."""
     folder = tmp_path_factory.mktemp("texts")
     for name, pairs in (("held_out", PAIRS[:3]), ("training", PAIRS[3:])):
         lines = "\n".join("\t".join(pair) for pair in pairs)
         (folder / name).write_text(lines, encoding="utf-8")
-    return ["--text", folder / "held_out", "--calibration-text", folder / "training"]
+    few = ["--mechanisms", "band,top-k,longformer"]
+    return ["--text", folder / "held_out", "--calibration-text", folder / "training", *few]
 
 
 def run(*words: object):
@@ -39,29 +40,29 @@ def test_writes_tables_and_a_figure_for_each_site(
     }  # fmt: skip
     drawn = (path.name for path in (out / "figures").iterdir())
     assert sorted(drawn) == [
-        f"{kind}_{site}.{form}"
+        f"{kind}_{sites}.{form}"
         for kind in ("mechanisms", "pareto")
-        for site in ("cross", "decoder")
+        for sites in ("all", "cross", "decoder")
         for form in ("png", "svg")
     ]
     summary = pd.read_csv(out / "summary.csv")
     explained = (out / "tables.md").read_text(encoding="utf-8")
     for column in {*summary, *pd.read_csv(out / "mechanisms_by_head.csv")}:
-        known = f"`{column}`" in explained or column.endswith(("_low", "_high"))
-        assert known or column in {"site", "layer", "head", "mechanism"}, column
-    assert list(summary["site"].unique()) == ["decoder", "cross"]
+        assert f"`{column}`" in explained, column
+    assert set(summary["sites"]) == {"all", "decoder", "cross"}
     assert set(pd.read_csv(out / "mechanisms_by_head.csv")["site"]) == {"decoder", "cross"}
     assert f"Wrote {out}." in done.stderr.splitlines()
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "…" not in done.stdout
-    shown = summary[(summary["site"] == "cross") & (summary["mechanism"] == "band")]
-    line = next(
-        line for line in done.stdout.split("cross:")[1].splitlines() if line.startswith("band")
-    )
-    first = shown.iloc[0]
-    figures = [f"{first[name]:.3f}" for name in ("mass_fraction", "output_error")]
-    assert line.split()[2:5] == [*figures, f"{first['visible_keys']:.2f}"]
-    assert "Note: decoder: bigbird is left out" in " ".join(done.stderr.split())
+    assert "\N{HORIZONTAL ELLIPSIS}" not in done.stdout
+    band = summary[(summary["sites"] == "all") & (summary["mechanism"] == "band")].iloc[0]
+    shown = done.stdout.split("5 keys per row")[1].splitlines()
+    line = next(line for line in shown if line.startswith("band"))
+    assert line.split() == [
+        "band", f"{band['visible_keys']:.2f}", f"{band['output_error']:.3f}", "all",
+    ]  # fmt: skip
+    answer = "At 5 keys per row, band in place of 30 heads is nearest to full attention"
+    assert answer in " ".join(done.stdout.split())
+    assert "Note: cross: longformer is left out" in " ".join(done.stderr.split())
 
 
 def test_files_that_are_there_are_replaced_only_when_asked(
@@ -81,8 +82,8 @@ def test_files_that_are_there_are_replaced_only_when_asked(
     )
     assert (tmp_path / "mechanisms_by_head.csv").read_text() == "mine"
     done = run(*words, "--overwrite", "--json")
-    assert read_json(done.stdout)["summary"][0]["site"] == "encoder"
-    assert len(pd.read_csv(tmp_path / "mechanisms_by_head.csv")) == 15 * 2 * 3
+    assert read_json(done.stdout)["summary"][0]["sites"] == "encoder"
+    assert len(pd.read_csv(tmp_path / "mechanisms_by_head.csv")) == 4 * 2 * 3
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert not (tmp_path / "figures" / "mechanisms_cross.svg").exists(), (
         "a figure of another comparison"
@@ -92,7 +93,7 @@ def test_files_that_are_there_are_replaced_only_when_asked(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--budget", "4"], "--budget must be at least 5, not 4."),
+        (["--budget", "0"], "--budget must be at least 1, not 0."),
         (["--budget", "5", "--sites", "middle"], "There is no site 'middle'; choose from: encoder"),
         (
             ["--budget", "5", "--batch-size", "0"],
@@ -114,3 +115,21 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(
     assert message in err
     assert "Traceback" not in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_a_run_is_told_what_its_loss_becomes_in_one_sentence(
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    few = ["-n", "6", "--calibration", "10", "--validation", "5", "--mechanisms", "band,top-k"]
+    done = run(small_run, *few, "--quick", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    answer = "At 5 keys per row, band in place of 6 heads costs least loss that can be used: +"
+    assert answer in " ".join(done.stdout.split())
+    lines = done.stdout.splitlines()
+    first = next(line for line in lines if line.startswith(("full", "top-k", "band")))
+    assert first.startswith("full"), "what the others are compared with stands above them"
+    assert any(line.startswith("(oracle)") for line in lines)
+    assert "BLEU" not in done.stdout, "none was asked for"
+    assert "bigbird" not in done.output, "notes name mechanisms that were asked for"
+    assert "mathdefault" not in (tmp_path / "out/figures/mechanisms_all.svg").read_text("utf-8")

@@ -24,7 +24,6 @@ COMMANDS = (
     "compare RUN --budget 5 --out OUT",
     "plan RUN --budget 5 --out OUT/plan.json",
     "prune RUN --out OUT",
-    "substitute RUN --out OUT",
     "neighbours RUN cat",
     "inspect RUN cat",
     "train RUN --resume",

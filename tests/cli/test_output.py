@@ -24,7 +24,7 @@ from attnlab.evaluation.shared_settings import Steps
 
 NO_TABLES = {"train", "embed", "translate", "generate"}
 ON_A_DEVICE = {
-    "demo", "train", "translate", "score", "analyze", "importance", "compare", "substitute", "plan",
+    "demo", "train", "translate", "score", "analyze", "importance", "compare", "plan",
     "prune", "inspect", "generate",
 }  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_an_option_of_several_commands_says_the_same_in_each() -> None:
         for option in command.params:
             said.setdefault(option.opts[0], set()).add(str(option.help).partition(" (default")[0])
     shared = (
-        "--device", "--sites", "--threads", "--quiet", "--json", "--quick", "--batch-size",
+        "--device", "--sites", "--threads", "--quiet", "--json", "--batch-size",
         "--ignore-special",
     )  # fmt: skip
     assert {name: len(said[name]) for name in shared} == dict.fromkeys(shared, 1)

@@ -120,7 +120,7 @@ COMPLETE = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_
 # All but analyze and train, whose work several processes share.
 ALONE = {
     "approximate": "approximate a.npy",
-    "compare": "compare RUN --budget 5",
+    "compare": "compare RUN --out OUT",
     "corpora": "corpora",
     "demo": "demo OUT",
     "doctor": "doctor",
@@ -134,7 +134,6 @@ ALONE = {
     "prune": "prune RUN --out OUT",
     "report": "report OUT",
     "score": "score RUN",
-    "substitute": "substitute RUN --out OUT",
     "table": "table a.csv",
     "translate": "translate RUN -",
 }

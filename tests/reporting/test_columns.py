@@ -43,7 +43,9 @@ def write_analysis_tables(run: Path, folder: Path) -> None:
 
 
 def write_comparison_tables(run: Path, folder: Path) -> None:
-    compare(run, (5,), sentences=4, calibration=4).save(folder)
+    compare(
+        run, (5,), sentences=4, calibration=4, validation=4, mechanisms=["band"], per_head=True
+    ).save(folder)
 
 
 def write_importance_tables(run: Path, folder: Path) -> None:

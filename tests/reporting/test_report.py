@@ -22,7 +22,6 @@ from attnlab.questions.analyze.question import NoTrees, TooLittleCounted, Undeci
 from attnlab.reading.batches import RowsNotNormalized, SentencesDropped
 from attnlab.reporting import (
     study_folder,
-    substitution,
 )
 from attnlab.reporting.record import (
     RECORD,
@@ -41,7 +40,7 @@ from attnlab.results.report import write_report
 
 PLANNING = files_of(question_named("plan"))
 WRITERS = (
-    result, study_folder, substitution,
+    result, study_folder,
 )  # fmt: skip
 NOTES = (
     SentencesDropped(2, 9, 64, "test"),

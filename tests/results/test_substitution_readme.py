@@ -29,11 +29,11 @@ def rows_of(seed: int, steps: int, predicts: str) -> list[dict[str, Any]]:
 
     def changes(loss: float, *, bleu: bool = True) -> dict[str, Any]:
         loss += random.normal(0, 0.002)
-        found = {"loss_change_nats": loss, "loss_low": loss - 0.01, "loss_high": loss + 0.01}
-        found |= {"loss_p_value": 0.001 if loss > 0.02 else 0.6, "loss_nats": 3 + loss}
+        found = {"loss_change_nats": loss, "loss_change_nats_low": loss - 0.01, "loss_change_nats_high": loss + 0.01}
+        found["loss_nats"] = 3 + loss
         if bleu:
-            found |= {"bleu_change": -loss, "bleu_low": -loss - 1, "bleu_high": 1 - loss}
-            found |= {"bleu_p_value": 0.5, "bleu": 16 - loss, "time_ratio": 1.5}
+            found |= {"bleu_change": -loss, "bleu_change_low": -loss - 1, "bleu_change_high": 1 - loss}
+            found |= {"bleu": 16 - loss, "time_ratio": 1.5}
         return found
 
     whole = {"scope": "model", "replaced": "", "mechanism": "full", "replaced_heads": 0}

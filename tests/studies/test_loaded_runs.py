@@ -18,16 +18,13 @@ LEARNING = {"calibration": 4, "validation": 4}
 VERBS: dict[str, Callable[[Source], pd.DataFrame]] = {
     "analyze": lambda run: attnlab.analyze(run, **FEW, quick=True, structure_sentences=2).heads,
     "importance": lambda run: attnlab.importance(run, **FEW, bleu=()).importance,
-    "compare": lambda run: attnlab.compare(run, [5], **FEW, calibration=4).summary,
+    "compare": lambda run: (
+        attnlab.compare(run, [5], **FEW, **LEARNING, mechanisms=["band"], quick=True).summary
+    ),
     "inspect": lambda run: attnlab.inspect(run, "the dog sees the cat").heads,
     "neighbours": lambda run: attnlab.neighbours(run, ["the"], count=3).table,
     "plan": lambda run: attnlab.plan(run, (2,), **FEW, **LEARNING, bleu=False).scores,
     "prune": lambda run: attnlab.prune(run, [0.1], steps=3, **FEW).curve,
-    "substitute": lambda run: (
-        attnlab.substitute(
-            run, budgets=[5], mechanisms=["band"], **FEW, **LEARNING, bleu=False
-        ).substitutions
-    ),
 }
 
 

@@ -15,7 +15,9 @@ STUDIES: dict[str, Callable[[Path], Any]] = {
     "analyze": lambda run: attnlab.analyze(
         run, labels=True, sentences=9, fit_sentences=0, structure_sentences=0, keep_matrices=0
     ),
-    "compare": lambda run: attnlab.compare(run, [5], sentences=5, calibration=7),
+    "compare": lambda run: attnlab.compare(
+        run, [5], sentences=5, calibration=7, validation=4, mechanisms=["band"]
+    ),
     "importance": lambda run: attnlab.importance(
         run, replacements=["zero", "mean"], sentences=6, training=5, points=2, sites=["cross"]
     ),

@@ -43,8 +43,15 @@ def test_analysis_and_labels(language_run: Path) -> None:
 
 
 def test_comparison(language_run: Path) -> None:
-    found = attnlab.compare(language_run, [5], sentences=6, calibration=20)
+    found = attnlab.compare(
+        language_run, [5], sentences=6, calibration=20, validation=4, fine_tune=1,
+        mechanisms=["band", "top-k", "linear"],
+    )  # fmt: skip
     assert heads_of(found.mechanisms_by_head) == HEADS
+    assert set(found.summary["sites"]) == {"decoder"}
+    assert np.isfinite(found.summary["loss_nats"]).all()
+    assert set(found.summary["steps"]) == {0, 1}
+    assert not [name for name in found.summary if "bleu" in name]
 
 
 def test_importance(language_run: Path) -> None:
@@ -82,16 +89,6 @@ def test_pruning_goes_by_loss(language_run: Path, tmp_path: Path) -> None:
     assert "BLEU" not in result.output
     pruned = next((folder / "models").iterdir())
     assert load(pruned).model.config.task == "language-model"
-
-
-def test_substitution(language_run: Path) -> None:
-    found = attnlab.substitute(language_run, sentences=6, calibration=20, budgets=[5], steps=1)
-    rows = found.substitutions
-    assert rows["bleu"].isna().all()
-    assert {"head", "site", "model"} <= set(rows["scope"])
-    band = rows[(rows["mechanism"].str.startswith("band")) & (rows["scope"] == "site")].iloc[0]
-    assert band["replaced"] == "decoder"
-    assert np.isfinite(rows["loss_nats"]).all()
 
 
 def test_plan(language_run: Path) -> None:

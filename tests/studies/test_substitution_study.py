@@ -7,8 +7,7 @@ import pytest
 
 from attnlab.studies.computing import compute_rows, study_named
 from attnlab.studies.study import cell_of
-from attnlab.studies.substitution.columns import SUBSTITUTIONS
-from attnlab.studies.substitution.study import SubstitutionCell
+from attnlab.studies.substitution import TABLES, SubstitutionCell
 
 
 @pytest.mark.slow
@@ -19,7 +18,8 @@ def test_a_cell_has_the_rows_of_the_command_after_fine_tuning_too_and_no_setting
     )  # fmt: skip
     kind = study_named("substitution").kind
     rows = pd.read_csv(io.StringIO(compute_rows(cell_of(kind, settings))))
-    assert list(rows) == [column.name for column in SUBSTITUTIONS.columns]
+    assert set(rows) == {*TABLES[0]}
+    assert set(rows["scope"]) == {"site", "model"}
     replaced = rows[rows["replaced_heads"] > 0]
     keys = ["replaced", "mechanism"]
     before, after = (replaced[replaced["steps"] == steps][keys].values.tolist() for steps in (0, 1))
@@ -28,5 +28,5 @@ def test_a_cell_has_the_rows_of_the_command_after_fine_tuning_too_and_no_setting
     assert rows[rows["mechanism"] == "full"]["steps"].tolist() == [0, 1]
     assert replaced["settings_tried"].ge(1).all()
     assert replaced["written"].notna().all()
-    counts = rows[["sentences", "validation_sentences", "calibration_sentences"]]
-    assert counts.drop_duplicates().to_numpy().tolist() == [[4, 3, 5]]
+    counted = rows[["sentences", "validation_sentences", "calibration_sentences"]]
+    assert counted.drop_duplicates().to_numpy().tolist() == [[4, 3, 5]]

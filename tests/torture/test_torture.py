@@ -29,7 +29,6 @@ from attnlab.models.training import resume
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reporting.result_folder import PAGE
-from attnlab.reporting.substitution import write_substitution
 from attnlab.results.report import write_report
 
 # Of a process with threads: the child leaves them alone.
@@ -49,7 +48,9 @@ def _approximate(run: Path) -> Write:
 
 
 def _compare(run: Path) -> Write:
-    found = attnlab.compare(run, [5], sentences=4, calibration=4)
+    found = attnlab.compare(
+        run, [5], sentences=4, calibration=4, validation=4, mechanisms=["band"], quick=True
+    )
     return lambda folder, title: dataclasses.replace(found, title=title).save(
         folder, overwrite=True
     )
@@ -75,13 +76,6 @@ def _prune(run: Path) -> Write:
         dataclasses.replace(found, title=title, extra=models).save(folder, overwrite=True)
 
     return write
-
-
-def _substitute(run: Path) -> Write:
-    found = attnlab.substitute(
-        run, sentences=4, calibration=4, validation=4, scopes=["model"], mechanisms=["band"], bleu=False
-    )  # fmt: skip
-    return lambda folder, title: write_substitution(found, folder, title=title)
 
 
 def _plan(run: Path) -> Write:
@@ -133,7 +127,6 @@ COMMANDS: dict[str, tuple[Callable[[Path], Write], str]] = {
     "plan": (_plan, PAGE),
     "prune": (_prune, PAGE),
     "report": (_report, PAGE),
-    "substitute": (_substitute, PAGE),
 }
 
 

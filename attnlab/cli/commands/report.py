@@ -14,8 +14,8 @@ def report(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="Results of analyze, approximate, compare, importance, plan, prune, study or "
-            "substitute, such as RUN/analysis."
+            help="Results of analyze, approximate, compare, importance, plan, prune or study, "
+            "such as RUN/analysis."
         ),
     ],
 ) -> None:

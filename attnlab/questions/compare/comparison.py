@@ -1,46 +1,83 @@
-"""How well each attention mechanism stands in for full attention, head by head, at equal budgets."""
+"""How well each attention mechanism replaces full attention at equal budgets of attended keys."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from attnlab.budget.candidates import left_out
-from attnlab.budget.notes import MechanismLeftOut
-from attnlab.budget.scores import Scores
-from attnlab.budget.sizes import Learned, Measured, SiteTypes, types_of_site
+import pandas as pd
+import torch
+
+from attnlab.ablation.significance import Difference, bleu_differences, loss_differences
+from attnlab.attention.bridge.installing import use
+from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.plan import AttentionPlan, load_plan
+from attnlab.budget.candidates import (
+    Candidate,
+    Candidates,
+    Choosing,
+    made,
+    mechanism_names,
+    types_of_site,
+)
+from attnlab.budget.columns import BLEU_CHANGE, ERROR, LOSS_CHANGE, MASS
+from attnlab.budget.running_sums import Layer
+from attnlab.budget.scores import Entry, Scores, mean_intervals
+from attnlab.budget.uniform import refusals
+from attnlab.core.addresses import Head
+from attnlab.core.columns import Table
 from attnlab.core.errors import InputError, Note
 from attnlab.core.options import options_of
 from attnlab.core.processes import usable_device
+from attnlab.evaluation.evaluator import Evaluator, evaluator_of, examples_of
+from attnlab.evaluation.shared_settings import ENOUGH_FOR_INTERVALS, FewForIntervals, Steps
 from attnlab.evaluation.sources import (
     Subject,
     first_pairs,
     load_subject,
+    notes_on_texts,
     read_texts,
     source_in_words,
     source_of,
 )
 from attnlab.models.run import Source
 from attnlab.models.run_folder import check_has_sentences
-from attnlab.questions.compare.question import QUESTION, ComparisonSettings, WhatBoundsAre
-from attnlab.reading.batches import Encoding, Text, encode
-from attnlab.reading.observing import Observed, additive_sites, observe, sites_of
+from attnlab.models.tokenizer import checksum
+from attnlab.questions.compare.question import (
+    ALL,
+    FULL,
+    MECHANISMS_BY_HEAD,
+    QUESTION,
+    SUMMARY,
+    ComparisonSettings,
+    MechanismLeftOut,
+    NoSettingAtSite,
+)
+from attnlab.reading.batches import Encoding, SentencesDropped, Text, encode
+from attnlab.reading.observing import Observed, additive_sites, most_heads, observe, sites_of
 from attnlab.results.result import Result
+from attnlab.studies.replacing import Outcome, Replacing, plan_replacing
 
 
 @options_of(ComparisonSettings)
 def compare(source: Source, settings: ComparisonSettings) -> Result:
-    """Every mechanism against the model's full attention, on held-out sentences.
+    """Every mechanism in place of full attention, on held-out sentences, at equal budgets of keys.
 
-    Queries, keys and values are the model's own; nothing is trained. Tables of sigma and the fixed
-    pattern of each head are learned on training sentences alone; those that are held out too are
-    left out. Each mechanism has the size at which rows of the held-out sentences see most keys within the
-    budget, counted, and nothing else of these sentences chooses; `keys_over_budget` says by how much a
-    row differs from the budget. The model reads training sentences once and held-out ones twice; memory
-    does not grow with the number of sentences.
+    Tables of sigma and the best fixed pattern are learned on training sentences; the setting that each
+    mechanism has at a site is the one nearest to full attention on validation sentences whose rows see at
+    most the budget there, counted; without a support the work of as many keys counts. Captured
+    attention, output error and, of a run, loss, BLEU and time are measured on held-out sentences with the
+    mechanism at all heads of a site, and of all sites where it can be. With `fine_tune` the run is
+    trained that many batches further with each mechanism in place, beside full attention trained as long.
+
+    Cost: the matrices of every setting on the validation sentences; of a run a pass over the held-out
+    sentences and a round of translation for each row, and with `per_head` a pass for each head.
 
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair
-            (model, tokenizer).
+            (model, tokenizer); none is changed. Loss, BLEU and time are those of runs.
         settings: as keyword arguments.
 
     Returns:
@@ -48,96 +85,457 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         `mechanisms_by_head`.
 
     Raises:
-        InputError: a budget below 5, no sentences, a site that is lacking, or a model that cannot
-            be compared.
+        InputError: no sentences, a text too long for the memory, a site, mechanism or plan that cannot be
+            used, or a model that cannot be compared.
+        AttnlabError: the corpus is no longer the one of the training.
     """
+    plans = {path.name: load_plan(path) for path in map(Path, settings.plans)}
     device = usable_device(settings.device)
     sentences, text = settings.sentences, settings.text
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
         check_has_sentences(source, "text, a file with a sentence on each line")
     subject = load_subject(source, sentences=sentences, text=text)
-    model = subject.model.to(device)
-    held_out = encode(model, subject.tokenizer, subject.texts)
-    before = _training_texts(source, subject, settings)
-    learning = encode(model, subject.tokenizer, before)
-    chosen = sites_of(model, held_out, settings.sites)
-    chosen = sites_of(model, learning, chosen)
-    levels = list(dict.fromkeys(settings.budgets))
-    additive = additive_sites(model)
-    by_site = {
-        site: types_of_site(
-            site, subject.type_counts, held_out, learning, additive=site in additive
+    subject.model.to(device)
+    test = encode(subject.model, subject.tokenizer, subject.texts)
+    evaluator = _evaluator(subject, test, settings)
+    if evaluator is None and (settings.fine_tune or settings.per_head):
+        msg = (
+            "Only runs of attnlab train have a loss here, on sentences with their translations; leave "
+            "fine_tune and per_head out."
         )
-        for site in chosen
-    }
-
-    def pass_over(what: str, texts: Encoding, receive: Callable[[Observed], None]) -> None:
-        progress = settings.progress
-        tell = None if progress is None else (lambda done, total: progress(what, done, total))
-        observe(model, texts, chosen, receive, batch_size=settings.batch_size, progress=tell)
-
-    learned = Learned(by_site, levels)
-    pass_over("calibrating", learning, learned.add)
-    pass_over("counting keys", held_out, learned.count)
-    measured = Measured(
-        by_site, learned.candidates(), Scores([s.number for s in held_out.sentences])
+        raise InputError(msg)
+    _check_plans(plans, subject)
+    parts = _parts(source, subject, test, evaluator, settings)
+    choosing = _chosen(parts, subject, settings)
+    candidates = choosing.candidates()
+    at = subject.model, tuple(choosing.by_site)
+    scores = _scores(
+        choosing,
+        candidates,
+        plans,
+        lambda receive: _observe("measuring", parts.test, receive, at, settings),
+        [sentence.number for sentence in parts.test.sentences],
     )
-    pass_over("measuring", held_out, measured.add)
-    lengths = {site: (one.statistics.queries, one.statistics.keys) for site, one in by_site.items()}
-    about = {
-        "Held-out sentences": len(held_out.sentences),
-        "Training sentences": len(learning.sentences),
-        **{f"Mean tokens, {site}": f"{q} queries, {k} keys" for site, (q, k) in lengths.items()},
-    }
+    cases = list(_cases(choosing, candidates, plans))
+    if len(cases) == 1:
+        msg = "No mechanism is applicable within the budget; raise it, or choose others."
+        raise InputError(msg)
+    by_head = scores.heads()
+    summary = _means(cases, by_head, scores, choosing, settings.seed)
+    if evaluator is not None:
+        replacing = Replacing(evaluator, translate=not settings.quick, seed=settings.seed)
+        installed = _Plans(evaluator, candidates)
+        found = list(_replaced(replacing, cases, summary, installed, settings))
+        summary = pd.concat([table for table, _ in found], ignore_index=True)
+        if settings.per_head:
+            by_head = _alone(replacing, found[0][1], by_head, installed, settings)
+    lengths = {site: (one.queries, one.keys) for site, one in choosing.by_site.items()}
     return Result(
         QUESTION.name,
-        f"Mechanisms beside full attention of {source_in_words(source, subject.model)}",
+        f"Mechanisms in place of full attention in {source_in_words(source, subject.model)}",
         {
-            "summary": measured.scores.summary(settings.seed),
-            "mechanisms_by_head": measured.scores.heads(),
+            "summary": _declared(summary, SUMMARY),
+            "mechanisms_by_head": _declared(by_head, MECHANISMS_BY_HEAD),
         },
-        about,
-        _notes(by_site, held_out, learning),
+        {
+            "Held-out sentences": len(parts.test.sentences),
+            "Validation sentences": len(parts.validation.sentences),
+            "Training sentences": len(parts.learning.sentences),
+            "Seed": settings.seed,
+            **{
+                f"Mean tokens, {site}": f"{queries} queries, {keys} keys"
+                for site, (queries, keys) in lengths.items()
+            },
+        },
+        _notes(parts, subject, evaluator, choosing, settings),
         {"mean_tokens": lengths},
         weights=subject.weights,
     )
 
 
+class _Parts(NamedTuple):
+    """Held-out sentences to report on, validation sentences to choose on, training sentences to learn on."""
+
+    test: Encoding
+    validation: Encoding
+    learning: Encoding
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A row: one mechanism at all heads of some sites; without a budget for a plan and for full attention."""
+
+    name: str
+    budget: int | None
+    sites: tuple[str, ...]
+    plan: AttentionPlan | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [Entry(site, self.budget, self.name) for site in self.sites]
+
+
+def _evaluator(subject: Subject, test: Encoding, settings: ComparisonSettings) -> Evaluator | None:
+    """What scores the model: a run, on sentences with the translations that it needs; None for others."""
+    if subject.run is None or (subject.model.config.is_encoder_decoder and not test.paired):
+        return None
+    return evaluator_of(subject, settings.batch_size, test.texts)
+
+
+def _check_plans(plans: Mapping[str, AttentionPlan], subject: Subject) -> None:
+    """Raises where a plan does not fit the model, before hours of work rather than after them."""
+    for name, plan in plans.items():
+        if subject.run is not None:
+            own = checksum(subject.run.tokenizers.source)
+            plan.check_same_tokenizer(own, f"The plan {name}")
+        with use(subject.model, plan):
+            pass
+
+
+def _parts(
+    source: Source,
+    subject: Subject,
+    test: Encoding,
+    evaluator: Evaluator | None,
+    settings: ComparisonSettings,
+) -> _Parts:
+    """The sentences of all parts, of a run those that it could be trained on; none is in two of them.
+
+    Raises:
+        InputError: there is no sentence left for a part.
+    """
+    model, tokenizer = subject.model, subject.tokenizer
+
+    def fitting(part: Encoding) -> Encoding:
+        if evaluator is None:
+            return part
+        examples = examples_of(model, tokenizer, part.texts, evaluator.most_tokens)
+        kept = {one.text for one in examples}
+        sentences = (one for one in part.sentences if part.texts[one.number].text in kept)
+        return replace(part, sentences=tuple(sentences))
+
+    used = set(map(source_of, subject.texts))
+    texts = _training_texts(source, subject, settings, used)
+    used |= set(map(source_of, texts))
+    wanted = settings.validation
+    chosen: tuple[Text, ...] = ()
+    if not isinstance(wanted, int):
+        chosen = tuple(text for text in wanted if source_of(text) not in used)
+    elif subject.corpus is not None:
+        chosen = first_pairs(subject.corpus(), "validation", wanted, without=used)
+    if not chosen:
+        most = wanted if isinstance(wanted, int) else None
+        texts, chosen = texts[::2], texts[1::2][:most]
+    if not chosen:
+        msg = (
+            "There is one training sentence alone, and settings are chosen on another; give more, or "
+            "validation sentences."
+        )
+        raise InputError(msg)
+    others = (fitting(encode(model, tokenizer, part)) for part in (chosen, texts))
+    return _Parts(fitting(test), *others)
+
+
 def _training_texts(
-    source: Source, subject: Subject, settings: ComparisonSettings
-) -> Sequence[Text]:
+    source: Source, subject: Subject, settings: ComparisonSettings, used: Collection[str]
+) -> tuple[Text, ...]:
     """The first training sentences that are not held out too."""
     wanted, path = settings.calibration, settings.calibration_text
-    held_out = set(map(source_of, subject.texts))
     count = wanted if isinstance(wanted, int) else len(wanted)
     if not isinstance(wanted, int):
-        texts = tuple(wanted)
+        texts: Sequence[Text] = wanted
     elif path is not None:
         run = subject.run
         texts = read_texts(path, lowercase=run is not None and run.settings.corpus.lowercase)
     elif subject.corpus is not None:
-        texts = first_pairs(subject.corpus(), "train", count, without=held_out)
+        texts = first_pairs(subject.corpus(), "train", wanted, without=used)
     else:
         name = source if isinstance(source, str | Path) else "A model without a folder"
         msg = f"{name} brings no training sentences; give calibration or calibration_text."
         raise InputError(msg)
-    found = [text for text in texts if source_of(text) not in held_out][:count]
+    found = tuple(text for text in texts if source_of(text) not in used)[:count]
     if not found:
         msg = "There is no training sentence that is not held out too; give others."
         raise InputError(msg)
     return found
 
 
+def _chosen(parts: _Parts, subject: Subject, settings: ComparisonSettings) -> Choosing:
+    """Every mechanism with what it learned on training sentences and its setting from validation ones."""
+    model = subject.model
+    sites = sites_of(model, parts.test, settings.sites)
+    for part in parts:
+        sites = sites_of(model, part, sites)
+        heads = most_heads(model, sites)
+        part.check_memory(heads, memory=settings.memory, device=model.device)
+    additive = additive_sites(model)
+    by_site = {
+        site: types_of_site(
+            site,
+            subject.type_counts,
+            parts.validation,
+            parts.learning,
+            parts.test,
+            additive=site in additive,
+        )
+        for site in sites
+    }
+    _check_mechanisms(settings.mechanisms or (), {site: site in additive for site in sites})
+    longest = max(one.longest for one in by_site.values())
+    choosing = Choosing(by_site, settings.budgets, settings.mechanisms, longest=longest)
+    _observe("calibrating", parts.learning, choosing.learn, (model, sites), settings)
+    _observe("choosing", parts.validation, choosing.measure, (model, sites), settings)
+    return choosing
+
+
+def _observe(
+    what: str,
+    part: Encoding,
+    receive: Any,
+    at: tuple[Any, Sequence[str]],
+    settings: ComparisonSettings,
+) -> None:
+    """Hands every layer of the sites of a model on these sentences to `receive`."""
+    progress = settings.progress
+    tell = None if progress is None else partial(progress, what)
+    model, sites = at
+    observe(model, part, sites, receive, batch_size=settings.batch_size, progress=tell)
+
+
+def _check_mechanisms(names: Sequence[str], additive: Mapping[str, bool]) -> None:
+    """Raises InputError for a mechanism that there is none of, or that no site allows."""
+    there = mechanism_names()
+    by_site = [refusals(site, additive=is_additive) for site, is_additive in additive.items()]
+    for name in names:
+        if name not in there:
+            msg = f"There is no mechanism '{name}' here; choose from: {', '.join(there)}."
+            raise InputError(msg)
+        if all(name in refused for refused in by_site):
+            msg = (
+                f"The mechanism '{name}' cannot be in {' or '.join(additive)}: {by_site[0][name]}; choose "
+                "other mechanisms or other sites."
+            )
+            raise InputError(msg)
+
+
+def _scores(
+    choosing: Choosing,
+    candidates: Candidates,
+    plans: Mapping[str, AttentionPlan],
+    read: Callable[[Callable[[Observed], None]], None],
+    sentences: Sequence[int],
+) -> Scores:
+    """Attention captured, output error and keys of every candidate on the held-out sentences."""
+    heads, scores = choosing.heads, Scores(sentences)
+    planned: dict[Layer, list[Candidate]] = {at: [] for at in heads}
+    for at, count in heads.items():
+        types = len(choosing.by_site[at[0]].counts)
+        for name, plan in plans.items():
+            mechanism = plan.mechanism(*at, count, vocabulary=types).double().eval()
+            planned[at].append(choosing.candidate_of((name, name, ""), at, mechanism))
+        full = made("full", count, types, at[0])
+        planned[at].append(choosing.candidate_of((FULL, FULL, ""), at, full))
+
+    def add(layer: Observed) -> None:
+        at = layer.site, layer.layer
+        numbered = choosing.by_site[layer.site].numbered(layer)
+        for budget, candidate in candidates[at]:
+            scores.add(candidate, budget, numbered)
+        for candidate in planned[at]:
+            # The keys of a plan are those of the model's own token ids.
+            scores.add(candidate, None, layer)
+
+    read(add)
+    return scores
+
+
+def _cases(
+    choosing: Choosing, candidates: Candidates, plans: Mapping[str, AttentionPlan]
+) -> Iterator[_Case]:
+    """Full attention, every mechanism at each site where it can be and at these together, and plans."""
+    sites = tuple(choosing.by_site)
+    yield _Case(FULL, None, sites)
+    found: dict[tuple[int, str], dict[str, None]] = {}
+    for (site, _), there in candidates.items():
+        for budget, candidate in there:
+            found.setdefault((budget, candidate.name), {})[site] = None
+    for (budget, name), own in sorted(found.items(), key=lambda item: item[0][0]):
+        for site in own:
+            yield _Case(name, budget, (site,))
+        if len(own) > 1:
+            yield _Case(name, budget, tuple(own))
+    for name, plan in plans.items():
+        yield _Case(name, None, sites, plan)
+
+
+def _means(
+    cases: Sequence[_Case],
+    by_head: pd.DataFrame,
+    scores: Scores,
+    choosing: Choosing,
+    seed: int,
+) -> pd.DataFrame:
+    """A row a case: means over its heads and the held-out sentences."""
+    means = [scores.sentences(case.entries) for case in cases]
+    intervals = {
+        estimate.name: mean_intervals(torch.stack([one[index] for one in means]), seed=seed)
+        for index, estimate in enumerate((MASS, ERROR))
+    }
+    several = len(choosing.by_site) > 1
+    rows = []
+    for number, (case, mean) in enumerate(zip(cases, means, strict=True)):
+        own = by_head[
+            by_head["site"].isin(case.sites)
+            & (by_head["mechanism"] == case.name)
+            & (
+                by_head["budget"].isna()
+                if case.budget is None
+                else by_head["budget"].eq(case.budget)
+            )
+        ]
+        written = own.groupby("site", sort=False)["written"].first()
+        row: dict[str, Any] = {
+            "sites": ALL if several and len(case.sites) == len(choosing.by_site) else ", ".join(case.sites),
+            "budget": case.budget, "mechanism": case.name, "level": own["level"].iloc[0],
+            "written": written.iloc[0] if len(set(written)) == 1 else "; ".join(
+                f"{site}={setting}" for site, setting in written.items()
+            ),
+            "settings_tried": None if case.budget is None else sum(
+                choosing.tried(case.name, site) for site in case.sites
+            ),
+            "replaced_heads": 0 if case.name == FULL else len(own), "steps": 0,
+            "visible_keys": float(mean[2].mean()), "multiply_adds": own["multiply_adds"].mean(),
+        }  # fmt: skip
+        for estimate in (MASS, ERROR):
+            row |= estimate.cells(*intervals[estimate.name][number].tolist())
+        rows.append(row)
+    return pd.DataFrame(rows).astype({"budget": "Int64", "settings_tried": "Int64"})
+
+
+class _Plans:
+    """The plans of cases: mechanisms as they were taught for each layer, for some or all of its heads."""
+
+    def __init__(self, evaluator: Evaluator, candidates: Candidates) -> None:
+        self._counts = {layer: part.heads for layer, part in evaluator.projections.items()}
+        self._dtype = evaluator.model.dtype
+        self._mechanisms: dict[tuple[int, str], dict[Layer, Mechanism]] = {}
+        for at, there in candidates.items():
+            for budget, one in there:
+                self._mechanisms.setdefault((budget, one.name), {})[at] = one.mechanism
+
+    def of(self, case: _Case, head: Head | None = None) -> AttentionPlan | None:
+        """All heads of the sites of a case replaced, or one; None for full attention."""
+        if case.budget is None:
+            return case.plan
+        own, counts = self._mechanisms[case.budget, case.name], self._counts
+        heads = [
+            Head(*at, index) for at in own if at[0] in case.sites for index in range(counts[at])
+        ]
+        return plan_replacing(heads if head is None else [head], own, counts, self._dtype)
+
+
+def _replaced(
+    replacing: Replacing,
+    cases: Sequence[_Case],
+    summary: pd.DataFrame,
+    plans: _Plans,
+    settings: ComparisonSettings,
+) -> Iterator[tuple[pd.DataFrame, Outcome]]:
+    """The rows with what the model loses, and with fine-tuning again; with each the model as it is."""
+    steps = Steps("Replacing sites", len(cases), settings.progress)
+    outcomes = []
+    for case in cases:
+        # A plan may name heads of the encoder even where other sites are compared.
+        sites = ("encoder",) if case.budget is None else case.sites
+        outcomes.append(steps.of(partial(replacing.outcome, plans.of(case), sites))())
+    yield summary.join(_changes(replacing.evaluator, outcomes, settings.seed)), outcomes[0]
+    if not settings.fine_tune:
+        return
+    steps = Steps("Fine-tuning", len(cases), settings.progress)
+    tuned = [
+        steps.of(partial(replacing.tuned, plans.of(case), settings.fine_tune, case.name))()
+        for case in cases
+    ]
+    again = summary.assign(steps=settings.fine_tune)
+    yield again.join(_changes(replacing.evaluator, tuned, settings.seed)), tuned[0]
+
+
+def _changes(evaluator: Evaluator, outcomes: Sequence[Outcome], seed: int) -> pd.DataFrame:
+    """Loss, BLEU and time of every outcome, with changes from the first, full attention."""
+    whole, *others = outcomes
+    tokens = evaluator.tokens
+    losses = loss_differences(whole.losses, [one.losses for one in others], tokens, seed=seed)
+    changes: list[list[Difference | None]] = [[None, *losses], [None] * len(outcomes)]
+    translations = [one.translations for one in others if one.translations is not None]
+    if whole.translations is not None:
+        references = evaluator.references
+        found = bleu_differences(whole.translations, translations, references, seed=seed)
+        changes[1] = [None, *found]
+    rows = []
+    for outcome, *both in zip(outcomes, *changes, strict=True):
+        row = {
+            "loss_nats": float(outcome.losses.sum() / tokens.sum()),
+            "bleu": outcome.bleu,
+            "time_ratio": outcome.time_ratio,
+        }
+        for estimate, one in zip((LOSS_CHANGE, BLEU_CHANGE), both, strict=True):
+            row |= estimate.cells(*(math.nan,) if one is None else (one.change, one.low, one.high))
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    untold = ["bleu", *(column.name for column in BLEU_CHANGE)]
+    return table if whole.translations is not None else table.drop(columns=untold)
+
+
+def _alone(
+    replacing: Replacing,
+    whole: Outcome,
+    by_head: pd.DataFrame,
+    plans: _Plans,
+    settings: ComparisonSettings,
+) -> pd.DataFrame:
+    """The rows of heads with the loss when the head alone has the mechanism."""
+    rows = by_head[by_head["budget"].notna()]
+    steps = Steps("Replacing heads", len(rows), settings.progress)
+    losses = []
+    for row in rows.to_dict("records"):
+        case = _Case(row["mechanism"], row["budget"], (row["site"],))
+        plan = plans.of(case, Head(row["site"], row["layer"], row["head"]))
+        losses.append(steps.of(partial(replacing.losses, plan, case.sites))())
+    tokens = replacing.evaluator.tokens
+    found = loss_differences(whole.losses, losses, tokens, seed=settings.seed)
+    cells = [
+        {"loss_nats": one.after} | LOSS_CHANGE.cells(one.change, one.low, one.high) for one in found
+    ]
+    return by_head.join(pd.DataFrame(cells, index=rows.index))
+
+
+def _declared(table: pd.DataFrame, declared: Table) -> pd.DataFrame:
+    """The columns that are there in the order in which they are declared."""
+    over = table["visible_keys"] - table["budget"].astype(float)
+    table = table.assign(keys_over_budget=over)
+    return table[[name for name in declared if name in table]]
+
+
 def _notes(
-    by_site: Mapping[str, SiteTypes], held_out: Encoding, learning: Encoding
+    parts: _Parts,
+    subject: Subject,
+    evaluator: Evaluator | None,
+    choosing: Choosing,
+    settings: ComparisonSettings,
 ) -> tuple[Note, ...]:
-    """How to read the rows, and what was left out: mechanisms by site, sentences of both parts."""
-    notes: list[Note] = [WhatBoundsAre()]
+    """Sentences that are lacking, and mechanisms that have no form or no setting for a site."""
+    notes = notes_on_texts(subject, settings.sentences, settings.sites)
+    if len(parts.test.sentences) < ENOUGH_FOR_INTERVALS:
+        notes.append(FewForIntervals(len(parts.test.sentences)))
+    if evaluator is not None and evaluator.dropped:
+        total = len(subject.texts)
+        notes.append(SentencesDropped(evaluator.dropped, total, evaluator.most_tokens, "held-out"))
+    for name, part in zip(("held-out", "validation", "training"), parts, strict=True):
+        notes += [replace(dropped, part=name) for dropped in part.dropped]
     notes += [
         MechanismLeftOut(site, name, reason)
-        for site, types in by_site.items()
-        for name, reason in left_out(site, additive=types.statistics.additive).items()
+        for site, types in choosing.by_site.items()
+        for name, reason in refusals(site, additive=types.additive).items()
+        if settings.mechanisms is None or name in settings.mechanisms
     ]
-    for part, encoding in (("held-out", held_out), ("training", learning)):
-        notes += [replace(dropped, part=part) for dropped in encoding.dropped]
-    return tuple(notes)
+    return (*notes, *(NoSettingAtSite(*lacking) for lacking in choosing.without_setting()))

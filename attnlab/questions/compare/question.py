@@ -5,66 +5,86 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from attnlab.budget.bounds import LEAST_BUDGET, TOLERANCE
-from attnlab.budget.columns import ERROR, KEYS_OVER_BUDGET, MASS, VISIBLE_KEYS
-from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Table, with_interval
-from attnlab.core.errors import Note
+from attnlab.budget.columns import (
+    BUDGET,
+    ERROR,
+    KEYS_OVER_BUDGET,
+    LEVEL,
+    LOSS,
+    LOSS_CHANGE,
+    MASS,
+    MECHANISM,
+    REPLACED,
+    VISIBLE_KEYS,
+    WORK,
+    WRITTEN,
+)
+from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Table
+from attnlab.core.errors import InputError, Note
 from attnlab.core.options import Option
-from attnlab.evaluation.shared_settings import MEMORY, SEED, SENTENCE_FLAGS, Sentences, TextSettings
+from attnlab.evaluation.shared_settings import (
+    MEMORY,
+    SEED,
+    SENTENCE_FLAGS,
+    Sentences,
+    TextSettings,
+    words_in,
+)
 from attnlab.results.question import Question
 
-SITE, LAYER, INDEX = HEAD
-CASE = (
-    SITE,
-    Column(
-        "budget",
-        "budget",
-        "Keys per row, counted. Each mechanism has the size that gives most of them on held-out "
-        f"sentences, at most {TOLERANCE:.0%} more where a size does.",
-    ),
-    Column(
-        "mechanism",
-        "mechanism",
-        "Name of the mechanism and what distinguishes it. `linear favor` and `linformer` have the "
-        "size whose work is nearest to that of the band; the other linear kinds have no size.",
-    ),
-    Column(
-        "level",
-        "level",
-        "`oracle`, chosen from the matrices it is measured on, a bound and no method; "
-        "`calibrated`, on training sentences; `static`, without looking at any.",
-    ),
+DEFAULT_BUDGET = 5
+# All sites that are compared, in the column of sites.
+ALL = "all"
+# The model as it is, in the column of mechanisms.
+FULL = "full"
+SITES = Column(
+    "sites",
+    "sites",
+    "Where all heads have the mechanism: each site that it can be at, and these together; `all` for all "
+    "sites that are compared.",
 )
-SPECIFICATION = Column(
-    "written",
-    "written",
-    "The mechanism as `--attention` takes it, or in words where it is none that can be asked for "
-    "(`fixed`, `sigma oracle`).",
-)
-WORK = Column(
-    "multiply_adds",
-    "multiply-adds",
-    "Work on a sentence of mean length, per head; empty for `sigma oracle`.",
-    0,
-)
-KEYS = (VISIBLE_KEYS, KEYS_OVER_BUDGET)
 SUMMARY = Table(
     "summary.csv",
-    "site, mechanism and budget, means over heads and sentences",
-    (*CASE, *with_interval(MASS), *with_interval(ERROR), *KEYS, WORK),
-    keys=("site", "budget", "mechanism"),
+    "sites, mechanism, budget and steps, means over heads and sentences",
+    (SITES, *REPLACED),
 )
 MECHANISMS_BY_HEAD = Table(
     "mechanisms_by_head.csv",
     "head, mechanism and budget, means over sentences",
-    (*CASE, SPECIFICATION, WORK, LAYER, INDEX, MASS, ERROR, *KEYS),
+    (
+        *HEAD,
+        BUDGET,
+        MECHANISM,
+        LEVEL,
+        WRITTEN,
+        VISIBLE_KEYS,
+        KEYS_OVER_BUDGET,
+        MASS.column,
+        ERROR.column,
+        WORK,
+        LOSS,
+        *LOSS_CHANGE,
+    ),
     keys=(*HEAD_KEYS, "budget", "mechanism"),
 )
 
 
 @dataclass(frozen=True)
-class WhatBoundsAre(Note):
-    """What oracles are the best of, and how near the keys of a mechanism are to the budget."""
+class MechanismLeftOut(Note):
+    """A mechanism that a site does not allow, and why in words."""
+
+    site: str
+    mechanism: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class NoSettingAtSite(Note):
+    """A mechanism that is lacking at a site, since all its settings see more keys than the budget."""
+
+    site: str
+    mechanism: str
+    budget: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +92,46 @@ class ComparisonSettings(TextSettings):
     """What `attnlab compare` can be told.
 
     Raises:
-        InputError: a value out of range.
+        InputError: a value out of range, or two plans of one name.
     """
 
     budgets: Annotated[
         Sequence[int],
         Option(
-            f"Number of keys per row, counted on average, {LEAST_BUDGET} or more; may be given again.",
+            "Number of keys per row, counted, on average over the heads of a site; may be given again.",
             ("--budget",),
-            least=LEAST_BUDGET,
+            least=1,
         ),
-    ] = field(kw_only=False)
+    ] = field(default=(DEFAULT_BUDGET,), kw_only=False)
+    mechanisms: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Mechanisms by their names in the table, commas between.",
+            shown="all that have a form for a model",
+            read=words_in,
+        ),
+    ] = None
+    plans: Annotated[
+        Sequence[str | Path],
+        Option("Attention plan (JSON) that has a row of its own; may be given again.", ("--plan",)),
+    ] = ()
+    per_head: Annotated[
+        bool, Option("Measure the loss with every head replaced alone too.", ("--per-head",))
+    ] = False
+    fine_tune: Annotated[
+        int,
+        Option(
+            "Number of training batches of a short fine-tuning with every mechanism in place; 0 for none.",
+            least=0,
+        ),
+    ] = 0
+    quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
     sentences: Annotated[
         Sentences, Option("Maximum number of held-out sentences.", SENTENCE_FLAGS, least=1)
+    ] = 200
+    validation: Annotated[
+        Sentences,
+        Option("Maximum number of validation sentences, which choose the settings.", least=1),
     ] = 200
     calibration: Annotated[
         Sentences, Option("Maximum number of training sentences to learn tables on.", least=1)
@@ -98,29 +145,47 @@ class ComparisonSettings(TextSettings):
     ] = None
     calibration_text: Annotated[
         str | Path | None,
-        Option("File of training sentences, written likewise; a run brings its own."),
+        Option(
+            "File of training sentences, written likewise; a run brings its own. Of a model that is no "
+            "run, every other one chooses the settings."
+        ),
     ] = None
     memory: Annotated[float | None, MEMORY] = None
     seed: Annotated[int, SEED] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.budgets:
+            msg = f"There is no budget; give at least one, such as {DEFAULT_BUDGET}."
+            raise InputError(msg)
+        names = [Path(plan).name for plan in self.plans]
+        for name in names:
+            if names.count(name) > 1:
+                msg = (
+                    f"Two plans are called {name}, as tables call them; give their files two names."
+                )
+                raise InputError(msg)
 
 
 QUESTION = Question(
     name="compare",
     what="comparison",
     panel="What could replace them",
-    help="Compare mechanisms with a model's full attention: mass captured and output error.\n\n"
-    "Every row says its level: oracle (chosen from the matrices it is measured on), calibrated (on training "
-    "sentences) or static.",
+    help="Compare mechanisms at equal budgets of attended keys: error, loss, BLEU, time.\n\n"
+    "Every mechanism replaces all heads of each site where it can be, and of these sites together, without "
+    "retraining and with --fine-tune STEPS again after so many training batches. Its setting is the "
+    "nearest to full attention within the budget, chosen on validation sentences. Loss, BLEU and time are "
+    "those of runs; of other models the output error is compared.",
     settings=ComparisonSettings,
     tables=(SUMMARY, MECHANISMS_BY_HEAD),
     run="attnlab.questions.compare.comparison:compare",
     view="attnlab.questions.compare.view",
+    folder="comparison",
+    announced=True,
     figures=("mechanisms_*", "pareto_*"),
     notes={
-        WhatBoundsAre: "An oracle captures most attention of its own kind and size (top-k: of single "
-        "keys, sigma oracle: of a window and two columns), not of all, and need not have the least output "
-        "error. Each mechanism has the size whose counted keys come nearest to "
-        f"the budget without exceeding it by more than {TOLERANCE:.0%}; keys_over_budget in summary.csv says "
-        "how far a row is from it.",
+        MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
+        NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no setting of "
+        "it fits.",
     },
 )

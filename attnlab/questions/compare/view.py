@@ -1,6 +1,6 @@
-"""A comparison drawn: every mechanism by budget for each site, and its rows on a terminal."""
+"""A comparison drawn: every mechanism by budget, the answer in a sentence, and its rows on a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -9,209 +9,259 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab.budget.bounds import TOLERANCE
-from attnlab.core.columns import Column
+from attnlab.budget.columns import (
+    BLEU_CHANGE,
+    ERROR,
+    LOSS_CHANGE,
+    MASS,
+    ORACLE,
+    TIME,
+    VISIBLE_KEYS,
+)
+from attnlab.core.columns import Estimate
 from attnlab.core.errors import InputError
 from attnlab.core.texts import briefly, counted
-from attnlab.questions.compare.question import MECHANISMS_BY_HEAD, SUMMARY
+from attnlab.questions.compare.question import ALL, FULL, MECHANISMS_BY_HEAD, SUMMARY
 from attnlab.reporting.canvas import INK, blank, panel, style
 from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.levels import LEVEL_COLOURS, LEVEL_MARKERS, example_of
 from attnlab.reporting.drawing.palette import PAGE as PAGE_WIDTH
 from attnlab.reporting.drawing.pareto import draw_pareto
-from attnlab.reporting.naming import SITE_NAMES
+from attnlab.reporting.drawing.stretching import stretch
 from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable
 
-_AXES = {"mass_fraction": "share of attention captured", "output_error": "relative output error"}
+# What is drawn, where the table has it, with what is written below.
+_AXES = {
+    MASS: "share of attention captured",
+    ERROR: "relative output error",
+    LOSS_CHANGE: "change of loss (nats per token)",
+    BLEU_CHANGE: "change of BLEU",
+}
+# Of these more is better.
+_LARGER = (MASS, BLEU_CHANGE)
 # What lies beyond is written in figures: an untrained Linformer would press all others together.
-LIMITS = {"mass_fraction": 1.0, "output_error": 1.5}
+LIMITS = {MASS.name: 1.0, ERROR.name: 1.5}
+# Up to there an axis of a change is linear.
+_LINEAR = {LOSS_CHANGE.name: 0.1, BLEU_CHANGE.name: 1.0}
 _LEFT, _GAP, _TOP = 1.9, 0.25, 0.75
-# So many budgets stand side by side on a terminal of 80 columns.
-_BESIDE = 2
 
 
 def contents(result: Result) -> Contents:
     """What the page of a comparison shows."""
-    summary = result.summary
-    sites, budgets = (list(dict.fromkeys(summary[name])) for name in ("site", "budget"))
-    figures = []
-    for site in sites:
-        of_site = summary[summary["site"] == site]
+    summary, figures = result.summary, []
+    budgets = list(summary["budget"].dropna().unique())
+    sites = [name for name in summary["sites"].unique() if "," not in name]
+    for name in sites:
+        where = "All heads" if name == ALL else f"All heads of the {name}"
         text = (
-            f"{SITE_NAMES[site]}: each mechanism's mean over heads and sentences with its 95 % interval; a "
-            "ring marks the best that can be used."
+            f"{where} replaced: each mechanism with its 95 % interval; a ring marks the best that can be "
+            "used."
         )
-        figures.append(DrawnFigure(f"mechanisms_{site}", draw_comparison(of_site, site), text))
+        figures.append(DrawnFigure(f"mechanisms_{name}", draw_comparison(summary, name), text))
         if len(budgets) > 1:
             text = (
-                f"{SITE_NAMES[site]}: output error by keys per row; the line joins what nothing that can be "
+                f"{where} replaced: output error by keys per row; the line joins what nothing that can be "
                 "used beats."
             )
-            figure = draw_pareto(of_site, width=PAGE_WIDTH)
-            figures.append(DrawnFigure(f"pareto_{site}", figure, text))
+            own = summary[(summary["sites"] == name) & summary["budget"].notna()]
+            figure = draw_pareto(own[own["steps"] == 0], width=PAGE_WIDTH)
+            figures.append(DrawnFigure(f"pareto_{name}", figure, text))
     facts = {
-        "Mechanisms": str(summary["mechanism"].nunique()),
+        "Mechanisms": str(summary.loc[summary["replaced_heads"] > 0, "mechanism"].nunique()),
         "Keys per row": ", ".join(map(str, budgets)),
-        "Sites": ", ".join(sites),
-        **{name: str(result.about[name]) for name in ("Held-out sentences", "Training sentences")},
+        "Sites": ", ".join(name for name in sites if name != ALL),
+        **{name: str(value) for name, value in result.about.items() if "sentences" in name},
     }
     shown = (
-        ShownTable(SUMMARY.file, "Mechanisms by site and budget"),
+        ShownTable(SUMMARY.file, "Mechanisms by sites and budget"),
         ShownTable(MECHANISMS_BY_HEAD.file, "Mechanisms by head"),
     )
-    return Contents([_winners(summary, site) for site in sites], facts, figures, shown)
+    said = [answer for _, _, rows in _groups(summary) if (answer := answer_of(rows)) is not None]
+    return Contents(said, facts, figures, shown)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
-    """Mechanisms of each site by mean output error, a column a budget."""
-    columns = [SUMMARY[name] for name in ("mass_fraction", "output_error", "visible_keys")]
-    names = [SUMMARY[name].narrow for name in ("mechanism", "level")]
-    for site, of_site in result.summary.groupby("site", sort=False):
-        budgets = list(dict.fromkeys(of_site["budget"]))
-        for first in range(0, len(budgets), _BESIDE):
-            shown = budgets[first : first + _BESIDE]
-            rows = of_site[of_site["budget"].isin(shown)]
-            keys = tuple(f"{budget} keys" for budget in shown)
-            yield TerminalTable(
-                headings=(*names, *keys),
-                rows=tuple(_terminal_rows(rows, shown, columns)),
-                numbers=keys,
-                title=f"\n{site}: {', '.join(column.narrow for column in columns)}",
+    """A row per mechanism at all sites where it can be, the best first; a table per budget and steps."""
+    estimates = [one for one in (ERROR, LOSS_CHANGE, BLEU_CHANGE) if one.name in result.summary]
+    timed = [TIME] if TIME.name in result.summary else []
+    numbers = tuple(
+        one.narrow for one in (VISIBLE_KEYS, *(one.column for one in estimates), *timed)
+    )
+    for budget, steps, rows in _groups(result.summary):
+        by = estimates[min(1, len(estimates) - 1)].name
+        ordered = rows.sort_values([by, ERROR.name], na_position="first", kind="stable")
+        trained = f", after {counted(steps, 'batch')} of fine-tuning" if steps else ""
+        shown = [
+            (
+                "\n(".join(_label(row).split(" (")),
+                VISIBLE_KEYS.shown(row[VISIBLE_KEYS.name]) or "-",
+                *(_two_lines(one, row) for one in estimates),
+                *(one.shown(row[one.name]) for one in timed),
+                row["sites"].replace(", ", ",\n"),
             )
-
-
-def _terminal_rows(
-    rows: pd.DataFrame, budgets: list[int], columns: list[Column]
-) -> Iterator[tuple[str, ...]]:
-    order = rows.groupby("mechanism")["output_error"].mean().sort_values().index
-    for name in order:
-        by_budget = rows[rows["mechanism"] == name].set_index("budget")
-        cells = (
-            " ".join(_figure(column, by_budget.at[budget, column.name]) for column in columns)
-            for budget in budgets
+            for row in ordered.to_dict("records")
+        ]
+        full = rows[rows["mechanism"] == FULL].iloc[0]
+        lost = f"; changes from loss {full['loss_nats']:.3f}" if len(estimates) > 1 else ""
+        lost += f", BLEU {full['bleu']:.1f}" if len(estimates) > 2 else ""
+        yield TerminalTable(
+            headings=("mechanism", *numbers, "sites"),
+            rows=tuple(shown),
+            numbers=numbers,
+            title=f"\n{counted(budget, 'key')} per row{trained}{lost}",
+            caption=answer_of(rows),
+            gap=1,
         )
-        yield name, by_budget["level"].iloc[0], *cells
 
 
-def _figure(column: Column, value: float) -> str:
-    """A figure below 10; a dash as wide where there is none."""
-    return column.shown(value) or "-".rjust(2 + (column.digits or 0))
+def _two_lines(estimate: Estimate, row: Mapping[Any, Any]) -> str:
+    """A figure and below it its interval, which would be too wide beside it."""
+    if row["mechanism"] == FULL:
+        return estimate.column.shown(row[estimate.name])
+    shown = estimate.shown(row, signed=estimate in {LOSS_CHANGE, BLEU_CHANGE})
+    return shown.replace(" [", "\n[")
 
 
-def _winners(summary: pd.DataFrame, site: str) -> str:
-    """The best mechanism of a site that can be used, by budget, as a sentence."""
-    parts = []
-    error = SUMMARY["output_error"]
-    for budget, rows in summary[summary["site"] == site].groupby("budget", sort=False):
-        best = winner(rows, error.name)
-        if best is not None:
-            low, high = (error.shown(best[f"{error.name}_{end}"]) for end in ("low", "high"))
-            keys = SUMMARY["visible_keys"].shown(best["visible_keys"])
-            shown = error.shown(best[error.name])
-            alike = _usable(rows, error.name)[error.name].map(error.shown).eq(shown).sum() - 1
-            others = f", the same as {counted(int(alike), 'other')}" if alike else ""
-            parts.append(
-                f"{best['mechanism']} at {budget} keys per row ({keys} counted, output error {shown} "
-                f"[{low}, {high}]{others})"
+def _groups(summary: pd.DataFrame) -> Iterator[tuple[int, int, pd.DataFrame]]:
+    """Budget, steps and rows: full attention, plans, and each mechanism at all sites where it can be."""
+    known = summary.assign(level=summary["level"].fillna(""))
+    for steps in known["steps"].unique():
+        there = known[known["steps"] == steps]
+        for budget in there["budget"].dropna().unique():
+            own = there[(there["budget"] == budget) | there["budget"].isna()]
+            widest = own.groupby("mechanism", sort=False)["replaced_heads"].transform("max")
+            yield (
+                int(budget),
+                int(steps),
+                own[own["replaced_heads"] == widest].assign(budget=int(budget)),
             )
-    if not parts:
-        return f"{site.capitalize()}: no mechanism that can be used is within the budget."
-    named = f"{'are' if len(parts) > 1 else 'is'} {'; '.join(parts)}"
-    answer = f"{site.capitalize()}: nearest to full attention, of what can be used, {named}."
-    without = (summary["site"] == site) & summary["visible_keys"].isna()
-    unsized = _best(summary[without & summary[error.name].notna()], error.name)
-    if unsized is None:
-        return answer
-    return f"{answer} Without a number of keys: {unsized['mechanism']}, {error.shown(unsized[error.name])}."
 
 
-def draw_comparison(summary: pd.DataFrame, site: str) -> Figure:
-    """A row of panels per budget: each mechanism's mean at a site with its interval, by level.
-
-    The best mechanism that could be used (calibrated or static) has a ring, its figure beside it and,
-    for the output error, its name in bold: an oracle is fitted to what it is measured on.
+def answer_of(rows: pd.DataFrame) -> str | None:
+    """Which mechanism to use at a budget, as a sentence; None where there is none that can be used.
 
     Args:
-        summary: one row per mechanism, budget and site, as `compare(...).summary` and `summary.csv`.
-        site: encoder, decoder or cross.
+        rows: those of one budget and number of steps.
+    """
+    known = rows[(rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
+    # A plan has no budget of its own.
+    known = known[
+        (known["level"] != "") | (known["visible_keys"] <= known["budget"] * (1 + TOLERANCE))
+    ]
+    known = known[known["replaced_heads"] == rows["replaced_heads"].max()]
+    lost = LOSS_CHANGE if LOSS_CHANGE.name in known else ERROR
+    row = winner(known, lost)
+    if row is None:
+        return None
+    among = f" of {counted(len(known), 'mechanism')}" if len(known) > 1 else ""
+    error = f"output error {ERROR.shown(row)}"
+    if lost is ERROR:
+        said = f"is nearest to full attention{among} that can be used: {error}"
+    else:
+        bleu = BLEU_CHANGE.shown(row, signed=True) if BLEU_CHANGE.name in row else ""
+        loss = f"{LOSS_CHANGE.shown(row, signed=True)} nats per token"
+        parts = (loss, f"{bleu} BLEU" if bleu else "", error)
+        said = f"costs least loss{among} that can be used: {', '.join(filter(None, parts))}"
+    steps = int(row["steps"])
+    tuned = f" and {counted(steps, 'batch')} of fine-tuning" if steps else ""
+    chosen = ", a figure that looks a little better for being the least of several" if among else ""
+    return (
+        f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']} in place of "
+        f"{counted(int(row['replaced_heads']), 'head')} {said}{chosen}."
+    )
+
+
+def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
+    """The row of the best mechanism that could be used, by one figure; None where there is none."""
+    usable = rows[(rows["level"] != ORACLE) & (rows["mechanism"] != FULL)]
+    order = (
+        usable[estimate.name].dropna().sort_values(ascending=estimate not in _LARGER, kind="stable")
+    )
+    return None if order.empty else usable.loc[order.index[0]].to_dict()
+
+
+def _label(row: Mapping[Any, Any]) -> str:
+    return f"{row['mechanism']} ({ORACLE})" if row["level"] == ORACLE else str(row["mechanism"])
+
+
+def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
+    """A row of panels per budget: each mechanism's figures with their intervals, by level.
+
+    The best mechanism that could be used has a ring and its figure beside it: an oracle is fitted to what
+    it is measured on.
+
+    Args:
+        summary: one row per mechanism, budget and sites, as `compare(...).summary` and `summary.csv`.
+        sites: encoder, decoder, cross or all; None: all, or the only site.
 
     Raises:
-        InputError: it is no such table, or has no row of the site.
+        InputError: it is no such table, or has no row of these sites.
     """
-    bounds = [f"{name}_{end}" for name in _AXES for end in ("low", "high")]
-    wanted = ["site", "budget", "mechanism", "level", "visible_keys", *_AXES, *bounds]
+    wanted = ["sites", "budget", "mechanism", "level", "visible_keys"]
+    wanted += [column.name for one in (MASS, ERROR) for column in one]
     check_table(summary, wanted, "compare(...).summary or summary.csv")
-    sites = list(dict.fromkeys(summary["site"]))
-    if site not in sites:
-        msg = f"The table has no site {briefly(site)}; choose from: {', '.join(sites)}."
+    summary = summary[summary["mechanism"] != FULL].assign(steps=summary.get("steps", 0))
+    known = list(dict.fromkeys(summary["sites"]))
+    if sites is None:
+        sites = ALL if ALL in known else known[0]
+    if sites not in known:
+        msg = f"The table has no sites {briefly(sites)}; choose from: {', '.join(known)}."
         raise InputError(msg)
-    summary = summary[summary["site"] == site]
-    budgets = list(dict.fromkeys(summary["budget"]))
-    names = summary.groupby("mechanism")["output_error"].mean().sort_values(ascending=False).index
-    width, height = 2.9, 0.2 * len(names) + 0.2
-    whole = _LEFT + len(_AXES) * (width + _GAP), _TOP + len(budgets) * (height + 0.75) - 0.2
+    summary = summary[summary["sites"] == sites]
+    axes_shown = {one: label for one, label in _AXES.items() if one.name in summary}
+    cases = list(summary[["steps", "budget"]].dropna().drop_duplicates().itertuples(index=False))
+    order = summary.groupby("mechanism")[ERROR.name].mean().sort_values(ascending=False)
+    names = [str(name) for name in order.index]
+    width, height = 2.9 if len(axes_shown) < 3 else 2.1, 0.2 * len(names) + 0.2
+    row = height + 0.75 + 0.15 * (len(axes_shown) > 2)
+    whole = _LEFT + len(axes_shown) * (width + _GAP), _TOP + len(cases) * row - 0.05
     with style():
         figure = blank(*whole)
-        for index, budget in enumerate(budgets):
-            top = _TOP + index * (height + 0.75)
-            for column, (name, label) in enumerate(_AXES.items()):
-                axes = panel(figure, _LEFT + column * (width + _GAP), top, width, height)
-                rows = summary[summary["budget"] == budget]
-                _draw(axes, rows, list(names), name)
-                _mark_winner(axes, rows, list(names), name)
-                axes.set_xlabel(label)
+        for index, (steps, budget) in enumerate(cases):
+            # A plan stands at every budget.
+            at = (summary["budget"] == budget).fillna(True)
+            rows = summary[at & (summary["steps"] == steps)]
+            for column, (estimate, label) in enumerate(axes_shown.items()):
+                left = _LEFT + column * (width + _GAP)
+                axes = panel(figure, left, _TOP + index * row, width, height)
+                stretched = _draw(axes, rows, names, estimate)
+                _mark_winner(axes, rows, names, estimate)
+                axes.set_xlabel(f"{label}{stretched}")
                 axes.tick_params(axis="y", labelleft=column == 0, length=0)
                 if column == 0:
-                    axes.set_title(f"{site}, {budget} visible keys per row", loc="left")
+                    tuned = f", after {counted(int(steps), 'batch')}" if steps else ""
+                    title = f"{sites}, {counted(int(budget), 'key')} per row{tuned}"
+                    axes.set_title(title, loc="left")
+        levels = [level for level in LEVEL_COLOURS if (summary["level"] == level).any()]
         figure.legend(
-            handles=[*(example_of(level) for level in LEVEL_COLOURS), _ring()],
-            loc="upper right",
-            ncols=len(LEVEL_COLOURS) + 1,
-            frameon=False,
-            fontsize=8,
-        )
+            handles=[*map(example_of, levels), _ring()], loc="upper right",
+            ncols=len(levels) + 1, frameon=False, fontsize=8,
+        )  # fmt: skip
     return figure
 
 
-def winner(rows: pd.DataFrame, figure: str) -> dict[Any, Any] | None:
-    """The row of the best mechanism that could be used, by one figure; None where there is none.
-
-    Its keys are counted and within the budget: what attends to every key, as linear attention does, has none.
-    """
-    return _best(_usable(rows, figure), figure)
-
-
-def _usable(rows: pd.DataFrame, figure: str) -> pd.DataFrame:
-    """The rows that could be used at their budget, and have the figure."""
-    within = rows["visible_keys"] <= rows["budget"] * (1 + TOLERANCE)
-    return rows[within & (rows["level"] != "oracle") & rows[figure].notna()]
-
-
-def _best(usable: pd.DataFrame, figure: str) -> dict[Any, Any] | None:
-    if usable.empty:
-        return None
-    order = usable[figure].sort_values(ascending=figure != "mass_fraction", kind="stable")
-    return usable.loc[order.index[0]].to_dict()
-
-
-def _mark_winner(axes: Axes, rows: pd.DataFrame, names: list[str], figure: str) -> None:
-    best = winner(rows, figure)
-    if best is None or best[figure] > LIMITS[figure]:
+def _mark_winner(axes: Axes, rows: pd.DataFrame, names: list[str], estimate: Estimate) -> None:
+    best = winner(rows, estimate)
+    if best is None or best[estimate.name] > LIMITS.get(estimate.name, float("inf")):
         return
-    y, value, colour = names.index(best["mechanism"]), best[figure], LEVEL_COLOURS[best["level"]]
+    y, value = names.index(best["mechanism"]), best[estimate.name]
+    colour = LEVEL_COLOURS.get(best["level"], INK)
     axes.plot(
         [value], [y], "o", color=colour, fillstyle="none", markersize=8.5, markeredgewidth=1.1
     )
-    left = value > 0.6 * LIMITS[figure]
-    reach = 0.05 * LIMITS[figure]
-    axes.text(
-        best[f"{figure}_low"] - reach if left else best[f"{figure}_high"] + reach, y, f"{value:.2f}",
-        color=colour, ha="right" if left else "left", va="center", fontsize=8, fontweight="bold",
+    low, high = estimate.ends(best)
+    at = axes.transLimits.transform(axes.transScale.transform((value, 0)))[0]
+    left = at > 0.6
+    axes.annotate(
+        f"{value:.2f}", (low if left else high, y), xytext=(-7 if left else 7, 0),
+        textcoords="offset points", color=colour, ha="right" if left else "left", va="center",
+        fontsize=8, fontweight="bold",
     )  # fmt: skip
-    if figure == "output_error":
-        # The names stand at the first panel, which shows the other figure.
-        axes.figure.axes[-len(_AXES)].get_yticklabels()[y].set_fontweight("bold")
+    if estimate is ERROR:
+        # The names stand at the first panel of the row, the one before.
+        axes.figure.axes[-2].get_yticklabels()[y].set_fontweight("bold")
 
 
 def _ring() -> Line2D:
@@ -221,18 +271,28 @@ def _ring() -> Line2D:
     )  # fmt: skip
 
 
-def _draw(axes: Axes, table: pd.DataFrame, names: list[str], figure: str) -> None:
+def _draw(axes: Axes, table: pd.DataFrame, names: list[str], estimate: Estimate) -> str:
+    """Draws every mechanism's figure; what is to be said of the scale."""
     axes.grid(axis="y", color="#e5e7eb", linewidth=0.6)
     axes.set_axisbelow(True)
-    limit = LIMITS[figure]
-    for row in table.to_dict("records"):
-        y, colour = names.index(row["mechanism"]), LEVEL_COLOURS[row["level"]]
-        if row[figure] > limit:
-            text = f"{row[figure]:.1f} \N{RIGHTWARDS ARROW}"
-            axes.text(limit, y, text, color=colour, ha="right", va="center", fontsize=8)
-        elif pd.notna(row[figure]):
-            axes.plot([row[f"{figure}_low"], row[f"{figure}_high"]], [y, y], color=colour)
-            axes.plot(row[figure], y, LEVEL_MARKERS[row["level"]], color=colour, markersize=4)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(-0.7, len(names) - 0.3)
-    axes.set_xlim(-0.02 * limit, 1.02 * limit)
+    limit, stretched = LIMITS.get(estimate.name), ""
+    if limit is not None:
+        axes.set_xlim(-0.02 * limit, 1.02 * limit)
+    else:
+        axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
+        axes.margins(x=0.08)
+        ends = table[[estimate.low, estimate.high]].abs().to_numpy()
+        largest = float(ends.max()) if len(table) else 0.0
+        stretched = stretch(axes, "x", threshold=_LINEAR[estimate.name], largest=largest)
+    for row in table.to_dict("records"):
+        y, value = names.index(row["mechanism"]), row[estimate.name]
+        colour = LEVEL_COLOURS.get(row["level"], INK)
+        if limit is not None and value > limit:
+            text = f"{value:.1f} \N{RIGHTWARDS ARROW}"
+            axes.text(limit, y, text, color=colour, ha="right", va="center", fontsize=8)
+        elif pd.notna(value):
+            axes.plot(estimate.ends(row), [y, y], color=colour)
+            axes.plot(value, y, LEVEL_MARKERS.get(row["level"], "*"), color=colour, markersize=4)
+    return stretched

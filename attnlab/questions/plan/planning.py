@@ -17,8 +17,8 @@ from attnlab.ablation.significance import DRAWS, INTERVAL, bleu_difference, loss
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
 from attnlab.attention.specification import Specification
-from attnlab.budget.allocation import uniform
 from attnlab.budget.running_sums import Layer, Measurements
+from attnlab.budget.uniform import uniform
 from attnlab.core.addresses import Head
 from attnlab.core.errors import Note
 from attnlab.core.options import options_of

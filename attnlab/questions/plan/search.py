@@ -10,9 +10,10 @@ from attnlab.attention.mechanisms.none import Nothing
 from attnlab.attention.mechanisms.static import Static
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
-from attnlab.budget.allocation import Allocation, Choice, allocate, allocate_exactly, uniform
+from attnlab.budget.allocation import Allocation, Choice, allocate, allocate_exactly
 from attnlab.budget.bounds import WIDEST
 from attnlab.budget.running_sums import REACHES, Layer, LayerSums, Measurements
+from attnlab.budget.uniform import uniform
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.questions.plan.question import BASELINES, SEARCHED

@@ -9,8 +9,9 @@ from jaxtyping import Float
 from scipy.stats import rankdata
 
 from attnlab.ablation.significance import DRAWS, INTERVAL
-from attnlab.studies.substitution.columns import FEWEST_HEADS, FEWEST_RANKED
 
+# Fewer things agree in rank by chance too often, and fewer heads give too few different draws.
+FEWEST_RANKED, FEWEST_HEADS = 5, 5
 PREDICTORS = ("missing_mass", "output_error")
 
 # Of heads and mechanisms, behind any batch.
@@ -25,12 +26,14 @@ def prediction(heads: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     replacement, since the mechanisms of one head are no independent observations.
 
     Args:
-        heads: rows of scope `head` of a substitution study: `replaced`, `site`, `budget`,
+        heads: rows of scope `head` of the study: `replaced`, `site`, `budget`,
             `mechanism`, `mass_fraction`, `output_error`, `loss_change_nats`.
         seed: of the bootstrap.
 
     Returns:
-        The columns of `attnlab.studies.substitution.columns.PREDICTION`.
+        One row per site (and `all`), predictor and `across`: `pairs` ranks all pairs of a head and a
+        mechanism together, `mechanisms` the mechanisms of each head, `heads` the heads under each
+        mechanism, both averaged; NaN where fewer than `FEWEST_RANKED` would be ranked.
     """
     known = heads.dropna(subset=["mass_fraction", "output_error", "loss_change_nats"])
     known = known.assign(missing_mass=1 - known["mass_fraction"])

@@ -14,23 +14,14 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.registry import make
-from attnlab.budget.bounds import WIDEST
-from attnlab.budget.candidates import (
-    Candidate,
-    LayerCalibration,
-    SiteStatistics,
-    candidates,
-    left_out,
-    narrow_window,
-    window_of,
-)
-from attnlab.budget.notes import MechanismLeftOut
+from attnlab.budget.candidates import FIXED, Candidate, Choosing, SiteTypes
 from attnlab.budget.scores import MEASURED, measure_matrices
-from attnlab.budget.sizes import Learned, SiteTypes
+from attnlab.budget.uniform import refusals, uniform
 from attnlab.core.addresses import SITES
 from attnlab.core.errors import InputError
 from attnlab.models.run import load
 from attnlab.questions.compare.comparison import compare
+from attnlab.questions.compare.question import MechanismLeftOut, NoSettingAtSite
 from attnlab.reading.batches import encode
 from attnlab.reading.observing import Observed, observe, sites_of
 from attnlab.results.result import Result
@@ -59,15 +50,41 @@ def observed(seed: int = 0, site: str = "encoder") -> Observed:
     return Observed(site, 0, query, key, value, visible, real, ids, weights, (0, 1))
 
 
-def made(budget: int, site: str = "encoder") -> dict[str, Candidate]:
-    statistics = SiteStatistics(site, torch.arange(13), queries=7, keys=9, longest=11)
-    learned = LayerCalibration(statistics, [narrow_window(budget, causal=site == "decoder")])
-    learned.add(observed(1, site))
-    return {candidate.name: candidate for candidate in candidates(budget, statistics, learned)}
+# One of each kind, since settings are many.
+FEW = (
+    "band",
+    "longformer",
+    "bigbird",
+    "sigma first",
+    "linear",
+    "linformer (not trained)",
+    "top-k",
+    "fixed",
+)
 
 
+FEWER = ("band", "longformer", "linformer (not trained)", "top-k", "fixed")
+
+
+def choosing(budget: int, site: str = "encoder", names: tuple[str, ...] = FEW) -> Choosing:
+    """What learned on one batch and chose on another."""
+    types = SiteTypes(site, torch.arange(13), torch.arange(13), queries=7, keys=9, longest=11)
+    found = Choosing({site: types}, [budget], names, longest=11)
+    with torch.no_grad():
+        found.learn(observed(1, site))
+        found.measure(observed(2, site))
+    return found
+
+
+def made(budget: int, site: str = "encoder", names: tuple[str, ...] = FEW) -> dict[str, Candidate]:
+    found = choosing(budget, site, names).candidates()
+    return {candidate.name: candidate for _, candidate in found[site, 0]}
+
+
+@torch.no_grad()
 def figures(candidate: Candidate, seen: Observed) -> dict[str, torch.Tensor]:
-    found = measure_matrices(candidate.apply(seen), seen, support=candidate.support)
+    support = candidate.mechanism.traits.support
+    found = measure_matrices(candidate.matrices(seen), seen, support=support)
     return dict(zip(MEASURED, found, strict=True))
 
 
@@ -103,27 +120,37 @@ def test_measures_equal_plain_loops(site: str) -> None:
 
 
 @pytest.mark.parametrize("site", SITES)
-@pytest.mark.parametrize("budget", [5, 6, 9])
-def test_top_k_bounds_what_sees_no_more_keys_and_budgets_are_kept(budget: int, site: str) -> None:
-    seen = observed(site=site)
-    found = {name: figures(candidate, seen) for name, candidate in made(budget, site).items()}
-    # Rows of global tokens see every key, so these two alone may go over the budget.
-    for name in set(found) - {"longformer", "bigbird"}:
-        keys, mass = found[name]["visible_keys"], found[name]["mass_fraction"]
-        if not bool(keys.isnan().any()):
-            assert bool((keys <= budget + 1e-9).all()), name
-            assert bool((mass <= found["top-k"]["mass_fraction"] + 1e-9).all()), name
-    best = found["sigma oracle"]["mass_fraction"]
-    for columns in ("first", "random", "salience", "frequency"):
-        assert bool((found[f"sigma {columns}"]["mass_fraction"] <= best + 1e-9).all()), columns
+@pytest.mark.parametrize("budget", [3, 6])
+def test_the_nearest_setting_within_the_budget_is_chosen(site: str, budget: int) -> None:
+    """Of all settings, against a loop over them on the very sentences that choose."""
+    seen, found = observed(2, site), choosing(budget, site)
+    rows = 3 * int(seen.real_queries.sum())
+    for name in ("band", "top-k", "longformer", "bigbird"):
+        near = {}
+        for setting in uniform(name, site, budget):
+            mechanism = make(setting, causal=site == "decoder", cross=site == "cross").double()
+            matrix = mechanism.implied_matrix(seen.query, seen.key, seen.visible)
+            matrix = matrix * seen.real_queries[:, None, :, None]
+            if int((matrix != 0).sum()) <= budget * rows:
+                near[setting] = float((matrix - seen.weights).abs().sum())
+        chosen = found.setting(name, site, budget)
+        assert (chosen is None) == (not near), name
+        if near:
+            assert near[chosen] == pytest.approx(min(near.values())), name
+    for name, candidate in made(budget, site).items():
+        keys = figures(candidate, seen)["visible_keys"]
+        assert (
+            bool(keys.isnan().any())
+            or float((keys.mean(-1) * seen.real_queries.sum(-1)).sum() / seen.real_queries.sum())
+            <= budget + 1e-9
+        ), name
 
 
 @pytest.mark.parametrize("site", SITES)
 def test_a_budget_that_covers_every_pair_is_full_attention(site: str) -> None:
     seen = observed(site=site)
-    found = made(25, site)
-    sparse = {"band", "top-k", "sigma first", "sigma salience", "sigma oracle"}
-    for name in sparse | ({"longformer", "bigbird"} & set(found)):
+    found = made(13, site, ("band", "top-k", "longformer"))
+    for name in found:
         figure = figures(found[name], seen)
         torch.testing.assert_close(figure["mass_fraction"], torch.ones(2, 3).double())
         torch.testing.assert_close(figure["output_error"], torch.zeros(2, 3).double())
@@ -132,33 +159,24 @@ def test_a_budget_that_covers_every_pair_is_full_attention(site: str) -> None:
 def test_causal_rivals_see_nothing_behind_the_query() -> None:
     seen = observed(site="decoder")
     for name, candidate in made(6, "decoder").items():
-        above = candidate.apply(seen).triu(1)
+        above = candidate.matrices(seen).triu(1)
         assert bool((above == 0).all()), name
 
 
 def test_what_a_site_does_not_allow_is_named_and_left_out() -> None:
-    assert not left_out("encoder")
-    assert set(left_out("decoder")) == {"bigbird", "linformer (not trained)"}
-    assert set(left_out("cross")) == {"bigbird", "longformer"}
+    assert not refusals("encoder")
+    assert set(refusals("decoder")) == {"bigbird", "linformer (not trained)"}
+    assert set(refusals("cross")) == {"bigbird", "longformer"}
     for site in SITES:
-        assert set(made(5, site)) == set(made(5)) - set(left_out(site))
-    assert "the future too" in left_out("decoder")["linformer (not trained)"]
+        assert set(made(8, site)) == set(made(8)) - set(refusals(site))
+    assert "the future too" in refusals("decoder")["linformer (not trained)"]
 
 
 def test_levels_say_what_each_row_was_chosen_from() -> None:
-    levels = {name: candidate.level for name, candidate in made(5).items()}
-    assert {name for name, level in levels.items() if level == "oracle"} == {
-        "top-k",
-        "sigma oracle",
-    }
-    calibrated = {"sigma salience", "sigma frequency", "sigma offsets", "fixed"}
-    assert {name for name, level in levels.items() if level == "calibrated"} == calibrated
-
-
-def test_windows_have_the_number_of_keys_they_are_asked_for() -> None:
-    for keys in range(1, 14):
-        assert sum(window_of(keys)) + 1 == keys
-        assert window_of(keys, causal=True) == (keys - 1, 0)
+    levels = {name: candidate.level for name, candidate in made(8).items()}
+    assert {name for name, level in levels.items() if level == "oracle"} == {"top-k"}
+    assert set(levels.values()) == {"oracle", "calibrated"}
+    assert FIXED in levels
 
 
 def watched(model: Any, words: Any, texts: Any, **options: Any) -> list[Observed]:
@@ -210,26 +228,45 @@ def test_a_model_with_relative_positions_is_refused() -> None:
 @pytest.fixture(scope="module")
 def marian() -> Result:
     model = random_models.marian()
-    return compare((model, tokenizer()), [5, 7], sentences=PAIRS[:3], calibration=PAIRS[3:])
+    return compare(
+        (model, tokenizer()), [7], sentences=PAIRS[:3], calibration=PAIRS[3:], mechanisms=FEWER
+    )
 
 
 def test_every_head_of_every_site_has_its_rows(marian: Result) -> None:
     shapes = {"encoder": (2, 3), "decoder": (3, 5), "cross": (3, 5)}
-    assert list(marian.summary["site"].unique()) == list(shapes)
     for site, (layers, heads) in shapes.items():
         own = marian.mechanisms_by_head[marian.mechanisms_by_head["site"] == site]
-        names = set(own["mechanism"])
-        assert len(names) == 15 - len(left_out(site))
-        assert len(own) == layers * heads * len(names) * 2
+        assert {"band", "top-k", "fixed", "full"} <= set(own["mechanism"])
         assert not own.duplicated(["budget", "mechanism", "layer", "head"]).any()
-        for name in left_out(site):
-            assert MechanismLeftOut(site, name, left_out(site)[name]) in marian.notes
+        assert (own.groupby(["budget", "mechanism"], dropna=False).size() == layers * heads).all()
+        for name in set(refusals(site)) & set(FEWER):
+            assert MechanismLeftOut(site, name, refusals(site)[name]) in marian.notes
+            assert name not in set(own["mechanism"])
+
+
+def test_rows_are_of_every_site_and_of_all_sites_where_a_mechanism_can_be(marian: Result) -> None:
+    sites = marian.summary[marian.summary["budget"] == 7].groupby("mechanism")["sites"].agg(set)
+    assert sites["band"] == {*SITES, "all"}
+    assert sites["longformer"] == {"encoder", "decoder", "encoder, decoder"}
+    assert sites["linformer (not trained)"] == {"encoder", "cross", "encoder, cross"}
+    full = marian.summary[marian.summary["mechanism"] == "full"]
+    assert full["sites"].tolist() == ["all"]
+    assert full[["output_error", "replaced_heads"]].to_numpy() == pytest.approx(0)
+    assert full["mass_fraction"].item() == pytest.approx(1)
+
+
+def test_a_model_that_is_no_run_has_no_loss(marian: Result) -> None:
+    assert not {"loss_nats", "bleu", "time_ratio"} & set(marian.summary)
+    pair = random_models.marian(), tokenizer()
+    with pytest.raises(InputError, match="Only runs of attnlab train have a loss here"):
+        compare(pair, [5], sentences=PAIRS[:2], calibration=PAIRS[3:], per_head=True)
 
 
 def test_tables_do_not_depend_on_how_sentences_are_batched(marian: Result) -> None:
     again = compare(
-        (random_models.marian(), tokenizer()), [5, 7],
-        sentences=PAIRS[:3], calibration=PAIRS[3:], batch_size=1,
+        (random_models.marian(), tokenizer()), [7],
+        sentences=PAIRS[:3], calibration=PAIRS[3:], mechanisms=FEWER, batch_size=1,
     )  # fmt: skip
     pd.testing.assert_frame_equal(
         marian.mechanisms_by_head, again.mechanisms_by_head, rtol=1e-5, atol=1e-6
@@ -238,7 +275,9 @@ def test_tables_do_not_depend_on_how_sentences_are_batched(marian: Result) -> No
 
 def test_sites_are_those_asked_for_and_there() -> None:
     pair = (random_models.marian(), tokenizer())
-    only = compare(pair, [5], sites=["cross"], sentences=PAIRS[:2], calibration=PAIRS[3:])
+    only = compare(
+        pair, [5], sites=["cross"], sentences=PAIRS[:2], calibration=PAIRS[3:], mechanisms=["band"]
+    )
     assert set(only.mechanisms_by_head["site"]) == {"cross"}
     with pytest.raises(InputError, match="'cross' cannot be compared, since the sentences have no"):
         compare(pair, [5], sites=["cross"], sentences=SENTENCES[:2], calibration=SENTENCES[3:])
@@ -278,69 +317,47 @@ def test_layers_are_let_go_before_the_next_is_computed() -> None:
 
 @pytest.fixture(scope="module")
 def compared(small_run: Path) -> Result:
-    return compare(small_run, [5, 7], sentences=5, calibration=7)
+    return compare(
+        small_run, [5, 7], sentences=5, calibration=7, validation=4, mechanisms=FEW, quick=True
+    )
 
 
-def test_tables_have_every_head_and_intervals_hold_their_means(compared: Result) -> None:
-    for site in SITES:
-        own = compared.mechanisms_by_head[compared.mechanisms_by_head["site"] == site]
-        assert len(own) == 2 * own["mechanism"].nunique() * 2
-        assert not own.duplicated(["budget", "mechanism", "layer", "head"]).any()
+def test_means_and_intervals_are_those_of_the_heads(compared: Result) -> None:
     for name in ("mass_fraction", "output_error"):
         known = compared.summary.dropna(subset=[name])
         assert (known[f"{name}_low"] <= known[name] + 1e-12).all()
         assert (known[name] <= known[f"{name}_high"] + 1e-12).all()
-    means = compared.mechanisms_by_head.groupby(["site", "budget", "mechanism"])[
-        "output_error"
-    ].mean()
-    for row in compared.summary.to_dict("records"):
-        key = row["site"], row["budget"], row["mechanism"]
-        assert row["output_error"] == pytest.approx(means[key])
-
-
-@pytest.mark.parametrize("site", SITES)
-@pytest.mark.parametrize("budget", [5, 6])
-def test_sizes_see_most_keys_within_the_budget_counted(site: str, budget: int) -> None:
-    """Of all sizes, against a loop over them on the very sentences that were counted."""
-    seen = observed(site=site)
-    statistics = SiteStatistics(site, torch.arange(13), queries=7, keys=9, longest=11)
-    learned = Learned({site: SiteTypes(statistics, torch.arange(13))}, [budget])
-    learned.add(seen)
-    learned.count(seen)
-    chosen = {one.name: one for _, one in learned.candidates()[site, 0]}
-    keys: dict[str, list[float]] = {}
-    for size in range(budget - 1, WIDEST * budget + 1):
-        for one in candidates(size, statistics, learned.layers[site, 0]):
-            if one.support and one.name != "fixed":
-                keys.setdefault(one.name, []).append(
-                    float(figures(one, seen)["visible_keys"].mean())
-                )
-    assert {"band", "top-k", "sigma salience", "sigma oracle"} <= set(keys)
-    for name, counted in keys.items():
-        within = [one for one in counted if one <= 1.02 * budget]
-        expected = max(within) if within else min(counted)
-        assert float(figures(chosen[name], seen)["visible_keys"].mean()) == pytest.approx(expected)
-    if site == "encoder":
-        # A window of 5 keys sees fewer at the ends of a sentence, so the band gets a wider one.
-        assert chosen["band"].written != f"band(window={window_of(budget)})"
+    heads = compared.mechanisms_by_head.dropna(subset=["budget"])
+    for row in compared.summary.dropna(subset=["budget"]).to_dict("records"):
+        sites = SITES if row["sites"] == "all" else row["sites"].split(", ")
+        own = heads[
+            heads["site"].isin(sites)
+            & (heads["budget"] == row["budget"])
+            & (heads["mechanism"] == row["mechanism"])
+        ]
+        assert len(own) == row["replaced_heads"]
+        assert row["output_error"] == pytest.approx(own["output_error"].mean())
 
 
 def test_the_table_says_how_far_a_row_is_from_its_budget(compared: Result) -> None:
     for table in (compared.summary, compared.mechanisms_by_head):
-        known = table.dropna(subset=["visible_keys"])
-        assert (known["keys_over_budget"] == known["visible_keys"] - known["budget"]).all()
+        known = table.dropna(subset=["visible_keys", "budget"])
+        over = known["visible_keys"] - known["budget"].astype(float)
+        assert known["keys_over_budget"].to_numpy() == pytest.approx(over.to_numpy())
+        assert table.loc[table["budget"].isna(), "keys_over_budget"].isna().all()
     fixed = compared.summary[compared.summary["mechanism"] == "fixed"]
-    assert fixed["keys_over_budget"].to_numpy() == pytest.approx(
-        1 - fixed["budget"].to_numpy(float)
-    )
+    assert fixed["visible_keys"].to_numpy() == pytest.approx(1)
 
 
 def test_the_same_call_gives_the_same_tables(
     small_run: Path, compared: Result, untouched_randomness: None
 ) -> None:
-    again = compare(small_run, [5, 7], sentences=5, calibration=7)
+    again = compare(
+        small_run, [5, 7], sentences=5, calibration=7, validation=4, mechanisms=FEW, quick=True
+    )
     assert again.mechanisms_by_head.equals(compared.mechanisms_by_head)
-    assert again.summary.equals(compared.summary)
+    timed = ["time_ratio"]
+    assert again.summary.drop(columns=timed).equals(compared.summary.drop(columns=timed))
 
 
 def test_held_out_sentences_are_never_learned_from(small_run: Path, tmp_path: Path) -> None:
@@ -350,9 +367,23 @@ def test_held_out_sentences_are_never_learned_from(small_run: Path, tmp_path: Pa
         compare(small_run, [5], text=held_out, calibration_text=held_out)
 
 
-def test_a_budget_below_five_is_refused(small_run: Path) -> None:
-    with pytest.raises(InputError, match="budgets must be at least 5, not 4"):
-        compare(small_run, [5, 4])
+def test_settings_are_chosen_on_other_sentences_than_tables_are_learned_on(marian: Result) -> None:
+    counts = [marian.about[f"{name} sentences"] for name in ("Held-out", "Validation", "Training")]
+    assert sum(counts) == len(PAIRS)
+    assert counts[2] - counts[1] in {0, 1}
+    pair = random_models.marian(), tokenizer()
+    with pytest.raises(InputError, match="one training sentence alone"):
+        compare(pair, [5], sentences=PAIRS[:2], calibration=PAIRS[3:4])
+
+
+def test_a_budget_that_no_setting_fits_is_told(small_run: Path) -> None:
+    few = {"sentences": 3, "calibration": 4, "validation": 3, "quick": True}
+    found = compare(small_run, [1], mechanisms=["band", "longformer"], sites=["encoder"], **few)
+    assert NoSettingAtSite("encoder", "longformer", 1) in found.notes
+    with pytest.raises(InputError, match="No mechanism is applicable within the budget"):
+        compare(small_run, [1], mechanisms=["longformer"], sites=["encoder"], **few)
+    with pytest.raises(InputError, match="budgets must be at least 1, not 0"):
+        compare(small_run, [5, 0])
 
 
 def test_a_planned_model_is_refused(small_run: Path) -> None:

@@ -23,17 +23,18 @@ from attnlab.ablation.significance import (
 from attnlab.attention import make, use
 from attnlab.attention.multihead import PerHead
 from attnlab.attention.plan import plan_of, write_plan
-from attnlab.budget.notes import MechanismLeftOut
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.evaluation.shared_settings import FewForIntervals
-from attnlab.reporting.substitution import answers
-from attnlab.studies.substitution import substitution
-from attnlab.studies.substitution.prediction import prediction, spearman
-from attnlab.studies.substitution.selected import SelectedHeads
-from attnlab.studies.substitution.substitution import Substitution, substitute
-from attnlab.studies.substitution.targets import Replacement, targets
+from attnlab.models.run import load
+from attnlab.questions.compare import comparison
+from attnlab.questions.compare.comparison import compare
+from attnlab.questions.compare.question import MechanismLeftOut
+from attnlab.questions.compare.view import answer_of
+from attnlab.results.result import Result
+from attnlab.studies.replacing import SelectedHeads, plan_replacing
+from experiments.substitution.prediction import prediction, spearman
 
 SENTENCES, STEPS = 6, 2
 MECHANISMS = ("band", "bigbird", "top-k", "sigma salience")
@@ -55,48 +56,69 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def study(small_run: Path, plans: tuple[Path, Path]) -> Substitution:
-    return substitute(
-        small_run, sentences=SENTENCES, **QUICK, mechanisms=MECHANISMS, plans=plans, budgets=(6,)
+def study(small_run: Path, plans: tuple[Path, Path]) -> Result:
+    return compare(
+        small_run,
+        [6],
+        sentences=SENTENCES,
+        **QUICK,
+        mechanisms=MECHANISMS,
+        plans=plans,
+        per_head=True,
     )
 
 
 @pytest.fixture(scope="module")
-def tuned_study(small_run: Path, plans: tuple[Path, Path]) -> Substitution:
-    return substitute(
+def tuned_study(small_run: Path, plans: tuple[Path, Path]) -> Result:
+    return compare(
         small_run, sentences=SENTENCES, **QUICK, mechanisms=("top-k",), plans=plans[:1],
-        scopes=("site",), sites=("encoder",), bleu=False, steps=STEPS, seed=3,
+        sites=("encoder",), quick=True, fine_tune=STEPS, seed=3,
     )  # fmt: skip
 
 
-def row(study: Substitution, **wanted: object) -> pd.Series:
-    rows = study.substitutions
+def row(study: Result, table: str = "summary", **wanted: object) -> pd.Series:
+    rows = study.tables[table]
     for name, value in wanted.items():
         rows = rows[rows[name] == value]
     assert len(rows) == 1
     return rows.iloc[0]
 
 
-def test_every_target_has_every_mechanism_that_can_stand_there(study: Substitution) -> None:
-    rows = study.substitutions
-    by_target = rows.groupby("replaced")["mechanism"].agg(set)
+def test_every_site_has_every_mechanism_that_can_be_there(study: Result) -> None:
+    by_target = study.summary.groupby("sites")["mechanism"].agg(set)
     everywhere = {"band", "top-k", "sigma salience"}
-    for name in ("decoder.0.1", "cross", "decoder"):
+    for name in ("cross", "decoder"):
         assert by_target[name] == everywhere
-    for name in ("encoder.0.0", "encoder"):
-        assert by_target[name] == everywhere | {"bigbird"}
-    assert by_target["all"] == everywhere | {"whole.json", "narrow.json"}
-    assert set(rows["replaced_heads"]) == {0, 1, 2, 6}
+    assert by_target["encoder"] == everywhere | {"bigbird"}
+    assert by_target["all"] == everywhere | {"whole.json", "narrow.json", "full"}
+    assert set(study.summary["replaced_heads"]) == {0, 2, 6}
+    heads = study.mechanisms_by_head.dropna(subset=["budget"])
+    assert heads["loss_change_nats"].notna().all()
+    assert len(heads) == 6 * 3 + 2
 
 
 def test_full_attention_in_place_of_itself_changes_nothing(
-    study: Substitution, tuned_study: Substitution
+    study: Result, tuned_study: Result
 ) -> None:
     at_once = row(study, mechanism="whole.json")
     tuned = row(tuned_study, mechanism="whole.json", steps=STEPS)
     for same in (at_once, tuned):
         assert same["loss_change_nats"] == 0
     assert at_once["bleu_change"] == 0
+    assert at_once["output_error"] == pytest.approx(0, abs=1e-6)
+    full = row(study, mechanism="full")
+    assert at_once["visible_keys"] == pytest.approx(full["visible_keys"])
+
+
+def test_a_plan_has_the_keys_and_the_error_of_its_mechanisms(study: Result) -> None:
+    heads = study.mechanisms_by_head
+    own = heads[heads["mechanism"] == "narrow.json"].set_index(["site", "layer", "head"])
+    assert own.loc[("cross", 0, 1), "visible_keys"] < 1 + 1e-9
+    others = own.drop(index=[("cross", 0, 1)])
+    assert others["output_error"].to_numpy() == pytest.approx(0, abs=1e-6)
+    assert row(study, mechanism="narrow.json")["output_error"] == pytest.approx(
+        own["output_error"].mean()
+    )
 
 
 def test_a_head_or_site_replaced_by_full_attention_changes_nothing_to_the_last_digit(
@@ -105,51 +127,52 @@ def test_a_head_or_site_replaced_by_full_attention_changes_nothing_to_the_last_d
     evaluator = load_evaluator(small_run, sentences=SENTENCES)
     before = evaluator.losses()
     counts = {layer: part.heads for layer, part in evaluator.projections.items()}
-    layers = {
+    full = {
         (site, 0): make("full", causal=site == "decoder", cross=site == "cross")
         for site in ("encoder", "decoder", "cross")
     }
-    full = Replacement(5, "full", "calibrated", layers, dict.fromkeys(("encoder",), "full"))
-    heads = [Head(*layer, head) for layer in layers for head in range(counts[layer])]
-    for target in targets(heads, ("head", "site", "model")):
-        with use(evaluator.model, full.plan(target, counts, evaluator.model.dtype)):
-            assert torch.equal(evaluator.losses(), before), target.name
+    heads = [Head(*layer, head) for layer in full for head in range(counts[layer])]
+    sites = [[head for head in heads if head.site == site] for site, _ in full]
+    for together in (*([head] for head in heads), *sites, heads):
+        plan = plan_replacing(together, full, counts, evaluator.model.dtype)
+        with use(evaluator.model, plan):
+            assert torch.equal(evaluator.losses(), before), together
 
 
-def test_nothing_is_chosen_on_test(study: Substitution, small_run: Path) -> None:
-    again = substitute(
-        small_run, sentences=2, **QUICK, mechanisms=MECHANISMS, budgets=(6,), bleu=False,
-        scopes=("site",),
-    )  # fmt: skip
-    keys = ["replaced", "mechanism"]
+def test_nothing_is_chosen_on_held_out_sentences(study: Result, small_run: Path) -> None:
+    again = compare(small_run, [6], sentences=2, **QUICK, mechanisms=MECHANISMS, quick=True)
+    keys = ["sites", "mechanism"]
     before, after = (
-        own[own["scope"] == "site"].set_index(keys)[["written", "settings_tried"]]
-        for own in (study.substitutions, again.substitutions)
+        own[own["budget"].notna()].set_index(keys)[["written", "settings_tried"]]
+        for own in (study.summary, again.summary)
     )
     pd.testing.assert_frame_equal(before, after)
     assert len(after) > 8
 
 
-def test_losses_are_those_of_the_plan_installed_by_hand(
-    study: Substitution, small_run: Path
-) -> None:
+def test_losses_are_those_of_the_plan_installed_by_hand(study: Result, small_run: Path) -> None:
     evaluator = load_evaluator(small_run, sentences=SENTENCES)
     before = evaluator.losses()
-    by_hand = ("encoder.0.1", "band"), ("decoder.0.0", "top-k"), ("cross", "band")
-    for replaced, mechanism in (*by_hand, ("all", "narrow.json")):
-        found = row(study, replaced=replaced, mechanism=mechanism)
-        narrow = mechanism == "narrow.json"
-        plan = {"cross.0.1": "band(window=0)"} if narrow else {replaced: found["written"]}
-        with use(evaluator.model, plan):
+    band = {"mechanism": "band"}
+    by_hand = {
+        "encoder.0.1": row(study, "mechanisms_by_head", site="encoder", head=1, **band),
+        "decoder.0.0": row(study, "mechanisms_by_head", site="decoder", head=0, **band),
+        "cross": row(study, sites="cross", **band),
+        "cross.0.1": row(study, mechanism="narrow.json"),
+    }
+    for replaced, found in by_hand.items():
+        narrow = found["mechanism"] == "narrow.json"
+        with use(evaluator.model, {replaced: "band(window=0)" if narrow else found["written"]}):
             after = evaluator.losses()
         change = loss_difference(before, after, evaluator.tokens, seed=0)
         assert found["loss_change_nats"] == pytest.approx(change.change, abs=1e-6)
         assert found["loss_nats"] == pytest.approx(change.after, abs=1e-6)
-        assert found["loss_low"] <= found["loss_change_nats"] <= found["loss_high"]
+        assert found["loss_change_nats_low"] == pytest.approx(change.low, abs=1e-6)
+        assert found["loss_change_nats_high"] == pytest.approx(change.high, abs=1e-6)
 
 
 def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
-    tuned_study: Substitution, small_run: Path
+    tuned_study: Result, small_run: Path
 ) -> None:
     evaluator = load_evaluator(small_run, sentences=SENTENCES)
     run = evaluator.subject.run
@@ -178,32 +201,42 @@ def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
     assert found["loss_change_nats"] == pytest.approx(change, abs=1e-6)
 
 
-def test_the_run_is_as_it_was(tuned_study: Substitution, small_run: Path) -> None:
-    kept = load_evaluator(small_run, sentences=1).model.state_dict()
-    left = tuned_study.run.model.state_dict()
-    assert kept.keys() == left.keys()
-    assert all(torch.equal(kept[name], left[name]) for name in kept)
+def test_the_run_is_as_it_was(small_run: Path) -> None:
+    run = load(small_run)
+    before = {name: part.clone() for name, part in run.model.state_dict().items()}
+    few = {"sentences": 3, "calibration": 4, "validation": 3, "quick": True}
+    compare(run, [5], **few, mechanisms=["band"], sites=["cross"], fine_tune=1, per_head=True)  # type: ignore[arg-type]
+    left = run.model.state_dict()
+    assert before.keys() == left.keys()
+    assert all(torch.equal(before[name], left[name]) for name in before)
 
 
-def test_intervals_are_of_their_rows(study: Substitution) -> None:
-    rows = study.substitutions
-    compared = rows[rows["replaced_heads"] > 0]
-    assert (compared["loss_low"] <= compared["loss_change_nats"]).all()
-    assert (compared["loss_change_nats"] <= compared["loss_high"]).all()
-    assert (rows["sentences"] == study.sentences["test"]).all()
-    together = compared["scope"] != "head"
-    assert compared.loc[together, "bleu_change"].notna().all()
-    assert compared.loc[~together, "bleu"].isna().all()
-    assert compared.loc[together, "time_ratio"].gt(0).all()
+def test_intervals_are_of_their_rows(study: Result) -> None:
+    rows = study.summary[study.summary["replaced_heads"] > 0]
+    assert (rows["loss_change_nats_low"] <= rows["loss_change_nats"]).all()
+    assert (rows["loss_change_nats"] <= rows["loss_change_nats_high"]).all()
+    assert rows["bleu_change"].notna().all()
+    assert rows["time_ratio"].gt(0).all()
     # What a mechanism costs is a question about models: a row is an estimate, and has no test.
-    assert not [name for name in rows if name.endswith(("_p_value", "_significant"))]
+    assert not [name for name in rows if name.endswith(("_p", "_p_value", "_significant"))]
 
 
-def test_notes_say_what_is_lacking(study: Substitution) -> None:
-    assert FewForIntervals(study.sentences["test"]) in study.notes
+def test_notes_say_what_is_lacking(study: Result) -> None:
+    assert FewForIntervals(study.about["Held-out sentences"]) in study.notes
     assert {note.site for note in study.notes if isinstance(note, MechanismLeftOut)} == {
         "decoder", "cross",
     }  # fmt: skip
+
+
+def test_what_is_saved_is_loaded_and_drawn_again(study: Result, tmp_path: Path) -> None:
+    study.save(tmp_path / "out")
+    again = Result.load(tmp_path / "out")
+    assert list(again.summary) == list(study.summary)
+    assert [table.rows for table in again.terminal()] == [table.rows for table in study.terminal()]
+    assert list(again.figures) == [
+        f"mechanisms_{name}" for name in ("all", "encoder", "decoder", "cross")
+    ]
+    assert "<h1" in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 
 def test_selected_heads_are_those_of_single_mechanisms() -> None:
@@ -222,29 +255,6 @@ def test_selected_heads_are_those_of_single_mechanisms() -> None:
     matrix = chosen.implied_matrix(query, key, visible)
     torch.testing.assert_close(matrix, parts.implied_matrix(query, key, visible))
     torch.testing.assert_close(chosen(query, key, value, visible), matrix @ value)
-
-
-def test_what_is_translated_is_counted_apart_and_comes_first(small_run: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    found = substitute(
-        small_run, sentences=4, calibration=4, validation=4, mechanisms=["band"], sites=["cross"],
-        budgets=[5], scopes=["head", "site"], progress=lambda *step: told.append(step),
-    ).substitutions  # fmt: skip
-    names = [what for what, _, _ in told if what.startswith("Replacing")]
-    kinds = "Replacing sites, models, plans", "Replacing heads"
-    assert tuple(dict.fromkeys(names)) == kinds
-    alone = found["scope"] == "head"
-    for what, count in zip(kinds, (int((~alone).sum()), int(alone.sum())), strict=True):
-        assert [one[1:] for one in told if one[0] == what] == [(n, count) for n in range(count + 1)]
-    assert found["bleu"].notna().tolist() == (~alone).tolist()
-
-
-def test_scopes() -> None:
-    heads = [Head("encoder", 0, 0), Head("encoder", 0, 1), Head("cross", 0, 0)]
-    names = [target.name for target in targets(heads, ("head", "site", "model"))]
-    assert names == ["encoder.0.0", "encoder.0.1", "cross.0.0", "encoder", "cross", "all"]
-    assert [t.name for t in targets(heads[:2], ("site", "model"))] == ["encoder"]
-    assert [t.name for t in targets(heads[:2], ("model",))] == ["all"]
 
 
 def test_spearman_is_that_of_scipy_with_ties() -> None:
@@ -299,9 +309,6 @@ def test_too_few_are_not_ranked() -> None:
     assert found[["spearman", "low", "high"]].isna().all(axis=None), (
         "two points are always in a line"
     )
-    nothing = pd.DataFrame(columns=["scope", "level", "replaced_heads", "steps"])
-    said = found.reset_index().assign(site="cross", predictor="output_error")
-    assert answers(nothing, said) == []
     found = few(4, 3)
     assert found["spearman"].isna().to_dict() == {"pairs": False, "mechanisms": True, "heads": True}
     assert found[["low", "high"]].isna().all(axis=None), "four heads give too few different draws"
@@ -323,21 +330,17 @@ def test_what_does_not_vary_predicts_nothing() -> None:
     ("options", "said"),
     [
         ({"mechanisms": ("nobody",)}, "no mechanism 'nobody'"),
-        ({"scopes": ("heads",)}, "scopes must be among head, site, model"),
+        ({"mechanisms": ("bigbird",), "sites": ("cross",)}, "'bigbird' cannot be in cross"),
         ({"budgets": (0,)}, "budgets must be at least 1"),
-        ({"scopes": ()}, "nothing to replace"),
+        ({"budgets": ()}, "There is no budget"),
         ({"plans": (Path("none.json"),)}, "none.json"),
         ({"sites": ("middle",)}, "no site 'middle'"),
         ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan.json"),
-        (
-            {"scopes": ("model",), "mechanisms": ("bigbird",)},
-            "'bigbird' is not applicable within the budget to all heads",
-        ),
     ],
 )
 def test_refusals(small_run: Path, options: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        substitute(small_run, **({"sentences": 4, "calibration": 4, "validation": 4} | options))  # type: ignore[arg-type]
+        compare(small_run, **({"sentences": 4, "calibration": 4, "validation": 4} | options))  # type: ignore[arg-type]
 
 
 def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
@@ -348,7 +351,7 @@ def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
     with pytest.raises(
         InputError, match="The plan blocks.json names token ids of another tokenizer"
     ):
-        substitute(
+        compare(
             small_run, sentences=4, calibration=4, validation=4, plans=(tmp_path / "blocks.json",)
         )
 
@@ -371,11 +374,34 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_plan(tmp_path / "unfit.json", plan_of(entries))
-    monkeypatch.setattr(substitution, "parts_of", None)
+    monkeypatch.setattr(comparison, "_parts", None)
     with pytest.raises(InputError, match=message):
-        substitute(small_run, sentences=4, plans=(tmp_path / "unfit.json",))
+        compare(small_run, sentences=4, plans=(tmp_path / "unfit.json",))
 
 
-def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a run directory"):
-        substitute(tmp_path, sentences=4)
+def mechanism(name: str, level: str, loss: float, heads: int = 8, **more: Any) -> dict[str, Any]:
+    return {
+        "mechanism": name, "level": level, "budget": 5, "steps": 0, "replaced_heads": heads,
+        "visible_keys": 4.5, "loss_change_nats": loss, "loss_change_nats_low": 0.0,
+        "loss_change_nats_high": 1.0, "output_error": 0.2, "output_error_low": 0.1,
+        "output_error_high": 0.3,
+    } | more  # fmt: skip
+
+
+def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
+    rows = [
+        mechanism("full", "", 0.0, heads=0), mechanism("top-k", "oracle", 0.1),
+        mechanism("bigbird", "calibrated", 0.2, heads=4), mechanism("band", "calibrated", 0.4),
+        mechanism("linear", "calibrated", 0.5), mechanism("wide.json", "", 0.01, visible_keys=6.0),
+    ]  # fmt: skip
+    said = answer_of(pd.DataFrame(rows))
+    assert said is not None
+    assert said.startswith(
+        "At 5 keys per row, band in place of 8 heads costs least loss of 2 mechanisms that can be used: "
+        "+0.4000 [0.0000, +1.0000] nats per token, output error 0.200 [0.100, 0.300]"
+    )
+    fitting = mechanism("mine.json", "", 0.01)
+    assert "mine.json in place of 8 heads" in str(answer_of(pd.DataFrame([*rows, fitting])))
+    alone = answer_of(pd.DataFrame([mechanism("band", "calibrated", 0.4, steps=1)]))
+    assert str(alone).startswith("At 5 keys per row and 1 batch of fine-tuning, band in place of 8")
+    assert answer_of(pd.DataFrame(rows[:2])) is None

@@ -1,0 +1,175 @@
+"""The settings of a mechanism that all heads of a site may get, up to a number of keys per row."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from attnlab.attention.calibration import LARGEST_OFFSET
+from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanisms.band import Band
+from attnlab.attention.mechanisms.bigbird import BigBird
+from attnlab.attention.mechanisms.linear import Linear
+from attnlab.attention.mechanisms.linformer import Linformer
+from attnlab.attention.mechanisms.longformer import Longformer
+from attnlab.attention.mechanisms.sigma import Sigma
+from attnlab.attention.mechanisms.topk import TopK
+from attnlab.attention.multihead import NO_SCORES
+from attnlab.attention.registry import mechanisms
+from attnlab.attention.specification import Specification
+from attnlab.budget.bounds import LEAST_BUDGET, WIDEST
+
+SIGMA_COLUMNS = (1, 2, 4, 8)
+# Tokens that Linformer has projections for, unless sentences are longer.
+LONGEST = 512
+
+
+class SearchSpace(NamedTuple):
+    """What the settings of a mechanism depend on.
+
+    Attributes:
+        most: keys of a row in the middle of a sentence, at most.
+        causal: whether a row sees no key behind it.
+        longest: most tokens of a sentence.
+    """
+
+    most: int
+    causal: bool
+    longest: int
+
+    def sizes(self, block: int = 1, least: int = 0) -> list[int]:
+        """Every number of blocks up to 16, then fewer, beside so many others."""
+        sizes = (*range(1, 16), *range(16, 2 * LARGEST_OFFSET, 4))
+        return [size for size in sizes if size <= self.most // block - least]
+
+    def windows(self) -> list[tuple[int, int]]:
+        """Windows of these sizes: every split of the small ones, of others about five."""
+        return [
+            (size - 1 - right, right)
+            for size in self.sizes()
+            for right in ((0,) if self.causal else range(0, size, max(1, size // 4)))
+        ]
+
+    def beside(self, columns: int) -> list[tuple[int, int]]:
+        """Windows that leave so many columns: to the left, to both sides, to the right."""
+        return [
+            (size - 1 - right, right)
+            for size in self.sizes(least=columns)
+            for right in dict.fromkeys((0,) if self.causal else (0, (size - 1) // 2, size - 1))
+        ]
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A mechanism with its settings.
+
+    Attributes:
+        kind: its class.
+        settings: its specifications.
+        level: `calibrated`, or `oracle` where it chooses from the matrices that it replaces.
+    """
+
+    kind: type[Mechanism]
+    settings: Callable[[SearchSpace], Iterable[Specification]]
+    level: str = "calibrated"
+
+
+def uniform_mechanisms() -> dict[str, Uniform]:
+    """The mechanisms by their names in tables; those of other distributions by `Mechanism.at_budget`."""
+    known = mechanisms()
+    found = {
+        "band": Uniform(known["band"], lambda room: map(Band, room.windows())),
+        "longformer": Uniform(known["longformer"], _longformer),
+        "bigbird": Uniform(known["bigbird"], _bigbird),
+        **{
+            f"sigma {columns}": Uniform(known["sigma"], partial(_sigma, columns))
+            for columns in Sigma.choices["columns"]
+        },
+        "sigma offsets": Uniform(known["sigma"], _sigma_offsets),
+        "linear": Uniform(known["linear"], _linear),
+        "linformer (not trained)": Uniform(
+            known["linformer"], lambda room: (Linformer(k, room.longest) for k in room.sizes())
+        ),
+        "top-k": Uniform(known["topk"], lambda room: map(TopK, room.sizes()), "oracle"),
+    }
+    for name, kind in known.items():
+        if any(kind.at_budget(LEAST_BUDGET, causal=one) is not None for one in (False, True)):
+            found[name] = Uniform(kind, partial(_of_plugin, kind))
+    return found
+
+
+def refusals(site: str, *, additive: bool = False) -> dict[str, str]:
+    """The mechanisms that a site, or additive attention there, does not allow, by name, and why."""
+    found = {
+        name: _refusal(one.kind, site, additive=additive)
+        for name, one in uniform_mechanisms().items()
+    }
+    return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def _refusal(kind: type[Mechanism], site: str, *, additive: bool) -> str | None:
+    """Why a mechanism cannot be at a site, by its traits; None where it can."""
+    if additive and not kind.traits.takes_scores:
+        return NO_SCORES
+    if site == "decoder" and not kind.traits.causal:
+        return kind.refusals.get("causal", "it has no causal form")
+    if site == "cross" and not kind.traits.cross:
+        return kind.refusals.get("cross", "it is not applicable to two sentences")
+    return None
+
+
+def uniform(
+    name: str, site: str, budget: int, *, longest: int = LONGEST, additive: bool = False
+) -> Sequence[Specification]:
+    """The settings of a mechanism that all heads of a site may get; none where it has no form there.
+
+    Args:
+        name: one of `uniform_mechanisms`.
+        site: encoder, decoder or cross.
+        budget: keys per row.
+        longest: most tokens of a sentence.
+        additive: whether the site's scores are no products of queries and keys.
+    """
+    found = uniform_mechanisms()[name]
+    if _refusal(found.kind, site, additive=additive) is not None:
+        return []
+    made = found.settings(SearchSpace(WIDEST * budget, site == "decoder", max(longest, LONGEST)))
+    return list(dict.fromkeys(made))
+
+
+def _longformer(room: SearchSpace) -> Iterable[Specification]:
+    ends = [(0,)] if room.causal else [(0,), (0, -1)]
+    return (Longformer(window, 1, end) for window in room.windows() for end in ends)
+
+
+def _bigbird(room: SearchSpace) -> Iterable[Specification]:
+    return (
+        BigBird(block, drawn, ends)
+        for block in (1, 2)
+        for ends in (1, 2)
+        for drawn in (0, *room.sizes(block, 4))
+    )
+
+
+def _sigma(columns: str, room: SearchSpace) -> Iterable[Specification]:
+    return (
+        Sigma(window, count, columns) for count in SIGMA_COLUMNS for window in room.beside(count)
+    )
+
+
+def _sigma_offsets(room: SearchSpace) -> Iterable[Specification]:
+    return (
+        Sigma(window, 0, extra=count, entries="offsets")
+        for count in SIGMA_COLUMNS
+        for window in room.beside(count)
+    )
+
+
+def _linear(room: SearchSpace) -> Iterable[Specification]:
+    return Linear("elu"), Linear("taylor"), *(Linear("favor", size) for size in room.sizes())
+
+
+def _of_plugin(kind: type[Mechanism], room: SearchSpace) -> Iterable[Specification]:
+    sizes = (size for size in room.sizes() if size >= LEAST_BUDGET)
+    written = (kind.at_budget(size, causal=room.causal) for size in sizes)
+    return (one for one in written if one is not None)

@@ -1,0 +1,140 @@
+"""Mechanisms compared over many models: a cell trains a model and replaces its heads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from attnlab.budget.columns import REPLACED
+from attnlab.core.columns import Column, Table
+from attnlab.core.options import Option, Settings
+from attnlab.evaluation.shared_settings import words_in
+from attnlab.studies.cells_of_models import (
+    ModelCell,
+    ModelOptions,
+    study_of_models,
+    trained_model,
+)
+from attnlab.studies.study import Primary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCOPES = ("head", "site", "model")
+TABLES = (
+    Table(
+        "substitutions.csv",
+        "replaced heads, mechanism, budget and steps",
+        (
+            Column(
+                "scope",
+                "scope",
+                "What is replaced at a time: a `head`, a `site`, or all heads of the `model`.",
+            ),
+            Column("replaced", "replaced", "The head, the site, or `all`."),
+            *REPLACED,
+            Column("sentences", "sentences", "Number of test sentences."),
+            Column("validation_sentences", "validation", "Number of validation sentences."),
+            Column("calibration_sentences", "calibration", "Number of training sentences."),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedHeads(Settings):
+    """What is replaced in every model."""
+
+    budgets: Annotated[
+        Sequence[int],
+        Option(
+            "Number of keys per row, counted, on average over the heads of a site; may be given again.",
+            ("--budget",),
+            least=1,
+        ),
+    ] = (5, 9)
+    scopes: Annotated[
+        Sequence[str],
+        Option(
+            "What is replaced at a time: any of head, site, model; commas between.",
+            choices=SCOPES,
+            read=words_in,
+        ),
+    ] = SCOPES
+    test_sentences: Annotated[int, Option("Maximum number of test sentences.", least=2)] = 500
+    validation: Annotated[
+        int, Option("Maximum number of validation sentences, which choose.", least=1)
+    ] = 200
+    calibration: Annotated[
+        int, Option("Maximum number of training sentences, which teach mechanisms.", least=1)
+    ] = 500
+    fine_tune_steps: Annotated[
+        int, Option("Number of training batches of a fine-tuning; 0 for none.", least=0)
+    ] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubstitutionCell(ReplacedHeads, ModelCell):
+    """One model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubstitutionOptions(ReplacedHeads, ModelOptions):
+    """What the study can be told."""
+
+
+def substitution_rows(cell: SubstitutionCell) -> "pd.DataFrame":
+    """The rows of `attnlab.compare` for a model trained with the settings of the cell.
+
+    A row is of one head, of all heads of a site or of all heads (`scope`), and `replaced` names them; the
+    model with full attention replaces none.
+    """
+    import pandas as pd
+
+    # By its name: the questions are declared above the studies.
+    from attnlab.results.question import question_named
+
+    with trained_model(cell) as run:
+        found = question_named("compare").verb(
+            run, budgets=cell.budgets, per_head="head" in cell.scopes,
+            sentences=cell.test_sentences, validation=cell.validation,
+            calibration=cell.calibration, fine_tune=cell.fine_tune_steps, seed=cell.seed,
+        )  # fmt: skip
+    together = found.summary.rename(columns={"sites": "replaced"})
+    together.insert(0, "scope", "site")
+    together.loc[together["replaced"] == "all", "scope"] = "model"
+    full = together["replaced_heads"] == 0
+    together.loc[full, ["scope", "replaced"]] = "model", ""
+    wanted = full | together["scope"].isin(cell.scopes)
+    # Of sites where a mechanism can be, but not of all of them.
+    wanted &= ~together["replaced"].str.contains(",")
+    parts = [together[wanted]]
+    if "head" in cell.scopes:
+        alone = found.mechanisms_by_head.dropna(subset=["budget"])
+        names = alone["site"] + "." + alone["layer"].astype(str) + "." + alone["head"].astype(str)
+        alone = alone.assign(scope="head", replaced=names, replaced_heads=1, steps=0).drop(
+            columns=["site", "layer", "head"]
+        )
+        parts.append(alone)
+    counts = {name: found.about[f"{name} sentences"] for name in ("Validation", "Training")}
+    return pd.concat(parts, ignore_index=True).assign(
+        sentences=found.about["Held-out sentences"],
+        validation_sentences=counts["Validation"],
+        calibration_sentences=counts["Training"],
+    )
+
+
+SUBSTITUTION = study_of_models(
+    "substitution",
+    "What do loss and BLEU of translation models lose when their heads are replaced?",
+    cell=SubstitutionCell,
+    options=SubstitutionOptions,
+    rows=substitution_rows,
+    # 3: intervals are named after their figures; captured attention and output error have some.
+    schema=3,
+    primary=Primary(
+        "loss_change_nats",
+        "change of loss in nats",
+        larger=False,
+        within=("layers", "scope", "budget"),
+    ),
+)

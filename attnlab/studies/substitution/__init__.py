@@ -1,1 +1,0 @@
-"""What a model loses when heads are replaced by other mechanisms."""
