@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attnlab.core.installed import __version__
-from attnlab.core.representations import draw_results_with
 
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
@@ -81,10 +80,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted(__all__)
 
-
-def _html_of(found: object) -> str | None:
-    html: str | None = import_module("attnlab.reporting.notebook").html_of(found)
-    return html
-
-
-draw_results_with(_html_of)

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from attnlab.budget.columns import REPLACED
 from attnlab.core.columns import FORMATS, Column, Table, rounded
 from attnlab.core.errors import InputError
 from attnlab.core.files import csv_of
 from attnlab.core.texts import shown
 from attnlab.reporting.naming import family_words
-from attnlab.studies import substitution
 
-STUDIES = (substitution,)
+# Columns that tables of several questions and studies share.
+_SHARED = Table("", "row", REPLACED)
 # Columns that hold families of matrices.
 _FAMILIES = ("family", "structure", "structure_runner_up")
 # Decimals of a number in a column that nobody has declared.
@@ -44,7 +45,7 @@ def declared_columns(
         file: name of the file that it is from.
         declared: tables that come before all others.
     """
-    tables = [*declared, *_tables()]
+    tables = [*declared, _SHARED]
     best = declared_table(map(str, frame), file, declared)
     return tuple(_declared(str(name), best, tables, frame[name]) for name in frame)
 
@@ -54,12 +55,8 @@ def declared_table(
 ) -> Table | None:
     """The declaration of the table in a file of that name, the one with most of its columns; None without."""
     names = set(columns)
-    named = [table for table in (*declared, *_tables()) if table.file == file]
+    named = [table for table in declared if table.file == file]
     return max(named, key=lambda table: len(set(table) & names), default=None)
-
-
-def _tables() -> list[Table]:
-    return [table for study in STUDIES for table in study.TABLES]
 
 
 def _declared(

@@ -9,25 +9,10 @@ from matplotlib.figure import Figure
 from attnlab.core.columns import Column
 from attnlab.reporting.canvas import INK, svg
 from attnlab.reporting.export import cell, declared_columns, is_number
-from attnlab.reporting.notes import describe_notes
-from attnlab.studies.running import Collected
 
 # A longer table fills the notebook; the result holds every row.
 MOST_ROWS = 24
-# The table that a notebook shows of each result.
-_TABLES: dict[type, str] = {
-    Collected: "cells",
-}
 _CELL = "padding:1px 8px;text-align:{};white-space:nowrap"
-
-
-def html_of(found: object) -> str | None:
-    """A result as a self-contained piece of HTML; None for what is shown by its one line."""
-    attribute = _TABLES.get(type(found))
-    if attribute is None:
-        return None
-    notes = describe_notes(getattr(found, "notes", ()))
-    return together(table_html(getattr(found, attribute)), notes=notes)
 
 
 def table_html(frame: pd.DataFrame, file: str = "") -> Markup:

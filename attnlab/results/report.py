@@ -9,28 +9,21 @@ from attnlab.core.files import delete_leftovers, check_writable
 from attnlab.core.folders import locked
 from attnlab.reporting.page.result_page import ContentsOf, write_result_page
 from attnlab.reporting.record import read_record
-from attnlab.reporting.result_folder import (
-    PAGE,
-    RECORD,
-    STUDY,
-)
-from attnlab.reporting.study_folder import study_contents
+from attnlab.reporting.result_folder import PAGE, RECORD
 from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import question_of
 from attnlab.results.result import Result
 
-CONTENTS: Mapping[str, ContentsOf] = {
-    STUDY.what: study_contents,
-}
 
 
-def write_report(folder: str | Path) -> Path:
+def write_report(folder: str | Path, others: Mapping[str, ContentsOf] | None = None) -> Path:
     """Draws the figures and writes the page of a results folder; returns the path of the page.
 
     No table changes, and nothing is computed again: the page is made of what the folder holds.
 
     Args:
         folder: what `attnlab analyze` or another command wrote.
+        others: what makes the page of results that answer no question, by what these are called.
 
     Raises:
         InputError: the folder lacks `result.json` or a table, or holds a result of another attnlab.
@@ -39,7 +32,8 @@ def write_report(folder: str | Path) -> Path:
     """
     result = read_record(folder, kinds_of_notes()).result
     question = question_of(result)
-    if result not in CONTENTS and question is None:
+    others = others or {}
+    if result not in others and question is None:
         msg = f"{Path(folder) / RECORD} is of '{result}', which this version of attnlab has no page for."
         raise InputError(msg)
     check_writable(folder)
@@ -49,7 +43,7 @@ def write_report(folder: str | Path) -> Path:
         with _fitting_together(folder):
             if question is not None:
                 return Result.load(folder).report(folder)
-            return write_result_page(folder, CONTENTS[result])
+            return write_result_page(folder, others[result])
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from attnlab.core.representations import ShortRepr
 from attnlab.core.signals import stopped_by_signals
 from attnlab.core.tables import table_of
 from attnlab.models.run_folder import check_not_run
+from attnlab.reporting.notebook import table_html, together
 from attnlab.studies.cluster import compute_on_cluster
 from attnlab.studies.computing import Attempted, compute_in_turn, study_named
 from attnlab.studies.engine_settings import CellBegun, RunningSettings
@@ -50,6 +51,9 @@ class Collected(ShortRepr):
         if not self.text:
             return pd.DataFrame()
         return table_of(self.text)
+
+    def _repr_html_(self) -> str:
+        return together(table_html(self.cells))
 
     @property
     def missing(self) -> int:

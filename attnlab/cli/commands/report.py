@@ -29,10 +29,12 @@ def report(
     check_record_there(folder)
 
     from attnlab.reporting.record import notes_on_weights
+    from attnlab.reporting.result_folder import STUDY
+    from attnlab.reporting.study_folder import study_contents
     from attnlab.results.report import write_report
 
     with progress_bars():
-        page = write_report(folder)
+        page = write_report(folder, {STUDY.what: study_contents})
     print_notes(notes_on_weights(folder))
     if output().as_json:
         print_json(report=page)

@@ -3,11 +3,11 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
+from attnlab.budget.columns import REPLACED
 from attnlab.core.errors import InputError
 from attnlab.reporting.canvas import INK, blank, colour, panel, style
 from attnlab.reporting.drawing.given import check_table
 from attnlab.reporting.drawing.palette import COLUMN
-from attnlab.reporting.export import declared_columns
 
 _NAMES = ("mechanism", "plan", "family", "approximation")
 _MARKERS = "osD^vP*X<>"
@@ -97,9 +97,9 @@ def draw_pareto(
         if len(prices) <= _MOST_TICKS:
             axes.set_xticks(prices)
             axes.xaxis.set_major_formatter("{x:g}")
-        headings = {column.name: column.heading for column in declared_columns(table)}
-        axes.set_xlabel(headings[price])
-        axes.set_ylabel(headings[value])
+        headings = {column.name: column.heading for column in REPLACED}
+        axes.set_xlabel(headings.get(price, price.replace("_", " ")))
+        axes.set_ylabel(headings.get(value, value.replace("_", " ")))
         axes.legend(frameon=False, labelspacing=0.25, handletextpad=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
