@@ -12,9 +12,10 @@ from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.core.files import inert_texts, write_table
 from attnlab.core.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_any_table, read_table
-from attnlab.reporting.export import STUDIES, formatted
+from attnlab.reporting.export import formatted
 from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
 from attnlab.results.question import declared_tables
+from attnlab.studies.substitution import TABLES
 
 KINDS: dict[str, Kind] = {
     "site": TEXT, "layer": INTEGER, "head": INTEGER, "l1": NUMBER, "tie": BOOLEAN
@@ -121,7 +122,7 @@ def test_columns_to_show_are_named_once_at_least(tmp_path: Path) -> None:
 
 
 def test_keys_are_columns_of_their_table() -> None:
-    tables = [*declared_tables(), *(table for study in STUDIES for table in study.TABLES)]
+    tables = [*declared_tables(), *TABLES]
     assert sum(bool(table.keys) for table in tables) > 12
     for table in tables:
         assert set(table.keys) <= set(table), table.file

@@ -1,5 +1,4 @@
-"""How results are shown in a notebook: one line, with the sizes of tables instead of their rows.
-"""
+"""How results are shown: one line, with the sizes of tables instead of their rows."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields

@@ -23,6 +23,7 @@ from attnlab.reporting.record import ResultRecord, write_record
 from attnlab.reporting.result_folder import PARETO_FIGURE, SCALING_FIGURE, STUDY
 from attnlab.reporting.study_answers import best_rows
 from attnlab.studies.running import CELLS, TABLE, Collected
+from attnlab.studies.substitution import TABLES
 
 # What is known of a cell beside its settings.
 STATE = (
@@ -71,7 +72,7 @@ def study_contents(record: ResultRecord, tables: Tables) -> Contents:
     counts = cells["state"].value_counts()
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     facts = {"Study": str(record.about["Study"]), "Cells": states}
-    own = (*_settings(cells), *STATE)
+    own = (*_settings(cells), *STATE, *TABLES[0].columns[:2])
     means = means_over_seeds(table, [str(name) for name in cells])
     shown = (
         *([ShownTable(TABLE, "Means over seeds", own=own, frame=means)] if len(means) else []),

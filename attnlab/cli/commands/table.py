@@ -65,11 +65,12 @@ def table(
     from attnlab.reporting.export import declared_columns, formatted
     from attnlab.reporting.record import notes_on_weights
     from attnlab.results.question import declared_tables
+    from attnlab.studies.substitution import TABLES
 
     print_notes(notes_on_weights(file.parent))
     frame = read_any_table(file, advice="name a file that a command wrote")
     frame = _with_whole_numbers(frame[_wanted(frame, columns)])
-    declared = declared_columns(frame, file.name, declared_tables())
+    declared = declared_columns(frame, file.name, (*declared_tables(), *TABLES))
     if output().as_json:
         print_json(table=frame)
     elif form == AS_TEXT:
