@@ -9,6 +9,13 @@ Figures are as wide as a column of a paper (`COLUMN`, in inches) unless they hol
 side; `width` sets it. Nothing here changes matplotlib's settings.
 """
 
+from attnlab.figures.canvas import save_figure as save
+from attnlab.figures.curves import draw_spectrum as spectrum
+from attnlab.figures.curves import draw_training as training
+from attnlab.figures.drawing import COLUMN, PAGE
+from attnlab.figures.heatmaps import draw_heads as matrices
+from attnlab.figures.pareto import draw_pareto as pareto
+from attnlab.figures.scaling import draw_scaling as scaling
 from attnlab.questions.analyze.figures import draw_heads as heads
 from attnlab.questions.analyze.figures import draw_offsets as offsets
 from attnlab.questions.analyze.figures import draw_windows as windows
@@ -16,13 +23,6 @@ from attnlab.questions.compare.view import draw_comparison as comparison
 from attnlab.questions.importance.view import draw_importance as importance
 from attnlab.questions.neighbours.view import draw_embedding_map as embedding_map
 from attnlab.questions.prune.view import draw_pruning as pruning
-from attnlab.reporting.canvas import save_figure as save
-from attnlab.reporting.drawing.palette import COLUMN, PAGE
-from attnlab.reporting.drawing.pareto import draw_pareto as pareto
-from attnlab.reporting.drawing.scaling import draw_scaling as scaling
-from attnlab.reporting.drawing.spectrum import draw_spectrum as spectrum
-from attnlab.reporting.drawing.training import draw_training as training
-from attnlab.reporting.heatmaps import draw_heads as matrices
 
 __all__ = [
     "COLUMN",

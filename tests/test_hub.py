@@ -12,7 +12,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from attnlab.attention.bridge.saved import load_with_plan
-from attnlab.cli.early import check_source_there
+from attnlab.cli.command_options import check_source_there
 from attnlab.core import hub
 from attnlab.core.errors import InputError
 from attnlab.evaluation.sources import load_subject

@@ -13,9 +13,9 @@ from attnlab.core.files import check_files_in, file_checksum, open_regular
 from attnlab.core.tables import read_any_table
 from attnlab.core.texts import read_lines
 from attnlab.corpora.corpus import load_corpus
-from attnlab.embeddings.files import load_embeddings
 from attnlab.evaluation.sources import load_subject, read_texts
 from attnlab.labels.treebank import load_treebank
+from attnlab.models.embeddings import load_embeddings
 from attnlab.reading.matrix_files import load_matrices
 
 READERS: dict[str, Callable[[Path], object]] = {

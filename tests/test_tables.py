@@ -12,9 +12,9 @@ from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.core.files import inert_texts, write_table
 from attnlab.core.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_any_table, read_table
-from attnlab.reporting.export import formatted
-from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
+from attnlab.results.export import formatted
 from attnlab.results.question import declared_tables
+from attnlab.results.records import ResultRecord, read_record, read_tables, write_record
 from attnlab.studies.substitution import TABLES
 
 KINDS: dict[str, Kind] = {

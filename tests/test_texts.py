@@ -19,11 +19,10 @@ from attnlab.core.errors import InputError
 from attnlab.core.texts import check_characters, shown
 from attnlab.corpora.readers import read_line_pair, read_rows
 from attnlab.evaluation.sources import read_texts
+from attnlab.figures.canvas import write_figure
+from attnlab.figures.heatmaps import draw_heads
 from attnlab.labels.treebank import load_treebank
-from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.heatmaps import draw_heads
-from attnlab.reporting.page.parts import PageFigure, Section, page_table
-from attnlab.reporting.page.rendering import render_page
+from attnlab.results.page.rendering import PageFigure, Section, page_table, render_page
 
 SENTENCES = ["A cat", "öäü ß", "last one"]
 TREE = "1\t{}\t_\tX\t_\t_\t0\troot\t_\t_\n\n"

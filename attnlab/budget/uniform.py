@@ -17,7 +17,7 @@ from attnlab.attention.mechanisms.topk import TopK
 from attnlab.attention.multihead import NO_SCORES
 from attnlab.attention.registry import mechanisms
 from attnlab.attention.specification import Specification
-from attnlab.budget.bounds import LEAST_BUDGET, WIDEST
+from attnlab.budget.columns import LEAST_BUDGET, WIDEST
 
 SIGMA_COLUMNS = (1, 2, 4, 8)
 # Tokens that Linformer has projections for, unless sentences are longer.

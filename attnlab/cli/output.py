@@ -22,11 +22,13 @@ from rich.text import Text
 from attnlab.core.columns import FORMATS
 from attnlab.core.errors import InputError
 from attnlab.core.options import Option, OptionField
-from attnlab.core.texts import printable
+from attnlab.core.texts import printable, shown
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import JustifyMethod, RenderableType
+
+    from attnlab.core.errors import Note
 
 
 @dataclass(frozen=True)
@@ -234,3 +236,14 @@ def _rows(table: "pd.DataFrame") -> Any:
     """The rows with full precision; what is missing or infinite is null."""
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     return [_plain(row) for row in rows]
+
+
+def print_notes(notes: Iterable["Note"]) -> None:
+    """One paragraph per note; none with --quiet."""
+    from rich.text import Text
+
+    from attnlab.results.notes import describe_notes
+
+    console = messages()
+    for text in describe_notes(notes):
+        console.print(Text.assemble(("Note:", "yellow"), " ", shown(text)))

@@ -4,7 +4,7 @@ A setting is declared once, as a field of a dataclass that extends `Settings`::
 
     seed: Annotated[int, Option("Seed of the bootstrap.", least=0)] = 0
 
-From that line come its validation, the option on the command line (`attnlab.cli.options`), and the
+From that line come its validation, the option on the command line (`attnlab.cli.command_options`), and the
 keyword argument of the public function (`options_of`), with its type, default and documentation.
 """
 

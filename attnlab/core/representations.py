@@ -16,6 +16,7 @@ class ShortRepr:
         shown = (f"{one.name}={summarised(getattr(self, one.name))}" for one in own if one.repr)
         return f"{type(self).__name__}({', '.join(shown)})"
 
+
 def summarised(value: Any) -> str:
     """A value in a few words: its type and size where it is a table, a tensor or a collection."""
     name = type(value).__name__

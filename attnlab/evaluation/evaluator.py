@@ -22,9 +22,8 @@ from attnlab.core.representations import ShortRepr
 from attnlab.evaluation.shared_settings import Progress, TextSettings
 from attnlab.evaluation.sources import Subject, first_pairs, load_subject, source_of
 from attnlab.models.configuration import IGNORED_LABEL
-from attnlab.models.run import Source
+from attnlab.models.run import Source, translate_ids
 from attnlab.models.tokenizer import Tokenizers
-from attnlab.models.translating import translate_ids
 from attnlab.reading.batches import (
     Encoding,
     Text,

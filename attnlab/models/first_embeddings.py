@@ -18,10 +18,15 @@ from attnlab.core.installed import versions
 from attnlab.core.texts import path_label
 from attnlab.corpora.corpus import ParallelCorpus, Progress
 from attnlab.corpora.rows import ROWS_AT_ONCE
-from attnlab.embeddings.files import TENSORS, TEXT, load_embeddings, write_embeddings
-from attnlab.embeddings.settings import SideSettings, SkipGramSettings, check_gensim
-from attnlab.embeddings.skip_gram import train_skip_gram
-from attnlab.embeddings.vectors import Embeddings
+from attnlab.models.embedding_settings import SideSettings, SkipGramSettings, check_gensim
+from attnlab.models.embeddings import (
+    TENSORS,
+    TEXT,
+    Embeddings,
+    load_embeddings,
+    train_skip_gram,
+    write_embeddings,
+)
 from attnlab.models.run import corpus_of
 from attnlab.models.run_folder import check_not_run
 from attnlab.models.tokenizer import (

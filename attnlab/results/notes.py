@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from attnlab.core.errors import Note
-from attnlab.reporting import notes as shared
+from attnlab.results import note_words as shared
 from attnlab.results.question import questions
 
 

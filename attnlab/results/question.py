@@ -39,7 +39,7 @@ class Question:
         run: `module:function`, of a source and the settings as keyword arguments, which gives a `Result`.
         view: `module`, with `contents(result)` for the page, and where the rows of the first table are not
             what a terminal or a notebook shows best, `terminal(result)` and `notebook(result)`.
-        notes: the words of its own kinds of notes, see `attnlab.reporting.notes`.
+        notes: the words of its own kinds of notes, see `attnlab.results.note_words`.
         figures: names of its figures without the suffix, with * where they depend on what was found.
         source: help of the argument.
         matrices: whether a file of matrices can be the source.
@@ -47,7 +47,7 @@ class Question:
             nothing is written unless asked for.
         announced: whether the command says beforehand how much there is to do and how long it will take.
         printed: how many of its tables --json prints, the first ones.
-        layout: `module:class`, an `attnlab.results.files.QuestionFiles` where the result has more than tables.
+        layout: `module:class`, an `attnlab.results.records.QuestionFiles` where the result has more than tables.
         only_runs: whether nothing but a run can be the source.
         only_matrices: whether nothing but a file of matrices can be.
         embeddings: whether a file or folder of embeddings can be.
@@ -72,7 +72,7 @@ class Question:
     folder: str | None = None
     announced: bool = False
     printed: int = 1
-    layout: str = "attnlab.results.files:QuestionFiles"
+    layout: str = "attnlab.results.records:QuestionFiles"
     only_runs: bool = False
     only_matrices: bool = False
     embeddings: bool = False

@@ -7,9 +7,9 @@ from pathlib import Path
 from attnlab.core.errors import InputError, reason
 from attnlab.core.files import delete_leftovers, check_writable
 from attnlab.core.folders import locked
-from attnlab.reporting.page.result_page import ContentsOf, write_result_page
-from attnlab.reporting.record import read_record
-from attnlab.reporting.result_folder import PAGE, RECORD
+from attnlab.results.page.result_page import ContentsOf, write_result_page
+from attnlab.results.records import read_record
+from attnlab.results.records import PAGE, RECORD
 from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import question_of
 from attnlab.results.result import Result

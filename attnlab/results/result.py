@@ -15,11 +15,11 @@ from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
 from attnlab.core.files import read_tensors, write_table, write_tensors, write_text
 from attnlab.core.folders import replacing_result
 from attnlab.core.errors import Note
-from attnlab.reporting.export import declared_columns, formatted
-from attnlab.reporting.notebook import table_with_notes
-from attnlab.reporting.page.result_page import Contents, write_contents
-from attnlab.reporting.record import ResultRecord, read_record, read_tables, write_record
-from attnlab.results.files import EXPLANATION, FIGURES, Extra, check_free, files_of
+from attnlab.results.export import declared_columns, formatted
+from attnlab.results.notebook import table_with_notes
+from attnlab.results.page.result_page import Contents, write_contents
+from attnlab.results.records import ResultRecord, read_record, read_tables, write_record
+from attnlab.results.records import EXPLANATION, FIGURES, Extra, check_free, files_of
 from attnlab.results.notes import describe_notes, kinds_of_notes
 from attnlab.results.question import (
     ARRAYS,

@@ -41,7 +41,7 @@ def rows_shown(
     frame: "pd.DataFrame", columns: Sequence[Column], *, title: str | None = None, gap: int = 2
 ) -> TerminalTable:
     """These columns of all rows, with the headings and decimals that are declared."""
-    from attnlab.reporting.export import cell, is_number
+    from attnlab.results.export import cell, is_number
 
     cells = [[cell(value, column) for value in frame[column.name]] for column in columns]
     return TerminalTable(

@@ -16,7 +16,7 @@ from attnlab.core.files import csv_of
 from attnlab.core.installed import versions, with_plugins
 from attnlab.core.library_state import seeded
 from attnlab.studies.plan_search import PLAN_SEARCH
-from attnlab.studies.random_search.study import RANDOM_SEARCH
+from attnlab.studies.random_searches import RANDOM_SEARCH
 from attnlab.studies.study import Cell, CellKind, Study, settings_of
 from attnlab.studies.substitution import SUBSTITUTION
 

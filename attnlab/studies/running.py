@@ -18,7 +18,7 @@ from attnlab.core.representations import ShortRepr
 from attnlab.core.signals import stopped_by_signals
 from attnlab.core.tables import table_of
 from attnlab.models.run_folder import check_not_run
-from attnlab.reporting.notebook import table_html, together
+from attnlab.results.notebook import table_html, together
 from attnlab.studies.cluster import compute_on_cluster
 from attnlab.studies.computing import Attempted, compute_in_turn, study_named
 from attnlab.studies.engine_settings import CellBegun, RunningSettings

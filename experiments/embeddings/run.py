@@ -14,13 +14,13 @@ import pandas as pd
 
 from attnlab.core.files import write_table
 from attnlab.core.library_state import quiet
-from attnlab.embeddings.files import holds_embeddings, load_embeddings
-from attnlab.embeddings.settings import SkipGramSettings
+from attnlab.figures.canvas import write_figure
 from attnlab.models.callbacks import read_metrics
+from attnlab.models.embedding_settings import SkipGramSettings
+from attnlab.models.embeddings import holds_embeddings, load_embeddings
 from attnlab.models.first_embeddings import SKIP_GRAM, embed
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings, settings_from
 from attnlab.questions.neighbours.neighbours import neighbours
-from attnlab.reporting.canvas import write_figure
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

@@ -11,8 +11,8 @@ from matplotlib.patches import Patch, Rectangle
 from scipy.stats import bootstrap
 from statsmodels.stats.multitest import multipletests
 
+from attnlab.figures.canvas import INK, blank, panel, style
 from attnlab.labels.verdict import HOLDS
-from attnlab.reporting.canvas import INK, blank, panel, style
 
 DRAWS = 10_000
 COLOURS = {

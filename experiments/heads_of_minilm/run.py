@@ -21,6 +21,7 @@ import torch
 from attnlab.core.files import write_table
 from attnlab.core.library_state import quiet
 from attnlab.core.pretrained import read_pretrained
+from attnlab.figures.canvas import write_figure
 from attnlab.labels.counting import scope_of_layer, untrained_twin
 from attnlab.labels.counts import largest, wilson_interval
 from attnlab.labels.gold import gold_of_treebank
@@ -36,9 +37,8 @@ from attnlab.questions.analyze.analysis import analyze
 from attnlab.reading.capture import prepare
 from attnlab.reading.statistics import HeadStatistics
 from attnlab.reading.weights import LayerWeights
-from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.naming import head_names
-from attnlab.reporting.notes import describe_notes
+from attnlab.results.export import head_names
+from attnlab.results.note_words import describe_notes
 from attnlab.results.result import Result
 from experiments.heads_of_minilm.by_layer import (
     draw_grid,

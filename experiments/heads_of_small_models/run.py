@@ -20,14 +20,14 @@ import pandas as pd
 
 from attnlab.core.files import file_checksum, write_json, write_table
 from attnlab.core.library_state import quiet
+from attnlab.figures.canvas import write_figure
 from attnlab.labels.label_columns import LINKS
 from attnlab.labels.syntactic import best_heads
 from attnlab.models.run import Run
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.importance.importance import importance
 from attnlab.questions.prune.pruning import prune
-from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.notes import describe_notes
+from attnlab.results.note_words import describe_notes
 from experiments.heads_of_small_models.figure import draw_curves
 from experiments.heads_of_small_models.readme import readme
 from experiments.heads_of_small_models.summary import measured_parts, models_with

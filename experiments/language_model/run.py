@@ -21,15 +21,14 @@ from attnlab.ablation.significance import loss_difference
 from attnlab.core.files import write_table
 from attnlab.core.library_state import quiet
 from attnlab.evaluation.evaluator import Evaluator, load_evaluator
+from attnlab.figures.canvas import write_figure
+from attnlab.figures.heatmaps import draw_heads
 from attnlab.labels.label_columns import LINKS, SINK
 from attnlab.labels.syntactic import best_heads
-from attnlab.models.run import Run
+from attnlab.models.run import Run, generate
 from attnlab.models.training_settings import GenerationSettings, settings_from
-from attnlab.models.translating import generate
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.heatmaps import draw_heads
-from attnlab.reporting.notes import describe_notes
+from attnlab.results.note_words import describe_notes
 from experiments.language_model.baselines import CountModel
 from experiments.shared.labels import with_all_keys
 from experiments.shared.readme import (

@@ -4,9 +4,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnlab.figures.canvas import INK, blank, panel, style
 from attnlab.questions.plan.question import FULL
 from attnlab.questions.plan.view import PLANS
-from attnlab.reporting.canvas import INK, blank, panel, style
 
 MEASURES = {"bleu_kept": "BLEU kept (%)", "loss_change_nats": "change of loss (nats per token)"}
 WHOLE = {"bleu_kept": 100.0, "loss_change_nats": 0.0}

@@ -24,16 +24,15 @@ from rich.console import Console
 from attnlab.core.files import write_json, write_table
 from attnlab.core.library_state import quiet
 from attnlab.core.texts import path_label
+from attnlab.figures.canvas import write_figure
+from attnlab.figures.curves import draw_training
+from attnlab.figures.heatmaps import draw_heads
 from attnlab.models.batches import Collator, LengthGroupedBatches, TokenPairs, encode_corpus
 from attnlab.models.configuration import IGNORED_LABEL
-from attnlab.models.run import Run, corpus_of, load
+from attnlab.models.run import Run, corpus_of, load, score_run
 from attnlab.models.training import train
 from attnlab.models.training_settings import settings_from
-from attnlab.models.translating import score_run
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.drawing.training import draw_training
-from attnlab.reporting.heatmaps import draw_heads
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

@@ -18,13 +18,12 @@ from matplotlib.figure import Figure
 from attnlab.ablation.significance import DRAWS, bleu_difference
 from attnlab.core.files import write_table
 from attnlab.core.library_state import quiet
+from attnlab.figures.canvas import write_figure
 from attnlab.labels.label_columns import SINK
-from attnlab.models.run import Run
+from attnlab.models.run import Run, score_run
 from attnlab.models.training_settings import RunSettings, settings_from
-from attnlab.models.translating import score_run
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.notes import describe_notes
+from attnlab.results.note_words import describe_notes
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

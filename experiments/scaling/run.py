@@ -18,8 +18,8 @@ import pandas as pd
 import torch
 
 from attnlab.core.files import write_table
-from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.drawing.scaling import crossover, draw_scaling
+from attnlab.figures.canvas import write_figure
+from attnlab.figures.scaling import crossover, draw_scaling
 from experiments.scaling.worker import HEAD_DIM, HEADS, SEED, SUM_OF_INPUTS, THREADS
 from experiments.shared.readme import (
     RESULTS,

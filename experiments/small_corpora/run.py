@@ -15,9 +15,9 @@ import pandas as pd
 from attnlab.core.files import write_table
 from attnlab.core.library_state import quiet
 from attnlab.models.callbacks import read_metrics
+from attnlab.models.run import score_run
 from attnlab.models.trainer import READABLE_BLEU, choice
 from attnlab.models.training_settings import RunSettings, settings_from
-from attnlab.models.translating import score_run
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

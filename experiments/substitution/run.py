@@ -10,7 +10,7 @@ import pandas as pd
 
 from attnlab.ablation.significance import contrasts
 from attnlab.core.files import write_table
-from attnlab.reporting.canvas import write_figure
+from attnlab.figures.canvas import write_figure
 from experiments.shared.model_study import (
     MODEL,
     ModelStudy,

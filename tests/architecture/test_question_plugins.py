@@ -80,8 +80,8 @@ def norms(source, settings):
 
 
 def contents(result):
-    from attnlab.reporting.canvas import blank, panel, style
-    from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+    from attnlab.figures.canvas import blank, panel, style
+    from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
 
     with style():
         figure = blank(3, 2)

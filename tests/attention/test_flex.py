@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_mask, flex_attention
 
-from attnlab.attention.kernels import flex
+from attnlab.attention.kernels import union as flex
 from attnlab.attention.kernels.union import Union
 from attnlab.attention.mechanism import Context
 from attnlab.attention.mechanisms import sparse

@@ -12,8 +12,7 @@ from browser.planted_page import planted_analysis, remade
 from attnlab.core.files import write_text
 from attnlab.questions.analyze import viewer as viewer_module
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.reporting.page.payload import EncodedWeights, encode_weights
-from attnlab.reporting.page.rendering import render_page
+from attnlab.results.page.rendering import EncodedWeights, encode_weights, render_page
 
 LAYERS, HEADS = 12, 12
 _planted = cache(planted_analysis)

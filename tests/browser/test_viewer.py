@@ -15,7 +15,7 @@ from browser.planted_page import IMAGE_ALERT, SCRIPT_ALERT, WORDS, planted_analy
 from attnlab.labels.words import Alignment, gather_units, merge_tokens
 from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.reporting.page.rendering import render_page
+from attnlab.results.page.rendering import render_page
 
 Opened = Callable[..., Any]
 HEAD = "#head=encoder.0.1&sentence=0"

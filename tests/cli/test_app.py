@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from small_run import SETTINGS, write_pairs
 
+from attnlab.cli.command_options import parameter_name
 from attnlab.cli.commands import train as train_command
-from attnlab.cli.options import parameter_name
 from attnlab.core.options import option_fields
-from attnlab.models.run import load
+from attnlab.models.run import load, score_run, short_pairs
 from attnlab.models.training_settings import SECTIONS, settings_from
-from attnlab.models.translating import score_run, short_pairs
 
 
 @pytest.fixture

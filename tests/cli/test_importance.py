@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.questions.importance import QUESTION
-from attnlab.reporting.result_folder import check_not_taken
-from attnlab.results.files import files_of
+from attnlab.results.records import check_not_taken, files_of
 
 WRITTEN = ["cumulative.csv", "figures", "importance.csv", "rank_agreement.csv", "report.html"]
 WRITTEN += ["result.json", "tables.md"]

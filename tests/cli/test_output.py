@@ -17,7 +17,7 @@ from small_run import write_pairs
 
 from attnlab.cli import progress
 from attnlab.cli.app import app
-from attnlab.cli.commands import doctor
+from attnlab.cli.commands import catalogues as doctor
 from attnlab.cli.output import Output, Terminal, print_json
 from attnlab.cli.progress import Announced, Lines, Silent
 from attnlab.evaluation.shared_settings import Steps

@@ -13,8 +13,7 @@ from zoo.random_models import tokenizer
 
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
-from attnlab.models.run import load
-from attnlab.models.translating import score_run
+from attnlab.models.run import load, score_run
 from attnlab.questions.prune import pruner
 
 EXPLAINED_ENDINGS = ("_change", "_change_nats", "_low", "_high", "_p", "_left")

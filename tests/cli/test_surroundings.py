@@ -62,7 +62,7 @@ def test_figures_are_drawn_whatever_the_backend_for_windows() -> None:
     code = (
         "import sys; from attnlab.cli.app import main; sys.argv = ['attnlab', 'mechanisms']\n"
         "try: main()\n"
-        "finally: import attnlab.reporting.canvas\n"
+        "finally: import attnlab.figures.canvas\n"
     )
     found = subprocess.run(
         [sys.executable, "-c", code],

@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from attnlab.core.errors import InputError
-from attnlab.embeddings.files import load_embeddings, write_embeddings
-from attnlab.embeddings.vectors import Embeddings, map_of, nearest
+from attnlab.models.embeddings import Embeddings, load_embeddings, map_of, nearest, write_embeddings
 
 WORDS = ("\u2581cat", "dog", "\N{NO-BREAK SPACE}x", "il", "\u0120red")
 

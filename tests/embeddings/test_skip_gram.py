@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from attnlab.core.errors import InputError
-from attnlab.embeddings.settings import SkipGramSettings
-from attnlab.embeddings.skip_gram import (
+from attnlab.models.embedding_settings import SkipGramSettings
+from attnlab.models.embeddings import (
     context_counts,
+    nearest,
     skip_gram_gradient,
     skip_gram_loss,
     train_skip_gram,
 )
-from attnlab.embeddings.vectors import nearest
 
 TYPES, DIM = 7, 5
 TOKENS = torch.tensor([0, 3, 3, 1, 6, 2, 0, 1, 5, 3, 1])

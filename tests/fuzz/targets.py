@@ -14,26 +14,24 @@ from attnlab.attention.plan import load_plan, plan_of, write_plan
 from attnlab.cli.commands.train import _from_file
 from attnlab.core.files import write_tensors
 from attnlab.corpora.corpus import load_corpus
-from attnlab.embeddings.files import load_embeddings, write_embeddings
-from attnlab.embeddings.vectors import Embeddings
 from attnlab.evaluation.sources import load_subject, read_texts
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.grammar.trees import conllu
 from attnlab.labels.treebank import load_treebank
 from attnlab.models.checkpoints import beginning, best_checkpoint, check_epochs
+from attnlab.models.embeddings import Embeddings, load_embeddings, write_embeddings
+from attnlab.models.run import translate
 from attnlab.models.run_folder import read_record as read_settings
 from attnlab.models.tokenizer import load_tokenizers
 from attnlab.models.training_settings import settings_from
-from attnlab.models.translating import translate
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.approximate.approximation import approximate
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.matrix_files import load_arrays, load_kept_source, load_matrix_source
-from attnlab.reporting.record import read_record, read_tables
-from attnlab.reporting.result_folder import PAGE, RECORD
 from attnlab.results import result as result_module
 from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import declared_tables
+from attnlab.results.records import PAGE, RECORD, read_record, read_tables
 from attnlab.results.report import write_report
 from attnlab.studies.computing import Attempted, Outcome
 from attnlab.studies.running import collect

@@ -9,11 +9,10 @@ import torch
 from small_run import small_settings
 
 from attnlab.core.errors import InputError
-from attnlab.embeddings.files import write_embeddings
-from attnlab.embeddings.settings import SkipGramSettings
-from attnlab.embeddings.vectors import Embeddings
 from attnlab.models import first_embeddings as skip_gram
 from attnlab.models.configuration import LanguageConfig, TranslationConfig
+from attnlab.models.embedding_settings import SkipGramSettings
+from attnlab.models.embeddings import Embeddings, write_embeddings
 from attnlab.models.first_embeddings import load_first_vectors
 from attnlab.models.model import LanguageModel, TranslationModel
 from attnlab.models.run import corpus_of, load

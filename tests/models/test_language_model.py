@@ -30,10 +30,9 @@ from attnlab.models.batches import (
 )
 from attnlab.models.configuration import IGNORED_LABEL, LanguageConfig, TranslationConfig
 from attnlab.models.model import LanguageModel
-from attnlab.models.run import load
+from attnlab.models.run import generate, load, score_language_model, score_run
 from attnlab.models.training import resume, train
 from attnlab.models.training_settings import GenerationSettings, settings_from
-from attnlab.models.translating import generate, score_language_model, score_run
 from attnlab.reading.capture import capture
 
 SMALL = {"dim": 12, "feed_forward": 20, "dropout": 0.0}

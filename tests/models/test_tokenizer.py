@@ -12,8 +12,8 @@ from transformers import AutoTokenizer
 
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.corpora.corpus import ParallelCorpus, build_corpus
+from attnlab.models.run import unknown_texts
 from attnlab.models.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
-from attnlab.models.translating import unknown_texts
 
 ENGLISH = ["the old cat sleeps", "the dog didn't see the cat!", "a dog (old) sleeps, 3 times."]
 ITALIAN = ["il vecchio gatto dorme", "l'università è città, perché no?", "il cane «dorme» 3 volte."]

@@ -22,7 +22,7 @@ from attnlab.core.library_state import seeded
 from attnlab.models import trainer as trainer_module
 from attnlab.models.checkpoints import recover, save_model
 from attnlab.models.model import TranslationModel
-from attnlab.models.run import load
+from attnlab.models.run import load, score_run, translate
 from attnlab.models.run_folder import (
     last_complete_checkpoint,
     read_record,
@@ -32,8 +32,7 @@ from attnlab.models.training import (
     resume,
     train,
 )
-from attnlab.models.translating import score_run, translate
-from attnlab.reporting.record import ResultRecord, write_record
+from attnlab.results.records import ResultRecord, write_record
 
 
 def test_a_run_holds_what_the_design_says(small_run: Path) -> None:

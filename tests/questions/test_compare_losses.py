@@ -31,9 +31,9 @@ from attnlab.models.run import load
 from attnlab.questions.compare import comparison
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.compare.question import MechanismLeftOut
+from attnlab.questions.compare.replacing import SelectedHeads, plan_replacing
 from attnlab.questions.compare.view import answer_of
 from attnlab.results.result import Result
-from attnlab.studies.replacing import SelectedHeads, plan_replacing
 from experiments.substitution.prediction import prediction, spearman
 
 SENTENCES, STEPS = 6, 2

@@ -9,7 +9,7 @@ from zoo import random_models
 
 import attnlab
 from attnlab.core.errors import InputError
-from attnlab.embeddings.settings import SideSettings, SkipGramSettings
+from attnlab.models.embedding_settings import SideSettings, SkipGramSettings
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
 from attnlab.questions.neighbours.neighbours import embeddings_of
 from attnlab.questions.neighbours.question import MAP, NEIGHBOURS

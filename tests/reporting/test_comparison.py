@@ -7,9 +7,9 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from attnlab.figures.canvas import svg
+from attnlab.figures.drawing import LEVEL_COLOURS, LEVEL_MARKERS
 from attnlab.questions.compare.view import draw_comparison
-from attnlab.reporting.canvas import svg
-from attnlab.reporting.drawing.levels import LEVEL_COLOURS, LEVEL_MARKERS
 from attnlab.results.result import Result
 
 ROWS = [

@@ -9,7 +9,7 @@ import pytest
 from attnlab.core.columns import FORMATS
 from attnlab.core.errors import InputError
 from attnlab.questions.analyze.question import SUMMARY
-from attnlab.reporting.export import declared_columns, formatted
+from attnlab.results.export import declared_columns, formatted
 
 NASTY = r"\a_b & 50% $x$ #1 {y} ~ ^ <i> | `c` *d* [e] \"f\" é ▁ g"
 TABLE = pd.DataFrame(

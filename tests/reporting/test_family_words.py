@@ -7,15 +7,14 @@ import pytest
 
 from attnlab.core.columns import Column
 from attnlab.families import CODED
+from attnlab.figures.drawing import STRUCTURES
 from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
 from attnlab.questions.analyze.figures import draw_heads
 from attnlab.questions.analyze.fits import BITS
 from attnlab.questions.analyze.overview import STRUCTURE_STYLES, _map, _structure_cell
 from attnlab.questions.analyze.phrases import heads_shown, structure_phrase, words_of_heads
-from attnlab.reporting.drawing.palette import STRUCTURES
-from attnlab.reporting.export import cell
-from attnlab.reporting.naming import family_words
-from attnlab.reporting.page.rendering import kind_styles
+from attnlab.results.export import cell, family_words
+from attnlab.results.page.rendering import kind_styles
 
 
 def head(family: str, runner_up: str = "diffuse", *, tie: bool = False) -> SimpleNamespace:

@@ -10,8 +10,8 @@ from attnlab.labels.label_columns import LABELS
 from attnlab.questions.analyze.summary import summarise_heads
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.weights import ALL
-from attnlab.reporting.export import declared_columns
-from attnlab.reporting.notebook import MOST_ROWS, frame_html
+from attnlab.results.export import declared_columns
+from attnlab.results.notebook import MOST_ROWS, frame_html
 from attnlab.results.result import Result
 
 NASTY = '<script>alert("x")</script>'

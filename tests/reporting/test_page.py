@@ -18,19 +18,23 @@ from zoo.random_models import PAIRS, tokenizer
 
 import attnlab
 from attnlab.core.errors import InputError
+from attnlab.figures.canvas import INK, svg
+from attnlab.figures.heatmaps import draw_heads, short
 from attnlab.questions.analyze import QUESTION, view
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.summary import summarise_heads
 from attnlab.questions.analyze.view import not_drawn
 from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
 from attnlab.reading.statistics_columns import HEADS
-from attnlab.reporting.canvas import INK, svg
-from attnlab.reporting.columns import columns_named
-from attnlab.reporting.heatmaps import draw_heads, short
-from attnlab.reporting.page.parts import PageFigure, Section, page_table
-from attnlab.reporting.page.rendering import bundled_script, render_page
-from attnlab.reporting.result_folder import check_not_taken
-from attnlab.results.files import files_of
+from attnlab.results.export import columns_named
+from attnlab.results.page.rendering import (
+    PageFigure,
+    Section,
+    bundled_script,
+    page_table,
+    render_page,
+)
+from attnlab.results.records import check_not_taken, files_of
 from attnlab.results.result import Result
 
 ANALYSIS = files_of(QUESTION)

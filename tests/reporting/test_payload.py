@@ -3,7 +3,7 @@
 import torch
 from planted_layers import stochastic
 
-from attnlab.reporting.page.payload import (
+from attnlab.results.page.rendering import (
     block_maxima,
     decode_weights,
     encode_weights,

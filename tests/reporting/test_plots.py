@@ -15,13 +15,13 @@ from matplotlib.patches import Rectangle
 
 from attnlab import plot
 from attnlab.core.errors import InputError
+from attnlab.figures.drawing import FUNCTIONS, STRUCTURES
+from attnlab.figures.pareto import frontier
+from attnlab.figures.scaling import crossover
 from attnlab.matrices.offsets import mass_beyond_windows
 from attnlab.matrices.references import uniform_matrix
 from attnlab.questions.analyze.figures import distance_by_window
 from attnlab.reading.statistics_columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX
-from attnlab.reporting.drawing.palette import FUNCTIONS, STRUCTURES
-from attnlab.reporting.drawing.pareto import frontier
-from attnlab.reporting.drawing.scaling import crossover
 
 HEADS = pd.DataFrame(
     [("encoder", 0, 0, "positional; sink", "band"), ("encoder", 0, 1, "none", "diffuse"),

@@ -7,10 +7,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from attnlab.figures.canvas import blank, panel
+from attnlab.figures.drawing import stretch
 from attnlab.questions.plan.view import draw_planning
 from attnlab.questions.prune.view import draw_pruning
-from attnlab.reporting.canvas import blank, panel
-from attnlab.reporting.drawing.stretching import stretch
 
 
 def bars(axes: Axes) -> set[tuple[float, float]]:

@@ -15,28 +15,26 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from attnlab.cli.app import app
-from attnlab.cli.commands.training_report import _tell_older_results
+from attnlab.cli.commands.train import _tell_older_results
 from attnlab.core.errors import InputError
 from attnlab.core.files import file_checksum
 from attnlab.questions.analyze.question import NoTrees, TooLittleCounted, UndecidedLabel
 from attnlab.reading.batches import RowsNotNormalized, SentencesDropped
-from attnlab.reporting import (
-    study_folder,
-)
-from attnlab.reporting.record import (
+from attnlab.results import result
+from attnlab.results.notes import kinds_of_notes
+from attnlab.results.question import question_named
+from attnlab.results.records import (
     RECORD,
     ResultRecord,
+    check_not_taken,
+    files_of,
     older_results,
     read_record,
     read_tables,
     write_record,
 )
-from attnlab.reporting.result_folder import check_not_taken
-from attnlab.results import result
-from attnlab.results.files import files_of
-from attnlab.results.notes import kinds_of_notes
-from attnlab.results.question import question_named
 from attnlab.results.report import write_report
+from attnlab.studies import study_results as study_folder
 
 PLANNING = files_of(question_named("plan"))
 WRITERS = (

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from attnlab.reporting.page.result_page import Contents, ShownTable, write_result_page
-from attnlab.reporting.record import ResultRecord, write_record
-from attnlab.reporting.result_folder import STUDY
-from attnlab.reporting.study_folder import means_over_seeds, study_contents
+from attnlab.results.page.result_page import Contents, ShownTable, write_result_page
+from attnlab.results.records import STUDY, ResultRecord, write_record
+from attnlab.studies.study_results import means_over_seeds, study_contents
 
 
 def test_what_never_varies_is_said_once_and_checksums_stay_in_the_file(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from attnlab.labels.verdict import NOT_COMPARED
 from attnlab.questions.analyze.overview import highlights_of, overview_of
 from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.reporting.page.payload import decode_weights
-from attnlab.reporting.page.rendering import render_page
+from attnlab.results.page.rendering import decode_weights, render_page
 from attnlab.results.result import Result
 
 

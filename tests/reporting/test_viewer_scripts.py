@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import attnlab
-from attnlab.reporting.page.rendering import SCRIPTS, bundled_script
+from attnlab.results.page.rendering import SCRIPTS, bundled_script
 
 FOLDER = Path(attnlab.__file__).parent / "reporting" / "page" / "viewer"
 ROOT = FOLDER.parents[3]

@@ -16,9 +16,8 @@ from attnlab.ablation.projections import all_heads
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import Evaluator, load_evaluator
-from attnlab.models.run import load
+from attnlab.models.run import load, score_run
 from attnlab.models.scoring import score
-from attnlab.models.translating import score_run
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 MODELS = ["run", "marian", "t5", "llama", "gpt2"]

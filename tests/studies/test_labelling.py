@@ -33,7 +33,7 @@ from attnlab.questions.analyze.question import (
 from attnlab.questions.analyze.view import label_sections
 from attnlab.reading.capture import Consumer, Coverage, Reading, prepare
 from attnlab.reading.weights import ALL, CONTENT, VIEWS, rows_of_view
-from attnlab.reporting.naming import VIEW_NAMES
+from attnlab.results.export import VIEW_NAMES
 from attnlab.results.result import Result
 
 TREES = """# sent_id = one

@@ -11,7 +11,7 @@ import typer.main
 
 import attnlab
 from attnlab.cli.app import app
-from attnlab.cli.options import chosen, parameter_name, shown_default, with_options
+from attnlab.cli.command_options import chosen, parameter_name, shown_default, with_options
 from attnlab.core.errors import InputError
 from attnlab.core.options import Option, Settings, option_fields, options_of
 from attnlab.evaluation.shared_settings import StudySettings

@@ -14,8 +14,7 @@ from attnlab.cli.app import app
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
-from attnlab.models.run import load
-from attnlab.models.translating import score_language_model
+from attnlab.models.run import load, score_language_model
 from attnlab.questions.plan.planning import plans_of
 from attnlab.questions.prune.view import draw_pruning
 

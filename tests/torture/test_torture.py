@@ -22,13 +22,13 @@ from faults import BROKEN, FAILED, in_child, started, steps_of
 import attnlab
 from attnlab.core.errors import AttnlabError
 from attnlab.core.folders import UNFINISHED
-from attnlab.embeddings.files import TENSORS
-from attnlab.embeddings.settings import SkipGramSettings
+from attnlab.models.embedding_settings import SkipGramSettings
+from attnlab.models.embeddings import TENSORS
 from attnlab.models.first_embeddings import embed
 from attnlab.models.training import resume
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.reporting.result_folder import PAGE
+from attnlab.results.records import PAGE
 from attnlab.results.report import write_report
 
 # Of a process with threads: the child leaves them alone.

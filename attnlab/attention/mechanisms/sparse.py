@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.kernels.flex import attend_blocks
-from attnlab.attention.kernels.union import Union, attend
+from attnlab.attention.kernels.union import Union, attend, attend_blocks
 from attnlab.attention.mechanism import Context, Cost, Form, Setup
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.core.errors import AttnlabError, InputError

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from attnlab.cli.options import chosen, with_options
+from attnlab.cli.command_options import chosen, with_options
 from attnlab.cli.output import messages, output, results
 from attnlab.core.errors import INTERRUPTED
 from attnlab.evaluation.shared_settings import DeviceSettings
@@ -62,12 +62,11 @@ def demo(
     from attnlab.cli.progress import progress_bars
     from attnlab.core.library_state import quiet
     from attnlab.core.processes import usable_device
-    from attnlab.models.run import load
+    from attnlab.models.run import load, score_run, translate
     from attnlab.models.training import train
     from attnlab.models.training_settings import settings_from
-    from attnlab.models.translating import score_run, translate
     from attnlab.questions.analyze.analysis import analyze
-    from attnlab.reporting.result_folder import PAGE
+    from attnlab.results.records import PAGE
 
     optimizer = DEMO_SETTINGS["optimizer"] | {"seed": settings.seed}
     console = messages()

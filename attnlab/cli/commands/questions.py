@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.early import check_matrices_there, check_source_there, check_texts_there
-from attnlab.cli.notes import print_notes
-from attnlab.cli.options import OVERWRITE, check_overwrite, chosen, with_options
+from attnlab.cli.command_options import (
+    OVERWRITE,
+    check_matrices_there,
+    check_overwrite,
+    check_source_there,
+    check_texts_there,
+    chosen,
+    with_options,
+)
 from attnlab.cli.output import (
     AS_TEXT,
     check_form,
@@ -16,6 +22,7 @@ from attnlab.cli.output import (
     new_table,
     output,
     print_json,
+    print_notes,
     print_table,
     print_text,
 )
@@ -80,7 +87,7 @@ def _check_beforehand(
 ) -> None:
     """Raises InputError for what can be told before the work, which may take long."""
     if out is not None:
-        from attnlab.results.files import check_free, files_of
+        from attnlab.results.records import check_free, files_of
 
         files = files_of(question)
         check_free(out, files, files.named(settings), overwrite=overwrite)

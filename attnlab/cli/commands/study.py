@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.command_classes import Command, Group, help_of
-from attnlab.cli.options import chosen, typed, with_options
+from attnlab.cli.command_options import chosen, typed, with_options
 from attnlab.cli.output import (
     messages,
     new_table,
@@ -179,8 +179,8 @@ def _print_connection(connection: Connection) -> None:
 
 
 def _write(found: "Collected", folder: str) -> None:
-    from attnlab.reporting.study_folder import write_study
     from attnlab.studies.computing import study_named
+    from attnlab.studies.study_results import write_study
 
     done = len(found.cells) - found.missing
     page = write_study(found, folder, question=study_named(found.plan.study).summary)

@@ -11,18 +11,140 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.command_classes import first_of_several, warn_once
-from attnlab.cli.commands.training_report import report_training
-from attnlab.cli.early import check_corpus, check_plans
-from attnlab.cli.options import chosen, typed, with_options
+from attnlab.cli.command_options import (
+    OVERWRITE,
+    check_corpus,
+    check_plans,
+    chosen,
+    typed,
+    with_options,
+)
 from attnlab.cli.output import messages
+from attnlab.cli.progress import progress_bars
 from attnlab.core.documents import read_toml
 from attnlab.core.errors import INTERRUPTED, InputError
 from attnlab.core.launcher import one_of_several
+from attnlab.core.texts import counted
 from attnlab.evaluation.shared_settings import DeviceSettings
-from attnlab.models.training_settings import SECTIONS, RunSettings, settings_from
+from attnlab.models.embedding_settings import SideSettings, SkipGramSettings
+from attnlab.models.training_settings import (
+    LANGUAGE_MODEL,
+    SECTIONS,
+    CorpusSettings,
+    RunSettings,
+    TokenizerSettings,
+    settings_from,
+)
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from attnlab.attention.plan import AttentionPlan
+    from attnlab.models.training import Trained
+
+# Pairs of the part that are translated at the end of a training.
+MOST_TRANSLATED = 1000
+
+
+def _scores(kept: dict[str, Any]) -> str:
+    if "validation_bleu" in kept:
+        return f"BLEU {kept['validation_bleu']:.1f} (chrF {kept['validation_chrf']:.1f})"
+    return f"perplexity {kept['validation_perplexity']:.1f}"
+
+
+def report_training(trained: "Trained", console: "Console", *, device: str | None) -> None:
+    """Prints how a training ended; translates held-out pairs where it was not interrupted."""
+    from attnlab.models.run_folder import task_of
+    from attnlab.models.trainer import READABLE_BLEU
+    from attnlab.models.training import kept_evaluation
+
+    pairs = trained.record["corpus"]["pairs"]
+    dropped = trained.record["corpus"]["dropped_over_max_tokens"]
+    # Runs of the first versions do not tell their task.
+    writes = task_of(trained.record) == LANGUAGE_MODEL
+    console.print(
+        f"{'Texts' if writes else 'Pairs'}: "
+        f"{', '.join(f'{count:,} {name}' for name, count in pairs.items())}; "
+        f"dropped as too long: {', '.join(f'{count} {name}' for name, count in dropped.items())}.",
+        soft_wrap=True,
+    )
+    kept = kept_evaluation(trained)
+    if kept is not None:
+        console.print(
+            f"{trained.parameters:,} parameters, kept as after epoch {kept['epoch']:g}: validation "
+            f"{_scores(kept)}, loss {kept['validation_loss']:.2f}.",
+            soft_wrap=True,
+        )
+    if kept is not None and kept.get("validation_bleu", READABLE_BLEU) < READABLE_BLEU:
+        console.print(
+            f"Warning: with a BLEU below {READABLE_BLEU:g} no translation can be read; train on more "
+            f"pairs, or longer: attnlab train {trained.folder} --resume --epochs N.",
+            style="yellow",
+            soft_wrap=True,
+        )
+    if not trained.interrupted and not writes:
+        _translate_held_out(trained, console, device=device)
+    if trained.interrupted:
+        console.print(
+            "Interrupted; the run can be used as it is. Go on with: "
+            f"attnlab train {trained.folder} --resume",
+            soft_wrap=True,
+        )
+    if trained.replaced is not None:
+        from attnlab.models.checkpoints import report_replaced
+
+        told = report_replaced(trained.folder, trained.replaced, interrupted=trained.interrupted)
+        console.print(told, style="yellow", soft_wrap=True)
+    _tell_older_results(trained.folder, console)
+    if not trained.interrupted:
+        console.print(
+            f"Run: {trained.folder}. Next: attnlab analyze {trained.folder}", soft_wrap=True
+        )
+
+
+def _translate_held_out(trained: "Trained", console: "Console", *, device: str | None) -> None:
+    """Greedy BLEU on the test part, and the first pair beside its translation."""
+    from attnlab.cli.progress import progress_bars
+    from attnlab.core.library_state import quiet
+    from attnlab.core.processes import usable_device
+    from attnlab.models.run import load, short_pairs, translate
+    from attnlab.models.scoring import score
+
+    with quiet(), progress_bars() as tell:
+        run = load(trained.folder)
+        run.model.to(usable_device(device))
+        # Never empty: a corpus without a test part has one held out, and training refuses one too long.
+        rows = short_pairs(run, run.corpus().test)
+        count = len(rows)
+        rows = rows.select(range(min(count, MOST_TRANSLATED)))
+        sources, references = list(rows["source"]), list(rows["target"])
+        limit = run.settings.corpus.max_tokens
+        texts = translate(
+            run.translator, run.tokenizers, sources, beams=1, max_tokens=limit, progress=tell
+        )
+    scores = score(texts, references)
+    first = "the first " if len(rows) < count else ""
+    console.print(
+        f"Test BLEU {scores.bleu:.1f} (chrF {scores.chrf:.1f}), greedy, on {first}"
+        f"{counted(len(rows), 'pair')}, such as:",
+        soft_wrap=True,
+    )
+    example = {"source": sources, "reference": references, "translation": texts}
+    for name, column in example.items():
+        console.print(f"  {name + ':':12} {column[0]}", soft_wrap=True, highlight=False)
+
+
+def _tell_older_results(run: Path, console: "Console") -> None:
+    from attnlab.results.records import older_results
+
+    older = ", ".join(folder.name for folder in older_results(run))
+    if older:
+        text = (
+            f"Warning: of an older state of the model in {run} are: {older}; make them again with "
+            "--overwrite."
+        )
+        console.print(text, style="yellow", soft_wrap=True)
+
 
 PANELS = {
     "corpus": "Corpus",
@@ -270,3 +392,45 @@ def _tokenizer_of_plans(words: list[str]) -> str | None:
         msg = "The plans name token ids of different tokenizers; give plans that were searched for one."
         raise InputError(msg)
     return named.pop() if named else None
+
+
+# With their headings on the help page.
+EMBED_PANELS = {
+    SkipGramSettings: "Skip-gram",
+    CorpusSettings: "Corpus",
+    SideSettings: "Corpus",
+    TokenizerSettings: "Tokens",
+}
+
+
+@with_options(*EMBED_PANELS, headings=list(EMBED_PANELS.values()))
+def embed(
+    folder: Annotated[Path, typer.Argument(help="The folder to write.")],
+    *,
+    overwrite: OVERWRITE = False,
+    **options: Any,
+) -> None:
+    """Train skip-gram embeddings on a corpus; written as safetensors and as word2vec text.
+
+    The corpus is cut into tokens as attnlab train does it with the same options, so that a model can start
+    from them: attnlab train RUN --embeddings FOLDER --dim N. Needs: pip install 'attnlab[embeddings]'.
+    """
+    skip_gram = SkipGramSettings(**typed(SkipGramSettings, options))
+    corpus = CorpusSettings(**typed(CorpusSettings, options))
+    side = SideSettings(**typed(SideSettings, options))
+    tokenizer = TokenizerSettings(**typed(TokenizerSettings, options))
+    check_corpus(options.get("corpus"))
+
+    from attnlab.core.library_state import quiet
+    from attnlab.models.first_embeddings import embed as train_embeddings
+
+    with quiet(), progress_bars() as tell:
+        found = train_embeddings(
+            folder, skip_gram,
+            corpus=corpus, tokenizer=tokenizer, side=side, overwrite=overwrite, progress=tell,
+        )  # fmt: skip
+    messages().print(
+        f"{len(found.words):,} words, {found.dim} dimensions: {folder}. "
+        f"Next: attnlab neighbours {folder} WORD",
+        soft_wrap=True,
+    )

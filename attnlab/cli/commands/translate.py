@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.options import OVERWRITE, check_overwrite, chosen, with_options
+from attnlab.cli.command_options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import messages, print_json, print_text
 from attnlab.cli.progress import progress_bars
 from attnlab.core.errors import InputError
@@ -66,9 +66,8 @@ def translate(
 
     from attnlab.core.library_state import quiet
     from attnlab.core.processes import usable_device
-    from attnlab.models.run import load
-    from attnlab.models.translating import translate as write
-    from attnlab.models.translating import unknown_texts
+    from attnlab.models.run import load, unknown_texts
+    from attnlab.models.run import translate as write
 
     with quiet(), progress_bars() as tell:
         loaded = load(run)
@@ -151,9 +150,8 @@ def generate(
 
     from attnlab.core.library_state import quiet
     from attnlab.core.processes import usable_device
-    from attnlab.models.run import load
-    from attnlab.models.translating import generate as write
-    from attnlab.models.translating import unknown_texts
+    from attnlab.models.run import generate as write
+    from attnlab.models.run import load, unknown_texts
 
     with quiet():
         loaded = load(run)
@@ -182,7 +180,7 @@ def score(
     Of a language model: loss per token in nats, perplexity, and bits per character.
     """
     from attnlab.models.run_folder import read_record, task_of
-    from attnlab.reporting.result_folder import check_file_free
+    from attnlab.results.records import check_file_free
 
     settings = chosen(ScoreSettings, options)
     check_overwrite(overwrite, out=out)
@@ -196,8 +194,7 @@ def score(
     from attnlab.core.files import write_text
     from attnlab.core.library_state import quiet
     from attnlab.core.processes import usable_device
-    from attnlab.models.run import load
-    from attnlab.models.translating import score_language_model, score_run
+    from attnlab.models.run import load, score_language_model, score_run
 
     with quiet(), progress_bars() as tell:
         loaded = load(run)

@@ -55,7 +55,7 @@ from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
 from attnlab.reading.matrix_files import load_kept_source, load_matrix_source
 from attnlab.reading.statistics import HeadStatistics
 from attnlab.reading.weights import ALL, CONTENT, PerLayer, View, rows_of_view, stacked
-from attnlab.reporting.record import notes_on_weights
+from attnlab.results.records import notes_on_weights
 from attnlab.results.result import Result
 
 KEPT_BYTES = 64 * 2**20

@@ -13,15 +13,13 @@ from matplotlib.patches import Patch, Rectangle
 from attnlab.core.columns import HEAD_KEYS
 from attnlab.core.errors import InputError
 from attnlab.core.texts import briefly
+from attnlab.figures.canvas import WEIGHTS, blank, panel, style
+from attnlab.figures.drawing import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark, check_table
 from attnlab.questions.analyze.question import QUESTION
 from attnlab.questions.analyze.summary import marked
 from attnlab.reading.statistics_columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS
 from attnlab.reading.weights import ALL, CONTENT, View
-from attnlab.reporting.canvas import WEIGHTS, blank, panel, style
-from attnlab.reporting.drawing.given import check_table
-from attnlab.reporting.drawing.palette import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark
-from attnlab.reporting.export import declared_columns
-from attnlab.reporting.naming import family_words
+from attnlab.results.export import declared_columns, family_words
 from attnlab.results.result import Result
 
 _LEFT, _TOP, _BETWEEN, _LEGEND_ROW = 0.42, 0.24, 0.42, 0.16

@@ -26,8 +26,8 @@ from attnlab.questions.analyze.summary import (
     views_of,
 )
 from attnlab.reading.weights import View
-from attnlab.reporting.naming import VIEW_NAMES, family_words
-from attnlab.reporting.page.parts import Cell, HeadMap, Highlight, Overview
+from attnlab.results.export import VIEW_NAMES, family_words
+from attnlab.results.page.rendering import Cell, HeadMap, Highlight, Overview
 from attnlab.results.result import Result
 
 # How much of what a cell names can be said: it fills the cell, frames it, or lies in it as a bar.

@@ -29,8 +29,7 @@ from attnlab.labels.verdict import (
 )
 from attnlab.questions.analyze.question import SUMMARY
 from attnlab.questions.analyze.summary import NO_ROLE, marked
-from attnlab.reporting.columns import columns_named
-from attnlab.reporting.naming import family_words, head_names
+from attnlab.results.export import columns_named, family_words, head_names
 
 MARK = "✓"
 # Of a confirmed role where there is nothing to say whether an untrained head would have it too.

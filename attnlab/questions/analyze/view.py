@@ -9,6 +9,8 @@ from markupsafe import Markup
 from attnlab.core.addresses import Head, Site
 from attnlab.core.columns import KEYS
 from attnlab.core.texts import counted, shown
+from attnlab.figures.drawing import COLUMN
+from attnlab.figures.heatmaps import draw_heads as draw_matrices
 from attnlab.labels.label_columns import (
     AGREEMENT,
     CONTROLS,
@@ -40,13 +42,18 @@ from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.statistics_columns import HEADS
 from attnlab.reading.weights import ALL, CONTENT, VIEWS
-from attnlab.reporting.columns import ADDITIVE, BAND, columns_named
-from attnlab.reporting.drawing.palette import COLUMN
-from attnlab.reporting.heatmaps import draw_heads as draw_matrices
-from attnlab.reporting.naming import SITE_NAMES, VIEW_NAMES, family_words, head_names
-from attnlab.reporting.notebook import drawn_html, frame_html, together
-from attnlab.reporting.page.parts import PageTable, Section, page_table
-from attnlab.reporting.page.result_page import Contents, DrawnFigure, Part
+from attnlab.results.export import (
+    ADDITIVE,
+    BAND,
+    SITE_NAMES,
+    VIEW_NAMES,
+    columns_named,
+    family_words,
+    head_names,
+)
+from attnlab.results.notebook import drawn_html, frame_html, together
+from attnlab.results.page.rendering import PageTable, Section, page_table
+from attnlab.results.page.result_page import Contents, DrawnFigure, Part
 from attnlab.results.result import Result
 from attnlab.results.terminal import MOST_ROWS, TerminalTable
 

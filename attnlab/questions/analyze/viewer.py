@@ -14,6 +14,7 @@ from attnlab.core.columns import rounded
 from attnlab.core.errors import InputError
 from attnlab.core.texts import shown
 from attnlab.families import FAMILIES
+from attnlab.figures.heatmaps import plain
 from attnlab.labels.label_columns import CONTROLS, LABELS, LOSS_CHANGE
 from attnlab.labels.words import OTHER_MARKS, START_MARKS
 from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles
@@ -22,18 +23,16 @@ from attnlab.questions.analyze.question import QUESTION, SUMMARY
 from attnlab.questions.analyze.summary import NO_ROLE, marked, table_of, views_of
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.statistics_columns import HEADS, OFFSETS
-from attnlab.reporting.columns import columns_named
-from attnlab.reporting.heatmaps import plain
-from attnlab.reporting.naming import SITE_NAMES, VIEW_NAMES, family_words, head_names
-from attnlab.reporting.page.payload import (
+from attnlab.results.export import SITE_NAMES, VIEW_NAMES, columns_named, family_words, head_names
+from attnlab.results.page.rendering import (
     CutQueries,
     Stored,
     ViewerData,
     block_maxima,
     encode_weights,
+    render_page,
     rows_keeping_largest,
 )
-from attnlab.reporting.page.rendering import render_page
 from attnlab.results.result import Result
 
 MOST_SENTENCE_BYTES = 8_000_000

@@ -28,7 +28,7 @@ from attnlab.matrices.supports import check_values, sides
 from attnlab.matrices.weights import matrix_names, rows_sum_to_one
 from attnlab.questions.approximate.question import APPROXIMATION, ApproximationSettings
 from attnlab.reading.matrix_files import load_arrays, prepared
-from attnlab.reporting.record import notes_on_weights
+from attnlab.results.records import notes_on_weights
 from attnlab.results.result import Result
 
 Matrices = Float[Tensor, "*batch query key"]

@@ -10,9 +10,8 @@ from attnlab.families import NO_FAMILY
 from attnlab.labels.label_columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.questions.approximate.approximation import REFERENCES
 from attnlab.questions.approximate.question import APPROXIMATION
-from attnlab.reporting.columns import ADDITIVE, BAND
-from attnlab.reporting.naming import family_words
-from attnlab.reporting.page.result_page import Contents, ShownTable
+from attnlab.results.export import ADDITIVE, BAND, family_words
+from attnlab.results.page.result_page import Contents, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable
 

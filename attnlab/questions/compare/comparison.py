@@ -55,10 +55,10 @@ from attnlab.questions.compare.question import (
     MechanismLeftOut,
     NoSettingAtSite,
 )
+from attnlab.questions.compare.replacing import Outcome, Replacing, plan_replacing
 from attnlab.reading.batches import Encoding, SentencesDropped, Text, encode
 from attnlab.reading.observing import Observed, additive_sites, most_heads, observe, sites_of
 from attnlab.results.result import Result
-from attnlab.studies.replacing import Outcome, Replacing, plan_replacing
 
 
 @options_of(ComparisonSettings)

@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.budget.bounds import TOLERANCE
 from attnlab.budget.columns import (
     BLEU_CHANGE,
     ERROR,
@@ -16,19 +15,18 @@ from attnlab.budget.columns import (
     MASS,
     ORACLE,
     TIME,
+    TOLERANCE,
     VISIBLE_KEYS,
 )
 from attnlab.core.columns import Estimate
 from attnlab.core.errors import InputError
 from attnlab.core.texts import briefly, counted
+from attnlab.figures.canvas import INK, blank, panel, style
+from attnlab.figures.drawing import LEVEL_COLOURS, LEVEL_MARKERS, check_table, example_of, stretch
+from attnlab.figures.drawing import PAGE as PAGE_WIDTH
+from attnlab.figures.pareto import draw_pareto
 from attnlab.questions.compare.question import ALL, FULL, MECHANISMS_BY_HEAD, SUMMARY
-from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.reporting.drawing.given import check_table
-from attnlab.reporting.drawing.levels import LEVEL_COLOURS, LEVEL_MARKERS, example_of
-from attnlab.reporting.drawing.palette import PAGE as PAGE_WIDTH
-from attnlab.reporting.drawing.pareto import draw_pareto
-from attnlab.reporting.drawing.stretching import stretch
-from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable
 

@@ -10,6 +10,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from attnlab.core.columns import HEAD_KEYS
 from attnlab.core.texts import counted
+from attnlab.figures.canvas import INK, blank, panel, style
+from attnlab.figures.drawing import check_table
 from attnlab.questions.importance.question import (
     CHANGES,
     CUMULATIVE,
@@ -18,10 +20,8 @@ from attnlab.questions.importance.question import (
     RANK_AGREEMENT,
     REMOVED_CHANGE,
 )
-from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.reporting.drawing.given import check_table
-from attnlab.reporting.naming import head_names
-from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.export import head_names
+from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import MOST_ROWS, TerminalTable
 

@@ -8,12 +8,11 @@ from matplotlib.ticker import MaxNLocator
 
 from attnlab.core.columns import Table
 from attnlab.core.texts import counted, shown
+from attnlab.figures.canvas import INK, blank, colour, panel, style
+from attnlab.figures.drawing import COLUMN, check_table
 from attnlab.questions.inspect.question import MOVES, SHAPES, TOKENS
 from attnlab.reading.statistics_columns import HEADS
-from attnlab.reporting.canvas import INK, blank, colour, panel, style
-from attnlab.reporting.drawing.given import check_table
-from attnlab.reporting.drawing.palette import COLUMN
-from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable, rows_shown
 

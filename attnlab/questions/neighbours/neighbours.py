@@ -8,9 +8,16 @@ import pandas as pd
 from attnlab.core.errors import InputError
 from attnlab.core.options import options_of
 from attnlab.core.texts import path_label
-from attnlab.embeddings.files import holds_embeddings, load_embeddings
-from attnlab.embeddings.vectors import COMPONENTS, FEWEST_WORDS, Embeddings, map_of, nearest
 from attnlab.evaluation.sources import load_transformers, versions_in_words
+from attnlab.models.embeddings import (
+    COMPONENTS,
+    FEWEST_WORDS,
+    Embeddings,
+    holds_embeddings,
+    load_embeddings,
+    map_of,
+    nearest,
+)
 from attnlab.models.run import Run, Source, run_at
 from attnlab.questions.neighbours.question import MAP, NeighbourSettings
 from attnlab.results.result import Result

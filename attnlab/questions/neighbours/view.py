@@ -6,11 +6,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.core.texts import shown
+from attnlab.figures.canvas import INK, blank, colour, panel, style
+from attnlab.figures.drawing import PAGE, check_table
 from attnlab.questions.neighbours.question import MAP, NEIGHBOURS
-from attnlab.reporting.canvas import INK, blank, colour, panel, style
-from attnlab.reporting.drawing.given import check_table
-from attnlab.reporting.drawing.palette import PAGE
-from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable
 

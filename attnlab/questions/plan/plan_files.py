@@ -4,7 +4,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from attnlab.results.files import Extra, QuestionFiles
+from attnlab.results.records import Extra, QuestionFiles
 
 _NAME = re.compile(r"plan_[0-9]+\.json")
 

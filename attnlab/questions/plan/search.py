@@ -11,7 +11,7 @@ from attnlab.attention.mechanisms.static import Static
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import Specification
 from attnlab.budget.allocation import Allocation, Choice, allocate, allocate_exactly
-from attnlab.budget.bounds import WIDEST
+from attnlab.budget.columns import WIDEST
 from attnlab.budget.running_sums import REACHES, Layer, LayerSums, Measurements
 from attnlab.budget.uniform import uniform
 from attnlab.core.addresses import Head

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from attnlab.core.columns import Column, Estimate
 from attnlab.core.texts import counted
+from attnlab.figures.canvas import INK, blank, panel, style
 from attnlab.questions.plan.question import (
     BLEU_CHANGE,
     BLEU_GAIN,
@@ -21,8 +22,7 @@ from attnlab.questions.plan.question import (
     SCORES,
     SEARCHED,
 )
-from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable
 

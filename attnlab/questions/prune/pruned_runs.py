@@ -18,7 +18,7 @@ from attnlab.models.run_folder import (
     run_paths,
 )
 from attnlab.questions.prune.question import PruningSettings
-from attnlab.results.files import Extra, QuestionFiles
+from attnlab.results.records import Extra, QuestionFiles
 
 if TYPE_CHECKING:
     from torch import Tensor

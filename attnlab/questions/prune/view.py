@@ -12,11 +12,10 @@ from matplotlib.ticker import MaxNLocator
 from attnlab.core.addresses import SITES
 from attnlab.core.columns import Estimate, rounded
 from attnlab.core.texts import counted
+from attnlab.figures.canvas import INK, blank, panel, style
+from attnlab.figures.drawing import PAGE, check_table
 from attnlab.questions.prune.question import BLEU_CHANGE, CURVE, GATES, LOSS_CHANGE, TRAINING
-from attnlab.reporting.canvas import INK, blank, panel, style
-from attnlab.reporting.drawing.given import check_table
-from attnlab.reporting.drawing.palette import PAGE
-from attnlab.reporting.page.result_page import Contents, DrawnFigure, ShownTable
+from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
 from attnlab.results.result import Result
 from attnlab.results.terminal import TerminalTable
 

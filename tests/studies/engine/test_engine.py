@@ -21,7 +21,6 @@ from engine_cluster import ENVIRONMENT, wait_until
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.installed import plugins
 from attnlab.core.tables import read_any_table
-from attnlab.reporting.study_folder import write_study
 from attnlab.studies.computing import (
     ATTEMPTS,
     STUDIES,
@@ -31,10 +30,11 @@ from attnlab.studies.computing import (
     study_named,
 )
 from attnlab.studies.engine_settings import Connection
-from attnlab.studies.random_search.study import SearchSettings, search_rows
+from attnlab.studies.random_searches import SearchSettings, search_rows
 from attnlab.studies.running import collect, plan_study, run_study, status_of
 from attnlab.studies.study import Cell, cell_of
 from attnlab.studies.study_folder import Plan, StudyFolder
+from attnlab.studies.study_results import write_study
 
 # Kept as written: a change of it computes every committed cell again.
 ADDRESS = "c1b2087e9c10a116eceb4bbf36531bb5716b54daf55e641cd4a96fac56a055a0"

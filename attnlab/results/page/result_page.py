@@ -11,22 +11,22 @@ from matplotlib.figure import Figure
 from attnlab.core.addresses import HEAD_COLUMNS
 from attnlab.core.columns import Column, Table
 from attnlab.core.files import write_text
-from attnlab.reporting.canvas import write_figure
-from attnlab.reporting.columns import columns_named
-from attnlab.reporting.export import cell, declared_columns
-from attnlab.reporting.naming import head_names
-from attnlab.reporting.notes import describe_notes
-from attnlab.reporting.page.parts import (
+from attnlab.figures.canvas import write_figure
+from attnlab.results.export import columns_named
+from attnlab.results.export import cell, declared_columns
+from attnlab.results.export import head_names
+from attnlab.results.note_words import describe_notes
+from attnlab.results.page.rendering import (
     Overview,
     PageFigure,
     PageTable,
     Section,
     page_table,
 )
-from attnlab.reporting.page.payload import ViewerData
-from attnlab.reporting.page.rendering import render_page
-from attnlab.reporting.record import ResultRecord, read_record, read_tables
-from attnlab.reporting.result_folder import PAGE
+from attnlab.results.page.rendering import ViewerData
+from attnlab.results.page.rendering import render_page
+from attnlab.results.records import ResultRecord, read_record, read_tables
+from attnlab.results.records import PAGE
 
 # More rows make a page slow; the file has all of them.
 MOST_ROWS = 1000

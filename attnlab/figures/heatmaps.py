@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnlab.core.errors import InputError
 from attnlab.core.texts import shown
-from attnlab.reporting.canvas import INK, WEIGHTS, blank, panel, style
+from attnlab.figures.canvas import INK, WEIGHTS, blank, panel, style
 
 # From nothing to full ink: the background of the page shows through, light or dark.
 _COLOURS = LinearSegmentedColormap.from_list(

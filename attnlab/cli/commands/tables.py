@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnlab.cli.notes import print_notes
 from attnlab.cli.output import (
     AS_TEXT,
     check_form,
     new_table,
     output,
     print_json,
+    print_notes,
     print_table,
     print_text,
     results,
 )
+from attnlab.cli.progress import progress_bars
 from attnlab.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ def table(
         raise InputError(msg)
 
     from attnlab.core.tables import read_any_table
-    from attnlab.reporting.export import declared_columns, formatted
-    from attnlab.reporting.record import notes_on_weights
+    from attnlab.results.export import declared_columns, formatted
     from attnlab.results.question import declared_tables
+    from attnlab.results.records import notes_on_weights
     from attnlab.studies.substitution import TABLES
 
     print_notes(notes_on_weights(file.parent))
@@ -86,7 +87,7 @@ def table(
 def _too_wide(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> "list[Note]":
     """A note where the table is wider than the text of an article, with the columns that fit."""
     from attnlab.evaluation.shared_settings import TableWiderThanPage
-    from attnlab.reporting.export import PAGE_POINTS, latex_points
+    from attnlab.results.export import PAGE_POINTS, latex_points
 
     widths = latex_points(frame, columns)
     if sum(widths) <= PAGE_POINTS:
@@ -119,7 +120,7 @@ def _wanted(frame: "pd.DataFrame", columns: str | None) -> list[str]:
 
 def _print(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> None:
     """The table on the terminal, whole cells; columns that do not fit stand in further tables below."""
-    from attnlab.reporting.export import cell, is_number
+    from attnlab.results.export import cell, is_number
 
     cells = {
         column.narrow: [cell(value, column) for value in frame[column.name]] for column in columns
@@ -151,3 +152,34 @@ def beside_each_other(cells: "Mapping[str, Sequence[str]]", width: int) -> list[
         groups[-1].append(name)
         used += widths[name]
     return [[*keys, *group] for group in groups]
+
+
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Results of analyze, approximate, compare, importance, plan, prune or study, "
+            "such as RUN/analysis."
+        ),
+    ],
+) -> None:
+    """Make the page of a results folder again, from its tables and result.json.
+
+    Draws the figures and writes report.html as the command that made the results does at its end.
+    No model is loaded and nothing is computed again.
+    """
+    from attnlab.results.records import check_record_there
+
+    check_record_there(folder)
+
+    from attnlab.results.records import STUDY, notes_on_weights
+    from attnlab.results.report import write_report
+    from attnlab.studies.study_results import study_contents
+
+    with progress_bars():
+        page = write_report(folder, {STUDY.what: study_contents})
+    print_notes(notes_on_weights(folder))
+    if output().as_json:
+        print_json(report=page)
+    else:
+        results().print(f"Report: {page}", soft_wrap=True)

@@ -7,8 +7,8 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from attnlab.core.columns import Column
-from attnlab.reporting.canvas import INK, svg
-from attnlab.reporting.export import cell, declared_columns, is_number
+from attnlab.figures.canvas import INK, svg
+from attnlab.results.export import cell, declared_columns, is_number
 
 # A longer table fills the notebook; the result holds every row.
 MOST_ROWS = 24

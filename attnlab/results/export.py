@@ -1,17 +1,45 @@
 """Tables as text to go elsewhere: CSV, Markdown, LaTeX with booktabs."""
 
+import pandas as pd
+from attnlab.core.addresses import HEAD_COLUMNS, Head, Site
+from attnlab.families import FAMILIES
+from attnlab.reading.weights import ALL, CONTENT, View
 import re
 from collections.abc import Callable, Iterable, Sequence
-
 import numpy as np
-import pandas as pd
-
 from attnlab.budget.columns import REPLACED
 from attnlab.core.columns import FORMATS, Column, Table, rounded
 from attnlab.core.errors import InputError
 from attnlab.core.files import csv_of
 from attnlab.core.texts import shown
-from attnlab.reporting.naming import family_words
+from collections.abc import Iterable
+from attnlab.core.columns import Column
+
+# How the views of `attnlab.reading.weights` are called on pages and terminals.
+VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
+# What stands above the matrices of a site.
+SITE_NAMES: dict[Site, str] = {
+    "encoder": "encoder self-attention (queries and keys from the source)",
+    "decoder": "decoder self-attention (the row of a token predicts the next one)",
+    "cross": "cross-attention (queries from the target, keys from the source; the row of a token "
+    "predicts the next one)",
+    "unknown": "matrices of a file",
+}
+
+
+def head_names(table: pd.DataFrame) -> list[str]:
+    """Names such as `encoder.0.3`, a row each."""
+    rows = zip(*(table[column] for column in HEAD_COLUMNS), strict=True)
+    return [str(Head(*row)) for row in rows]
+
+
+def family_words(family: str) -> str:
+    """A family of matrices as tables and pages write it; `none` where equal weights need no more bits.
+
+    >>> family_words("rare_columns"), family_words("column_band"), family_words("diffuse")
+    ('rare columns', 'column + band', 'none')
+    """
+    return FAMILIES[family].label if family in FAMILIES else family.replace("_", " ")
 
 # Columns that tables of several questions and studies share.
 _SHARED = Table("", "row", REPLACED)
@@ -243,3 +271,20 @@ def _latex_cell(text: str) -> str:
     if re.fullmatch(r"-[\d.]+", text):
         return f"${text}$"
     return re.sub(r"(?<![\w.)\]$-])-(?=\d)", "$-$", escape_latex(text))
+
+ADDITIVE = (
+    "additive splits the same number between whole diagonals around offset 0, whole columns and E as "
+    "is best"
+)
+BAND = "The band holds the diagonals and the blocks in its reach, so it is never farther away"
+HEAD_NAME = Column("head_name", "head", "Site, layer and head, each counted from 0.")
+
+
+def columns_named(names: Iterable[str], declared: Iterable[Column]) -> tuple[Column, ...]:
+    """The columns of these names, of those declared and `head_name`.
+
+    Raises:
+        KeyError: a column that nobody has declared.
+    """
+    known = {column.name: column for column in (HEAD_NAME, *declared)}
+    return tuple(known[name] for name in names)

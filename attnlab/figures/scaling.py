@@ -7,9 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.reporting.canvas import INK, blank, colour, panel, style
-from attnlab.reporting.drawing.given import check_table
-from attnlab.reporting.drawing.palette import PAGE
+from attnlab.figures.canvas import INK, blank, colour, panel, style
+from attnlab.figures.drawing import PAGE, check_table
 
 FULL = "full"
 _WANTED = ("mechanism", "tokens", "seconds_both", "peak_bytes")

@@ -5,9 +5,8 @@ from matplotlib.figure import Figure
 
 from attnlab.budget.columns import REPLACED
 from attnlab.core.errors import InputError
-from attnlab.reporting.canvas import INK, blank, colour, panel, style
-from attnlab.reporting.drawing.given import check_table
-from attnlab.reporting.drawing.palette import COLUMN
+from attnlab.figures.canvas import INK, blank, colour, panel, style
+from attnlab.figures.drawing import COLUMN, check_table
 
 _NAMES = ("mechanism", "plan", "family", "approximation")
 _MARKERS = "osD^vP*X<>"

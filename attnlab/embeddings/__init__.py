@@ -1,1 +1,0 @@
-"""Vectors of words: skip-gram training, files, nearest neighbours, a map of two components."""

@@ -1,0 +1,1 @@
+"""Figures as matplotlib draws them: style, colours, and what several questions draw."""

@@ -1,0 +1,173 @@
+"""Colours and letters of labels and families, told apart by colour-blind readers and in grey too."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import SymmetricalLogLocator
+
+from attnlab.core.errors import InputError
+from attnlab.core.texts import briefly
+
+# Inches: a column of a paper, and both.
+COLUMN, PAGE = 3.4, 7.0
+_LEAST_CONTRAST = 3.0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How a label is shown: the colour of its cells, and a letter in them; none for what has no name."""
+
+    colour: str
+    letter: str = ""
+
+    @property
+    def pale(self) -> "Mark":
+        """The same mark two thirds of the way to white, of what is not confirmed."""
+        mixed = (round(one + (255 - one) * 2 / 3) for one in _channels(self.colour))
+        return Mark("#" + "".join(f"{one:02x}" for one in mixed), self.letter)
+
+    @property
+    def ink(self) -> str:
+        """Of the letter, readable on the colour."""
+        return "#000000" if _luminance(self.colour) > 0.18 else "#ffffff"
+
+    def edge(self, background: str) -> str:
+        """The colour, moved to black or white until a line of it can be told from a background.
+
+        The contrast is 3 to 1 at least, as the Web Content Accessibility Guidelines 2.1 (1.4.11) ask for.
+        """
+        end = 0 if _luminance(background) > 0.18 else 255
+        channels = _channels(self.colour)
+        mixed = (
+            "#" + "".join(f"{round(one + (end - one) * step / 20):02x}" for one in channels)
+            for step in range(21)
+        )
+        return next(one for one in mixed if _contrast(one, background) >= _LEAST_CONTRAST)
+
+
+def _channels(colour: str) -> list[int]:
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+def _luminance(colour: str) -> float:
+    shares = [one / 255 for one in _channels(colour)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def _contrast(one: str, other: str) -> float:
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+# After Okabe and Ito, "Color Universal Design" (2008).
+FUNCTIONS = {
+    "positional": Mark("#0072b2", "P"),
+    "syntactic": Mark("#009e73", "S"),
+    "rare tokens": Mark("#d55e00", "R"),
+    "sink": Mark("#e69f00", "K"),
+    "broad": Mark("#f0e442", "B"),
+    "monotone": Mark("#cc79a7", "M"),
+    "alignment": Mark("#56b4e9", "A"),
+    "none": Mark("#e3e6ea"),
+}
+STRUCTURES = {
+    "diagonal": Mark("#0072b2", "D"),
+    "band": Mark("#56b4e9", "B"),
+    "kept_band": Mark("#56b4e9", "B"),
+    "rare_columns": Mark("#d55e00", "R"),
+    "column": Mark("#e69f00", "C"),
+    "column_band": Mark("#009e73", "V"),
+    "diffuse": Mark("#e3e6ea"),
+}
+# Of labels that other distributions add.
+OTHERS = ("#7b3294", "#8c564b", "#5c7a29", "#a6611a")
+
+LEVEL_COLOURS = {"oracle": "#c2570c", "calibrated": "#2178d9", "static": "#6b7280"}
+# Level is told by shape too, for readers who cannot tell the colours apart.
+LEVEL_MARKERS = {"oracle": "D", "calibrated": "o", "static": "s"}
+
+
+def example_of(level: str) -> Line2D:
+    """The mark of a level in a legend."""
+    colour, marker = LEVEL_COLOURS[level], LEVEL_MARKERS[level]
+    return Line2D([], [], color=colour, marker=marker, markersize=4, label=level)
+
+
+# Some tables have a hundred columns.
+_MOST_NAMES = 12
+
+
+def check_table(
+    table: Any, columns: Sequence[str], wanted: str, *, empty: str | None = None
+) -> None:
+    """Refuses what is no table with these columns and at least one row.
+
+    Args:
+        table: what a figure was asked of.
+        columns: that it needs.
+        wanted: where a user finds such a table, such as `Analysis.fits or fits.csv`.
+        empty: what an empty table means and what to do about it; None: that there are no rows.
+
+    Raises:
+        InputError: see above.
+    """
+    if isinstance(table, str | Path):
+        msg = (
+            f"A figure is drawn from a table and not from a path such as {briefly(str(table))}; give "
+            f"{wanted}, files read with pandas.read_csv."
+        )
+        raise InputError(msg)
+    if not isinstance(table, pd.DataFrame):
+        msg = (
+            "A figure is drawn from a table (a pandas.DataFrame) and not from an object of the class "
+            f"{type(table).__name__}; give {wanted}."
+        )
+        raise InputError(msg)
+    missing = [name for name in columns if name not in table]
+    if missing:
+        msg = f"The table lacks {_listed(missing)}; it has: {_listed(table)}; give {wanted}."
+        raise InputError(msg)
+    if table.empty:
+        msg = empty or f"The table has no rows to draw; give {wanted}."
+        raise InputError(msg)
+
+
+def _listed(names: Iterable[Any]) -> str:
+    texts = [str(name) for name in names]
+    more = len(texts) - _MOST_NAMES
+    if more > 0:
+        return f"{', '.join(texts[:_MOST_NAMES])} and {more} more"
+    return ", ".join(texts) or "no columns"
+
+
+# Up to so many times the threshold there is room for ticks within a decade.
+_WIDE = 30.0
+
+
+def stretch(axes: Axes, which: Literal["x", "y"], *, threshold: float, largest: float) -> str:
+    """Makes an axis logarithmic beyond the threshold where anything lies there.
+
+    Args:
+        axes: of a figure.
+        which: the axis.
+        threshold: up to which it stays linear.
+        largest: of the absolute values that are drawn.
+
+    Returns:
+        A line for the label of the axis, with the line feed before it; empty where it is linear.
+    """
+    if largest <= threshold:
+        return ""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    set_scale = axes.set_xscale if which == "x" else axes.set_yscale
+    set_scale("symlog", linthresh=threshold)
+    subs = (1, 2, 5) if largest < _WIDE * threshold else (1,)
+    axis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=threshold, subs=subs))
+    axis.set_major_formatter("{x:g}")
+    return f"\n(linear to {threshold:g}, logarithmic beyond)"

@@ -1,1 +1,0 @@
-"""The report page: what stands on it, and the viewer in it."""

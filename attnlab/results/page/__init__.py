@@ -1,0 +1,1 @@
+"""The page of a result: sections, tables, figures, and its scripts."""

@@ -1,1 +1,0 @@
-"""How near the thesis's random search comes to planted attention matrices."""
