@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attnlab"
 LAYERS = [
-    "core", "matrices", "attention", "grammar", "corpora", "models", "reading", "labels", "ablation", "budget",
-    "evaluation", "figures", "results", "questions", "studies", "cli",
+    "core", "matrices", "attention", "grammar", "corpora", "models", "reading", "labels", "ablation",
+    "budget", "evaluation", "figures", "results", "questions", "studies", "cli",
 ]  # fmt: skip
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -170,7 +170,7 @@ def function_phrase(found: Any) -> str:
     >>> from types import SimpleNamespace
     >>> print(function_phrase(SimpleNamespace(
     ...     function="positional", detail="offset +1", statistic="argmax_rate",
-    ...     value=0.83, low=0.812, high=0.847, threshold=0.9, second_value=math.nan,
+    ...     value=0.83, value_low=0.812, value_high=0.847, threshold=0.9, second_value=math.nan,
     ...     status="below", counted=2000, needed=1000, unit="rows")))
     positional, offset +1: 83 % [81, 85], below 90 %
     """
@@ -179,18 +179,18 @@ def function_phrase(found: Any) -> str:
         few = f"only {found.counted:,} {found.unit}, {found.needed:,} needed"
         figures = few if math.isnan(found.value) else f"{_figure(found, '', UNDECIDED)}; {few}"
         return f"{name}: {figures}"
-    own = status_of(found.low, found.high, found.threshold)
+    own = status_of(found.value_low, found.value_high, found.threshold)
     phrase = f"{name}: {_figure(found, '', own)}"
     if own == found.status:
         return phrase
-    second = status_of(found.second_low, found.second_high, found.second_threshold)
+    second = status_of(found.second_value_low, found.second_value_high, found.second_threshold)
     return f"{phrase}; {_SECOND[found.second_statistic]} {_figure(found, 'second_', second)}"
 
 
 def _figure(found: Any, which: str, status: str) -> str:
     """The value with its interval, and the threshold that it lies above, about or below."""
     share = getattr(found, f"{which}statistic") not in _NO_SHARES
-    names = ("value", "low", "high", "threshold")
+    names = ("value", "value_low", "value_high", "threshold")
     values = [getattr(found, which + name) * (100 if share else 1) for name in names]
     value, low, high, threshold = (rounded(one, 0 if share else 2) for one in values)
     unit = " %" if share else ""
@@ -318,7 +318,7 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
         f" in the {counted(heads, 'head')} whose structure is no tie{enough}, {labelled} of them "
         "with a label"
     )
-    kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "low", "high"))
+    kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "kappa_low", "kappa_high"))
     interval = f", 95 % interval {low} to {high}" if low and high else ""
     return f"Function and structure agree with kappa {kappa}{interval}{said}."
 

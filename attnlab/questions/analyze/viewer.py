@@ -383,7 +383,14 @@ def _controls(result: Result) -> dict[Head, list[Facts]]:
     for row in table_of(result, "controls", views_of(result)[0]).to_dict("records"):
         value, low, high, threshold, untrained, shuffled = (
             "" if pd.isna(row[name]) else rounded(row[name], 2)
-            for name in ("value", "low", "high", "threshold", "untrained_value", "shuffled_value")
+            for name in (
+                "value",
+                "value_low",
+                "value_high",
+                "threshold",
+                "untrained_value",
+                "shuffled_value",
+            )
         )
         label = f"{row['label']}, {row['detail']}" if row["detail"] else row["label"]
         interval = f"{value} [{low}, {high}]" if value else ""
