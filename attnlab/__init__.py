@@ -10,8 +10,7 @@ from attnlab.core.installed import __version__
 
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
-    from attnlab.models.first_embeddings import embed
-    from attnlab.models.training import resume, train
+    from attnlab.models import embed, resume, train
     from attnlab.questions.analyze.analysis import analyze
     from attnlab.questions.analyze.viewer import view
     from attnlab.questions.approximate.approximation import approximate
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
     from attnlab.questions.plan.planning import plan
     from attnlab.questions.prune.pruning import prune
     from attnlab.reading.capture import capture
-    from attnlab.results.loading import load
+    from attnlab.results import Result, load
     from attnlab.results.notes import describe_notes
-    from attnlab.results.result import Result
-    from attnlab.studies.running import run_study
+    from attnlab.studies import run_study
 
 __all__ = [
     "Result",

@@ -9,13 +9,13 @@ Figures are as wide as a column of a paper (`COLUMN`, in inches) unless they hol
 side; `width` sets it. Nothing here changes matplotlib's settings.
 """
 
-from attnlab.figures.canvas import save_figure as save
-from attnlab.figures.curves import draw_spectrum as spectrum
-from attnlab.figures.curves import draw_training as training
-from attnlab.figures.drawing import COLUMN, PAGE
-from attnlab.figures.heatmaps import draw_heads as matrices
-from attnlab.figures.pareto import draw_pareto as pareto
-from attnlab.figures.scaling import draw_scaling as scaling
+from attnlab.figures import COLUMN, PAGE
+from attnlab.figures import draw_heads as matrices
+from attnlab.figures import draw_pareto as pareto
+from attnlab.figures import draw_scaling as scaling
+from attnlab.figures import draw_spectrum as spectrum
+from attnlab.figures import draw_training as training
+from attnlab.figures import save_figure as save
 from attnlab.questions.analyze.figures import draw_heads as heads
 from attnlab.questions.analyze.figures import draw_offsets as offsets
 from attnlab.questions.analyze.figures import draw_windows as windows

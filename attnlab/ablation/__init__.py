@@ -1,1 +1,5 @@
 """How much heads matter: ablation, gradients, gates, significance."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -28,12 +28,8 @@ from attnlab.ablation.projections import (
     watched_heads,
 )
 from attnlab.ablation.replacements import Replacement
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.mechanisms.softmax import MaskedSoftmax
-from attnlab.attention.mechanisms.topk import TopKAttention
-from attnlab.attention.multihead import MultiHeadAttention, PerHead
-from attnlab.core.addresses import Head, layer_name
-from attnlab.core.errors import AttnlabError, InputError
+from attnlab.attention import MaskedSoftmax, Mechanism, MultiHeadAttention, PerHead, TopKAttention
+from attnlab.core import AttnlabError, Head, InputError, layer_name
 
 Means = dict[Layer, Tensor]
 # What T5, MPNet and BLOOM call the numbers that they add to scores.

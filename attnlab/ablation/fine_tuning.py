@@ -10,22 +10,20 @@ from torch import Tensor
 
 from attnlab.ablation.ablation import ablated
 from attnlab.ablation.projections import Projections
-from attnlab.core.addresses import Head
-from attnlab.core.errors import InputError
-from attnlab.core.library_state import seeded
-from attnlab.corpora.corpus import ParallelCorpus
-from attnlab.models.batches import (
+from attnlab.core import Head, InputError, seeded
+from attnlab.corpora import ParallelCorpus
+from attnlab.models import (
     LengthGroupedBatches,
+    OwnModel,
     Pair,
+    Run,
     TokenPairs,
+    bfloat16_is_native,
     collator,
     encode_rows,
     step_budget,
+    training_dataset,
 )
-from attnlab.models.model import OwnModel
-from attnlab.models.preparing import training_dataset
-from attnlab.models.run import Run
-from attnlab.models.trainer import bfloat16_is_native
 
 PARAMETER_LEARNING_RATE = 1e-4
 Batch = dict[str, Tensor]

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.ablation.projections import Change, Layer, Projections, changed_heads
-from attnlab.core.addresses import HEAD_COLUMNS, Head
+from attnlab.core import HEAD_COLUMNS, Head
 
 TEMPERATURE = 0.33
 LEFT, RIGHT = -0.1, 1.1

@@ -15,9 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.addresses import Head
-from attnlab.core.errors import AttnlabError
-from attnlab.reading.hooks import find, ready_to_show
+from attnlab.core import AttnlabError, Head
+from attnlab.reading import find, ready_to_show
 
 Layer = tuple[str, int]
 

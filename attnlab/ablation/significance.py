@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float
 from scipy import stats
 from torch import Tensor
 
-from attnlab.core.columns import Estimate
-from attnlab.core.errors import InputError
+from attnlab.core import Estimate, InputError
 
 # Enough that no p-value of a few tests is the least that there can be.
 DRAWS = 10_000

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attnlab.attention.mechanism import Context, Positions, Setup, visible_or_all
 from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 from attnlab.matrices.supports import offsets
 
 SMOOTHING = 5.0

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlab.attention.specification import Specification
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 
 Form = Literal["auto", "dense", "fast", "flex"]
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attnlab.attention.mechanism import CallContext, Context, Cost, Mechanism
 from attnlab.attention.mechanisms.longformer import LongformerAttention
 from attnlab.attention.padding import without_padding
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 
 
 class GlobalRows(nn.Module):

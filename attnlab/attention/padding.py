@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.attention.mechanism import CallContext, Context, Mechanism, Scoring, Setup
-from attnlab.core.errors import AttnlabError
+from attnlab.core import AttnlabError
 
 
 @dataclass(frozen=True)

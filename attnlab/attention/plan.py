@@ -13,11 +13,16 @@ from attnlab.attention.mechanisms.keys import Keys
 from attnlab.attention.multihead import PerHead
 from attnlab.attention.registry import make, parse
 from attnlab.attention.specification import Specification
-from attnlab.core.addresses import SITES, Head, layer_name
-from attnlab.core.documents import read_json
-from attnlab.core.errors import InputError
-from attnlab.core.files import write_json
-from attnlab.core.texts import briefly, counted
+from attnlab.core import (
+    SITES,
+    Head,
+    InputError,
+    briefly,
+    counted,
+    layer_name,
+    read_json,
+    write_json,
+)
 
 PLAN_FORMAT = "attnlab attention plan 1"
 

@@ -21,9 +21,7 @@ from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.mechanisms.static import StaticAttention
 from attnlab.attention.mechanisms.topk import TopKAttention
 from attnlab.attention.specification import Specification, name_and_options, specified
-from attnlab.core.errors import InputError
-from attnlab.core.installed import with_plugins
-from attnlab.core.texts import briefly
+from attnlab.core import InputError, briefly, with_plugins
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind

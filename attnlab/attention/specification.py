@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from attnlab.core.errors import InputError
-from attnlab.core.limits import LARGEST_SEED, LONGEST_TEXT
-from attnlab.core.texts import briefly, shown
+from attnlab.core import LARGEST_SEED, LONGEST_TEXT, InputError, briefly, shown
 
 # Characters of a text that a message repeats.
 _MOST_SHOWN = 200

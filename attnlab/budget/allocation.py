@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 
 
 class Choice(NamedTuple):

@@ -11,17 +11,23 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from attnlab.attention.calibration import AttentionRecord, SigmaTables, Tally
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.mechanisms.sigma import Sigma, SigmaAttention
-from attnlab.attention.multihead import PerHead
-from attnlab.attention.registry import make
-from attnlab.attention.specification import Specification, Window, sides
+from attnlab.attention import (
+    AttentionRecord,
+    Mechanism,
+    PerHead,
+    Sigma,
+    SigmaAttention,
+    SigmaTables,
+    Specification,
+    Tally,
+    Window,
+    make,
+    sides,
+)
 from attnlab.budget.running_sums import Layer, Measurements
 from attnlab.budget.uniform import uniform, uniform_mechanisms
-from attnlab.core.addresses import Side, sides_of
-from attnlab.reading.batches import Encoding, Sentence
-from attnlab.reading.observing import Observed
+from attnlab.core import Side, sides_of
+from attnlab.reading import Encoding, Observed, Sentence
 
 ONE_KEY_PATTERNS = ("self", "previous", "next")
 CAUSAL_PATTERNS = ("self", "previous")

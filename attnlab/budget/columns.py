@@ -1,6 +1,6 @@
 """The columns of what mechanisms in place of full attention are measured by; nothing heavy is imported."""
 
-from attnlab.core.columns import Column, Estimate
+from attnlab.core import Column, Estimate
 
 # The level of what cannot be used, since it looks at what it replaces.
 ORACLE = "oracle"

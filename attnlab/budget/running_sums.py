@@ -11,14 +11,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.attention.calibration import LARGEST_OFFSET
-from attnlab.attention.mechanism import Mechanism, ordinals
-from attnlab.attention.mechanisms.full import Full
-from attnlab.attention.mechanisms.softmax import MaskedSoftmax
-from attnlab.attention.registry import make
-from attnlab.attention.specification import Specification
+from attnlab.attention import (
+    LARGEST_OFFSET,
+    Full,
+    MaskedSoftmax,
+    Mechanism,
+    Specification,
+    make,
+    ordinals,
+)
 from attnlab.matrices.supports import offsets
-from attnlab.reading.observing import Observed
+from attnlab.reading import Observed
 
 # How many first and last keys a head may keep for all rows.
 ENDS = ((1, 0), (0, 1), (1, 1), (2, 0))

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.ablation.significance import Score, paired_bootstraps
+from attnlab.ablation import Score, paired_bootstraps
 from attnlab.budget.candidates import Candidate
-from attnlab.reading.observing import Observed
+from attnlab.reading import Observed
 
 MEASURED = ("mass_fraction", "output_error", "visible_keys")
 

@@ -5,18 +5,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from attnlab.attention.calibration import LARGEST_OFFSET
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.mechanisms.band import Band
-from attnlab.attention.mechanisms.bigbird import BigBird
-from attnlab.attention.mechanisms.linear import Linear
-from attnlab.attention.mechanisms.linformer import Linformer
-from attnlab.attention.mechanisms.longformer import Longformer
-from attnlab.attention.mechanisms.sigma import Sigma
-from attnlab.attention.mechanisms.topk import TopK
-from attnlab.attention.multihead import NO_SCORES
+from attnlab.attention import (
+    LARGEST_OFFSET,
+    NO_SCORES,
+    Band,
+    BigBird,
+    Linear,
+    Linformer,
+    Longformer,
+    Mechanism,
+    Sigma,
+    Specification,
+    TopK,
+)
 from attnlab.attention.registry import mechanisms
-from attnlab.attention.specification import Specification
 from attnlab.budget.columns import LEAST_BUDGET, WIDEST
 
 SIGMA_COLUMNS = (1, 2, 4, 8)

@@ -21,9 +21,9 @@ from attnlab.cli.commands.tables import report, table
 from attnlab.cli.commands.train import embed, train
 from attnlab.cli.commands.translate import generate, score, translate
 from attnlab.cli.output import print_error, with_output
-from attnlab.core.errors import AttnlabError, InputError, ToldElsewhereError
+from attnlab.core import AttnlabError, InputError, ToldElsewhereError
 from attnlab.core.installed import __version__
-from attnlab.results.question import own_questions, questions
+from attnlab.results import own_questions, questions
 
 
 class _Terminal(io.FileIO):

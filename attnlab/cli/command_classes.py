@@ -13,11 +13,18 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attnlab.cli.output import print_error
-from attnlab.core.errors import INTERRUPTED, AttnlabError, InputError, ToldElsewhereError
-from attnlab.core.files import expand_user
-from attnlab.core.launcher import one_of_several
-from attnlab.core.signals import noting_written, stopped_by_signals
-from attnlab.core.texts import briefly, check_characters
+from attnlab.core import (
+    INTERRUPTED,
+    AttnlabError,
+    InputError,
+    ToldElsewhereError,
+    briefly,
+    check_characters,
+    expand_user,
+    noting_written,
+    one_of_several,
+    stopped_by_signals,
+)
 
 # Commands whose work several processes share, as torchrun or accelerate launch start them.
 _SHARED_COMMANDS = {"analyze", "train"}

@@ -8,11 +8,18 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
-from attnlab.core.documents import read_json
-from attnlab.core.errors import InputError
-from attnlab.core.folders import PRETRAINED_MARKS, RUN_MARK
-from attnlab.core.options import OptionField, Settings, option_fields
-from attnlab.core.texts import SENTENCES, TREEBANK, check_there
+from attnlab.core import (
+    PRETRAINED_MARKS,
+    RUN_MARK,
+    SENTENCES,
+    TREEBANK,
+    InputError,
+    OptionField,
+    Settings,
+    check_there,
+    option_fields,
+    read_json,
+)
 
 Chosen = TypeVar("Chosen", bound=Settings)
 OVERWRITE = Annotated[
@@ -180,7 +187,7 @@ def check_source_there(source: str, *, matrices: bool = False) -> None:
 
     With `matrices`, a file of them is a source too.
     """
-    from attnlab.core.files import is_matrix_file
+    from attnlab.core import is_matrix_file
 
     path = Path(source)
     if is_matrix_file(source) and not path.is_dir():
@@ -192,7 +199,7 @@ def check_source_there(source: str, *, matrices: bool = False) -> None:
             raise InputError(msg)
         check_matrices_there(path)
     elif not source or not path.is_dir():
-        from attnlab.core.hub import model_source
+        from attnlab.core import model_source
 
         model_source(source)
     elif not _holds_model(path):
@@ -212,7 +219,7 @@ def _holds_model(folder: Path) -> bool:
 
 def check_matrices_there(path: Path) -> None:
     """Raises InputError where there is no such file."""
-    from attnlab.core.files import MATRIX_SUFFIXES
+    from attnlab.core import MATRIX_SUFFIXES
 
     if not path.is_file():
         msg = (
@@ -239,7 +246,7 @@ def check_corpus(name: str | None) -> None:
     """Raises InputError for a corpus that is an empty file, or a path where there is nothing."""
     if name is None:
         return
-    from attnlab.corpora.corpus import check_corpus_there
+    from attnlab.corpora import check_corpus_there
 
     check_corpus_there(name)
     if Path(name).is_file() and Path(name).stat().st_size == 0:

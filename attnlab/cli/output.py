@@ -19,16 +19,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlab.core.columns import FORMATS
-from attnlab.core.errors import InputError
-from attnlab.core.options import Option, OptionField
-from attnlab.core.texts import printable, shown
+from attnlab.core import FORMATS, InputError, Option, OptionField, printable, shown
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import JustifyMethod, RenderableType
 
-    from attnlab.core.errors import Note
+    from attnlab.core import Note
 
 
 @dataclass(frozen=True)

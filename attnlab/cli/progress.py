@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from attnlab.cli.output import messages, output
-from attnlab.core.signals import BETWEEN_LINES, FIRST_LINE, repeated
-from attnlab.core.texts import duration, printable
+from attnlab.core import BETWEEN_LINES, FIRST_LINE, duration, printable, repeated
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,1 +1,5 @@
 """What every part stands on: errors, settings, files, tables, processes; nothing of attention."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from attnlab.core.addresses import SIDES
-from attnlab.core.files import expand_user
+from attnlab.core import SIDES, expand_user
 from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, EMBEDDED_PAIRS, ParallelCorpus
 from attnlab.corpora.libraries import is_saved_folder
 from attnlab.corpora.readers import LINES, find_files, find_languages, list_split_files, readers
 from attnlab.corpora.rows import SPLITS
-from attnlab.grammar.embedded import LANGUAGES
+from attnlab.grammar import LANGUAGES
 
 if TYPE_CHECKING:
     import pandas as pd

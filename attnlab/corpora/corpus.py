@@ -8,10 +8,7 @@ from itertools import islice, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.core.errors import InputError
-from attnlab.core.files import check_regular, expand_user
-from attnlab.core.limits import LARGEST_NUMBER
-from attnlab.core.representations import ShortRepr
+from attnlab.core import LARGEST_NUMBER, InputError, ShortRepr, check_regular, expand_user
 from attnlab.corpora.libraries import EMBEDDED_NAME, is_saved_folder, read_hub, read_saved
 from attnlab.corpora.readers import (
     LANGUAGE_PAIR,
@@ -39,7 +36,7 @@ from attnlab.corpora.rows import (
 if TYPE_CHECKING:
     import datasets
 
-    from attnlab.grammar.embedded import GrammarPair
+    from attnlab.grammar import GrammarPair
 
 EMBEDDED = EMBEDDED_NAME
 DEFAULT_PAIR = "en-it"
@@ -137,7 +134,7 @@ def load_corpus(
 
 def _side_of_last_language(languages: tuple[str, str]) -> Callable[[Pair], str]:
     """The side in the later of two languages of the grammar, so that both directions have the same parts."""
-    from attnlab.grammar.embedded import LANGUAGES
+    from attnlab.grammar import LANGUAGES
 
     source, target = map(list(LANGUAGES).index, languages)
     return target_of if target > source else source_of
@@ -220,7 +217,7 @@ def draw_embedded(
     Raises:
         InputError: a language that the grammar does not have.
     """
-    from attnlab.grammar.embedded import LANGUAGES, draw_pairs
+    from attnlab.grammar import LANGUAGES, draw_pairs
 
     if not set(languages) <= set(LANGUAGES):
         pairs = " and ".join("-".join(pair) for pair in permutations(LANGUAGES, 2))

@@ -6,9 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.core.errors import AttnlabError, InputError, reason
-from attnlab.core.files import check_files_in
-from attnlab.core.hub import HUB_NAME, hub_answers
+from attnlab.core import HUB_NAME, AttnlabError, InputError, check_files_in, hub_answers, reason
 from attnlab.corpora.readers import SPLIT_NAMES, check_present, checked_pair
 from attnlab.corpora.rows import ROWS_AT_ONCE, Pair, Splits
 

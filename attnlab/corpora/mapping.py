@@ -13,8 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attnlab.core.errors import AttnlabError
-from attnlab.core.signals import SIGNALS
+from attnlab.core import SIGNALS, AttnlabError
 from attnlab.corpora.rows import Storage, reporting_full_disk
 
 if TYPE_CHECKING:

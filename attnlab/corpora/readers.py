@@ -8,10 +8,13 @@ from itertools import repeat, zip_longest
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from attnlab.core.errors import InputError
-from attnlab.core.installed import with_plugins
-from attnlab.core.limits import check_word_length
-from attnlab.core.texts import check_characters, iterate_lines
+from attnlab.core import (
+    InputError,
+    check_characters,
+    check_word_length,
+    iterate_lines,
+    with_plugins,
+)
 from attnlab.corpora.rows import SPLITS, Pair, Splits, clean_sentence
 
 Languages: TypeAlias = tuple[str, str]

@@ -11,8 +11,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from attnlab.core.addresses import SIDES
-from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core import SIDES, AttnlabError, InputError
 
 if TYPE_CHECKING:
     import datasets

@@ -14,26 +14,23 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.ablation.projections import Projections, projections_of
-from attnlab.core.errors import InputError
-from attnlab.core.options import BATCH_SIZE
-from attnlab.core.processes import usable_device
-from attnlab.core.representations import ShortRepr
+from attnlab.ablation import Projections, projections_of
+from attnlab.core import BATCH_SIZE, InputError, ShortRepr, usable_device
 from attnlab.evaluation.shared_settings import Progress, TextSettings
 from attnlab.evaluation.sources import Subject, first_pairs, load_subject, source_of
-from attnlab.models.configuration import IGNORED_LABEL
-from attnlab.models.run import Source, translate_ids
-from attnlab.models.tokenizer import Tokenizers
-from attnlab.reading.batches import (
+from attnlab.models import IGNORED_LABEL, Source, Tokenizers, translate_ids
+from attnlab.reading import (
     Encoding,
+    Observed,
     Text,
     TokenizedText,
     both_tokenizers,
     encode,
     most_positions,
+    observe,
+    sites_of,
     tokenize,
 )
-from attnlab.reading.observing import Observed, observe, sites_of
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from attnlab.core.addresses import check_site_names, sites_named
-from attnlab.core.errors import InputError, Note
-from attnlab.core.limits import LARGEST_SEED
-from attnlab.core.options import BATCH_SIZE, Option, Settings
+from attnlab.core import (
+    BATCH_SIZE,
+    LARGEST_SEED,
+    InputError,
+    Note,
+    Option,
+    Settings,
+    check_site_names,
+    sites_named,
+)
 
 Progress = Callable[[str, int, int], None]
 # How many sentences, or the sentences themselves: texts, or pairs of source and target.

@@ -10,28 +10,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.core.errors import InputError, Note, reason
-from attnlab.core.hub import model_source
-from attnlab.core.installed import versions
-from attnlab.core.limits import check_word_length
-from attnlab.core.pretrained import read_pretrained
-from attnlab.core.representations import ShortRepr
-from attnlab.core.texts import SENTENCES, check_sentences, check_there, path_label, read_lines
-from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
+from attnlab.core import (
+    SENTENCES,
+    InputError,
+    Note,
+    ShortRepr,
+    check_sentences,
+    check_there,
+    check_word_length,
+    model_source,
+    path_label,
+    read_lines,
+    read_pretrained,
+    reason,
+    versions,
+)
+from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.evaluation.shared_settings import FewerThanAsked, NoTranslations, Sentences
-from attnlab.labels.gold import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank
-from attnlab.labels.treebank import sentences_in
-from attnlab.models.loading import (
+from attnlab.labels import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank, sentences_in
+from attnlab.models import (
+    LANGUAGE_MODEL,
     UNREADABLE,
+    Run,
+    Source,
     check_generation_config,
+    check_has_sentences,
     check_has_tokenizer,
     check_vocabulary,
     load_body,
+    run_at,
 )
-from attnlab.models.run import Run, Source, run_at
-from attnlab.models.run_folder import check_has_sentences
-from attnlab.models.training_settings import LANGUAGE_MODEL
-from attnlab.reading.batches import Text
+from attnlab.reading import Text
 
 
 @dataclass(frozen=True, repr=False)
@@ -300,8 +309,7 @@ def load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
         MODEL_FOR_MASKED_LM_MAPPING,
     )
 
-    from attnlab.attention.bridge.installing import PLAN_ENTRY
-    from attnlab.attention.bridge.saved import install_saved, saved_plan
+    from attnlab.attention import PLAN_ENTRY, install_saved, saved_plan
 
     name = model_source(source)
     try:

@@ -17,8 +17,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from attnlab.core.errors import InputError
-from attnlab.core.files import replacing
+from attnlab.core import InputError, replacing
 
 # Text and lines are drawn in this colour; a page that has its own puts it instead of this one.
 INK = "#1c2127"

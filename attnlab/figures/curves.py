@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 from attnlab.figures.canvas import INK, blank, colour, panel, style
 from attnlab.figures.drawing import COLUMN, PAGE, check_table
-from attnlab.matrices.references import cumulative_spectrum
+from attnlab.matrices import cumulative_spectrum
 
 # Column, what the line is called, and its dashes.
 _LOSSES = (

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import SymmetricalLogLocator
 
-from attnlab.core.errors import InputError
-from attnlab.core.texts import briefly
+from attnlab.core import InputError, briefly
 
 # Inches: a column of a paper, and both.
 COLUMN, PAGE = 3.4, 7.0

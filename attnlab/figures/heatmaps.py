@@ -11,8 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnlab.core.errors import InputError
-from attnlab.core.texts import shown
+from attnlab.core import InputError, shown
 from attnlab.figures.canvas import INK, WEIGHTS, blank, panel, style
 
 # From nothing to full ink: the background of the page shows through, light or dark.

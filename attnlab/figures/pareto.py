@@ -3,8 +3,8 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.budget.columns import REPLACED
-from attnlab.core.errors import InputError
+from attnlab.budget import REPLACED
+from attnlab.core import InputError
 from attnlab.figures.canvas import INK, blank, colour, panel, style
 from attnlab.figures.drawing import COLUMN, check_table
 

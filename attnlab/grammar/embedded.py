@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 from attnlab.grammar.english.english_sentences import english_tokens
 from attnlab.grammar.italian.italian_sentences import italian_tokens
 from attnlab.grammar.phrases import Sentence

@@ -12,11 +12,8 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from attnlab.attention.bridge.installing import install, installed_plan
-from attnlab.attention.mechanism import Mechanism
-from attnlab.core.errors import InputError
-from attnlab.core.installed import with_plugins
-from attnlab.core.serialization import Sums
+from attnlab.attention import Mechanism, install, installed_plan
+from attnlab.core import InputError, Sums, with_plugins
 from attnlab.labels.broad import BROAD_LABEL
 from attnlab.labels.counts import Counts, Scope, groups_of
 from attnlab.labels.label import (
@@ -42,7 +39,7 @@ from attnlab.labels.syntactic import (
 from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.verdict import verdict_table
 from attnlab.labels.words import Alignment, gather_units
-from attnlab.reading.weights import ALL, CONTENT, LayerWeights, PerLayer, View
+from attnlab.reading import ALL, CONTENT, LayerWeights, PerLayer, View
 
 # In the order of the rows of verdicts.
 OWN_LABELS = (

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.representations import ShortRepr
-from attnlab.grammar.embedded import GrammarPair
+from attnlab.core import ShortRepr
+from attnlab.grammar import GrammarPair
 from attnlab.labels.treebank import GoldSentence, gold_sentence, load_treebank, shuffle_words
 from attnlab.labels.words import (
     Alignment,
@@ -15,7 +15,7 @@ from attnlab.labels.words import (
     align_offsets,
     locate_tokens,
 )
-from attnlab.reading.batches import Text, Tokens
+from attnlab.reading import Text, Tokens
 
 Links = tuple[tuple[int, int], ...]
 

@@ -13,7 +13,7 @@ from attnlab.labels.counts import GROUPS, Counts, Largest, RatioCounts, Scope, c
 from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.verdict import Verdict
 from attnlab.labels.words import Alignment, BatchUnits
-from attnlab.reading.weights import ALL, LayerWeights, View
+from attnlab.reading import ALL, LayerWeights, View
 
 TO_HEAD, TO_DEPENDENT = "dependent>head", "head>dependent"
 ALL_RELATIONS = "all"

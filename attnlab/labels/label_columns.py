@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from attnlab.core.columns import HEAD, HEAD_KEYS, KEYS, Column, Estimate, Table
-from attnlab.families import FAMILIES, NO_FAMILY
+from attnlab.core import HEAD, HEAD_KEYS, KEYS, Column, Estimate, Table
+from attnlab.matrices import FAMILIES, NO_FAMILY
 
 CONFIDENCE_LEVEL = 0.95
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from attnlab.core.addresses import HEAD_COLUMNS
-from attnlab.core.columns import KEYS, Table
+from attnlab.core import HEAD_COLUMNS, KEYS, Table
 from attnlab.labels.counting import in_precedence, known_labels
 from attnlab.labels.counts import difference_interval
 from attnlab.labels.label_columns import GAIN, LINKS

@@ -16,7 +16,7 @@ from attnlab.labels.counts import CHOOSING, REPORTED, Counts, RatioCounts, Scope
 from attnlab.labels.label import HeadLabel, LayerView
 from attnlab.labels.label_columns import SINK, SINK_THRESHOLDS, Rule
 from attnlab.labels.verdict import Verdict, ratio_condition, verdicts_of
-from attnlab.reading.weights import ALL, CONTENT, View
+from attnlab.reading import ALL, CONTENT, View
 
 FIRST = "first"
 # The kinds of keys by view; among content there are no special tokens, also where one comes first.

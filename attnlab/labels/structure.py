@@ -11,14 +11,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.core.addresses import Site, site_order
-from attnlab.families import CODED
+from attnlab.core import Site, site_order
 from attnlab.labels.counting import known_labels, scope_of_layer
 from attnlab.labels.label_columns import KAPPA, TIE_BITS_PER_ROW
 from attnlab.labels.verdict import UNDECIDED, UNKNOWN
-from attnlab.matrices.candidates import Search
-from attnlab.matrices.labels import Labels, LabelSums, sum_labels
-from attnlab.reading.weights import ALL, CONTENT, LayerWeights, PerLayer, View
+from attnlab.matrices import CODED, Labels, LabelSums, Search, sum_labels
+from attnlab.reading import ALL, CONTENT, LayerWeights, PerLayer, View
 
 
 class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import conllu
 from conllu.exceptions import ParseException
 
-from attnlab.core.errors import InputError, reason
-from attnlab.core.texts import TREEBANK, check_there, read_text, shown
-from attnlab.grammar.trees import Word, surface
+from attnlab.core import TREEBANK, InputError, check_there, read_text, reason, shown
+from attnlab.grammar import Word, surface
 from attnlab.labels.words import Span
 
 _SHOWN = 10

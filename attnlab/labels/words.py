@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.core.errors import AttnlabError
+from attnlab.core import AttnlabError
 
 START_MARKS = ("▁", "Ġ")
 OTHER_MARKS = ("##", "@@", "</w>")

@@ -1,14 +1,9 @@
 """The mathematics of structured matrices: distances, supports, exact fits."""
 
-from attnlab.matrices.additive import fit_additive
-from attnlab.matrices.band import fit_band, project_band
-from attnlab.matrices.column import fit_column, fit_column_band
-from attnlab.matrices.diagonal import fit_diagonal
-from attnlab.matrices.fit import Fit
-from attnlab.matrices.rare_columns import fit_rare_columns
-from attnlab.matrices.residual import fit_residual
-from attnlab.matrices.sigma import fit_sigma
+import lazy_loader
 
+__getattr__, _, _ = lazy_loader.attach_stub(__name__, __file__)
+# What users are promised; other packages import more.
 __all__ = [
     "Fit",
     "fit_additive",
@@ -21,3 +16,7 @@ __all__ = [
     "fit_sigma",
     "project_band",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 from attnlab.matrices.fit import Fit, Outline, Parameters, complete
 from attnlab.matrices.rare_columns import check_blocks
 from attnlab.matrices.residual import SparseError, check_error

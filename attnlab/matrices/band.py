@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 from attnlab.matrices.distances import Distances, from_sums
 from attnlab.matrices.fit import Fit, Parameters, complete
 from attnlab.matrices.offsets import band_entries, matrix_from_band, real_band

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.errors import InputError
-from attnlab.families import CODED, FAMILIES, NO_FAMILY
+from attnlab.core import InputError
 from attnlab.matrices.blocks import block_gains, near_diagonal, place_blocks
+from attnlab.matrices.families import CODED, FAMILIES, NO_FAMILY
 from attnlab.matrices.offsets import band_entries, real_band
 from attnlab.matrices.priced import real_columns
 from attnlab.matrices.supports import block_columns, sides

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core.installed import with_plugins
+from attnlab.core import with_plugins
 from attnlab.matrices.weights import Sizes, checked_approximation, checked_weights, sizes_of
 
 _LONG_COLUMN = 256

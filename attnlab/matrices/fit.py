@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.core.representations import ShortRepr
+from attnlab.core import ShortRepr
 from attnlab.matrices.distances import Distances, measure_residual, row_divergence
 from attnlab.matrices.residual import SparseError, largest_of_residual
 from attnlab.matrices.supports import Values

@@ -11,9 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.core.errors import InputError
-from attnlab.core.representations import ShortRepr
-from attnlab.families import CODED
+from attnlab.core import InputError, ShortRepr
 from attnlab.matrices.candidates import (
     Candidate,
     CodeLength,
@@ -24,6 +22,7 @@ from attnlab.matrices.candidates import (
     shortest_code,
     with_room,
 )
+from attnlab.matrices.families import CODED
 from attnlab.matrices.weights import checked_weights, sizes_of
 
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 from attnlab.matrices.supports import band_support
 from attnlab.matrices.weights import checked_weights
 

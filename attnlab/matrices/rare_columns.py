@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 from attnlab.matrices.blocks import Placement, block_gains, near_diagonal, place_blocks
 from attnlab.matrices.fit import Fit, Outline, Parameters, complete
 from attnlab.matrices.offsets import real_band

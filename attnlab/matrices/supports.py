@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 
 Window = tuple[int, int]
 

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.core.errors import InputError
-from attnlab.families import CODED
+from attnlab.core import InputError
+from attnlab.matrices.families import CODED
 from attnlab.matrices.random_search import block_starts
 from attnlab.matrices.supports import band_support, block_columns, offsets
 from attnlab.matrices.weights import without_padding

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 
 Sizes = Int[Tensor, "*#batch 2"]
 

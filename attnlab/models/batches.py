@@ -14,12 +14,8 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset, Sampler
 
-from attnlab.core.addresses import SIDES, Side
-from attnlab.core.errors import InputError
-from attnlab.core.processes import Processes
-from attnlab.corpora.corpus import ParallelCorpus
-from attnlab.corpora.mapping import mapped
-from attnlab.corpora.rows import ROWS_AT_ONCE, SPLITS, Storage
+from attnlab.core import SIDES, InputError, Processes, Side
+from attnlab.corpora import ROWS_AT_ONCE, SPLITS, ParallelCorpus, Storage, mapped
 from attnlab.models.configuration import IGNORED_LABEL
 from attnlab.models.tokenizer import (
     END,

@@ -19,11 +19,17 @@ from transformers import (
     TrainingArguments,
 )
 
-from attnlab.core.documents import fitting, parse_json
-from attnlab.core.errors import AttnlabError, InputError, reason
-from attnlab.core.files import write_text
-from attnlab.core.signals import BETWEEN_LINES
-from attnlab.core.texts import duration, read_lines
+from attnlab.core import (
+    BETWEEN_LINES,
+    AttnlabError,
+    InputError,
+    duration,
+    fitting,
+    parse_json,
+    read_lines,
+    reason,
+    write_text,
+)
 from attnlab.models.run_folder import checkpoint_path
 from attnlab.models.trainer import CHOICE, choice
 

@@ -15,9 +15,17 @@ from annotated_types import Ge
 from safetensors import SafetensorError
 from transformers import TrainerState
 
-from attnlab.core.documents import document_text, fitting, parse_json
-from attnlab.core.errors import AttnlabError, InputError, reason
-from attnlab.core.files import check_files_in, check_writable, set_usual_permissions
+from attnlab.core import (
+    AttnlabError,
+    InputError,
+    check_files_in,
+    check_writable,
+    document_text,
+    fitting,
+    parse_json,
+    reason,
+    set_usual_permissions,
+)
 from attnlab.models.loading import UNREADABLE, save_with_checksum
 from attnlab.models.model import OwnModel
 from attnlab.models.run import load_model

@@ -5,13 +5,8 @@ from typing import Any, ClassVar
 import torch
 from transformers import PretrainedConfig
 
-from attnlab.attention.mechanisms.longformer import Longformer
-from attnlab.attention.multihead import check_has_scores
-from attnlab.attention.plan import AttentionPlan, plan_of
-from attnlab.core.addresses import SITES, Site, layer_name
-from attnlab.core.errors import InputError
-from attnlab.core.options import option_fields
-from attnlab.core.texts import briefly
+from attnlab.attention import AttentionPlan, Longformer, check_has_scores, plan_of
+from attnlab.core import SITES, InputError, Site, briefly, layer_name, option_fields
 from attnlab.models.tokenizer import END, PAD, START
 from attnlab.models.training_settings import (
     LANGUAGE_MODEL,

@@ -4,10 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
 
-from attnlab.core.addresses import SIDES, Side
-from attnlab.core.errors import InputError
-from attnlab.core.limits import LARGEST_SEED
-from attnlab.core.options import Option, Settings
+from attnlab.core import LARGEST_SEED, SIDES, InputError, Option, Settings, Side
 
 _BOTH = "both"
 

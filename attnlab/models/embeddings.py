@@ -17,11 +17,17 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.documents import fitting, parse_json
-from attnlab.core.errors import InputError, reason
-from attnlab.core.files import check_regular, write_tensors, write_text
-from attnlab.core.representations import ShortRepr
-from attnlab.core.texts import read_text
+from attnlab.core import (
+    InputError,
+    ShortRepr,
+    check_regular,
+    fitting,
+    parse_json,
+    read_text,
+    reason,
+    write_tensors,
+    write_text,
+)
 from attnlab.models.embedding_settings import SkipGramSettings, check_gensim
 
 # What vocabularies write before a token that begins a word: attnlab and SentencePiece, and GPT-2.

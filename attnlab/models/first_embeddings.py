@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from attnlab.core.addresses import SIDES, Side
-from attnlab.core.errors import InputError
-from attnlab.core.files import check_writable, write_json
-from attnlab.core.folders import replacing_result
-from attnlab.core.installed import versions
-from attnlab.core.texts import path_label
-from attnlab.corpora.corpus import ParallelCorpus, Progress
-from attnlab.corpora.rows import ROWS_AT_ONCE
+from attnlab.core import (
+    SIDES,
+    InputError,
+    Side,
+    check_writable,
+    path_label,
+    replacing_result,
+    versions,
+    write_json,
+)
+from attnlab.corpora import ROWS_AT_ONCE, ParallelCorpus, Progress
 from attnlab.models.embedding_settings import SideSettings, SkipGramSettings, check_gensim
 from attnlab.models.embeddings import (
     TENSORS,

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from transformers import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.multihead import MultiHeadAttention, OwnAttention
-from attnlab.core.errors import InputError
+from attnlab.attention import Mechanism, MultiHeadAttention, OwnAttention
+from attnlab.core import InputError
 from attnlab.models.configuration import TranslationConfig, plan_in, projects_apart
 from attnlab.models.tokenizer import PAD
 from attnlab.models.training_settings import RECURRENT

@@ -12,10 +12,14 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedModel
 
-from attnlab.core.documents import read_json
-from attnlab.core.errors import InputError, reason
-from attnlab.core.files import check_regular, write_tensors
-from attnlab.core.pretrained import read_pretrained
+from attnlab.core import (
+    InputError,
+    check_regular,
+    read_json,
+    read_pretrained,
+    reason,
+    write_tensors,
+)
 from attnlab.models.run_folder import WEIGHTS
 
 NAMES_SHOWN = 3

@@ -9,10 +9,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import Cache, DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
 
-from attnlab.attention.mechanism import CallContext
-from attnlab.attention.mechanisms.linformer import share_projections
-from attnlab.attention.multihead import OwnAttention
-from attnlab.core.errors import InputError
+from attnlab.attention import CallContext, OwnAttention, share_projections
+from attnlab.core import InputError
 from attnlab.models.configuration import (
     IGNORED_LABEL,
     LanguageConfig,

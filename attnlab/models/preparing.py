@@ -12,17 +12,18 @@ import torch
 from rich.console import Console
 from transformers import Seq2SeqTrainingArguments
 
-from attnlab.attention.bridge.installing import mechanisms_in
-from attnlab.attention.calibration import load_frequencies
-from attnlab.attention.mechanisms.sigma import Sigma
-from attnlab.attention.plan import plan_of
-from attnlab.core.errors import InputError
-from attnlab.core.library_state import seeded
-from attnlab.core.limits import check_memory
-from attnlab.core.processes import Processes
-from attnlab.core.signals import BETWEEN_LINES, FIRST_LINE, repeated
-from attnlab.core.texts import duration
-from attnlab.corpora.corpus import ParallelCorpus
+from attnlab.attention import Sigma, load_frequencies, mechanisms_in, plan_of
+from attnlab.core import (
+    BETWEEN_LINES,
+    FIRST_LINE,
+    InputError,
+    Processes,
+    check_memory,
+    duration,
+    repeated,
+    seeded,
+)
+from attnlab.corpora import ParallelCorpus
 from attnlab.models.batches import (
     STEPS_WANTED,
     EncodedCorpus,

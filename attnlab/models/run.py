@@ -11,16 +11,22 @@ import numpy as np
 import torch
 from transformers import GenerationConfig
 
-from attnlab.core.documents import document_text, fitting, parse_json
-from attnlab.core.errors import AttnlabError, InputError, reason
-from attnlab.core.files import file_checksum
-from attnlab.core.installed import __version__, versions
-from attnlab.core.library_state import seeded
-from attnlab.core.pretrained import read_pretrained
-from attnlab.core.texts import briefly, shown
-from attnlab.corpora.corpus import ParallelCorpus, load_corpus, local_path
-from attnlab.corpora.readers import looks_like_a_path
-from attnlab.corpora.rows import SPLITS
+from attnlab.core import (
+    AttnlabError,
+    InputError,
+    briefly,
+    document_text,
+    file_checksum,
+    fitting,
+    parse_json,
+    read_pretrained,
+    reason,
+    seeded,
+    shown,
+    versions,
+)
+from attnlab.core.installed import __version__
+from attnlab.corpora import SPLITS, ParallelCorpus, load_corpus, local_path, looks_like_a_path
 from attnlab.models.batches import LengthGroupedBatches, TokenPairs, collator, encode_rows
 from attnlab.models.callbacks import read_metrics
 from attnlab.models.configuration import IGNORED_LABEL

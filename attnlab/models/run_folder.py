@@ -12,10 +12,21 @@ from typing import Annotated, Any
 
 from annotated_types import Ge
 
-from attnlab.core.documents import document_text, fitting, parse_json, read_json
-from attnlab.core.errors import AttnlabError, InputError, reason
-from attnlab.core.files import delete_leftovers, flush_to_disk, set_usual_permissions
-from attnlab.core.folders import PRETRAINED_MARKS, RESULT_MARK, RUN_MARK
+from attnlab.core import (
+    PRETRAINED_MARKS,
+    RESULT_MARK,
+    RUN_MARK,
+    AttnlabError,
+    InputError,
+    delete_leftovers,
+    document_text,
+    fitting,
+    flush_to_disk,
+    parse_json,
+    read_json,
+    reason,
+    set_usual_permissions,
+)
 from attnlab.models.training_settings import OWN_TYPES, RUN_FORMAT, TRANSLATION, settings_from
 
 SETTINGS = RUN_MARK

@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from attnlab.core.addresses import SIDES, Side
-from attnlab.core.documents import read_json
-from attnlab.core.errors import AttnlabError, InputError, reason
-from attnlab.core.files import write_json, write_text
-from attnlab.core.representations import ShortRepr
-from attnlab.corpora.corpus import ParallelCorpus
-from attnlab.corpora.rows import ROWS_AT_ONCE
+from attnlab.core import (
+    SIDES,
+    AttnlabError,
+    InputError,
+    ShortRepr,
+    Side,
+    read_json,
+    reason,
+    write_json,
+    write_text,
+)
+from attnlab.corpora import ROWS_AT_ONCE, ParallelCorpus
 
 if TYPE_CHECKING:
     import datasets
@@ -187,7 +192,7 @@ def _load_tokenizer(folder: Path) -> "PreTrainedTokenizerFast":
     """
     from transformers import PreTrainedTokenizerFast
 
-    from attnlab.core.pretrained import read_pretrained
+    from attnlab.core import read_pretrained
 
     path = folder / "tokenizer.json"
     read_json(path, _Tokenizer, advice=_ADVICE)

@@ -26,9 +26,7 @@ from transformers import (
 )
 from transformers.trainer_utils import EvalLoopOutput
 
-from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.processes import Processes, usable_device
-from attnlab.core.signals import answering
+from attnlab.core import AttnlabError, InputError, Processes, answering, usable_device
 from attnlab.models.batches import LengthGroupedBatches, SharedBatches, TokenPairs
 from attnlab.models.configuration import IGNORED_LABEL
 from attnlab.models.loading import save_with_checksum

@@ -9,15 +9,20 @@ from typing import Any
 from rich.console import Console
 from transformers import PrinterCallback
 
-from attnlab.attention.plan import AttentionPlan
-from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.files import check_writable, write_json
-from attnlab.core.folders import locked
-from attnlab.core.launcher import one_of_several
-from attnlab.core.library_state import seeded
-from attnlab.core.processes import Processes, launched_processes
-from attnlab.core.representations import ShortRepr
-from attnlab.corpora.corpus import ParallelCorpus
+from attnlab.attention import AttentionPlan
+from attnlab.core import (
+    AttnlabError,
+    InputError,
+    Processes,
+    ShortRepr,
+    check_writable,
+    launched_processes,
+    locked,
+    one_of_several,
+    seeded,
+    write_json,
+)
+from attnlab.corpora import ParallelCorpus
 from attnlab.models.batches import EncodedCorpus, collator, with_counts
 from attnlab.models.callbacks import Metrics, Patience, ProgressBar
 from attnlab.models.checkpoints import (

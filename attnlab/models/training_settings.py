@@ -4,11 +4,7 @@ import dataclasses
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from attnlab.core.addresses import Side
-from attnlab.core.errors import InputError
-from attnlab.core.limits import LARGEST_SEED
-from attnlab.core.options import Option, Settings, option_fields
-from attnlab.core.texts import briefly
+from attnlab.core import LARGEST_SEED, InputError, Option, Settings, Side, briefly, option_fields
 
 TRANSLATION, LANGUAGE_MODEL = TASKS = ("translation", "language-model")
 TRANSFORMER, RECURRENT = KINDS = ("transformer", "recurrent")

@@ -10,9 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from attnlab.core.addresses import Side
-from attnlab.core.errors import InputError, Note
-from attnlab.core.limits import check_memory
+from attnlab.core import InputError, Note, Side, check_memory
 
 Text = str | tuple[str, str]
 

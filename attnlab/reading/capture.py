@@ -7,9 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from attnlab.core.addresses import Side, Site, sides_of
-from attnlab.core.options import BATCH_SIZE
-from attnlab.core.representations import ShortRepr
+from attnlab.core import BATCH_SIZE, ShortRepr, Side, Site, sides_of
 from attnlab.reading.batches import (
     Axis,
     Encoding,

@@ -11,11 +11,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from attnlab.attention.bridge.calls import always_returning_weights
-from attnlab.attention.bridge.installing import mechanisms_in
-from attnlab.attention.mechanism import Mechanism
-from attnlab.core.addresses import SITES, Site
-from attnlab.core.errors import AttnlabError, InputError
+from attnlab.attention import Mechanism, always_returning_weights, mechanisms_in
+from attnlab.core import SITES, AttnlabError, InputError, Site
 from attnlab.reading.batches import Encoding, Sentence, forward, most_positions
 from attnlab.reading.weights import TOLERANCES
 

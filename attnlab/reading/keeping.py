@@ -13,11 +13,19 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from attnlab.core.addresses import SITES, UNKNOWN_SITE, Site, layer_name, site_order
-from attnlab.core.documents import fitting, parse_json
-from attnlab.core.errors import InputError, reason
-from attnlab.core.files import write_tensors
-from attnlab.core.representations import ShortRepr
+from attnlab.core import (
+    SITES,
+    UNKNOWN_SITE,
+    InputError,
+    ShortRepr,
+    Site,
+    fitting,
+    layer_name,
+    parse_json,
+    reason,
+    site_order,
+    write_tensors,
+)
 from attnlab.reading.batches import Axis
 from attnlab.reading.weights import LayerWeights, PerLayer
 

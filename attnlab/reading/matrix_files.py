@@ -15,13 +15,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core.addresses import SITES, UNKNOWN_SITE, Site, layer_name
-from attnlab.core.errors import InputError
-from attnlab.core.files import check_regular, open_regular
-from attnlab.core.limits import check_memory
-from attnlab.core.representations import ShortRepr
-from attnlab.core.texts import path_label
-from attnlab.matrices.weights import check_weights, normalized_rows, rows_sum_to_one
+from attnlab.core import (
+    SITES,
+    UNKNOWN_SITE,
+    InputError,
+    ShortRepr,
+    Site,
+    check_memory,
+    check_regular,
+    layer_name,
+    open_regular,
+    path_label,
+)
+from attnlab.matrices import check_weights, normalized_rows, rows_sum_to_one
 from attnlab.reading.batches import Axis, KeptInPart, RowsNotNormalized
 from attnlab.reading.capture import Consumer, Coverage
 from attnlab.reading.keeping import KeptMatrices, Key, holds_kept_matrices, load_kept_matrices

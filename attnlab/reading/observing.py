@@ -9,13 +9,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.attention.bridge.installing import holds_installed, use
-from attnlab.attention.bridge.sites import AttentionAt, attention_modules, mechanism_of
-from attnlab.attention.mechanism import CallContext, Context, Mechanism, Setup
-from attnlab.attention.mechanisms.full import Full, FullAttention
-from attnlab.core.addresses import SITES, Side, sides_of
-from attnlab.core.errors import InputError
-from attnlab.core.options import BATCH_SIZE
+from attnlab.attention import (
+    AttentionAt,
+    CallContext,
+    Context,
+    Full,
+    FullAttention,
+    Mechanism,
+    Setup,
+    attention_modules,
+    holds_installed,
+    mechanism_of,
+    use,
+)
+from attnlab.core import BATCH_SIZE, SITES, InputError, Side, sides_of
 from attnlab.reading.batches import Axis, Encoding, Progress, Sentence, forward
 
 # Of one layer at once, in float64: 32 MiB, of which a comparison holds a handful of copies.

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core.addresses import HEAD_COLUMNS, Site, site_order
-from attnlab.core.serialization import Sums
+from attnlab.core import HEAD_COLUMNS, Site, Sums, site_order
 from attnlab.reading.statistics_columns import (
     CONTENT_OFFSET_PREFIX,
     OFFSET_PREFIX,

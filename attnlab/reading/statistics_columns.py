@@ -1,6 +1,6 @@
 """The columns of the statistics of heads, see `attnlab.reading.statistics`."""
 
-from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Table
+from attnlab.core import HEAD, HEAD_KEYS, Column, Table
 
 OFFSETS = range(-5, 6)
 TARGETS = ("special", "punctuation", "opening", "closing")

@@ -12,10 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.core.addresses import HEAD_COLUMNS, Site
-from attnlab.core.columns import KEYS
-from attnlab.core.errors import AttnlabError
-from attnlab.core.serialization import Sums
+from attnlab.core import HEAD_COLUMNS, KEYS, AttnlabError, Site, Sums
 from attnlab.reading.batches import Axis
 
 # How far a row sum may be from 1, by the type the softmax was computed in.

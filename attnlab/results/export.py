@@ -1,19 +1,19 @@
 """Tables as text to go elsewhere: CSV, Markdown, LaTeX with booktabs."""
 
 import pandas as pd
-from attnlab.core.addresses import HEAD_COLUMNS, Head, Site
-from attnlab.families import FAMILIES
-from attnlab.reading.weights import ALL, CONTENT, View
+from attnlab.core import HEAD_COLUMNS, Head, Site
+from attnlab.matrices import FAMILIES
+from attnlab.reading import ALL, CONTENT, View
 import re
 from collections.abc import Callable, Iterable, Sequence
 import numpy as np
-from attnlab.budget.columns import REPLACED
-from attnlab.core.columns import FORMATS, Column, Table, rounded
-from attnlab.core.errors import InputError
-from attnlab.core.files import csv_of
-from attnlab.core.texts import shown
+from attnlab.budget import REPLACED
+from attnlab.core import FORMATS, Column, Table, rounded
+from attnlab.core import InputError
+from attnlab.core import csv_of
+from attnlab.core import shown
 from collections.abc import Iterable
-from attnlab.core.columns import Column
+from attnlab.core import Column
 
 # How the views of `attnlab.reading.weights` are called on pages and terminals.
 VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}

@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from attnlab.attention.plan import AttentionPlan, load_plan
-from attnlab.core.errors import InputError
-from attnlab.core.files import MATRIX_SUFFIXES
-from attnlab.core.folders import PRETRAINED_MARKS, RESULT_MARK
-from attnlab.evaluation.sources import load_transformers
-from attnlab.models.run import Run
-from attnlab.models.run import load as load_run
-from attnlab.models.run_folder import is_run
-from attnlab.reading.matrix_files import load_arrays
+from attnlab.attention import AttentionPlan, load_plan
+from attnlab.core import InputError
+from attnlab.core import MATRIX_SUFFIXES
+from attnlab.core import PRETRAINED_MARKS, RESULT_MARK
+from attnlab.evaluation import load_transformers
+from attnlab.models import Run
+from attnlab.models import load as load_run
+from attnlab.models import is_run
+from attnlab.reading import load_arrays
 from attnlab.results.result import Result
 
 

@@ -3,16 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attnlab.core.errors import Note
-from attnlab.evaluation.shared_settings import (
-    FewerThanAsked,
-    FewForIntervals,
-    FewForMeans,
-    NoTranslations,
-    OlderWeights,
-    TableWiderThanPage,
-)
-from attnlab.reading.batches import KeptInPart, RowsNotNormalized, SentencesDropped
+from attnlab.core import Note
+from attnlab.evaluation import FewerThanAsked, FewForIntervals, FewForMeans, NoTranslations, OlderWeights, TableWiderThanPage
+from attnlab.reading import KeptInPart, RowsNotNormalized, SentencesDropped
 
 # With the values of a note between braces, or of the note.
 Words = str | Callable[[Any], str]

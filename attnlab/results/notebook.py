@@ -6,8 +6,8 @@ import pandas as pd
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
-from attnlab.core.columns import Column
-from attnlab.figures.canvas import INK, svg
+from attnlab.core import Column
+from attnlab.figures import INK, svg
 from attnlab.results.export import cell, declared_columns, is_number
 
 # A longer table fills the notebook; the result holds every row.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from attnlab.core.errors import Note
+from attnlab.core import Note
 from attnlab.results import note_words as shared
 from attnlab.results.question import questions
 

@@ -11,11 +11,11 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from attnlab.core.columns import Table
-from attnlab.core.errors import InputError
-from attnlab.core.errors import Note
-from attnlab.core.options import Settings
-from attnlab.core.installed import with_plugins
+from attnlab.core import Table
+from attnlab.core import InputError
+from attnlab.core import Note
+from attnlab.core import Settings
+from attnlab.core import with_plugins
 
 GROUP = "attnlab.questions"
 # The file of the arrays of a result.

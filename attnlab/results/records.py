@@ -3,25 +3,25 @@
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from attnlab.core.documents import read_json
-from attnlab.core.errors import InputError
-from attnlab.core.files import check_writable
-from attnlab.core.folders import RESULT_MARK
-from attnlab.models.run_folder import check_not_run, check_not_run_file
+from attnlab.core import read_json
+from attnlab.core import InputError
+from attnlab.core import check_writable
+from attnlab.core import RESULT_MARK
+from attnlab.models import check_not_run, check_not_run_file
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 import pandas as pd
 from annotated_types import Ge
-from attnlab.core.columns import Table
-from attnlab.core.documents import fitting, read_json
-from attnlab.core.errors import InputError, Note, reason
-from attnlab.core.files import file_checksum, write_json
-from attnlab.core.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_table
-from attnlab.core.texts import briefly, path_label
-from attnlab.evaluation.shared_settings import OlderWeights
-from attnlab.models.run_folder import WEIGHTS
+from attnlab.core import Table
+from attnlab.core import fitting, read_json
+from attnlab.core import InputError, Note, reason
+from attnlab.core import file_checksum, write_json
+from attnlab.core import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_table
+from attnlab.core import briefly, path_label
+from attnlab.evaluation import OlderWeights
+from attnlab.models import WEIGHTS
 from attnlab.results.export import declared_table
 from attnlab.results.note_words import WORDS
 from collections.abc import Callable, Iterable, Mapping

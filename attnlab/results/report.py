@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from attnlab.core.errors import InputError, reason
-from attnlab.core.files import delete_leftovers, check_writable
-from attnlab.core.folders import locked
+from attnlab.core import InputError, reason
+from attnlab.core import delete_leftovers, check_writable
+from attnlab.core import locked
 from attnlab.results.page.result_page import ContentsOf, write_result_page
 from attnlab.results.records import read_record
 from attnlab.results.records import PAGE, RECORD

@@ -9,12 +9,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnlab.core.columns import Column, Table
-from attnlab.core.errors import InputError
-from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
-from attnlab.core.files import read_tensors, write_table, write_tensors, write_text
-from attnlab.core.folders import replacing_result
-from attnlab.core.errors import Note
+from attnlab.core import Column, Table
+from attnlab.core import InputError
+from attnlab.reading import KeptMatrices, load_kept_matrices
+from attnlab.core import read_tensors, write_table, write_tensors, write_text
+from attnlab.core import replacing_result
+from attnlab.core import Note
 from attnlab.results.export import declared_columns, formatted
 from attnlab.results.notebook import table_with_notes
 from attnlab.results.page.result_page import Contents, write_contents
@@ -30,7 +30,7 @@ from attnlab.results.question import (
     questions,
 )
 from attnlab.results.terminal import TerminalTable, rows_shown
-from attnlab.core.texts import briefly
+from attnlab.core import briefly
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnlab.core.columns import Column
+from attnlab.core import Column
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,11 +8,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from attnlab.core.errors import InputError
+from attnlab.core import LARGEST_SEED, InputError, Option, Settings
 from attnlab.core.installed import __version__
-from attnlab.core.limits import LARGEST_SEED
-from attnlab.core.options import Option, Settings
-from attnlab.corpora.corpus import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
+from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.studies.study import CellKind, Primary, Study, canonical
 
 if TYPE_CHECKING:
@@ -189,7 +187,7 @@ def trained_model(cell: ModelCell) -> Iterator[Path]:
     """
     import tempfile
 
-    from attnlab.core.library_state import quiet
+    from attnlab.core import quiet
 
     kept = None if cell.runs is None else Path(cell.runs) / _name_of(cell)
     if kept is not None:
@@ -208,7 +206,7 @@ def trained_model(cell: ModelCell) -> Iterator[Path]:
 
 def _keep(run: Path, kept: Path) -> None:
     """Moves a run to where it is kept, unless another study has kept the same one since."""
-    from attnlab.models.run_folder import is_run
+    from attnlab.models import is_run
 
     try:
         run.rename(kept)
@@ -230,8 +228,7 @@ def _train(cell: ModelCell, run: Path) -> Path:
     """Trains a model into the folder."""
     from rich.console import Console
 
-    from attnlab.models.training import train
-    from attnlab.models.training_settings import settings_from
+    from attnlab.models import settings_from, train
 
     settings = settings_from(
         {

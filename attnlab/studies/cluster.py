@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core import AttnlabError, InputError
 from attnlab.studies.computing import ATTEMPTS, Attempted, Outcome, compute
 from attnlab.studies.engine_settings import Connection
 from attnlab.studies.study import Cell

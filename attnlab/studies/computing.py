@@ -11,10 +11,7 @@ from functools import cache
 
 import torch
 
-from attnlab.core.errors import InputError
-from attnlab.core.files import csv_of
-from attnlab.core.installed import versions, with_plugins
-from attnlab.core.library_state import seeded
+from attnlab.core import InputError, csv_of, seeded, versions, with_plugins
 from attnlab.studies.plan_search import PLAN_SEARCH
 from attnlab.studies.random_searches import RANDOM_SEARCH
 from attnlab.studies.study import Cell, CellKind, Study, settings_of

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from attnlab.core.errors import InputError
-from attnlab.core.options import Option, Settings
-from attnlab.evaluation.shared_settings import Progress
+from attnlab.core import InputError, Option, Settings
+from attnlab.evaluation import Progress
 
 
 @dataclass(frozen=True)

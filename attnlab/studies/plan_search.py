@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attnlab.core.options import Option, Settings
-from attnlab.results.question import question_named
+from attnlab.core import Option, Settings
+from attnlab.results import question_named
 from attnlab.studies.cells_of_models import (
     ModelCell,
     ModelOptions,

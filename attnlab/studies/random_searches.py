@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attnlab.core.limits import LARGEST_SEED
-from attnlab.core.options import Option, Settings
+from attnlab.core import LARGEST_SEED, Option, Settings
 from attnlab.studies.study import CellKind, Primary, Study
 
 if TYPE_CHECKING:
@@ -57,9 +56,8 @@ def search_rows(settings: SearchSettings) -> "pd.DataFrame":
     import pandas as pd
     import torch
 
+    from attnlab.matrices import draw_corpus, fit_sigma
     from attnlab.matrices.random_search import random_search
-    from attnlab.matrices.sigma import fit_sigma
-    from attnlab.matrices.synthetic import draw_corpus
 
     generator = torch.Generator().manual_seed(settings.seed)
     H = draw_corpus(

@@ -11,14 +11,20 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core.errors import InputError
-from attnlab.core.files import check_writable, inert_texts, write_table, write_text
-from attnlab.core.options import option_fields, options_of
-from attnlab.core.representations import ShortRepr
-from attnlab.core.signals import stopped_by_signals
-from attnlab.core.tables import table_of
-from attnlab.models.run_folder import check_not_run
-from attnlab.results.notebook import table_html, together
+from attnlab.core import (
+    InputError,
+    ShortRepr,
+    check_writable,
+    inert_texts,
+    option_fields,
+    options_of,
+    stopped_by_signals,
+    table_of,
+    write_table,
+    write_text,
+)
+from attnlab.models import check_not_run
+from attnlab.results import table_html, together
 from attnlab.studies.cluster import compute_on_cluster
 from attnlab.studies.computing import Attempted, compute_in_turn, study_named
 from attnlab.studies.engine_settings import CellBegun, RunningSettings

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from attnlab.core.options import Settings, option_fields
+from attnlab.core import Settings, option_fields
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,16 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from attnlab.core.documents import MOST_FILE_BYTES, fitting, parse_json, read_json
-from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.files import open_regular, write_json
+from attnlab.core import (
+    MOST_FILE_BYTES,
+    AttnlabError,
+    InputError,
+    fitting,
+    open_regular,
+    parse_json,
+    read_json,
+    write_json,
+)
 from attnlab.studies.computing import Attempted
 from attnlab.studies.study import Cell
 

@@ -6,23 +6,25 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation.significance import over_models
-from attnlab.budget.columns import ORACLE
-from attnlab.core.columns import Column
-from attnlab.core.folders import replacing_result
-from attnlab.core.texts import counted, path_label
-from attnlab.figures.drawing import PAGE as PAGE_WIDTH
-from attnlab.figures.pareto import draw_pareto
-from attnlab.figures.scaling import draw_scaling
-from attnlab.results.export import cell, declared_columns
-from attnlab.results.page.result_page import (
+from attnlab.ablation import over_models
+from attnlab.budget import ORACLE
+from attnlab.core import Column, counted, path_label, replacing_result
+from attnlab.figures import PAGE as PAGE_WIDTH
+from attnlab.figures import draw_pareto, draw_scaling
+from attnlab.results import (
+    PARETO_FIGURE,
+    SCALING_FIGURE,
+    STUDY,
     Contents,
     DrawnFigure,
+    ResultRecord,
     ShownTable,
     Tables,
+    cell,
+    declared_columns,
+    write_record,
     write_result_page,
 )
-from attnlab.results.records import PARETO_FIGURE, SCALING_FIGURE, STUDY, ResultRecord, write_record
 from attnlab.studies.computing import studies
 from attnlab.studies.running import CELLS, TABLE, Collected
 from attnlab.studies.substitution import TABLES

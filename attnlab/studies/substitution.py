@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attnlab.budget.columns import REPLACED
-from attnlab.core.columns import Column, Table
-from attnlab.core.options import Option, Settings
-from attnlab.evaluation.shared_settings import words_in
+from attnlab.budget import REPLACED
+from attnlab.core import Column, Option, Settings, Table
+from attnlab.evaluation import words_in
 from attnlab.studies.cells_of_models import (
     ModelCell,
     ModelOptions,
@@ -91,7 +90,7 @@ def substitution_rows(cell: SubstitutionCell) -> "pd.DataFrame":
     import pandas as pd
 
     # By its name: the questions are declared above the studies.
-    from attnlab.results.question import question_named
+    from attnlab.results import question_named
 
     with trained_model(cell) as run:
         found = question_named("compare").verb(

@@ -22,11 +22,10 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from attnlab.core.files import write_table
-from attnlab.labels.counting import HeadFunctions, TextSide
-from attnlab.reading.batches import batches, encode
-from attnlab.reading.capture import Consumer, prepare
-from attnlab.reading.statistics import HeadStatistics
+from attnlab.core import write_table
+from attnlab.labels import HeadFunctions, TextSide
+from attnlab.reading import Consumer, HeadStatistics, encode, prepare
+from attnlab.reading.batches import batches
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

@@ -13,12 +13,12 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation.significance import DRAWS
-from attnlab.budget.uniform import refusals
-from attnlab.core.library_state import quiet
-from attnlab.models.run import Run, load
+from attnlab.ablation import DRAWS
+from attnlab.budget import refusals
+from attnlab.core import quiet
+from attnlab.models import Run, load
 from attnlab.questions.compare.comparison import compare
-from attnlab.results.result import Result
+from attnlab.results import Result
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

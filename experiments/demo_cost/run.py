@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from attnlab.core.files import write_table
+from attnlab.core import write_table
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

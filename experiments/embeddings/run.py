@@ -12,14 +12,19 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core.files import write_table
-from attnlab.core.library_state import quiet
-from attnlab.figures.canvas import write_figure
-from attnlab.models.callbacks import read_metrics
-from attnlab.models.embedding_settings import SkipGramSettings
-from attnlab.models.embeddings import holds_embeddings, load_embeddings
-from attnlab.models.first_embeddings import SKIP_GRAM, embed
-from attnlab.models.training_settings import CorpusSettings, TokenizerSettings, settings_from
+from attnlab.core import quiet, write_table
+from attnlab.figures import write_figure
+from attnlab.models import (
+    SKIP_GRAM,
+    CorpusSettings,
+    SkipGramSettings,
+    TokenizerSettings,
+    embed,
+    holds_embeddings,
+    load_embeddings,
+    read_metrics,
+    settings_from,
+)
 from attnlab.questions.neighbours.neighbours import neighbours
 from experiments.shared.readme import (
     RESULTS,

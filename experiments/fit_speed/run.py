@@ -15,10 +15,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from attnlab.core.files import write_table
-from attnlab.matrices.band import fit_band
-from attnlab.matrices.rare_columns import fit_rare_columns
-from attnlab.matrices.sigma import fit_sigma
+from attnlab.core import write_table
+from attnlab.matrices import fit_band, fit_rare_columns, fit_sigma
 from experiments.shared.published_search import seconds_per_head
 from experiments.shared.readme import (
     RESULTS,

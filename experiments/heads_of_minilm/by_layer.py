@@ -11,8 +11,8 @@ from matplotlib.patches import Patch, Rectangle
 from scipy.stats import bootstrap
 from statsmodels.stats.multitest import multipletests
 
-from attnlab.figures.canvas import INK, blank, panel, style
-from attnlab.labels.verdict import HOLDS
+from attnlab.figures import INK, blank, panel, style
+from attnlab.labels import HOLDS
 
 DRAWS = 10_000
 COLOURS = {

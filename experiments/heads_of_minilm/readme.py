@@ -5,9 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.labels.label_columns import POSITIONAL, TIE_BITS_PER_ROW
-from attnlab.labels.structure import agreement_table
-from attnlab.labels.verdict import BORDERLINE, HOLDS
+from attnlab.labels import BORDERLINE, HOLDS, POSITIONAL, TIE_BITS_PER_ROW, agreement_table
 from attnlab.questions.analyze.phrases import count_labels, describe_agreement
 from experiments.heads_of_minilm.by_layer import DRAWS
 from experiments.heads_of_minilm.tables import (

@@ -18,28 +18,25 @@ from typing import Any
 import pandas as pd
 import torch
 
-from attnlab.core.files import write_table
-from attnlab.core.library_state import quiet
-from attnlab.core.pretrained import read_pretrained
-from attnlab.figures.canvas import write_figure
-from attnlab.labels.counting import scope_of_layer, untrained_twin
-from attnlab.labels.counts import largest, wilson_interval
-from attnlab.labels.gold import gold_of_treebank
-from attnlab.labels.label_columns import LINKS
-from attnlab.labels.positional import (
+from attnlab.core import quiet, read_pretrained, write_table
+from attnlab.figures import write_figure
+from attnlab.labels import (
+    LINKS,
     PositionalCounts,
+    best_heads,
     count_positional,
     decide_positional,
+    gold_of_treebank,
+    largest,
+    scope_of_layer,
+    untrained_twin,
+    verdict_table,
+    wilson_interval,
 )
-from attnlab.labels.syntactic import best_heads
-from attnlab.labels.verdict import verdict_table
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.reading.capture import prepare
-from attnlab.reading.statistics import HeadStatistics
-from attnlab.reading.weights import LayerWeights
-from attnlab.results.export import head_names
+from attnlab.reading import HeadStatistics, LayerWeights, prepare
+from attnlab.results import Result, head_names
 from attnlab.results.note_words import describe_notes
-from attnlab.results.result import Result
 from experiments.heads_of_minilm.by_layer import (
     draw_grid,
     draw_layers,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.labels.verdict import BORDERLINE, HOLDS, UNKNOWN
+from attnlab.labels import BORDERLINE, HOLDS, UNKNOWN
 from attnlab.questions.analyze.phrases import function_phrase
 
 LEVEL = 0.05

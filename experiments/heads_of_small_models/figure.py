@@ -3,7 +3,7 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.figures.canvas import INK, blank, panel, style
+from attnlab.figures import INK, blank, panel, style
 
 
 def draw_curves(curves: dict[str, pd.DataFrame]) -> Figure:

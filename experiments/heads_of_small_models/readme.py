@@ -6,9 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.labels.label_columns import LINKS
-from attnlab.labels.structure import agreement_table
-from attnlab.labels.verdict import BORDERLINE, HOLDS, UNKNOWN
+from attnlab.labels import BORDERLINE, HOLDS, LINKS, UNKNOWN, agreement_table
 from experiments.heads_of_small_models.summary import (
     SITES,
     Models,

@@ -18,12 +18,10 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core.files import file_checksum, write_json, write_table
-from attnlab.core.library_state import quiet
-from attnlab.figures.canvas import write_figure
-from attnlab.labels.label_columns import LINKS
-from attnlab.labels.syntactic import best_heads
-from attnlab.models.run import Run
+from attnlab.core import file_checksum, quiet, write_json, write_table
+from attnlab.figures import write_figure
+from attnlab.labels import LINKS, best_heads
+from attnlab.models import Run
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.importance.importance import importance
 from attnlab.questions.prune.pruning import prune

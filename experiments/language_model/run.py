@@ -17,16 +17,12 @@ import pandas as pd
 import torch
 
 import attnlab
-from attnlab.ablation.significance import loss_difference
-from attnlab.core.files import write_table
-from attnlab.core.library_state import quiet
-from attnlab.evaluation.evaluator import Evaluator, load_evaluator
-from attnlab.figures.canvas import write_figure
-from attnlab.figures.heatmaps import draw_heads
-from attnlab.labels.label_columns import LINKS, SINK
-from attnlab.labels.syntactic import best_heads
-from attnlab.models.run import Run, generate
-from attnlab.models.training_settings import GenerationSettings, settings_from
+from attnlab.ablation import loss_difference
+from attnlab.core import quiet, write_table
+from attnlab.evaluation import Evaluator, load_evaluator
+from attnlab.figures import draw_heads, write_figure
+from attnlab.labels import LINKS, SINK, best_heads
+from attnlab.models import GenerationSettings, Run, generate, settings_from
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.results.note_words import describe_notes
 from experiments.language_model.baselines import CountModel

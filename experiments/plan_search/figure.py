@@ -4,7 +4,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.figures.canvas import INK, blank, panel, style
+from attnlab.figures import INK, blank, panel, style
 from attnlab.questions.plan.question import FULL
 from attnlab.questions.plan.view import PLANS
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation.significance import over_models
-from attnlab.core.files import write_table
-from attnlab.figures.canvas import write_figure
+from attnlab.ablation import over_models
+from attnlab.core import write_table
+from attnlab.figures import write_figure
 from attnlab.questions.plan.planning import NEAR
 from attnlab.questions.plan.question import BASELINES, FULL, SEARCHED
-from attnlab.studies.plan_search import BUDGETS
+from attnlab.studies import BUDGETS
 from experiments.plan_search.figure import draw_plans
 from experiments.shared.model_study import (
     MODEL,

@@ -12,13 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation.significance import DRAWS, contrasts, over_models
+from attnlab.ablation import DRAWS, contrasts, over_models
 from attnlab.cli.commands.demo import DEMO_SETTINGS
-from attnlab.core.files import write_table
-from attnlab.core.library_state import quiet
-from attnlab.core.texts import counted
-from attnlab.evaluation.evaluator import load_evaluator
-from attnlab.models.training_settings import settings_from
+from attnlab.core import counted, quiet, write_table
+from attnlab.evaluation import load_evaluator
+from attnlab.models import settings_from
 from attnlab.questions.plan.planning import changes, gains, output_of, plan, plans_of
 from attnlab.questions.plan.question import BASELINES, DEFAULT_FAMILIES, FULL
 from experiments.shared.model_study import MODEL

@@ -21,17 +21,21 @@ import pandas as pd
 import torch
 from rich.console import Console
 
-from attnlab.core.files import write_json, write_table
-from attnlab.core.library_state import quiet
-from attnlab.core.texts import path_label
-from attnlab.figures.canvas import write_figure
-from attnlab.figures.curves import draw_training
-from attnlab.figures.heatmaps import draw_heads
-from attnlab.models.batches import Collator, LengthGroupedBatches, TokenPairs, encode_corpus
-from attnlab.models.configuration import IGNORED_LABEL
-from attnlab.models.run import Run, corpus_of, load, score_run
-from attnlab.models.training import train
-from attnlab.models.training_settings import settings_from
+from attnlab.core import path_label, quiet, write_json, write_table
+from attnlab.figures import draw_heads, draw_training, write_figure
+from attnlab.models import (
+    IGNORED_LABEL,
+    Collator,
+    LengthGroupedBatches,
+    Run,
+    TokenPairs,
+    corpus_of,
+    encode_corpus,
+    load,
+    score_run,
+    settings_from,
+    train,
+)
 from attnlab.questions.analyze.analysis import analyze
 from experiments.shared.readme import (
     RESULTS,

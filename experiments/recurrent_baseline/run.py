@@ -15,13 +15,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.ablation.significance import DRAWS, bleu_difference
-from attnlab.core.files import write_table
-from attnlab.core.library_state import quiet
-from attnlab.figures.canvas import write_figure
-from attnlab.labels.label_columns import SINK
-from attnlab.models.run import Run, score_run
-from attnlab.models.training_settings import RunSettings, settings_from
+from attnlab.ablation import DRAWS, bleu_difference
+from attnlab.core import quiet, write_table
+from attnlab.figures import write_figure
+from attnlab.labels import SINK
+from attnlab.models import Run, RunSettings, score_run, settings_from
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.results.note_words import describe_notes
 from experiments.shared.readme import (

@@ -17,9 +17,8 @@ from typing import Any
 import pandas as pd
 import torch
 
-from attnlab.core.files import write_table
-from attnlab.figures.canvas import write_figure
-from attnlab.figures.scaling import crossover, draw_scaling
+from attnlab.core import write_table
+from attnlab.figures import crossover, draw_scaling, write_figure
 from experiments.scaling.worker import HEAD_DIM, HEADS, SEED, SUM_OF_INPUTS, THREADS
 from experiments.shared.readme import (
     RESULTS,

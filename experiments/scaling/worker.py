@@ -17,9 +17,7 @@ from transformers import BigBirdConfig, LongformerConfig
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention, BigBirdModel
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
-from attnlab.attention.mechanism import Context, Mechanism
-from attnlab.attention.mechanisms.softmax import MaskedSoftmax
-from attnlab.attention.registry import make
+from attnlab.attention import Context, MaskedSoftmax, Mechanism, make
 from attnlab.matrices.supports import offsets
 
 # One thread and its processor time: on a shared machine the clock on the wall measures the neighbours.

@@ -19,9 +19,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.benchmark import Timer
 
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.registry import make
-from attnlab.core.files import write_table
+from attnlab.attention import Mechanism, make
+from attnlab.core import write_table
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

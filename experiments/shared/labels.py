@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from attnlab.reading.weights import ALL, rows_of_view
-from attnlab.results.result import Result
+from attnlab.reading import ALL, rows_of_view
+from attnlab.results import Result
 
 _OF_VIEWS = ("labels", "controls", "structure", "agreement")
 

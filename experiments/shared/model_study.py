@@ -9,10 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation.significance import over_models
-from attnlab.corpora.corpus import DEFAULT_PAIR
-from attnlab.studies.cells_of_models import MODEL_LOCATIONS
-from attnlab.studies.running import run_study
+from attnlab.ablation import over_models
+from attnlab.corpora import DEFAULT_PAIR
+from attnlab.studies import MODEL_LOCATIONS, run_study
 from experiments.shared.readme import RESULTS
 
 # Columns that tell the models of a result apart.

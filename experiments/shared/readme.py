@@ -12,8 +12,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from attnlab.core.files import write_json, write_text
-from attnlab.core.installed import versions
+from attnlab.core import versions, write_json, write_text
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 Facts = Mapping[str, Any]

@@ -5,13 +5,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from attnlab.core.errors import INTERRUPTED
-from attnlab.core.library_state import quiet
-from attnlab.models.callbacks import read_metrics
-from attnlab.models.run import Run, load
-from attnlab.models.run_folder import is_run
-from attnlab.models.training import resume, train
-from attnlab.models.training_settings import RunSettings
+from attnlab.core import INTERRUPTED, quiet
+from attnlab.models import Run, RunSettings, is_run, load, read_metrics, resume, train
 
 
 def trained_run(folder: Path, settings: RunSettings) -> Run:

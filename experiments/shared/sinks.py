@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.labels.label_columns import SINK
+from attnlab.labels import SINK
 
 # The first is that of Gu et al. 2024.
 SINK_THRESHOLDS = (0.3, 0.4, 0.5, 0.6)

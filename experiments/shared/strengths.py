@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from attnlab.core.addresses import HEAD_COLUMNS
-from attnlab.core.files import write_table
-from attnlab.labels.label_tables import strongest_functions, with_strength
-from attnlab.labels.rare import RARE_LABEL
+from attnlab.core import HEAD_COLUMNS, write_table
+from attnlab.labels import RARE_LABEL, strongest_functions, with_strength
 from experiments.heads_of_minilm.readme import readme
 from experiments.shared.readme import RESULTS, read_table, write_readme
 

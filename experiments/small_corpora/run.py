@@ -12,12 +12,15 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core.files import write_table
-from attnlab.core.library_state import quiet
-from attnlab.models.callbacks import read_metrics
-from attnlab.models.run import score_run
-from attnlab.models.trainer import READABLE_BLEU, choice
-from attnlab.models.training_settings import RunSettings, settings_from
+from attnlab.core import quiet, write_table
+from attnlab.models import (
+    READABLE_BLEU,
+    RunSettings,
+    choice,
+    read_metrics,
+    score_run,
+    settings_from,
+)
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from attnlab.core.files import write_table
-from attnlab.studies.running import Collected, run_study
+from attnlab.core import write_table
+from attnlab.studies import Collected, run_study
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

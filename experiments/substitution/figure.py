@@ -5,8 +5,16 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.figures.canvas import INK, blank, panel, style
-from attnlab.figures.drawing import LEVEL_COLOURS, LEVEL_MARKERS, example_of, stretch
+from attnlab.figures import (
+    INK,
+    LEVEL_COLOURS,
+    LEVEL_MARKERS,
+    blank,
+    example_of,
+    panel,
+    stretch,
+    style,
+)
 
 _LEFT, _WIDTH, _GAP, _TOP, _HEIGHT = 0.9, 2.2, 0.55, 0.75, 2.2
 _PREDICTORS = {"missing_mass": "attention not captured", "output_error": "relative output error"}

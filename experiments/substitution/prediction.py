@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.stats import rankdata
 
-from attnlab.ablation.significance import DRAWS, INTERVAL
+from attnlab.ablation import DRAWS, INTERVAL
 
 # Fewer things agree in rank by chance too often, and fewer heads give too few different draws.
 FEWEST_RANKED, FEWEST_HEADS = 5, 5

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation.significance import DRAWS, SIGNIFICANCE_LEVEL
+from attnlab.ablation import DRAWS, SIGNIFICANCE_LEVEL
 from experiments.shared.model_study import MODEL
 from experiments.shared.readme import read_facts, read_table, render
 from experiments.substitution.prediction import PREDICTORS

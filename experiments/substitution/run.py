@@ -8,9 +8,9 @@ are there are not computed again; each trains a model first.
 
 import pandas as pd
 
-from attnlab.ablation.significance import contrasts
-from attnlab.core.files import write_table
-from attnlab.figures.canvas import write_figure
+from attnlab.ablation import contrasts
+from attnlab.core import write_table
+from attnlab.figures import write_figure
 from experiments.shared.model_study import (
     MODEL,
     ModelStudy,

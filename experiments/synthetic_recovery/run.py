@@ -10,10 +10,8 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from attnlab.core.files import write_table
-from attnlab.families import CODED
-from attnlab.matrices.labels import label_heads
-from attnlab.matrices.synthetic import draw_corpus
+from attnlab.core import write_table
+from attnlab.matrices import CODED, draw_corpus, label_heads
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

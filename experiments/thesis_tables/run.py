@@ -17,13 +17,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from attnlab.core.files import write_table
-from attnlab.matrices.distances import l1_distance
+from attnlab.core import write_table
+from attnlab.matrices import Values, fit_sigma, l1_distance, uniform_matrix, zero_matrix
 from attnlab.matrices.random_search import random_search
-from attnlab.matrices.references import uniform_matrix, zero_matrix
-from attnlab.matrices.sigma import fit_sigma
-from attnlab.matrices.supports import Values
-from attnlab.reading.matrix_files import load_matrices
+from attnlab.reading import load_matrices
 from experiments.shared.published_search import seconds_per_head
 from experiments.shared.readme import (
     RESULTS,

@@ -19,15 +19,18 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import PrinterCallback, TrainerCallback
 
-from attnlab.core.files import write_table
-from attnlab.core.library_state import quiet, seeded
-from attnlab.core.processes import Processes
-from attnlab.models.batches import Collator, TokenPairs, step_budget
-from attnlab.models.configuration import TranslationConfig
-from attnlab.models.model import TranslationModel
-from attnlab.models.tokenizer import PAD
-from attnlab.models.trainer import TranslationTrainer, training_arguments
-from attnlab.models.training_settings import OptimizerSettings
+from attnlab.core import Processes, quiet, seeded, write_table
+from attnlab.models import (
+    PAD,
+    Collator,
+    OptimizerSettings,
+    TokenPairs,
+    TranslationConfig,
+    TranslationModel,
+    TranslationTrainer,
+    step_budget,
+    training_arguments,
+)
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,31 @@ LAYERS = [
     "budget", "evaluation", "figures", "results", "questions", "studies", "cli",
 ]  # fmt: skip
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
+# Offered by two modules of one package, and what a front cannot offer.
+AMBIGUOUS = {"describe_notes", "__version__"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def name_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def front_of(package: str) -> dict[str, str]:
+    """The module of each name that a package offers to others."""
+    path = PACKAGE / package / "__init__.pyi"
+    if not path.exists():
+        return {}
+    nodes = ast.parse(path.read_text(encoding="utf-8")).body
+    return {
+        alias.name: f"attnlab.{package}.{node.module}"
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+FRONTS = {f"attnlab.{package}": front_of(package) for package in LAYERS}
 
 
 def imported_by(path: Path, top_only: bool = False) -> set[str]:
@@ -31,8 +51,10 @@ def imported_by(path: Path, top_only: bool = False) -> set[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+            front = FRONTS.get(str(node.module), {})
+            if not front:
+                names.add(node.module or "")
+            names |= {front.get(alias.name, f"{node.module}.{alias.name}") for alias in node.names}
     return names
 
 
@@ -48,7 +70,8 @@ def modules_used_by(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            front = FRONTS.get(str(node.module), {})
+            names = {front.get(alias.name, f"{node.module}.{alias.name}") for alias in node.names}
             found |= {name if name in known else str(node.module) for name in names}
         elif isinstance(node, ast.Constant) and str(node.value).startswith("attnlab."):
             found |= set() if path.match("questions/*/question.py") else {str(node.value)}
@@ -95,6 +118,31 @@ def test_imports_go_one_way(path: Path) -> None:
         theirs = layer_of(module)
         if mine is not None and theirs is not None:
             assert theirs <= mine, f"{path} imports {module}, which stands above it"
+
+
+WITH_FRONTS = [*MODULES, *sorted((ROOT / "experiments").rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", WITH_FRONTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_package_offers_is_imported_from_it(path: Path) -> None:
+    own = name_of(path).split(".")[:2]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ImportFrom) or node.level:
+            continue
+        package = ".".join(str(node.module).split(".")[:2])
+        if package.split(".") == own or node.module == package or not FRONTS.get(package):
+            continue
+        # A name that a module of the package bears too cannot be offered.
+        modules = {path.stem for path in (PACKAGE / package.split(".")[1]).iterdir()}
+        inside = {alias.name for alias in node.names} - modules - AMBIGUOUS
+        assert not inside, f"{path} imports {inside} from {node.module}, not from {package}"
+
+
+@pytest.mark.parametrize("package", [name for name in FRONTS if FRONTS[name]])
+def test_every_name_of_a_front_is_there(package: str) -> None:
+    module = import_module(package)
+    for name, home in FRONTS[package].items():
+        assert getattr(module, name) is getattr(import_module(home), name)
 
 
 def test_packages_are_the_ones_of_the_design() -> None:

@@ -51,24 +51,30 @@ def test_every_name_resolves_to_what_bears_it(package: str) -> None:
         elif name != "__version__":
             assert callable(found), f"{name} is a module or a value"
             assert found.__name__ == name
-    with pytest.raises(AttributeError, match="has no attribute 'absent'"):
+    with pytest.raises(AttributeError, match="attribute .?absent"):
         _ = module.absent
 
 
 @pytest.mark.parametrize("package", NAMES)
 def test_type_checkers_see_what_is_looked_up(package: str) -> None:
     module = import_module(package)
+    source = Path(str(module.__file__))
+    stub = source.with_suffix(".pyi")
+    body = ast.parse((stub if stub.exists() else source).read_text(encoding="utf-8")).body
+    blocks = (
+        body
+        if stub.exists()
+        else [one for node in body if isinstance(node, ast.If) for one in node.body]
+    )
     typed = {
-        alias.name: node.module
-        for block in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
-        if isinstance(block, ast.If)
-        for node in block.body
+        alias.name: f"{package}.{node.module}" if node.level else str(node.module)
+        for node in blocks
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert set(typed) == NAMES[package] - {"__version__"}
+    assert set(typed) >= NAMES[package] - {"__version__"}
     for name, home in typed.items():
-        assert getattr(module, name) is getattr(import_module(str(home)), name)
+        assert getattr(module, name) is getattr(import_module(home), name)
 
 
 def test_names_stay_functions_after_their_modules_were_imported() -> None:

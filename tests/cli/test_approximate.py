@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from attnlab.cli import app as program
 from attnlab.cli.app import app
-from attnlab.families import CODED
 from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
+from attnlab.matrices.families import CODED
 
 COLUMNS = (
     "matrix,family,values,window_left,window_right,num_pos,dropout,error_nnz,error_bound,budget,member,nnz,l1,"

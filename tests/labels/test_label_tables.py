@@ -17,7 +17,6 @@ from labels.planting import (
     random_attention,
 )
 
-from attnlab.families import CODED
 from attnlab.labels.counting import (
     OWN_LABELS,
     count_functions,
@@ -37,6 +36,7 @@ from attnlab.labels.structure import (
     cohen_kappa,
 )
 from attnlab.labels.verdict import BELOW, BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, Verdict
+from attnlab.matrices.families import CODED
 from attnlab.reading.weights import VIEWS
 
 

@@ -6,8 +6,8 @@ import torch
 from planted_layers import layer, stochastic
 
 from attnlab.core.serialization import unwrapped, wrapped
-from attnlab.families import CODED
 from attnlab.labels.structure import HeadStructure
+from attnlab.matrices.families import CODED
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.synthetic import draw_corpus
 

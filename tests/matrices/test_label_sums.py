@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from attnlab.core.errors import InputError
-from attnlab.families import CODED
 from attnlab.matrices.candidates import Search
+from attnlab.matrices.families import CODED
 from attnlab.matrices.labels import label_heads, sum_labels
 
 SIZES = torch.tensor([[11, 7], [4, 3], [9, 7], [11, 1], [5, 6]])

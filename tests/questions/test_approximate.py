@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from attnlab.core.errors import InputError
-from attnlab.families import CODED
 from attnlab.matrices.band import fit_band
+from attnlab.matrices.families import CODED
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.references import top_entries
 from attnlab.matrices.sigma import fit_sigma

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from attnlab.core.columns import Column
-from attnlab.families import CODED
 from attnlab.figures.drawing import STRUCTURES
 from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
+from attnlab.matrices.families import CODED
 from attnlab.questions.analyze.figures import draw_heads
 from attnlab.questions.analyze.fits import BITS
 from attnlab.questions.analyze.overview import STRUCTURE_STYLES, _map, _structure_cell

@@ -16,11 +16,11 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
-from attnlab.families import CODED
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.labels.gold import gold_of_embedded
 from attnlab.labels.structure import HeadStructure
 from attnlab.labels.verdict import least_status
+from attnlab.matrices.families import CODED
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.labelling import Labeller
 from attnlab.questions.analyze.question import (

@@ -13,7 +13,7 @@ from transformers.utils import ModelOutput
 from attnlab.attention.bridge.sites import AttentionAt
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import OwnAttention
-from attnlab.core.errors import AttnlabError
+from attnlab.core import AttnlabError
 
 CALL = "attnlab_call"
 SITE = "attnlab_site"

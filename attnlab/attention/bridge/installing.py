@@ -38,11 +38,15 @@ from attnlab.attention.multihead import OwnAttention
 from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
 from attnlab.attention.registry import MECHANISMS
 from attnlab.attention.specification import Specification
-from attnlab.core.addresses import SITES, layer_name
-from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.files import write_tensors
-from attnlab.core.representations import ShortRepr
-from attnlab.core.texts import briefly
+from attnlab.core import (
+    SITES,
+    AttnlabError,
+    InputError,
+    ShortRepr,
+    briefly,
+    layer_name,
+    write_tensors,
+)
 from attnlab.matrices.supports import offsets
 
 # Scores at most this far below the others are hidden ones; no relative position takes off so much.

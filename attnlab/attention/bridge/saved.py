@@ -20,10 +20,7 @@ from attnlab.attention.bridge.installing import (
 )
 from attnlab.attention.bridge.sites import NAME, mechanism_of
 from attnlab.attention.plan import AttentionPlan, load_plan, read_plan
-from attnlab.core.errors import InputError
-from attnlab.core.files import check_regular
-from attnlab.core.hub import model_source
-from attnlab.core.pretrained import read_pretrained
+from attnlab.core import InputError, check_regular, model_source, read_pretrained
 
 Tensors = dict[str, Tensor]
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import OwnAttention
-from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core import AttnlabError, InputError
 
 NAME = "attnlab"
 CROSS_NAMES = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")

@@ -21,7 +21,7 @@ from attnlab.attention.mechanism import (
 )
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 
 SHIFTS = {"self": 0, "previous": -1, "next": 1}
 # For so many queries one product with the written-out pattern is quicker than running sums.

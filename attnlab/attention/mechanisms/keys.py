@@ -20,8 +20,7 @@ from attnlab.attention.mechanisms.sparse import SparseSoftmax
 from attnlab.attention.mechanisms.static import check_not_ahead, nearest_offset
 from attnlab.attention.padding import real_first
 from attnlab.attention.specification import Specification
-from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.limits import LONGEST_TEXT
+from attnlab.core import LONGEST_TEXT, AttnlabError, InputError
 from attnlab.matrices.supports import offsets
 
 

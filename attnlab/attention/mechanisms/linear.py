@@ -25,7 +25,7 @@ from attnlab.attention.kernels.feature_products import (
 from attnlab.attention.mechanism import Context, Cost, Traits, visible_or_all, without_keys
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.core.limits import MOST_FEATURES
+from attnlab.core import MOST_FEATURES
 from attnlab.matrices.supports import offsets
 
 # So many tokens of heads of a sentence at a time: what they need stays in the processor's cache.

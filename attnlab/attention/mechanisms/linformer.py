@@ -12,7 +12,7 @@ from attnlab.attention.mechanism import Context, Cost, Positions, Setup, Traits,
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core import AttnlabError, InputError
 
 # A projection of each head is as large as both together.
 MOST_SIZE = 2**14

@@ -13,8 +13,7 @@ from attnlab.attention.mechanism import Context, Setup, Traits, ordinals, visibl
 from attnlab.attention.mechanisms.softmax import scaled_scores, softmax_over
 from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
-from attnlab.core.errors import InputError
-from attnlab.core.limits import LONGEST_TEXT
+from attnlab.core import LONGEST_TEXT, InputError
 from attnlab.matrices.supports import offsets
 
 

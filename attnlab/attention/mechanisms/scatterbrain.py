@@ -34,7 +34,7 @@ from attnlab.attention.mechanism import (
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification, sides
-from attnlab.core.limits import MOST_FEATURES
+from attnlab.core import MOST_FEATURES
 from attnlab.matrices.supports import offsets
 
 # A difference that is less than this part of what it was taken from is computed without one.

@@ -13,8 +13,7 @@ from attnlab.attention.mechanism import Context, Positions, Setup, Traits, ordin
 from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.padding import real_first
 from attnlab.attention.specification import Specification, sides
-from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.limits import LONGEST_TEXT
+from attnlab.core import LONGEST_TEXT, AttnlabError, InputError
 
 BY_TOKEN = ("salience", "frequency")
 

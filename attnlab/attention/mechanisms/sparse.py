@@ -9,7 +9,7 @@ from torch import Tensor
 from attnlab.attention.kernels.union import Union, attend, attend_blocks
 from attnlab.attention.mechanism import Context, Cost, Form, Setup
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
-from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core import AttnlabError, InputError
 
 # Below this many queries torch's fused dense attention is quicker than any of the sparse forms
 # (two cores, 8 heads of 64; experiments/scaling/run.py measures it).

@@ -20,7 +20,7 @@ from attnlab.attention.mechanism import (
 )
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 
 # For so many keys one product with the written-out matrix is quicker than a sum over offsets.
 FEW = 256

@@ -10,7 +10,7 @@ from attnlab.attention.kernels.union import best
 from attnlab.attention.mechanism import Context, Cost, visible_or_all
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax, scores_of
 from attnlab.attention.specification import Specification
-from attnlab.core.limits import LONGEST_TEXT
+from attnlab.core import LONGEST_TEXT
 from attnlab.matrices.supports import offsets
 
 

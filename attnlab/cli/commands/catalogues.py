@@ -11,8 +11,7 @@ from rich.text import Text
 
 from attnlab.cli.output import new_table, output, print_json, print_table, results
 from attnlab.cli.progress import progress_bars
-from attnlab.core.errors import InputError
-from attnlab.core.installed import LIBRARIES, version_of, versions
+from attnlab.core import LIBRARIES, InputError, version_of, versions
 
 
 def corpora(
@@ -57,8 +56,7 @@ def _print_corpora() -> None:
 
 
 def _print_summary(name: str, pair: str | None, document: int) -> None:
-    from attnlab.corpora.catalogue import list_pairs, summarise_corpus
-    from attnlab.corpora.corpus import DEFAULT_PAIR, load_corpus
+    from attnlab.corpora import DEFAULT_PAIR, list_pairs, load_corpus, summarise_corpus
 
     pairs = list_pairs(name)
     chosen = pair or next(iter(pairs), DEFAULT_PAIR)
@@ -103,7 +101,7 @@ def mechanisms(
 
 
 def _print_catalogue() -> None:
-    from attnlab.attention.registry import catalogue
+    from attnlab.attention import catalogue
 
     table = new_table("mechanism", "causal", "cross", "linear cost", "rows sum to 1", "learns")
     entries = catalogue()
@@ -136,7 +134,7 @@ def _print_catalogue() -> None:
 
 
 def _print_cost(text: str) -> None:
-    from attnlab.attention.registry import cost_of, parse
+    from attnlab.attention import cost_of, parse
 
     costs = {
         tokens: (cost_of(text, tokens, HEAD_DIM), cost_of("full", tokens, HEAD_DIM))

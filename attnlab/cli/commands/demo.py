@@ -10,9 +10,9 @@ from rich.text import Text
 
 from attnlab.cli.command_options import chosen, with_options
 from attnlab.cli.output import messages, output, results
-from attnlab.core.errors import INTERRUPTED
-from attnlab.evaluation.shared_settings import DeviceSettings
-from attnlab.models.training_settings import SEED
+from attnlab.core import INTERRUPTED
+from attnlab.evaluation import DeviceSettings
+from attnlab.models import SEED
 from attnlab.questions.analyze.question import QUICK
 
 DEFAULT_FOLDER = Path("runs/demo")
@@ -51,8 +51,8 @@ def demo(
     **options: Any,
 ) -> None:
     """Train a small model on the embedded corpus, score it, say what its heads do, write the report."""
-    from attnlab.core.folders import locked
-    from attnlab.models.checkpoints import prepare_folder, report_replaced
+    from attnlab.core import locked
+    from attnlab.models import prepare_folder, report_replaced
 
     settings = chosen(DemoSettings, options)
     with locked(folder):
@@ -60,13 +60,10 @@ def demo(
 
     from attnlab.cli.commands.questions import print_result
     from attnlab.cli.progress import progress_bars
-    from attnlab.core.library_state import quiet
-    from attnlab.core.processes import usable_device
-    from attnlab.models.run import load, score_run, translate
-    from attnlab.models.training import train
-    from attnlab.models.training_settings import settings_from
+    from attnlab.core import quiet, usable_device
+    from attnlab.models import load, score_run, settings_from, train, translate
     from attnlab.questions.analyze.analysis import analyze
-    from attnlab.results.records import PAGE
+    from attnlab.results import PAGE
 
     optimizer = DEMO_SETTINGS["optimizer"] | {"seed": settings.seed}
     console = messages()

@@ -27,13 +27,11 @@ from attnlab.cli.output import (
     print_text,
 )
 from attnlab.cli.progress import progress_bars
-from attnlab.core.errors import InputError
-from attnlab.core.launcher import one_of_several
-from attnlab.core.options import Settings
-from attnlab.results.question import Question
+from attnlab.core import InputError, Settings, one_of_several
+from attnlab.results import Question
 
 if TYPE_CHECKING:
-    from attnlab.results.result import Result
+    from attnlab.results import Result
 
 FORM = Annotated[
     str,
@@ -87,12 +85,12 @@ def _check_beforehand(
 ) -> None:
     """Raises InputError for what can be told before the work, which may take long."""
     if out is not None:
-        from attnlab.results.records import check_free, files_of
+        from attnlab.results import check_free, files_of
 
         files = files_of(question)
         check_free(out, files, files.named(settings), overwrite=overwrite)
     if question.only_runs:
-        from attnlab.models.run_folder import read_record
+        from attnlab.models import read_record
 
         read_record(source)
     elif question.only_matrices:
@@ -114,9 +112,8 @@ def _answer(
     if not (shared and one_of_several()):
         check()
 
-    from attnlab.core.library_state import quiet
-    from attnlab.core.processes import Processes, launched_processes
-    from attnlab.results.result import Result
+    from attnlab.core import Processes, launched_processes, quiet
+    from attnlab.results import Result
 
     processes = launched_processes() if shared else Processes()
     with quiet(), progress_bars(shown=processes.first, announced=question.announced) as tell:

@@ -19,16 +19,13 @@ from attnlab.cli.output import (
     with_output,
 )
 from attnlab.cli.progress import progress_bars
-from attnlab.core.errors import INTERRUPTED, InputError
-from attnlab.core.texts import counted, duration
-from attnlab.studies.engine_settings import CellBegun, Connection, FolderSettings, RunningSettings
+from attnlab.core import INTERRUPTED, InputError, counted, duration
+from attnlab.studies import CellBegun, Connection, FolderSettings, RunningSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from attnlab.studies.running import Collected
-    from attnlab.studies.study import Study
-    from attnlab.studies.study_folder import Plan
+    from attnlab.studies import Collected, Plan, Study
 
 SHOWN_CELLS = 12
 
@@ -49,7 +46,7 @@ class _ACommandPerStudy(Group):
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the signature is typer's
         """The names of all studies."""
-        from attnlab.studies.computing import studies
+        from attnlab.studies import studies
 
         return list(studies())
 
@@ -59,7 +56,7 @@ class _ACommandPerStudy(Group):
         Raises:
             InputError: there is no such study.
         """
-        from attnlab.studies.computing import study_named
+        from attnlab.studies import study_named
 
         wanted = study_named(cmd_name)
         command = type(self).make(wanted)
@@ -110,7 +107,7 @@ for _name, _kind, _text in (
 
 def list_studies() -> None:
     """List the studies there are."""
-    from attnlab.studies.computing import studies
+    from attnlab.studies import studies
 
     if output().as_json:
         print_json(studies={name: known.summary for name, known in studies().items()})
@@ -123,7 +120,7 @@ def list_studies() -> None:
 
 
 def _plan(wanted: "Study", options: dict[str, Any]) -> None:
-    from attnlab.studies.running import plan_study
+    from attnlab.studies import plan_study
 
     folder = chosen(FolderSettings, options).folder_of(wanted.name)
     plan = plan_study(wanted.name, folder, typed(wanted.options, options))
@@ -142,7 +139,7 @@ def _plan(wanted: "Study", options: dict[str, Any]) -> None:
 
 
 def _run(wanted: "Study", options: dict[str, Any]) -> None:
-    from attnlab.studies.running import run_study
+    from attnlab.studies import run_study
 
     settings = chosen(RunningSettings, options)
     folder = settings.folder_of(wanted.name)
@@ -179,8 +176,7 @@ def _print_connection(connection: Connection) -> None:
 
 
 def _write(found: "Collected", folder: str) -> None:
-    from attnlab.studies.computing import study_named
-    from attnlab.studies.study_results import write_study
+    from attnlab.studies import study_named, write_study
 
     done = len(found.cells) - found.missing
     page = write_study(found, folder, question=study_named(found.plan.study).summary)
@@ -224,7 +220,7 @@ def status(name: NAME, **options: Any) -> None:
 @with_options(FolderSettings)
 def collect(name: NAME, **options: Any) -> None:
     """Join the rows of finished cells into FOLDER/table.csv, with their settings as columns."""
-    from attnlab.studies.running import collect as joined
+    from attnlab.studies import collect as joined
 
     folder = chosen(FolderSettings, options).folder_of(name)
     _planned(name, folder)
@@ -242,8 +238,7 @@ def _planned(name: str, folder: "Path") -> "Plan":
     Raises:
         InputError: it was never run there, or the folder is another study's.
     """
-    from attnlab.studies.computing import study_named
-    from attnlab.studies.study_folder import StudyFolder
+    from attnlab.studies import StudyFolder, study_named
 
     study_named(name)
     plan = StudyFolder(folder).read_plan()
@@ -258,13 +253,13 @@ def _planned(name: str, folder: "Path") -> "Plan":
 
 def _status(plan: "Plan", folder: "Path") -> dict[str, Any]:
     """How far a study is, as values."""
-    from attnlab.studies.running import status_of
+    from attnlab.studies import status_of
 
     return {**vars(status_of(plan, folder)), "folder": folder}
 
 
 def _print_status(plan: "Plan", folder: "Path") -> None:
-    from attnlab.studies.running import status_of
+    from attnlab.studies import status_of
 
     now = status_of(plan, folder)
     left = now.cells - now.done

@@ -18,15 +18,14 @@ from attnlab.cli.output import (
     results,
 )
 from attnlab.cli.progress import progress_bars
-from attnlab.core.errors import InputError
+from attnlab.core import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
-    from attnlab.core.columns import Column
-    from attnlab.core.errors import Note
+    from attnlab.core import Column, Note
 
 # Columns that say which row it is.
 KEYS = ("site", "layer", "head", "mechanism", "matrix")
@@ -62,11 +61,9 @@ def table(
         )
         raise InputError(msg)
 
-    from attnlab.core.tables import read_any_table
-    from attnlab.results.export import declared_columns, formatted
-    from attnlab.results.question import declared_tables
-    from attnlab.results.records import notes_on_weights
-    from attnlab.studies.substitution import TABLES
+    from attnlab.core import read_any_table
+    from attnlab.results import declared_columns, declared_tables, formatted, notes_on_weights
+    from attnlab.studies import TABLES
 
     print_notes(notes_on_weights(file.parent))
     frame = read_any_table(file, advice="name a file that a command wrote")
@@ -86,8 +83,8 @@ def table(
 
 def _too_wide(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> "list[Note]":
     """A note where the table is wider than the text of an article, with the columns that fit."""
-    from attnlab.evaluation.shared_settings import TableWiderThanPage
-    from attnlab.results.export import PAGE_POINTS, latex_points
+    from attnlab.evaluation import TableWiderThanPage
+    from attnlab.results import PAGE_POINTS, latex_points
 
     widths = latex_points(frame, columns)
     if sum(widths) <= PAGE_POINTS:
@@ -120,7 +117,7 @@ def _wanted(frame: "pd.DataFrame", columns: str | None) -> list[str]:
 
 def _print(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> None:
     """The table on the terminal, whole cells; columns that do not fit stand in further tables below."""
-    from attnlab.results.export import cell, is_number
+    from attnlab.results import cell, is_number
 
     cells = {
         column.narrow: [cell(value, column) for value in frame[column.name]] for column in columns
@@ -168,13 +165,12 @@ def report(
     Draws the figures and writes report.html as the command that made the results does at its end.
     No model is loaded and nothing is computed again.
     """
-    from attnlab.results.records import check_record_there
+    from attnlab.results import check_record_there
 
     check_record_there(folder)
 
-    from attnlab.results.records import STUDY, notes_on_weights
-    from attnlab.results.report import write_report
-    from attnlab.studies.study_results import study_contents
+    from attnlab.results import STUDY, notes_on_weights, write_report
+    from attnlab.studies import study_contents
 
     with progress_bars():
         page = write_report(folder, {STUDY.what: study_contents})

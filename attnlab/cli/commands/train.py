@@ -21,17 +21,15 @@ from attnlab.cli.command_options import (
 )
 from attnlab.cli.output import messages
 from attnlab.cli.progress import progress_bars
-from attnlab.core.documents import read_toml
-from attnlab.core.errors import INTERRUPTED, InputError
-from attnlab.core.launcher import one_of_several
-from attnlab.core.texts import counted
-from attnlab.evaluation.shared_settings import DeviceSettings
-from attnlab.models.embedding_settings import SideSettings, SkipGramSettings
-from attnlab.models.training_settings import (
+from attnlab.core import INTERRUPTED, InputError, counted, one_of_several, read_toml
+from attnlab.evaluation import DeviceSettings
+from attnlab.models import (
     LANGUAGE_MODEL,
     SECTIONS,
     CorpusSettings,
     RunSettings,
+    SideSettings,
+    SkipGramSettings,
     TokenizerSettings,
     settings_from,
 )
@@ -39,8 +37,8 @@ from attnlab.models.training_settings import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from attnlab.attention.plan import AttentionPlan
-    from attnlab.models.training import Trained
+    from attnlab.attention import AttentionPlan
+    from attnlab.models import Trained
 
 # Pairs of the part that are translated at the end of a training.
 MOST_TRANSLATED = 1000
@@ -54,9 +52,7 @@ def _scores(kept: dict[str, Any]) -> str:
 
 def report_training(trained: "Trained", console: "Console", *, device: str | None) -> None:
     """Prints how a training ended; translates held-out pairs where it was not interrupted."""
-    from attnlab.models.run_folder import task_of
-    from attnlab.models.trainer import READABLE_BLEU
-    from attnlab.models.training import kept_evaluation
+    from attnlab.models import READABLE_BLEU, kept_evaluation, task_of
 
     pairs = trained.record["corpus"]["pairs"]
     dropped = trained.record["corpus"]["dropped_over_max_tokens"]
@@ -91,7 +87,7 @@ def report_training(trained: "Trained", console: "Console", *, device: str | Non
             soft_wrap=True,
         )
     if trained.replaced is not None:
-        from attnlab.models.checkpoints import report_replaced
+        from attnlab.models import report_replaced
 
         told = report_replaced(trained.folder, trained.replaced, interrupted=trained.interrupted)
         console.print(told, style="yellow", soft_wrap=True)
@@ -105,10 +101,8 @@ def report_training(trained: "Trained", console: "Console", *, device: str | Non
 def _translate_held_out(trained: "Trained", console: "Console", *, device: str | None) -> None:
     """Greedy BLEU on the test part, and the first pair beside its translation."""
     from attnlab.cli.progress import progress_bars
-    from attnlab.core.library_state import quiet
-    from attnlab.core.processes import usable_device
-    from attnlab.models.run import load, short_pairs, translate
-    from attnlab.models.scoring import score
+    from attnlab.core import quiet, usable_device
+    from attnlab.models import load, score, short_pairs, translate
 
     with quiet(), progress_bars() as tell:
         run = load(trained.folder)
@@ -135,7 +129,7 @@ def _translate_held_out(trained: "Trained", console: "Console", *, device: str |
 
 
 def _tell_older_results(run: Path, console: "Console") -> None:
-    from attnlab.results.records import older_results
+    from attnlab.results import older_results
 
     older = ", ".join(folder.name for folder in older_results(run))
     if older:
@@ -228,10 +222,8 @@ def train(
 
 
 def _check_one_way(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    from attnlab.core.files import check_writable
-    from attnlab.core.folders import locked
-    from attnlab.models.checkpoints import prepare_folder, recover
-    from attnlab.models.run_folder import read_record
+    from attnlab.core import check_writable, locked
+    from attnlab.models import prepare_folder, read_record, recover
 
     with locked(folder):
         if resume:
@@ -255,9 +247,8 @@ def _train(
         # Read when torch is imported: each process would print its notices.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
-    from attnlab.core.library_state import quiet
-    from attnlab.core.processes import launched_processes
-    from attnlab.models.training import resume, train
+    from attnlab.core import launched_processes, quiet
+    from attnlab.models import resume, train
 
     console = messages()
     command = shlex.join(["attnlab", *sys.argv[1:]])
@@ -298,7 +289,7 @@ def _from_run(run: Path | None) -> dict[str, Any]:
     """All settings of a run; none without one."""
     if run is None:
         return {}
-    from attnlab.models.run_folder import read_record
+    from attnlab.models import read_record
 
     return settings_from(read_record(run)["settings"]).as_dict()
 
@@ -375,7 +366,7 @@ def _plan_in(word: str) -> "AttentionPlan | None":
     """The plan in the file that `plan.json` or `plan=plan.json` names; None for other words."""
     if not word.endswith(".json") or word.partition("=")[0] not in {"plan", word}:
         return None
-    from attnlab.attention.plan import load_plan
+    from attnlab.attention import load_plan
 
     return load_plan(Path(word.removeprefix("plan=")))
 
@@ -421,8 +412,8 @@ def embed(
     tokenizer = TokenizerSettings(**typed(TokenizerSettings, options))
     check_corpus(options.get("corpus"))
 
-    from attnlab.core.library_state import quiet
-    from attnlab.models.first_embeddings import embed as train_embeddings
+    from attnlab.core import quiet
+    from attnlab.models import embed as train_embeddings
 
     with quiet(), progress_bars() as tell:
         found = train_embeddings(

@@ -10,12 +10,10 @@ import typer
 from attnlab.cli.command_options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import messages, print_json, print_text
 from attnlab.cli.progress import progress_bars
-from attnlab.core.errors import InputError
-from attnlab.core.options import Option
-from attnlab.core.texts import check_characters, lines_in, printable, read_lines
-from attnlab.corpora.rows import SPLITS
-from attnlab.evaluation.shared_settings import DeviceSettings
-from attnlab.models.training_settings import LANGUAGE_MODEL, TRANSLATION, GenerationSettings
+from attnlab.core import InputError, Option, check_characters, lines_in, printable, read_lines
+from attnlab.corpora import SPLITS
+from attnlab.evaluation import DeviceSettings
+from attnlab.models import LANGUAGE_MODEL, TRANSLATION, GenerationSettings
 
 _UNKNOWN_SHOWN = 10
 _LONGEST_NAME = 255
@@ -55,7 +53,7 @@ def translate(
     **options: Any,
 ) -> None:
     """Translate sentences, one per line, to standard output; a blank line of a file stays blank."""
-    from attnlab.models.run_folder import check_task, read_record, task_of
+    from attnlab.models import check_task, read_record, task_of
 
     settings = chosen(TranslateSettings, options)
     check_task(run, task_of(read_record(run)), TRANSLATION)
@@ -64,10 +62,9 @@ def translate(
         text = None
     _note_file(text)
 
-    from attnlab.core.library_state import quiet
-    from attnlab.core.processes import usable_device
-    from attnlab.models.run import load, unknown_texts
-    from attnlab.models.run import translate as write
+    from attnlab.core import quiet, usable_device
+    from attnlab.models import load, unknown_texts
+    from attnlab.models import translate as write
 
     with quiet(), progress_bars() as tell:
         loaded = load(run)
@@ -140,7 +137,7 @@ def generate(
     **options: Any,
 ) -> None:
     """Let a language model go on with a text: samples, one per line, to standard output."""
-    from attnlab.models.run_folder import check_task, read_record, task_of
+    from attnlab.models import check_task, read_record, task_of
 
     settings = chosen(GenerationSettings, options)
     device = chosen(DeviceSettings, options).device
@@ -148,10 +145,9 @@ def generate(
         check_characters(prompt, "The prompt")
     check_task(run, task_of(read_record(run)), LANGUAGE_MODEL)
 
-    from attnlab.core.library_state import quiet
-    from attnlab.core.processes import usable_device
-    from attnlab.models.run import generate as write
-    from attnlab.models.run import load, unknown_texts
+    from attnlab.core import quiet, usable_device
+    from attnlab.models import generate as write
+    from attnlab.models import load, unknown_texts
 
     with quiet():
         loaded = load(run)
@@ -179,8 +175,8 @@ def score(
 
     Of a language model: loss per token in nats, perplexity, and bits per character.
     """
-    from attnlab.models.run_folder import read_record, task_of
-    from attnlab.results.records import check_file_free
+    from attnlab.models import read_record, task_of
+    from attnlab.results import check_file_free
 
     settings = chosen(ScoreSettings, options)
     check_overwrite(overwrite, out=out)
@@ -191,10 +187,8 @@ def score(
         msg = f"{run} is a language model and has no translations or BLEU; leave --beams and --out out."
         raise InputError(msg)
 
-    from attnlab.core.files import write_text
-    from attnlab.core.library_state import quiet
-    from attnlab.core.processes import usable_device
-    from attnlab.models.run import load, score_language_model, score_run
+    from attnlab.core import quiet, usable_device, write_text
+    from attnlab.models import load, score_language_model, score_run
 
     with quiet(), progress_bars() as tell:
         loaded = load(run)

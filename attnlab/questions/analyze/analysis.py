@@ -8,28 +8,38 @@ import pandas as pd
 import torch
 from torch import nn
 
-from attnlab.ablation.ablation import closed_heads
-from attnlab.ablation.projections import Layer, find_projections
-from attnlab.core.addresses import HEAD_COLUMNS, Head
-from attnlab.core.errors import AttnlabError, InputError, Note
-from attnlab.core.files import is_matrix_file
-from attnlab.core.options import options_of
-from attnlab.core.processes import Processes, own_device, usable_device
-from attnlab.core.serialization import Sums
-from attnlab.core.texts import briefly, path_label
-from attnlab.corpora.rows import clean_sentence
-from attnlab.evaluation.evaluator import Evaluator, evaluator_of
-from attnlab.evaluation.shared_settings import ABLATION_SENTENCES, ENOUGH_FOR_MEANS, FewForMeans
-from attnlab.evaluation.sources import (
+from attnlab.ablation import Layer, closed_heads, find_projections
+from attnlab.core import (
+    HEAD_COLUMNS,
+    AttnlabError,
+    Head,
+    InputError,
+    Note,
+    Processes,
+    Sums,
+    briefly,
+    is_matrix_file,
+    options_of,
+    own_device,
+    path_label,
+    usable_device,
+)
+from attnlab.corpora import clean_sentence
+from attnlab.evaluation import (
+    ABLATION_SENTENCES,
+    ENOUGH_FOR_MEANS,
+    Evaluator,
+    FewForMeans,
     Subject,
+    evaluator_of,
     load_subject,
     model_in_words,
     notes_on_texts,
     source_of,
     versions_in_words,
 )
-from attnlab.labels.structure import HeadStructure
-from attnlab.models.run import Run, Source
+from attnlab.labels import HeadStructure
+from attnlab.models import Run, Source
 from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles
 from attnlab.questions.analyze.kept_facts import kept_facts
 from attnlab.questions.analyze.labelling import Labeller, ablate_for_labels
@@ -48,15 +58,28 @@ from attnlab.questions.analyze.question import (
     TrainingSentences,
 )
 from attnlab.questions.analyze.summary import summarise_heads, weightless_heads
-from attnlab.reading.batches import Encoding, KeptInPart, forward
-from attnlab.reading.capture import Coverage, Reading, prepare
-from attnlab.reading.hooks import few_tokens, ready_to_show
-from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
-from attnlab.reading.matrix_files import load_kept_source, load_matrix_source
-from attnlab.reading.statistics import HeadStatistics
-from attnlab.reading.weights import ALL, CONTENT, PerLayer, View, rows_of_view, stacked
-from attnlab.results.records import notes_on_weights
-from attnlab.results.result import Result
+from attnlab.reading import (
+    ALL,
+    CONTENT,
+    Coverage,
+    Encoding,
+    HeadStatistics,
+    KeptInPart,
+    KeptMatrices,
+    MatrixKeeper,
+    PerLayer,
+    Reading,
+    View,
+    few_tokens,
+    forward,
+    load_kept_source,
+    load_matrix_source,
+    prepare,
+    ready_to_show,
+    rows_of_view,
+    stacked,
+)
+from attnlab.results import Result, notes_on_weights
 
 KEPT_BYTES = 64 * 2**20
 # The column of heads that stands beside the labels too.

@@ -10,17 +10,23 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from attnlab.core.columns import HEAD_KEYS
-from attnlab.core.errors import InputError
-from attnlab.core.texts import briefly
-from attnlab.figures.canvas import WEIGHTS, blank, panel, style
-from attnlab.figures.drawing import COLUMN, FUNCTIONS, OTHERS, STRUCTURES, Mark, check_table
+from attnlab.core import HEAD_KEYS, InputError, briefly
+from attnlab.figures import (
+    COLUMN,
+    FUNCTIONS,
+    OTHERS,
+    STRUCTURES,
+    WEIGHTS,
+    Mark,
+    blank,
+    check_table,
+    panel,
+    style,
+)
 from attnlab.questions.analyze.question import QUESTION
 from attnlab.questions.analyze.summary import marked
-from attnlab.reading.statistics_columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS
-from attnlab.reading.weights import ALL, CONTENT, View
-from attnlab.results.export import declared_columns, family_words
-from attnlab.results.result import Result
+from attnlab.reading import ALL, CONTENT, CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS, View
+from attnlab.results import Result, declared_columns, family_words
 
 _LEFT, _TOP, _BETWEEN, _LEGEND_ROW = 0.42, 0.24, 0.42, 0.16
 _LOWEST, _HIGHEST = 0.12, 0.3

@@ -10,15 +10,22 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.addresses import HEAD_COLUMNS, Site, site_order
-from attnlab.core.columns import Column
-from attnlab.families import AT_EQUAL_BUDGET, CODED, FAMILIES, fit_at_equal_budget
-from attnlab.matrices.distances import l1_distance
-from attnlab.matrices.offsets import entries_by_offset, mass_beyond_windows, mass_by_offset
-from attnlab.matrices.references import matrix_from_offsets, uniform_matrix
-from attnlab.matrices.residual import fit_residual
-from attnlab.matrices.supports import band_dimension
-from attnlab.reading.weights import LayerWeights, PerLayer
+from attnlab.core import HEAD_COLUMNS, Column, Site, site_order
+from attnlab.matrices import (
+    AT_EQUAL_BUDGET,
+    CODED,
+    FAMILIES,
+    band_dimension,
+    entries_by_offset,
+    fit_at_equal_budget,
+    fit_residual,
+    l1_distance,
+    mass_beyond_windows,
+    mass_by_offset,
+    matrix_from_offsets,
+    uniform_matrix,
+)
+from attnlab.reading import LayerWeights, PerLayer
 
 HALVES = 2
 WIDEST_WINDOW = 10
@@ -173,7 +180,7 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
 
         l1(w) = sum of h_ij over |j - i| > w
 
-    Families at one budget (`oracle`), see `attnlab.families.fit_at_equal_budget`, and `top`,
+    Families at one budget (`oracle`), see `attnlab.matrices.families.fit_at_equal_budget`, and `top`,
     the largest entries of that budget, which nothing of its size beats. Reference points: `zero` and
     `uniform` use
     no weights at all (level `none`), `mean_by_offset` is the mean over other sentences (`static`).

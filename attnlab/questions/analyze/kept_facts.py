@@ -9,12 +9,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core.addresses import HEAD_COLUMNS, Head
-from attnlab.families import FAMILIES, fit_at_equal_budget
-from attnlab.matrices.fit import Fit
-from attnlab.reading.keeping import KeptMatrices
-from attnlab.reading.statistics_columns import CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS
-from attnlab.reading.weights import CONTENT, View
+from attnlab.core import HEAD_COLUMNS, Head
+from attnlab.matrices import FAMILIES, Fit, fit_at_equal_budget
+from attnlab.reading import (
+    CONTENT,
+    CONTENT_OFFSET_PREFIX,
+    OFFSET_PREFIX,
+    OFFSETS,
+    KeptMatrices,
+    View,
+)
 
 # Matrices of more tokens are not outlined.
 MOST_TOKENS = 80

@@ -9,30 +9,36 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from attnlab.ablation.ablation import ablate_each
-from attnlab.ablation.projections import all_heads
-from attnlab.ablation.significance import Difference, loss_difference
-from attnlab.core.addresses import HEAD_COLUMNS, SITES, Head
-from attnlab.core.errors import Note
-from attnlab.core.processes import Processes
-from attnlab.evaluation.evaluator import Evaluator
-from attnlab.evaluation.shared_settings import Progress
-from attnlab.labels.counting import HeadFunctions, TextSide, untrained_twin
-from attnlab.labels.gold import Gold, align_corpus, shuffled
-from attnlab.labels.label_columns import CONTROLS, LOSS_CHANGE, RELATIONS
-from attnlab.labels.label_tables import (
+from attnlab.ablation import Difference, ablate_each, all_heads, loss_difference
+from attnlab.core import HEAD_COLUMNS, SITES, Head, Note, Processes
+from attnlab.evaluation import Evaluator, Progress
+from attnlab.labels import (
+    CONTROLS,
+    FREQUENT_TYPES,
+    IN_THE_TEXT,
+    LOSS_CHANGE,
+    NOT_COMPARED,
+    RARE_LABEL,
+    RELATIONS,
     SEPARATOR,
+    SINK_LABEL,
+    UNDECIDED,
+    Gold,
+    HeadFunctions,
+    HeadStructure,
+    TextSide,
+    agreement_table,
+    align_corpus,
     compare_controls,
     compare_relations,
     label_table,
+    shuffled,
+    sink_curve,
     strongest_functions,
+    untrained_twin,
     without_controls,
     without_label,
 )
-from attnlab.labels.rare import FREQUENT_TYPES, IN_THE_TEXT, RARE_LABEL
-from attnlab.labels.sink import SINK_LABEL, sink_curve
-from attnlab.labels.structure import HeadStructure, agreement_table
-from attnlab.labels.verdict import NOT_COMPARED, UNDECIDED
 from attnlab.questions.analyze.question import (
     NoControls,
     NoTrees,
@@ -43,9 +49,18 @@ from attnlab.questions.analyze.question import (
     UndecidedLabel,
     VocabularyTooSmall,
 )
-from attnlab.reading.batches import BothTokenizers, TokenizedText, Tokens, both_tokenizers
-from attnlab.reading.capture import Coverage, Reading
-from attnlab.reading.weights import VIEWS, PerLayer, View, stacked
+from attnlab.reading import (
+    VIEWS,
+    BothTokenizers,
+    Coverage,
+    PerLayer,
+    Reading,
+    TokenizedText,
+    Tokens,
+    View,
+    both_tokenizers,
+    stacked,
+)
 
 # Sentences differ in length, so a little more than the rule of three says.
 _SPARE = 1.1

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core.addresses import HEAD_COLUMNS, Head, layer_name
-from attnlab.families import NO_FAMILY
-from attnlab.labels.label_columns import LABELS, LOSS_CHANGE, NO_STRUCTURE, NO_STRUCTURE_MEANS
+from attnlab.core import HEAD_COLUMNS, Head, layer_name
+from attnlab.labels import LABELS, LOSS_CHANGE, NO_STRUCTURE, NO_STRUCTURE_MEANS
+from attnlab.matrices import NO_FAMILY
 from attnlab.questions.analyze.phrases import (
     MARK,
     MARK_WITHOUT_CONTROLS,
@@ -25,10 +25,8 @@ from attnlab.questions.analyze.summary import (
     table_of,
     views_of,
 )
-from attnlab.reading.weights import View
-from attnlab.results.export import VIEW_NAMES, family_words
-from attnlab.results.page.rendering import Cell, HeadMap, Highlight, Overview
-from attnlab.results.result import Result
+from attnlab.reading import View
+from attnlab.results import VIEW_NAMES, Cell, HeadMap, Highlight, Overview, Result, family_words
 
 # How much of what a cell names can be said: it fills the cell, frames it, or lies in it as a bar.
 FILLED, FRAMED, PARTIAL, EMPTY = "filled", "framed", "partial", "empty"

@@ -6,30 +6,26 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core.addresses import HEAD_COLUMNS, Head
-from attnlab.core.columns import Column, rounded
-from attnlab.core.texts import counted
-from attnlab.families import NO_FAMILY
-from attnlab.labels.label_columns import (
-    LOSS_CHANGE,
-    NO_STRUCTURE,
-    NO_STRUCTURE_MEANS,
-    OFFSET_OR_CHANCE,
-    STRUCTURE_SAID,
-    TIE_BITS_PER_ROW,
-)
-from attnlab.labels.verdict import (
+from attnlab.core import HEAD_COLUMNS, Column, Head, counted, rounded
+from attnlab.labels import (
     BELOW,
     BORDERLINE,
     HOLDS,
+    LOSS_CHANGE,
+    NO_STRUCTURE,
+    NO_STRUCTURE_MEANS,
     NOT_COMPARED,
+    OFFSET_OR_CHANCE,
+    STRUCTURE_SAID,
+    TIE_BITS_PER_ROW,
     UNDECIDED,
     UNKNOWN,
     status_of,
 )
+from attnlab.matrices import NO_FAMILY
 from attnlab.questions.analyze.question import SUMMARY
 from attnlab.questions.analyze.summary import NO_ROLE, marked
-from attnlab.results.export import columns_named, family_words, head_names
+from attnlab.results import columns_named, family_words, head_names
 
 MARK = "✓"
 # Of a confirmed role where there is nothing to say whether an untrained head would have it too.

@@ -5,18 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Table
-from attnlab.core.errors import InputError, Note
-from attnlab.core.files import is_matrix_file
-from attnlab.core.options import Option
-from attnlab.evaluation.shared_settings import (
-    MEMORY,
-    SEED,
-    SENTENCE_FLAGS,
-    CorpusTextSettings,
-    Sentences,
-)
-from attnlab.labels.label_columns import (
+from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table, is_matrix_file
+from attnlab.evaluation import MEMORY, SEED, SENTENCE_FLAGS, CorpusTextSettings, Sentences
+from attnlab.labels import (
     AGREEMENT,
     CONTROLS,
     DETAIL,
@@ -29,8 +20,8 @@ from attnlab.labels.label_columns import (
     STRUCTURE_SAID,
     TIE_BITS_PER_ROW,
 )
-from attnlab.reading.statistics_columns import DISTANCES, HEADS
-from attnlab.results.question import Question
+from attnlab.reading import DISTANCES, HEADS
+from attnlab.results import Question
 
 FITS = Table(
     "fits.csv",

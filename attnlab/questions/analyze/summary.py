@@ -6,15 +6,19 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core.addresses import HEAD_COLUMNS, Head
-from attnlab.families import CODED
-from attnlab.labels.label_columns import LOSS_CHANGE, TIE_BITS_PER_ROW
-from attnlab.labels.label_tables import with_strength
-from attnlab.labels.structure import chosen_by_bits
-from attnlab.labels.verdict import HOLDS, NOT_COMPARED
+from attnlab.core import HEAD_COLUMNS, Head
+from attnlab.labels import (
+    HOLDS,
+    LOSS_CHANGE,
+    NOT_COMPARED,
+    TIE_BITS_PER_ROW,
+    chosen_by_bits,
+    with_strength,
+)
+from attnlab.matrices import CODED
 from attnlab.questions.analyze.question import PRUNED, SUMMARY
-from attnlab.reading.weights import View, rows_of_view
-from attnlab.results.result import Result
+from attnlab.reading import View, rows_of_view
+from attnlab.results import Result
 
 # Of a head that is no closer to any label than its control is.
 NO_ROLE = "none"

@@ -6,22 +6,21 @@ from dataclasses import dataclass
 import pandas as pd
 from markupsafe import Markup
 
-from attnlab.core.addresses import Head, Site
-from attnlab.core.columns import KEYS
-from attnlab.core.texts import counted, shown
-from attnlab.figures.drawing import COLUMN
-from attnlab.figures.heatmaps import draw_heads as draw_matrices
-from attnlab.labels.label_columns import (
+from attnlab.core import KEYS, Head, Site, counted, shown
+from attnlab.figures import COLUMN
+from attnlab.figures import draw_heads as draw_matrices
+from attnlab.labels import (
     AGREEMENT,
+    BORDERLINE,
     CONTROLS,
+    HOLDS,
     LABELS,
     LINKS,
     LOSS_CHANGE,
     RELATIONS,
     STRUCTURE_OF_HEAD,
+    best_heads,
 )
-from attnlab.labels.syntactic import best_heads
-from attnlab.labels.verdict import BORDERLINE, HOLDS
 from attnlab.questions.analyze.figures import draw_heads, draw_offsets, draw_windows
 from attnlab.questions.analyze.fits import BITS, EQUAL_BUDGET, RELATIVE, summarise
 from attnlab.questions.analyze.overview import overview_of
@@ -39,23 +38,28 @@ from attnlab.questions.analyze.phrases import (
 from attnlab.questions.analyze.question import SUMMARY
 from attnlab.questions.analyze.summary import roles_of, structure_of_heads, table_of, views_of
 from attnlab.questions.analyze.viewer import viewer_data
-from attnlab.reading.keeping import KeptMatrices
-from attnlab.reading.statistics_columns import HEADS
-from attnlab.reading.weights import ALL, CONTENT, VIEWS
-from attnlab.results.export import (
+from attnlab.reading import ALL, CONTENT, HEADS, VIEWS, KeptMatrices
+from attnlab.results import (
     ADDITIVE,
     BAND,
+    MOST_ROWS,
     SITE_NAMES,
     VIEW_NAMES,
+    Contents,
+    DrawnFigure,
+    PageTable,
+    Part,
+    Result,
+    Section,
+    TerminalTable,
     columns_named,
+    drawn_html,
     family_words,
+    frame_html,
     head_names,
+    page_table,
+    together,
 )
-from attnlab.results.notebook import drawn_html, frame_html, together
-from attnlab.results.page.rendering import PageTable, Section, page_table
-from attnlab.results.page.result_page import Contents, DrawnFigure, Part
-from attnlab.results.result import Result
-from attnlab.results.terminal import MOST_ROWS, TerminalTable
 
 MOST_TOKENS_DRAWN = 80
 # Inches: three sites side by side.

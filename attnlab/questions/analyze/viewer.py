@@ -9,31 +9,30 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from attnlab.core.addresses import HEAD_COLUMNS, Head, Site, layer_name
-from attnlab.core.columns import rounded
-from attnlab.core.errors import InputError
-from attnlab.core.texts import shown
-from attnlab.families import FAMILIES
-from attnlab.figures.heatmaps import plain
-from attnlab.labels.label_columns import CONTROLS, LABELS, LOSS_CHANGE
-from attnlab.labels.words import OTHER_MARKS, START_MARKS
+from attnlab.core import HEAD_COLUMNS, Head, InputError, Site, layer_name, rounded, shown
+from attnlab.figures import plain
+from attnlab.labels import CONTROLS, LABELS, LOSS_CHANGE, OTHER_MARKS, START_MARKS
+from attnlab.matrices import FAMILIES
 from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles
 from attnlab.questions.analyze.phrases import SHOWN, STATUS_WORDS, mark_of, with_phrases
 from attnlab.questions.analyze.question import QUESTION, SUMMARY
 from attnlab.questions.analyze.summary import NO_ROLE, marked, table_of, views_of
-from attnlab.reading.keeping import KeptMatrices
-from attnlab.reading.statistics_columns import HEADS, OFFSETS
-from attnlab.results.export import SITE_NAMES, VIEW_NAMES, columns_named, family_words, head_names
-from attnlab.results.page.rendering import (
+from attnlab.reading import HEADS, OFFSETS, KeptMatrices
+from attnlab.results import (
+    SITE_NAMES,
+    VIEW_NAMES,
     CutQueries,
+    Result,
     Stored,
     ViewerData,
     block_maxima,
+    columns_named,
     encode_weights,
+    family_words,
+    head_names,
     render_page,
     rows_keeping_largest,
 )
-from attnlab.results.result import Result
 
 MOST_SENTENCE_BYTES = 8_000_000
 MOST_PAGE_BYTES = 24_000_000

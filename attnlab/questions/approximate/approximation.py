@@ -10,26 +10,29 @@ import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core.errors import InputError, Note
-from attnlab.core.options import options_of
-from attnlab.core.texts import path_label
-from attnlab.evaluation.shared_settings import Steps
-from attnlab.evaluation.sources import versions_in_words
-from attnlab.families import CODED, FAMILIES, NO_FAMILY
-from attnlab.labels.structure import chosen_by_bits
-from attnlab.matrices import references
-from attnlab.matrices.band import check_dropout
-from attnlab.matrices.distances import distances, kl_divergence
-from attnlab.matrices.fit import Fit
-from attnlab.matrices.labels import label_heads
-from attnlab.matrices.rare_columns import check_blocks
-from attnlab.matrices.residual import check_error
-from attnlab.matrices.supports import check_values, sides
-from attnlab.matrices.weights import matrix_names, rows_sum_to_one
+from attnlab.core import InputError, Note, options_of, path_label
+from attnlab.evaluation import Steps, versions_in_words
+from attnlab.labels import chosen_by_bits
+from attnlab.matrices import (
+    CODED,
+    FAMILIES,
+    NO_FAMILY,
+    Fit,
+    check_blocks,
+    check_dropout,
+    check_error,
+    check_values,
+    kl_divergence,
+    label_heads,
+    matrix_names,
+    references,
+    rows_sum_to_one,
+    sides,
+)
+from attnlab.matrices.distances import distances
 from attnlab.questions.approximate.question import APPROXIMATION, ApproximationSettings
-from attnlab.reading.matrix_files import load_arrays, prepared
-from attnlab.results.records import notes_on_weights
-from attnlab.results.result import Result
+from attnlab.reading import load_arrays, prepared
+from attnlab.results import Result, notes_on_weights
 
 Matrices = Float[Tensor, "*batch query key"]
 REFERENCES = ("zero", "uniform", "mean_by_offset", "svd", "top")

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.core.columns import Column, Table
-from attnlab.core.errors import InputError
-from attnlab.core.options import Option, Settings
-from attnlab.evaluation.shared_settings import Progress
-from attnlab.families import ERROR_BOUND, FAMILIES, FITTED, NUM_POS, WINDOW
-from attnlab.labels.label_columns import STRUCTURE_SAID
-from attnlab.results.question import Question
+from attnlab.core import Column, InputError, Option, Settings, Table
+from attnlab.evaluation import Progress
+from attnlab.labels import STRUCTURE_SAID
+from attnlab.matrices import ERROR_BOUND, FAMILIES, FITTED, NUM_POS, WINDOW
+from attnlab.results import Question
 
 BITS_PER_ROW = Column(
     "bits_per_row", "bits per row", "Code length under the best member of the family.", 2

@@ -4,16 +4,20 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from attnlab.core.columns import rounded
-from attnlab.core.texts import shown
-from attnlab.families import NO_FAMILY
-from attnlab.labels.label_columns import NO_STRUCTURE, NO_STRUCTURE_MEANS
+from attnlab.core import rounded, shown
+from attnlab.labels import NO_STRUCTURE, NO_STRUCTURE_MEANS
+from attnlab.matrices import NO_FAMILY
 from attnlab.questions.approximate.approximation import REFERENCES
 from attnlab.questions.approximate.question import APPROXIMATION
-from attnlab.results.export import ADDITIVE, BAND, family_words
-from attnlab.results.page.result_page import Contents, ShownTable
-from attnlab.results.result import Result
-from attnlab.results.terminal import TerminalTable
+from attnlab.results import (
+    ADDITIVE,
+    BAND,
+    Contents,
+    Result,
+    ShownTable,
+    TerminalTable,
+    family_words,
+)
 
 # A longer table scrolls away; --format csv and --out have every row.
 _ROWS_SHOWN = 24

@@ -10,31 +10,34 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from attnlab.ablation.significance import Difference, bleu_differences, loss_differences
-from attnlab.attention.bridge.installing import use
-from attnlab.attention.mechanism import Mechanism
-from attnlab.attention.plan import AttentionPlan, load_plan
-from attnlab.budget.candidates import (
+from attnlab.ablation import Difference, bleu_differences, loss_differences
+from attnlab.attention import AttentionPlan, Mechanism, load_plan, use
+from attnlab.budget import (
+    BLEU_CHANGE,
+    ERROR,
+    LOSS_CHANGE,
+    MASS,
     Candidate,
     Candidates,
     Choosing,
+    Entry,
+    Layer,
+    Scores,
     made,
+    mean_intervals,
     mechanism_names,
+    refusals,
     types_of_site,
 )
-from attnlab.budget.columns import BLEU_CHANGE, ERROR, LOSS_CHANGE, MASS
-from attnlab.budget.running_sums import Layer
-from attnlab.budget.scores import Entry, Scores, mean_intervals
-from attnlab.budget.uniform import refusals
-from attnlab.core.addresses import Head
-from attnlab.core.columns import Table
-from attnlab.core.errors import InputError, Note
-from attnlab.core.options import options_of
-from attnlab.core.processes import usable_device
-from attnlab.evaluation.evaluator import Evaluator, evaluator_of, examples_of
-from attnlab.evaluation.shared_settings import ENOUGH_FOR_INTERVALS, FewForIntervals, Steps
-from attnlab.evaluation.sources import (
+from attnlab.core import Head, InputError, Note, Table, options_of, usable_device
+from attnlab.evaluation import (
+    ENOUGH_FOR_INTERVALS,
+    Evaluator,
+    FewForIntervals,
+    Steps,
     Subject,
+    evaluator_of,
+    examples_of,
     first_pairs,
     load_subject,
     notes_on_texts,
@@ -42,9 +45,7 @@ from attnlab.evaluation.sources import (
     source_in_words,
     source_of,
 )
-from attnlab.models.run import Source
-from attnlab.models.run_folder import check_has_sentences
-from attnlab.models.tokenizer import checksum
+from attnlab.models import Source, check_has_sentences, checksum
 from attnlab.questions.compare.question import (
     ALL,
     FULL,
@@ -56,9 +57,18 @@ from attnlab.questions.compare.question import (
     NoSettingAtSite,
 )
 from attnlab.questions.compare.replacing import Outcome, Replacing, plan_replacing
-from attnlab.reading.batches import Encoding, SentencesDropped, Text, encode
-from attnlab.reading.observing import Observed, additive_sites, most_heads, observe, sites_of
-from attnlab.results.result import Result
+from attnlab.reading import (
+    Encoding,
+    Observed,
+    SentencesDropped,
+    Text,
+    additive_sites,
+    encode,
+    most_heads,
+    observe,
+    sites_of,
+)
+from attnlab.results import Result
 
 
 @options_of(ComparisonSettings)

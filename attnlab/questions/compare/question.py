@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from attnlab.budget.columns import (
+from attnlab.budget import (
     BUDGET,
     ERROR,
     KEYS_OVER_BUDGET,
@@ -19,18 +19,9 @@ from attnlab.budget.columns import (
     WORK,
     WRITTEN,
 )
-from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Table
-from attnlab.core.errors import InputError, Note
-from attnlab.core.options import Option
-from attnlab.evaluation.shared_settings import (
-    MEMORY,
-    SEED,
-    SENTENCE_FLAGS,
-    Sentences,
-    TextSettings,
-    words_in,
-)
-from attnlab.results.question import Question
+from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
+from attnlab.evaluation import MEMORY, SEED, SENTENCE_FLAGS, Sentences, TextSettings, words_in
+from attnlab.results import Question
 
 DEFAULT_BUDGET = 5
 # All sites that are compared, in the column of sites.

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.ablation.fine_tuning import (
+from attnlab.ablation import (
     TrainingPairs,
     fine_tune,
     in_training,
@@ -22,15 +22,21 @@ from attnlab.ablation.fine_tuning import (
     training_loss,
     training_pairs,
 )
-from attnlab.attention.bridge.installing import mechanisms_in, use
-from attnlab.attention.mechanism import CallContext, Mechanism, Setup
-from attnlab.attention.mechanisms.full import Full, FullAttention
-from attnlab.attention.plan import AttentionPlan, plan_of
-from attnlab.budget.running_sums import Layer
-from attnlab.core.addresses import Head, layer_name
-from attnlab.core.errors import AttnlabError
-from attnlab.evaluation.evaluator import Evaluator
-from attnlab.models.scoring import score
+from attnlab.attention import (
+    AttentionPlan,
+    CallContext,
+    Full,
+    FullAttention,
+    Mechanism,
+    Setup,
+    mechanisms_in,
+    plan_of,
+    use,
+)
+from attnlab.budget import Layer
+from attnlab.core import AttnlabError, Head, layer_name
+from attnlab.evaluation import Evaluator
+from attnlab.models import score
 
 # Each pair of passes, with full attention and without, one after the other.
 TIMED_PASSES = 3

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.budget.columns import (
+from attnlab.budget import (
     BLEU_CHANGE,
     ERROR,
     LOSS_CHANGE,
@@ -18,17 +18,22 @@ from attnlab.budget.columns import (
     TOLERANCE,
     VISIBLE_KEYS,
 )
-from attnlab.core.columns import Estimate
-from attnlab.core.errors import InputError
-from attnlab.core.texts import briefly, counted
-from attnlab.figures.canvas import INK, blank, panel, style
-from attnlab.figures.drawing import LEVEL_COLOURS, LEVEL_MARKERS, check_table, example_of, stretch
-from attnlab.figures.drawing import PAGE as PAGE_WIDTH
-from attnlab.figures.pareto import draw_pareto
+from attnlab.core import Estimate, InputError, briefly, counted
+from attnlab.figures import (
+    INK,
+    LEVEL_COLOURS,
+    LEVEL_MARKERS,
+    blank,
+    check_table,
+    draw_pareto,
+    example_of,
+    panel,
+    stretch,
+    style,
+)
+from attnlab.figures import PAGE as PAGE_WIDTH
 from attnlab.questions.compare.question import ALL, FULL, MECHANISMS_BY_HEAD, SUMMARY
-from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
-from attnlab.results.result import Result
-from attnlab.results.terminal import TerminalTable
+from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
 
 # What is drawn, where the table has it, with what is written below.
 _AXES = {

@@ -7,30 +7,36 @@ from functools import partial
 import pandas as pd
 from torch import Tensor
 
-from attnlab.ablation.ablation import Means, ablate_each, ablated, mean_outputs
-from attnlab.ablation.gates import GradientImportance, gradient_importance
-from attnlab.ablation.projections import all_heads
-from attnlab.ablation.replacements import REPLACEMENTS, Replacement
-from attnlab.ablation.significance import (
+from attnlab.ablation import (
+    REPLACEMENTS,
     Difference,
+    GradientImportance,
+    Means,
+    Replacement,
+    ablate_each,
+    ablated,
     add_changes,
+    all_heads,
     bleu_differences,
     draws_for,
+    gradient_importance,
     loss_differences,
+    mean_outputs,
 )
-from attnlab.core.addresses import Head, layer_name
-from attnlab.core.columns import Estimate
-from attnlab.core.errors import AttnlabError, InputError, Note
-from attnlab.core.options import options_of
-from attnlab.evaluation.evaluator import Evaluator, ScoredBatch, load_evaluator
-from attnlab.evaluation.shared_settings import (
+from attnlab.core import AttnlabError, Estimate, Head, InputError, Note, layer_name, options_of
+from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
+    Evaluator,
     FewForIntervals,
     Progress,
+    ScoredBatch,
     Steps,
+    load_evaluator,
+    model_in_words,
+    source_in_words,
+    versions_in_words,
 )
-from attnlab.evaluation.sources import model_in_words, source_in_words, versions_in_words
-from attnlab.models.run import Source
+from attnlab.models import Source
 from attnlab.questions.importance.question import (
     BLEU,
     FEWEST_SENTENCES,
@@ -46,7 +52,7 @@ from attnlab.questions.importance.removal import (
     rank_agreement,
     removal_curves,
 )
-from attnlab.results.result import Result
+from attnlab.results import Result
 
 # Columns of `GradientImportance.table`, as they are called beside those of ablation.
 _OF_GRADIENTS = {

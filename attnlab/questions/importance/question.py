@@ -4,18 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.ablation.replacements import REPLACEMENTS
-from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Estimate, Table
-from attnlab.core.errors import InputError, Note
-from attnlab.core.options import Option
-from attnlab.evaluation.shared_settings import (
+from attnlab.ablation import REPLACEMENTS
+from attnlab.core import HEAD, HEAD_KEYS, Column, Estimate, InputError, Note, Option, Table
+from attnlab.evaluation import (
     ABLATION_SENTENCES,
     SEED,
     SENTENCE_FLAGS,
     CorpusTextSettings,
     Sentences,
 )
-from attnlab.results.question import Question
+from attnlab.results import Question
 
 FEWEST_SENTENCES = 4
 REPLACED_BY = {

@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlab.ablation.ablation import Means, ablate_cumulatively, ablated
-from attnlab.ablation.replacements import Replacement
-from attnlab.ablation.significance import Difference, loss_differences
-from attnlab.core.addresses import Head
-from attnlab.evaluation.evaluator import Evaluator
-from attnlab.evaluation.shared_settings import Steps
-from attnlab.models.scoring import score
+from attnlab.ablation import (
+    Difference,
+    Means,
+    Replacement,
+    ablate_cumulatively,
+    ablated,
+    loss_differences,
+)
+from attnlab.core import Head
+from attnlab.evaluation import Evaluator, Steps
+from attnlab.models import score
 from attnlab.questions.importance.question import REMOVED_CHANGE
 
 

@@ -8,10 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from attnlab.core.columns import HEAD_KEYS
-from attnlab.core.texts import counted
-from attnlab.figures.canvas import INK, blank, panel, style
-from attnlab.figures.drawing import check_table
+from attnlab.core import HEAD_KEYS, counted
+from attnlab.figures import INK, blank, check_table, panel, style
 from attnlab.questions.importance.question import (
     CHANGES,
     CUMULATIVE,
@@ -20,10 +18,15 @@ from attnlab.questions.importance.question import (
     RANK_AGREEMENT,
     REMOVED_CHANGE,
 )
-from attnlab.results.export import head_names
-from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
-from attnlab.results.result import Result
-from attnlab.results.terminal import MOST_ROWS, TerminalTable
+from attnlab.results import (
+    MOST_ROWS,
+    Contents,
+    DrawnFigure,
+    Result,
+    ShownTable,
+    TerminalTable,
+    head_names,
+)
 
 REPLACEMENT_COLOURS = {"zero": "#2178d9", "mean": "#c2571a", "uniform": "#6b7280"}
 ORDER_COLOURS = {"gradient": "#2178d9", "loss": "#c2571a", "random": "#6b7280"}

@@ -8,17 +8,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnlab.core.errors import InputError, Note
-from attnlab.core.options import options_of
-from attnlab.core.processes import usable_device
-from attnlab.evaluation.sources import (
-    load_transformers,
-    model_in_words,
-    source_in_words,
-    versions_in_words,
-)
-from attnlab.models.run import Run, Source, run_at
-from attnlab.models.training_settings import RECURRENT
+from attnlab.core import InputError, Note, options_of, usable_device
+from attnlab.evaluation import load_transformers, model_in_words, source_in_words, versions_in_words
+from attnlab.models import RECURRENT, Run, Source, run_at
 from attnlab.questions.inspect.question import (
     QUESTION,
     InspectionSettings,
@@ -33,9 +25,8 @@ from attnlab.questions.inspect.words import (
     word_vectors,
     words_of,
 )
-from attnlab.reading.capture import prepare
-from attnlab.reading.statistics import HeadStatistics
-from attnlab.results.result import Result
+from attnlab.reading import HeadStatistics, prepare
+from attnlab.results import Result
 
 
 @options_of(InspectionSettings)

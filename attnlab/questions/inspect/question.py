@@ -3,12 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core.columns import Column, Table
-from attnlab.core.errors import InputError, Note
-from attnlab.core.options import Option
-from attnlab.evaluation.shared_settings import DeviceSettings
-from attnlab.reading.statistics_columns import HEADS
-from attnlab.results.question import Question
+from attnlab.core import Column, InputError, Note, Option, Table
+from attnlab.evaluation import DeviceSettings
+from attnlab.reading import HEADS
+from attnlab.results import Question
 
 _TEXT = Column("text", "text", "Which text, counted from 0.")
 _LAYER = Column(

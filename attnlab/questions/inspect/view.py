@@ -6,15 +6,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from attnlab.core.columns import Table
-from attnlab.core.texts import counted, shown
-from attnlab.figures.canvas import INK, blank, colour, panel, style
-from attnlab.figures.drawing import COLUMN, check_table
+from attnlab.core import Table, counted, shown
+from attnlab.figures import COLUMN, INK, blank, check_table, colour, panel, style
 from attnlab.questions.inspect.question import MOVES, SHAPES, TOKENS
-from attnlab.reading.statistics_columns import HEADS
-from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
-from attnlab.results.result import Result
-from attnlab.results.terminal import TerminalTable, rows_shown
+from attnlab.reading import HEADS
+from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable, rows_shown
 
 # Of the columns of heads, those that fit on a line of 80 characters.
 _HEADS_SHOWN = {

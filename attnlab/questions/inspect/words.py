@@ -13,9 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.limits import SAME_WORDS
+from attnlab.core import SAME_WORDS
 from attnlab.questions.inspect.question import MOVES
-from attnlab.reading.batches import tokens_of
+from attnlab.reading import tokens_of
 
 # The vectors of each word of a text, in every layer.
 WordVectors = Float[Tensor, "layer word dim"]

@@ -5,22 +5,22 @@ from typing import Any, cast
 
 import pandas as pd
 
-from attnlab.core.errors import InputError
-from attnlab.core.options import options_of
-from attnlab.core.texts import path_label
-from attnlab.evaluation.sources import load_transformers, versions_in_words
-from attnlab.models.embeddings import (
+from attnlab.core import InputError, options_of, path_label
+from attnlab.evaluation import load_transformers, versions_in_words
+from attnlab.models import (
     COMPONENTS,
     FEWEST_WORDS,
     Embeddings,
+    Run,
+    Source,
     holds_embeddings,
     load_embeddings,
     map_of,
     nearest,
+    run_at,
 )
-from attnlab.models.run import Run, Source, run_at
 from attnlab.questions.neighbours.question import MAP, NeighbourSettings
-from attnlab.results.result import Result
+from attnlab.results import Result
 
 
 @options_of(NeighbourSettings)

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core.addresses import SIDES
-from attnlab.core.columns import Column, Table
-from attnlab.core.options import Option, Settings
-from attnlab.results.question import Question
+from attnlab.core import SIDES, Column, Option, Settings, Table
+from attnlab.results import Question
 
 _WORD = Column("word", "word", "A word, as the vocabulary writes it.")
 NEIGHBOURS = Table(

@@ -5,13 +5,10 @@ from collections.abc import Iterator
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.core.texts import shown
-from attnlab.figures.canvas import INK, blank, colour, panel, style
-from attnlab.figures.drawing import PAGE, check_table
+from attnlab.core import shown
+from attnlab.figures import INK, PAGE, blank, check_table, colour, panel, style
 from attnlab.questions.neighbours.question import MAP, NEIGHBOURS
-from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
-from attnlab.results.result import Result
-from attnlab.results.terminal import TerminalTable
+from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
 
 _TOO_FEW = "There are too few words for a map; ask for more neighbours or words."
 # Names of more words than this would hide each other.

@@ -4,7 +4,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from attnlab.results.records import Extra, QuestionFiles
+from attnlab.results import Extra, QuestionFiles
 
 _NAME = re.compile(r"plan_[0-9]+\.json")
 
@@ -26,7 +26,7 @@ class PlanFiles(QuestionFiles):
         Raises:
             InputError: one of them is no plan.
         """
-        from attnlab.attention.plan import load_plan, write_plan
+        from attnlab.attention import load_plan, write_plan
 
         return {path.name: partial(write_plan, plan=load_plan(path)) for path in _plans(folder)}
 

@@ -13,23 +13,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.ablation.significance import DRAWS, INTERVAL, bleu_difference, loss_difference
-from attnlab.attention.bridge.installing import use
-from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
-from attnlab.attention.specification import Specification
-from attnlab.budget.running_sums import Layer, Measurements
+from attnlab.ablation import DRAWS, INTERVAL, bleu_difference, loss_difference
+from attnlab.attention import AttentionPlan, Specification, plan_of, use, write_plan
+from attnlab.budget import Layer, Measurements
 from attnlab.budget.uniform import uniform
-from attnlab.core.addresses import Head
-from attnlab.core.errors import Note
-from attnlab.core.options import options_of
-from attnlab.core.processes import usable_device
-from attnlab.core.texts import path_label
-from attnlab.evaluation.evaluator import Evaluator, Parts, evaluator_of, observe_sentences, parts_of
-from attnlab.evaluation.shared_settings import Steps
-from attnlab.evaluation.sources import load_subject
-from attnlab.models.run import Run
-from attnlab.models.run_folder import is_run, no_run
-from attnlab.models.tokenizer import checksum
+from attnlab.core import Head, Note, options_of, path_label, usable_device
+from attnlab.evaluation import (
+    Evaluator,
+    Parts,
+    Steps,
+    evaluator_of,
+    load_subject,
+    observe_sentences,
+    parts_of,
+)
+from attnlab.models import Run, checksum, is_run, no_run
 from attnlab.questions.plan.question import (
     BASELINES,
     BLEU_CHANGE,
@@ -47,7 +45,7 @@ from attnlab.questions.plan.question import (
     PlanSettings,
 )
 from attnlab.questions.plan.search import FoundPlan, Search
-from attnlab.results.result import Result
+from attnlab.results import Result
 
 # From this share of the keys of full attention on, a budget saves little.
 NEAR = 0.5

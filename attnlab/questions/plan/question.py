@@ -4,11 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Estimate, Table
-from attnlab.core.errors import InputError, Note
-from attnlab.core.options import BATCH_SIZE, Option
-from attnlab.evaluation.shared_settings import SEED, SENTENCE_FLAGS, StudySettings, words_in
-from attnlab.results.question import Question
+from attnlab.core import (
+    BATCH_SIZE,
+    HEAD,
+    HEAD_KEYS,
+    Column,
+    Estimate,
+    InputError,
+    Note,
+    Option,
+    Table,
+)
+from attnlab.evaluation import SEED, SENTENCE_FLAGS, StudySettings, words_in
+from attnlab.results import Question
 
 SEARCHED, FULL = "searched", "full"
 # One setting for all heads of a site, beside the searched plan.

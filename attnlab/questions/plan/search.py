@@ -3,21 +3,22 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnlab.attention.mechanisms.band import Band
-from attnlab.attention.mechanisms.full import Full
-from attnlab.attention.mechanisms.keys import Keys
-from attnlab.attention.mechanisms.none import Nothing
-from attnlab.attention.mechanisms.static import Static
-from attnlab.attention.plan import AttentionPlan
-from attnlab.attention.specification import Specification
-from attnlab.budget.allocation import Allocation, Choice, allocate, allocate_exactly
-from attnlab.budget.columns import WIDEST
-from attnlab.budget.running_sums import REACHES, Layer, LayerSums, Measurements
+from attnlab.attention import AttentionPlan, Band, Full, Keys, Nothing, Specification, Static
+from attnlab.budget import (
+    REACHES,
+    WIDEST,
+    Allocation,
+    Choice,
+    Layer,
+    LayerSums,
+    Measurements,
+    allocate,
+    allocate_exactly,
+)
 from attnlab.budget.uniform import uniform
-from attnlab.core.addresses import Head
-from attnlab.core.errors import InputError
+from attnlab.core import Head, InputError
 from attnlab.questions.plan.question import BASELINES, SEARCHED
-from attnlab.reading.observing import Observed
+from attnlab.reading import Observed
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
 COLUMN_TOKENS = (1, 2, 4, 8, 16)

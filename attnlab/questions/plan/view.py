@@ -7,9 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.core.columns import Column, Estimate
-from attnlab.core.texts import counted
-from attnlab.figures.canvas import INK, blank, panel, style
+from attnlab.core import Column, Estimate, counted
+from attnlab.figures import INK, blank, panel, style
 from attnlab.questions.plan.question import (
     BLEU_CHANGE,
     BLEU_GAIN,
@@ -22,9 +21,7 @@ from attnlab.questions.plan.question import (
     SCORES,
     SEARCHED,
 )
-from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
-from attnlab.results.result import Result
-from attnlab.results.terminal import TerminalTable
+from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
 
 # Plans are told by marker too, for readers who cannot tell the colours apart.
 PLANS = {

@@ -6,24 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.files import write_json
-from attnlab.core.folders import UNFINISHED
-from attnlab.models.run_folder import (
-    SETTINGS,
-    STUDIES,
-    check_no_results,
-    is_run,
-    read_record,
-    run_paths,
-)
+from attnlab.core import UNFINISHED, AttnlabError, InputError, write_json
+from attnlab.models import SETTINGS, STUDIES, check_no_results, is_run, read_record, run_paths
 from attnlab.questions.prune.question import PruningSettings
-from attnlab.results.records import Extra, QuestionFiles
+from attnlab.results import Extra, QuestionFiles
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnlab.models.run import Run
+    from attnlab.models import Run
 
 MODELS = "models"
 
@@ -75,7 +66,7 @@ def write_pruned_run(
     run: "Run", state: "dict[str, Tensor]", told: Mapping[str, Any], folder: str | Path
 ) -> None:
     """A run directory with the pruned model, the run's tokenizers, and how it came about."""
-    from attnlab.models.checkpoints import save_model
+    from attnlab.models import save_model
 
     folder = Path(folder)
     start = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}

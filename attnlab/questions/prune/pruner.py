@@ -9,24 +9,23 @@ from pathlib import Path
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.ablation.fine_tuning import (
+from attnlab.ablation import (
     PARAMETER_LEARNING_RATE,
     Batch,
+    GateStep,
+    HeadGates,
+    Projections,
     TrainingPairs,
     fine_tune,
     in_training,
     linear_decay,
+    train_gates,
     training_loss,
     training_pairs,
 )
-from attnlab.ablation.gates import GateStep, HeadGates, train_gates
-from attnlab.ablation.projections import Projections
-from attnlab.core.addresses import SITES, Head
-from attnlab.core.errors import AttnlabError, InputError
-from attnlab.evaluation.evaluator import Evaluator, load_evaluator
-from attnlab.evaluation.shared_settings import Progress
-from attnlab.models.run import Run
-from attnlab.models.run_folder import is_run, no_run, read_record
+from attnlab.core import SITES, AttnlabError, Head, InputError
+from attnlab.evaluation import Evaluator, Progress, load_evaluator
+from attnlab.models import Run, is_run, no_run, read_record
 from attnlab.questions.prune.question import PruningSettings
 
 GATE_LEARNING_RATE = 0.1

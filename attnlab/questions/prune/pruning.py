@@ -10,16 +10,17 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation.ablation import close_heads
-from attnlab.ablation.gates import GateStep, HeadGates
-from attnlab.ablation.projections import all_heads
-from attnlab.ablation.significance import bleu_difference, loss_difference
-from attnlab.core.addresses import Head
-from attnlab.core.errors import Note
-from attnlab.core.options import options_of
-from attnlab.core.texts import path_label
-from attnlab.evaluation.shared_settings import ENOUGH_FOR_INTERVALS, FewForIntervals, Steps
-from attnlab.models.run import Run
+from attnlab.ablation import (
+    GateStep,
+    HeadGates,
+    all_heads,
+    bleu_difference,
+    close_heads,
+    loss_difference,
+)
+from attnlab.core import Head, Note, options_of, path_label
+from attnlab.evaluation import ENOUGH_FOR_INTERVALS, FewForIntervals, Steps
+from attnlab.models import Run
 from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
 from attnlab.questions.prune.pruner import Measured, Pruner, State, load_pruner
 from attnlab.questions.prune.question import (
@@ -32,7 +33,7 @@ from attnlab.questions.prune.question import (
     NoRandomHeads,
     PruningSettings,
 )
-from attnlab.results.result import Result
+from attnlab.results import Result
 
 SETTLED = 0.9
 UNSETTLED_SHARE = 0.1

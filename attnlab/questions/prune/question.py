@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core.addresses import SITES
-from attnlab.core.columns import HEAD, HEAD_KEYS, Column, Estimate, Table
-from attnlab.core.errors import InputError, Note
-from attnlab.core.options import Option
-from attnlab.evaluation.shared_settings import SEED, SENTENCE_FLAGS, StudySettings
-from attnlab.results.question import Question
+from attnlab.core import HEAD, HEAD_KEYS, SITES, Column, Estimate, InputError, Note, Option, Table
+from attnlab.evaluation import SEED, SENTENCE_FLAGS, StudySettings
+from attnlab.results import Question
 
 # Nats per token for an open head: from nearly all heads left to nearly none.
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)

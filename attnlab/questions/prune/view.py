@@ -9,15 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from attnlab.core.addresses import SITES
-from attnlab.core.columns import Estimate, rounded
-from attnlab.core.texts import counted
-from attnlab.figures.canvas import INK, blank, panel, style
-from attnlab.figures.drawing import PAGE, check_table
+from attnlab.core import SITES, Estimate, counted, rounded
+from attnlab.figures import INK, PAGE, blank, check_table, panel, style
 from attnlab.questions.prune.question import BLEU_CHANGE, CURVE, GATES, LOSS_CHANGE, TRAINING
-from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
-from attnlab.results.result import Result
-from attnlab.results.terminal import TerminalTable
+from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
 TOLERANCE = 0.5

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 import pandas as pd
-from attnlab.core.columns import Column
+from attnlab.core import Column
 from attnlab.results.export import cell, is_number
 import base64
 import zlib
@@ -20,9 +20,9 @@ from importlib.resources import files
 from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from attnlab.core.texts import shown
-from attnlab.figures.canvas import INK
-from attnlab.figures.drawing import FUNCTIONS, OTHERS, STRUCTURES, Mark
+from attnlab.core import shown
+from attnlab.figures import INK
+from attnlab.figures import FUNCTIONS, OTHERS, STRUCTURES, Mark
 
 @dataclass(frozen=True)
 class PageFigure:

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.core.addresses import HEAD_COLUMNS
-from attnlab.core.columns import Column, Table
-from attnlab.core.files import write_text
-from attnlab.figures.canvas import write_figure
+from attnlab.core import HEAD_COLUMNS
+from attnlab.core import Column, Table
+from attnlab.core import write_text
+from attnlab.figures import write_figure
 from attnlab.results.export import columns_named
 from attnlab.results.export import cell, declared_columns
 from attnlab.results.export import head_names

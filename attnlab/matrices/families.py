@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from attnlab.core.columns import Column
+from attnlab.core import Column
 
 # What every fit takes; `sizes` where matrices are padded.
 _SHARED = ("causal", "error_nnz", "error_bound", "sizes")

@@ -1,0 +1,15 @@
+from .catalogue import list_pairs as list_pairs
+from .catalogue import summarise_corpus as summarise_corpus
+from .corpus import DEFAULT_PAIR as DEFAULT_PAIR
+from .corpus import EMBEDDED as EMBEDDED
+from .corpus import ParallelCorpus as ParallelCorpus
+from .corpus import Progress as Progress
+from .corpus import check_corpus_there as check_corpus_there
+from .corpus import load_corpus as load_corpus
+from .corpus import local_path as local_path
+from .mapping import mapped as mapped
+from .readers import looks_like_a_path as looks_like_a_path
+from .rows import ROWS_AT_ONCE as ROWS_AT_ONCE
+from .rows import SPLITS as SPLITS
+from .rows import Storage as Storage
+from .rows import clean_sentence as clean_sentence
