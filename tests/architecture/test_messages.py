@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "attnlab"
 # Made for readers of pages and terminals, who have the command line.
-AT_THE_EDGE = {"cli", "reporting"}
+AT_THE_EDGE = {"cli", "results"}
 # A whole command that is to be typed has its flags.
 COMMAND = re.compile(r"attnlab (train|study|plan) [^,;.]*(\.{3}[^,;.]*)?")
 FLAG = re.compile(r" --[a-z]")
@@ -36,7 +36,7 @@ def messages_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
             for target in node.targets
         )
         made = isinstance(node, ast.Call) and (
-            ast.unparse(node.func).endswith("Error") or "refuse" in ast.unparse(node.func)
+            ast.unparse(node.func).endswith("Error") or re.search(r"(^|[._])check_", ast.unparse(node.func))
         )
         if named or made or isinstance(node, ast.Raise):
             yield node.lineno, text_of(node)
