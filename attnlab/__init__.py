@@ -53,7 +53,7 @@ _HOMES = {
     "Result": "attnlab.results.result",
     "capture": "attnlab.reading.capture",
     "describe_notes": "attnlab.results.notes",
-    "load": "attnlab.results.loading",
+    "load": "attnlab.results.load_any",
     "embed": "attnlab.models.first_embeddings",
     "resume": "attnlab.models.training",
     "run_study": "attnlab.studies.running",

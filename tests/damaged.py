@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from attnlab.models.loading import NAMES_SHOWN
+from attnlab.models.safe_loading import NAMES_SHOWN
 
 
 def threes(names: Iterable[str]) -> list[list[str]]:

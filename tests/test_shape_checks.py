@@ -11,8 +11,8 @@ from shape_checks import jaxtyped
 from torch import Tensor
 
 from attnlab.grammar.embedded import draw_pairs
-from attnlab.matrices.band import project_band
-from attnlab.matrices.candidates import CodeLength
+from attnlab.matrices.bands import project_band
+from attnlab.matrices.coded_supports import CodeLength
 
 checked = jaxtyped(typechecker=beartype)
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.ablation import Score, paired_bootstraps
-from attnlab.budget.candidates import Candidate
+from attnlab.budget.choosing import Candidate
 from attnlab.reading import Observed
 
 MEASURED = ("mass_fraction", "output_error", "visible_keys")

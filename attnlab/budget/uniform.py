@@ -19,7 +19,7 @@ from attnlab.attention import (
     TopK,
 )
 from attnlab.attention.registry import mechanisms
-from attnlab.budget.columns import LEAST_BUDGET, WIDEST
+from attnlab.budget.budget_columns import LEAST_BUDGET, WIDEST
 
 SIGMA_COLUMNS = (1, 2, 4, 8)
 # Tokens that Linformer has projections for, unless sentences are longer.

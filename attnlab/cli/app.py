@@ -16,8 +16,8 @@ from attnlab.cli.command_classes import Command, Group, help_of
 from attnlab.cli.commands.catalogues import corpora, doctor, mechanisms
 from attnlab.cli.commands.demo import demo
 from attnlab.cli.commands.questions import command_of
-from attnlab.cli.commands.study import study
-from attnlab.cli.commands.tables import report, table
+from attnlab.cli.commands.study_commands import study
+from attnlab.cli.commands.table_commands import report, table
 from attnlab.cli.commands.train import embed, train
 from attnlab.cli.commands.translate import generate, score, translate
 from attnlab.cli.output import print_error, with_output

@@ -147,6 +147,16 @@ class OptionField:
         several = get_origin(self.kind) in (Union, UnionType)
         return list(get_args(self.kind)) if several else [self.kind]
 
+    def several(self, value: Any) -> Any:
+        """A number alone as a sequence of one, a text as the command line reads it, where that is wanted."""
+        kinds = [kind for kind in self.kinds() if _inner_kinds(kind)]
+        if len(kinds) < len([kind for kind in self.kinds() if kind is not type(None)]):
+            return value
+        if isinstance(value, str) and self.option.read is not None:
+            return self.option.read(value)
+        alone = isinstance(value, Real) and any(_is_kind((value,), kind) for kind in kinds)
+        return (value,) if alone else value
+
     def refuse(self, value: Any, path: str | None = None) -> None:
         """Raises InputError for a value that the setting cannot have.
 
@@ -182,7 +192,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in option_fields(type(self)):
-            field.refuse(getattr(self, field.name))
+            value = field.several(getattr(self, field.name))
+            field.refuse(value)
+            object.__setattr__(self, field.name, value)
 
     def check_source(self, source: object) -> None:
         """Raises InputError for options that a source has no use for; without a rule of its own never."""

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from attnlab.core import InputError
 from attnlab.grammar.english.english_sentences import english_tokens
 from attnlab.grammar.italian.italian_sentences import italian_tokens
-from attnlab.grammar.phrases import Sentence
+from attnlab.grammar.phrase_structure import Sentence
 from attnlab.grammar.sampling import Sampler
 from attnlab.grammar.trees import Token, Word, aligned_positions, finished_words, surface
 

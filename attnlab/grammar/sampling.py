@@ -6,7 +6,7 @@ from random import Random
 
 from attnlab.grammar import lexicon as concepts
 from attnlab.grammar.lexicon import ANY, PERSON, PLACE, VERBS, Adjective, Adverb, Verb
-from attnlab.grammar.phrases import (
+from attnlab.grammar.phrase_structure import (
     Adjunct,
     Clause,
     Coordination,

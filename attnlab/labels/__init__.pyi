@@ -55,5 +55,5 @@ from .verdict import UNDECIDED as UNDECIDED
 from .verdict import UNKNOWN as UNKNOWN
 from .verdict import status_of as status_of
 from .verdict import verdict_table as verdict_table
-from .words import OTHER_MARKS as OTHER_MARKS
-from .words import START_MARKS as START_MARKS
+from .word_tokens import OTHER_MARKS as OTHER_MARKS
+from .word_tokens import START_MARKS as START_MARKS

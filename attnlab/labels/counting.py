@@ -38,7 +38,7 @@ from attnlab.labels.syntactic import (
 )
 from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.verdict import verdict_table
-from attnlab.labels.words import Alignment, gather_units
+from attnlab.labels.word_tokens import Alignment, gather_units
 from attnlab.reading import ALL, CONTENT, LayerWeights, PerLayer, View
 
 # In the order of the rows of verdicts.

@@ -8,7 +8,7 @@ from typing import Any
 from attnlab.core import ShortRepr
 from attnlab.grammar import GrammarPair
 from attnlab.labels.treebank import GoldSentence, gold_sentence, load_treebank, shuffle_words
-from attnlab.labels.words import (
+from attnlab.labels.word_tokens import (
     Alignment,
     Span,
     UnalignedError,

@@ -12,7 +12,7 @@ from torch import Tensor
 from attnlab.labels.counts import GROUPS, Counts, Largest, RatioCounts, Scope, count_ratio, largest
 from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.verdict import Verdict
-from attnlab.labels.words import Alignment, BatchUnits
+from attnlab.labels.word_tokens import Alignment, BatchUnits
 from attnlab.reading import ALL, LayerWeights, View
 
 TO_HEAD, TO_DEPENDENT = "dependent>head", "head>dependent"

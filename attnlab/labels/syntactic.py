@@ -29,7 +29,7 @@ from attnlab.labels.label import (
 )
 from attnlab.labels.label_columns import LINKS, Rule
 from attnlab.labels.verdict import Verdict, decided, status_of
-from attnlab.labels.words import Alignment, merge_tokens
+from attnlab.labels.word_tokens import Alignment, merge_tokens
 
 ALIGNMENT_KINDS = (LinkKind("alignment", "target>source"),)
 

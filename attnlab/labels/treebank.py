@@ -18,7 +18,7 @@ from conllu.exceptions import ParseException
 
 from attnlab.core import TREEBANK, InputError, check_there, read_text, reason, shown
 from attnlab.grammar import Word, surface
-from attnlab.labels.words import Span
+from attnlab.labels.word_tokens import Span
 
 _SHOWN = 10
 

@@ -26,11 +26,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core import InputError
+from attnlab.matrices.batched import Sizes, checked_weights, counted_entries, in_chunks, sizes_of
 from attnlab.matrices.fit import Fit, Outline, Parameters, complete
 from attnlab.matrices.rare_columns import check_blocks
 from attnlab.matrices.residual import SparseError, check_error
 from attnlab.matrices.supports import Window, band_support, offsets, reach_within, sides
-from attnlab.matrices.weights import Sizes, checked_weights, counted_entries, in_chunks, sizes_of
 
 _THRESHOLDS = 8
 # Entries of a working tensor.
@@ -293,7 +293,7 @@ def fit_additive(
         causal: no query attends a later key.
         error_nnz: s, how many of the entries may be those of E.
         error_bound: eps, how large a correction may be.
-        sizes: the real queries and keys of each matrix, see `attnlab.matrices.weights`.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.batched`.
 
     Raises:
         InputError: no attention weights, or a negative window, num_pos, budget or error.

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.matrices.batched import Sizes
 from attnlab.matrices.offsets import band_entries
-from attnlab.matrices.weights import Sizes
 
 
 @dataclass(frozen=True)

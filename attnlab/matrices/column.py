@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.matrices.batched import Sizes, checked_weights, counted_in, in_chunks
 from attnlab.matrices.fit import Fit, Parameters, complete
 from attnlab.matrices.priced import (
     Task,
@@ -30,7 +31,6 @@ from attnlab.matrices.supports import (
     reach_within,
     sides,
 )
-from attnlab.matrices.weights import Sizes, checked_weights, counted_in, in_chunks
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attnlab.matrices.batched import Sizes, checked_weights, in_chunks
 from attnlab.matrices.fit import Fit, Outline, Parameters, complete
 from attnlab.matrices.offsets import band_entries, real_band
 from attnlab.matrices.priced import (
@@ -19,7 +20,6 @@ from attnlab.matrices.priced import (
 )
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.supports import Values, Window, check_values, reach_within, sides
-from attnlab.matrices.weights import Sizes, checked_weights, in_chunks
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def fit_diagonal(
         causal: offsets up to 0 only.
         error_nnz: s, how many entries E may correct.
         error_bound: eps, how large a correction may be.
-        sizes: the real queries and keys of each matrix, see `attnlab.matrices.weights`.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.batched`.
 
     Raises:
         InputError: no attention weights, unknown values, a negative window or error.

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import with_plugins
-from attnlab.matrices.weights import Sizes, checked_approximation, checked_weights, sizes_of
+from attnlab.matrices.batched import Sizes, checked_approximation, checked_weights, sizes_of
 
 _LONG_COLUMN = 256
 

@@ -30,7 +30,7 @@ class Family:
         column: of its relative distance at equal budget; None: an analysis does not fit it.
         outlined: what its member is called where a page outlines it; empty where none does.
         supports: `module:function` that gives every member a row can be coded under, as
-            `attnlab.matrices.candidates:diagonals`; empty for what has no description length.
+            `attnlab.matrices.coded_supports:diagonals`; empty for what has no description length.
         members: which members these are, as a sentence.
     """
 
@@ -69,7 +69,7 @@ FAMILIES: Mapping[str, Family] = {
         Family(
             name=NO_FAMILY,
             label="none",
-            supports="attnlab.matrices.candidates:nothing",
+            supports="attnlab.matrices.coded_supports:nothing",
             members="No family: equal weights on all keys.",
         ),
         Family(
@@ -85,13 +85,13 @@ FAMILIES: Mapping[str, Family] = {
                 "diagonal",
             ),
             outlined="diagonal and E",
-            supports="attnlab.matrices.candidates:diagonals",
+            supports="attnlab.matrices.coded_supports:diagonals",
             members="One offset within 5 tokens.",
         ),
         Family(
             name="band",
             label="band",
-            fit="attnlab.matrices.band:fit_band",
+            fit="attnlab.matrices.bands:fit_band",
             options=("window", "values", "dropout", "keep"),
             by_default=True,
             # An analysis has whole bands of every width too.
@@ -103,7 +103,7 @@ FAMILIES: Mapping[str, Family] = {
                 2,
                 "band",
             ),
-            supports="attnlab.matrices.candidates:bands",
+            supports="attnlab.matrices.coded_supports:bands",
             members="A band within 5 tokens.",
         ),
         Family(
@@ -121,7 +121,7 @@ FAMILIES: Mapping[str, Family] = {
                 "rare columns",
             ),
             outlined="rare columns and E",
-            supports="attnlab.matrices.candidates:rare_columns",
+            supports="attnlab.matrices.coded_supports:rare_columns",
             members="Blocks of rows with all weight on one key, placed per sentence.",
         ),
         Family(
@@ -129,14 +129,14 @@ FAMILIES: Mapping[str, Family] = {
             label="column",
             fit="attnlab.matrices.column:fit_column",
             options=("values",),
-            supports="attnlab.matrices.candidates:fixed_columns",
+            supports="attnlab.matrices.coded_supports:fixed_columns",
             members="One of the first or last two tokens, for all rows.",
         ),
         Family(
             name="column_band",
             label="column + band",
             fit="attnlab.matrices.column:fit_column_band",
-            supports="attnlab.matrices.candidates:columns_and_bands",
+            supports="attnlab.matrices.coded_supports:columns_and_bands",
             members="One of the first or last two tokens, and an offset or a band within 5 tokens.",
         ),
         Family(
@@ -157,7 +157,7 @@ FAMILIES: Mapping[str, Family] = {
         Family(
             name="union",
             label="union",
-            fit="attnlab.matrices.sigma:fit_union",
+            fit="attnlab.matrices.sigma_sets:fit_union",
             options=("window", "num_pos", "values", "dropout", "keep"),
         ),
     )

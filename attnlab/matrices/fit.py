@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core import ShortRepr
+from attnlab.matrices.batched import Sizes, sizes_of
 from attnlab.matrices.distances import Distances, measure_residual, row_divergence
 from attnlab.matrices.residual import SparseError, largest_of_residual
 from attnlab.matrices.supports import Values
-from attnlab.matrices.weights import Sizes, sizes_of
 
 
 @dataclass(frozen=True)

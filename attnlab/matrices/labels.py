@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.core import InputError, ShortRepr
-from attnlab.matrices.candidates import (
+from attnlab.matrices.batched import checked_weights, sizes_of
+from attnlab.matrices.coded_supports import (
     Candidate,
     CodeLength,
     Rows,
@@ -23,7 +24,6 @@ from attnlab.matrices.candidates import (
     with_room,
 )
 from attnlab.matrices.families import CODED
-from attnlab.matrices.weights import checked_weights, sizes_of
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def label_heads(
         num_pos: the largest number of blocks in a sentence.
         column_positions: how many positions from either end can be the column.
         causal: rows see the keys up to their own position only.
-        sizes: the real queries and keys of each matrix, see `attnlab.matrices.weights`.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.batched`.
 
     Raises:
         InputError: no attention weights, or an option that is no whole number from 0 up.

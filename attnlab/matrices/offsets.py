@@ -5,8 +5,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.matrices.batched import Sizes, check_matrices, checked_weights, sizes_of
 from attnlab.matrices.supports import entries_at_offset
-from attnlab.matrices.weights import Sizes, check_matrices, checked_weights, sizes_of
 
 
 def mass_by_offset(

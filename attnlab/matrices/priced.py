@@ -26,9 +26,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.matrices.batched import Sizes, sizes_of
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.supports import Values
-from attnlab.matrices.weights import Sizes, sizes_of
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.core import InputError
+from attnlab.matrices.batched import checked_weights
 from attnlab.matrices.supports import band_support
-from attnlab.matrices.weights import checked_weights
 
 COEFFICIENTS = tuple(step / 10 for step in range(11))
 ATTEMPTS = 30

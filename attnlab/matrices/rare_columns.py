@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core import InputError
+from attnlab.matrices.batched import Sizes, checked_weights, in_chunks, sizes_of
 from attnlab.matrices.blocks import Placement, block_gains, near_diagonal, place_blocks
 from attnlab.matrices.fit import Fit, Outline, Parameters, complete
 from attnlab.matrices.offsets import real_band
@@ -26,7 +27,6 @@ from attnlab.matrices.priced import (
 )
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.supports import Values, block_columns, check_values, sides
-from attnlab.matrices.weights import Sizes, checked_weights, in_chunks, sizes_of
 
 # Prices are found by iteration; nearly all matrices are settled after the second.
 _ROUNDS = 3
@@ -213,7 +213,7 @@ def fit_rare_columns(
         causal: no row attends a later one; a block's column is then its first.
         error_nnz: s, how many entries E may correct.
         error_bound: eps, how large a correction may be.
-        sizes: the real queries and keys of each matrix, see `attnlab.matrices.weights`.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.batched`.
 
     Raises:
         InputError: no attention weights, unknown values,

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.matrices.batched import Sizes, checked_weights, without_padding
 from attnlab.matrices.offsets import mean_weight_by_offset
 from attnlab.matrices.residual import largest_of_residual
 from attnlab.matrices.supports import offsets
-from attnlab.matrices.weights import Sizes, checked_weights, without_padding
 
 
 def zero_matrix(H: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:

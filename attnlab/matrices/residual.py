@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.core import InputError
-from attnlab.matrices.weights import Sizes, checked_approximation, checked_weights
+from attnlab.matrices.batched import Sizes, checked_approximation, checked_weights
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core import InputError
+from attnlab.matrices.batched import without_padding
 from attnlab.matrices.families import CODED
 from attnlab.matrices.random_search import block_starts
 from attnlab.matrices.supports import band_support, block_columns, offsets
-from attnlab.matrices.weights import without_padding
 
 
 def draw_corpus(

@@ -26,7 +26,6 @@ from attnlab.core import (
     reason,
     set_usual_permissions,
 )
-from attnlab.models.loading import UNREADABLE, save_with_checksum
 from attnlab.models.model import OwnModel
 from attnlab.models.run import load_model
 from attnlab.models.run_folder import (
@@ -50,6 +49,7 @@ from attnlab.models.run_folder import (
     run_paths,
     ways_on,
 )
+from attnlab.models.safe_loading import UNREADABLE, save_with_checksum
 from attnlab.models.tokenizer import Tokenizers
 from attnlab.models.training_settings import ModelSettings
 

@@ -24,7 +24,12 @@ from attnlab.core import (
     seeded,
 )
 from attnlab.corpora import ParallelCorpus
-from attnlab.models.batches import (
+from attnlab.models.configuration import TranslationConfig
+from attnlab.models.first_embeddings import freeze_embeddings, load_first_vectors
+from attnlab.models.model import OwnModel, model_class
+from attnlab.models.tokenizer import Tokenizers, checksum
+from attnlab.models.trainer import evaluation_order, training_arguments
+from attnlab.models.training_batches import (
     STEPS_WANTED,
     EncodedCorpus,
     LastTokens,
@@ -34,11 +39,6 @@ from attnlab.models.batches import (
     step_budget,
     usual_batch_tokens,
 )
-from attnlab.models.configuration import TranslationConfig
-from attnlab.models.first_embeddings import freeze_embeddings, load_first_vectors
-from attnlab.models.model import OwnModel, model_class
-from attnlab.models.tokenizer import Tokenizers, checksum
-from attnlab.models.trainer import evaluation_order, training_arguments
 from attnlab.models.training_settings import (
     TRANSLATION,
     ModelSettings,

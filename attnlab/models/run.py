@@ -27,16 +27,8 @@ from attnlab.core import (
 )
 from attnlab.core.installed import __version__
 from attnlab.corpora import SPLITS, ParallelCorpus, load_corpus, local_path, looks_like_a_path
-from attnlab.models.batches import LengthGroupedBatches, TokenPairs, collator, encode_rows
 from attnlab.models.callbacks import read_metrics
 from attnlab.models.configuration import IGNORED_LABEL
-from attnlab.models.loading import (
-    UNREADABLE,
-    DamagedModelError,
-    check_checksum,
-    check_generation_config,
-    load_whole,
-)
 from attnlab.models.model import LanguageModel, OwnModel, TranslationModel, model_class
 from attnlab.models.run_folder import (
     WEIGHTS,
@@ -46,8 +38,16 @@ from attnlab.models.run_folder import (
     replaced_run,
     ways_on,
 )
+from attnlab.models.safe_loading import (
+    UNREADABLE,
+    DamagedModelError,
+    check_checksum,
+    check_generation_config,
+    load_whole,
+)
 from attnlab.models.scoring import perplexity, score
 from attnlab.models.tokenizer import Tokenizers, load_tokenizers
+from attnlab.models.training_batches import LengthGroupedBatches, TokenPairs, collator, encode_rows
 from attnlab.models.training_settings import (
     LANGUAGE_MODEL,
     RUN_FORMAT,
@@ -127,6 +127,24 @@ class Run:
             )
             raise AttnlabError(msg)
         return corpus
+
+    def translate(
+        self, sentences: str | Sequence[str], *, beams: int = 5, max_tokens: int = 128
+    ) -> list[str]:
+        """Translations of sentences, in their order; see `translate`.
+
+        Args:
+            sentences: one, or several.
+            beams: how many hypotheses are kept at each step; 1 is greedy.
+            max_tokens: of a translation, start and end token counted.
+
+        Raises:
+            InputError: the run is of another task, or a sentence is blank or too long.
+        """
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        return translate(
+            self.translator, self.tokenizers, texts, beams=beams, max_tokens=max_tokens
+        )
 
     def metrics(self) -> list[dict[str, Any]]:
         """What each evaluation during training gave, oldest first."""

@@ -248,7 +248,7 @@ def train_tokenizers(
     shared: one vocabulary for both languages, or one of that size for each.
     predicted: `source` for a model of that side alone, which has one tokenizer.
     counted: False for no frequencies; where the corpus is encoded anyway,
-        `attnlab.models.batches.with_counts` takes them from the ids.
+        `attnlab.models.training_batches.with_counts` takes them from the ids.
 
     Raises:
         InputError: an unknown kind, or a vocabulary with no room beside the special tokens.

@@ -27,9 +27,7 @@ from transformers import (
 from transformers.trainer_utils import EvalLoopOutput
 
 from attnlab.core import AttnlabError, InputError, Processes, answering, usable_device
-from attnlab.models.batches import LengthGroupedBatches, SharedBatches, TokenPairs
 from attnlab.models.configuration import IGNORED_LABEL
-from attnlab.models.loading import save_with_checksum
 from attnlab.models.run_folder import (
     CHECKPOINTS,
     STATE,
@@ -38,7 +36,9 @@ from attnlab.models.run_folder import (
     delete_older_checkpoints,
     new_checkpoint,
 )
+from attnlab.models.safe_loading import save_with_checksum
 from attnlab.models.scoring import perplexity
+from attnlab.models.training_batches import LengthGroupedBatches, SharedBatches, TokenPairs
 from attnlab.models.training_settings import OptimizerSettings
 
 # The Trainer compares one number: BLEU, of which a billionth of the loss decides ties.

@@ -23,7 +23,6 @@ from attnlab.core import (
     write_json,
 )
 from attnlab.corpora import ParallelCorpus
-from attnlab.models.batches import EncodedCorpus, collator, with_counts
 from attnlab.models.callbacks import Metrics, Patience, ProgressBar
 from attnlab.models.checkpoints import (
     Beginning,
@@ -66,6 +65,7 @@ from attnlab.models.tokenizer import (
     train_tokenizers,
 )
 from attnlab.models.trainer import Interruption, StepSeeds, TranslationTrainer, training_device
+from attnlab.models.training_batches import EncodedCorpus, collator, with_counts
 from attnlab.models.training_settings import RunSettings, settings_from
 
 

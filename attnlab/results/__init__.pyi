@@ -1,5 +1,5 @@
 from .export import ADDITIVE as ADDITIVE, BAND as BAND, PAGE_POINTS as PAGE_POINTS, SITE_NAMES as SITE_NAMES, VIEW_NAMES as VIEW_NAMES, cell as cell, columns_named as columns_named, declared_columns as declared_columns, family_words as family_words, formatted as formatted, head_names as head_names, is_number as is_number, latex_points as latex_points
-from .loading import load as load
+from .load_any import load as load
 from .notebook import drawn_html as drawn_html, frame_html as frame_html, table_html as table_html, together as together
 from .page.rendering import Cell as Cell, CutQueries as CutQueries, HeadMap as HeadMap, Highlight as Highlight, Overview as Overview, PageTable as PageTable, Section as Section, Stored as Stored, ViewerData as ViewerData, block_maxima as block_maxima, encode_weights as encode_weights, page_table as page_table, render_page as render_page, rows_keeping_largest as rows_keeping_largest
 from .page.result_page import Contents as Contents, DrawnFigure as DrawnFigure, Part as Part, ShownTable as ShownTable, Tables as Tables, write_result_page as write_result_page

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.labels import BORDERLINE, HOLDS, POSITIONAL, TIE_BITS_PER_ROW, agreement_table
-from attnlab.questions.analyze.phrases import count_labels, describe_agreement
+from attnlab.questions.analyze.head_phrases import count_labels, describe_agreement
 from experiments.heads_of_minilm.by_layer import DRAWS
 from experiments.heads_of_minilm.tables import (
     band_table,

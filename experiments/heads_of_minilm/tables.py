@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.labels import BORDERLINE, HOLDS, UNKNOWN
-from attnlab.questions.analyze.phrases import function_phrase
+from attnlab.questions.analyze.head_phrases import function_phrase
 
 LEVEL = 0.05
 MEASURES = {

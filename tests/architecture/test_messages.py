@@ -36,7 +36,8 @@ def messages_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
             for target in node.targets
         )
         made = isinstance(node, ast.Call) and (
-            ast.unparse(node.func).endswith("Error") or re.search(r"(^|[._])check_", ast.unparse(node.func))
+            ast.unparse(node.func).endswith("Error")
+            or re.search(r"(^|[._])check_", ast.unparse(node.func))
         )
         if named or made or isinstance(node, ast.Raise):
             yield node.lineno, text_of(node)

@@ -12,7 +12,7 @@ from browser.conftest import until
 from browser.large_page import write_large_page
 from browser.planted_page import IMAGE_ALERT, SCRIPT_ALERT, WORDS, planted_analysis, remade
 
-from attnlab.labels.words import Alignment, gather_units, merge_tokens
+from attnlab.labels.word_tokens import Alignment, gather_units, merge_tokens
 from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.results.page.rendering import render_page

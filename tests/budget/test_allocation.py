@@ -8,7 +8,7 @@ import pytest
 
 from attnlab.attention.specification import sides
 from attnlab.budget.allocation import Choice, allocate, allocate_exactly, lower_hull
-from attnlab.budget.columns import WIDEST
+from attnlab.budget.budget_columns import WIDEST
 from attnlab.budget.uniform import uniform
 from attnlab.core.errors import InputError
 

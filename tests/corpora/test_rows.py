@@ -15,8 +15,8 @@ from attnlab.core.errors import AttnlabError
 from attnlab.corpora import rows
 from attnlab.corpora.corpus import ParallelCorpus, load_corpus
 from attnlab.corpora.rows import SPLITS, Storage, dataset_of, filtered, pairs_of
-from attnlab.models.batches import TokenPairs, encode_corpus, with_counts
 from attnlab.models.tokenizer import token_ids, train_tokenizers
+from attnlab.models.training_batches import TokenPairs, encode_corpus, with_counts
 
 PAIRS = [(f"s{n % 83} {'some ' * (n % 4)}{n % 7}", f"t{n} of è {n % 5}") for n in range(211)]
 

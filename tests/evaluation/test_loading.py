@@ -81,3 +81,20 @@ def test_what_is_none_of_these_is_refused(tmp_path: Path) -> None:
         attnlab.load(tmp_path / "a.txt")
     with pytest.raises(InputError, match="attnlab train"):
         attnlab.load(tmp_path / "absent" / "run")
+
+
+def test_first_guesses_of_a_new_user(small_run: Path, tmp_path: Path) -> None:
+    run = attnlab.load(small_run)
+    (one,) = run.translate("the cat sleeps", beams=1)
+    assert run.translate(["the cat sleeps"], beams=1) == [one]
+    few = {"sentences": 4, "calibration": 4, "validation": 4}
+    found = attnlab.compare(run, 5, mechanisms="band", sites="encoder", quick=True, **few)
+    assert set(found.table["budget"].dropna()) == {5}
+    found.save(tmp_path / "comparison")
+    again = attnlab.load(tmp_path / "comparison")
+    assert again.plot() is not None
+    assert "mechanism" in again.to_latex()
+    heads = attnlab.analyze(run, sentences=4, quick=True, structure_sentences=2)
+    assert attnlab.plot.heads(heads) is not None
+    with pytest.raises(TypeError, match="did you mean 'sentences'"):
+        attnlab.analyze(run, sentense=4)

@@ -13,7 +13,7 @@ from attnlab.grammar.lexicon import (
     Noun,
     Verb,
 )
-from attnlab.grammar.phrases import NamePhrase
+from attnlab.grammar.phrase_structure import NamePhrase
 
 
 def noun(name: str) -> Noun:

@@ -6,7 +6,7 @@ from grammar.grammar_words import adjective, noun, verb
 from attnlab.grammar.english import english_words as english_forms
 from attnlab.grammar.italian import italian_words as italian_forms
 from attnlab.grammar.lexicon import MANY, A
-from attnlab.grammar.phrases import Pronoun
+from attnlab.grammar.phrase_structure import Pronoun
 
 PLURALS = """
 man men uomini; boy boys ragazzi; child children bambini; uncle uncles zii; doctor doctors medici

@@ -22,7 +22,7 @@ from attnlab.grammar.english.english_sentences import english_tokens
 from attnlab.grammar.english.english_words import past
 from attnlab.grammar.italian import italian_words as italian
 from attnlab.grammar.lexicon import NOUNS, PEOPLE, TOWNS, VERBS
-from attnlab.grammar.phrases import PhraseSampler, Sentence
+from attnlab.grammar.phrase_structure import PhraseSampler, Sentence
 from attnlab.grammar.trees import Token, Word, conllu
 
 RELATIONS = set(

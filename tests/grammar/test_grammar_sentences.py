@@ -6,7 +6,7 @@ from grammar.grammar_words import adjective, adverb, man, noun, town, verb, woma
 
 from attnlab.grammar import lexicon as words
 from attnlab.grammar.embedded import pair_of
-from attnlab.grammar.phrases import (
+from attnlab.grammar.phrase_structure import (
     Adjunct,
     Clause,
     Coordination,

@@ -28,7 +28,7 @@ from attnlab.labels.syntactic import (
 )
 from attnlab.labels.treebank import Arc, GoldSentence
 from attnlab.labels.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
-from attnlab.labels.words import Alignment, Span, gather_units, merge_tokens
+from attnlab.labels.word_tokens import Alignment, Span, gather_units, merge_tokens
 
 WORDS = 11
 OBJ = LinkKind("obj", TO_HEAD)

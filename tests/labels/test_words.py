@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from attnlab.labels.gold import align_corpus, align_sentence
 from attnlab.labels.treebank import GoldSentence, load_treebank
-from attnlab.labels.words import (
+from attnlab.labels.word_tokens import (
     Alignment,
     Span,
     UnalignedError,

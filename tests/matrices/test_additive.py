@@ -12,7 +12,7 @@ from oracles import structured as oracle
 
 from attnlab.core.errors import InputError
 from attnlab.matrices import additive
-from attnlab.matrices import weights as in_pieces
+from attnlab.matrices import batched as in_pieces
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.references import top_entries
 

@@ -14,16 +14,16 @@ import attnlab.matrices
 from attnlab.core.errors import InputError
 from attnlab.matrices import distances, offsets, references
 from attnlab.matrices.additive import fit_additive
-from attnlab.matrices.band import fit_band, project_band
-from attnlab.matrices.candidates import Search
+from attnlab.matrices.bands import fit_band, project_band
+from attnlab.matrices.batched import check_weights, checked_weights, normalized_rows
+from attnlab.matrices.coded_supports import Search
 from attnlab.matrices.column import fit_column, fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.labels import label_heads, sum_labels
 from attnlab.matrices.random_search import random_search
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.residual import fit_residual
-from attnlab.matrices.sigma import fit_sigma
-from attnlab.matrices.weights import check_weights, checked_weights, normalized_rows
+from attnlab.matrices.sigma_sets import fit_sigma
 
 SIZES = torch.tensor([[[4, 4]], [[3, 2]]])
 

@@ -10,7 +10,7 @@ from oracles.structured import best_binary_by_count, nearest_stochastic_row
 from weight_matrices import weight_matrices
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.band import fit_band, project_band
+from attnlab.matrices.bands import fit_band, project_band
 from attnlab.matrices.offsets import (
     band_entries,
     mass_beyond_windows,

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from attnlab.matrices import band as band_module
-from attnlab.matrices.band import fit_band, project_band
+from attnlab.matrices import bands as band_module
+from attnlab.matrices.bands import fit_band, project_band
 from attnlab.matrices.distances import measure
 from attnlab.matrices.supports import band_support
 

@@ -5,13 +5,13 @@ import torch
 from oracles import matrices as oracle
 
 from attnlab.core.errors import InputError
+from attnlab.matrices.batched import counted_entries
 from attnlab.matrices.distances import (
     distances,
     kl_divergence,
     l1_distance,
     measure,
 )
-from attnlab.matrices.weights import counted_entries
 
 SHAPES = [(1, 1), (5, 5), (5, 7), (7, 3)]
 

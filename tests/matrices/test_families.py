@@ -13,14 +13,14 @@ from oracles import structured as oracle
 from weight_matrices import weight_matrices
 
 from attnlab.core.errors import InputError
-from attnlab.matrices import weights as in_pieces
-from attnlab.matrices.band import fit_band
+from attnlab.matrices import batched as in_pieces
+from attnlab.matrices.bands import fit_band
 from attnlab.matrices.column import fit_column, fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.fit import Fit
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.references import top_entries
-from attnlab.matrices.sigma import fit_sigma
+from attnlab.matrices.sigma_sets import fit_sigma
 
 VALUES = ["binary", "free", "stochastic"]
 SHAPES = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6), (5, 3), (3, 5)]

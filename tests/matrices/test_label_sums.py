@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.candidates import Search
+from attnlab.matrices.coded_supports import Search
 from attnlab.matrices.families import CODED
 from attnlab.matrices.labels import label_heads, sum_labels
 

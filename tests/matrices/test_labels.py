@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from weight_matrices import weight_matrices
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.candidates import Rows, Search, log2_choose, shortest_code
+from attnlab.matrices.coded_supports import Rows, Search, log2_choose, shortest_code
 from attnlab.matrices.families import CODED
 from attnlab.matrices.labels import label_heads, sum_labels
 from attnlab.matrices.synthetic import draw_corpus

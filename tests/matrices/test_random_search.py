@@ -11,7 +11,7 @@ from attnlab.matrices.random_search import (
     sparse_noise,
 )
 from attnlab.matrices.references import zero_matrix
-from attnlab.matrices.sigma import fit_sigma
+from attnlab.matrices.sigma_sets import fit_sigma
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from attnlab.core.errors import InputError
+from attnlab.matrices.batched import check_weights, normalized_rows
 from attnlab.matrices.references import top_entries, truncated_svd
-from attnlab.matrices.weights import check_weights, normalized_rows
 
 
 def attention(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -10,7 +10,7 @@ from oracles import corrected as oracle
 from oracles import matrices, structured
 from weight_matrices import matrix
 
-from attnlab.matrices.band import fit_band
+from attnlab.matrices.bands import fit_band
 from attnlab.matrices.column import fit_column, fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.rare_columns import fit_rare_columns

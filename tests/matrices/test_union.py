@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from oracles import corrected, matrices, structured
 from weight_matrices import matrix, weight_matrices
 
-from attnlab.matrices.band import Band, fit_band
+from attnlab.matrices.bands import Band, fit_band
 from attnlab.matrices.column import fit_column
 from attnlab.matrices.diagonal import Diagonal, fit_diagonal
 from attnlab.matrices.fit import Fit, Parameters
 from attnlab.matrices.rare_columns import RareColumns, fit_rare_columns
-from attnlab.matrices.sigma import Union, fit_sigma
+from attnlab.matrices.sigma_sets import Union, fit_sigma
 
 REACH = 2
 WINDOW = (1, 2)

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.models.batches import Collator, LengthGroupedBatches, TokenPairs, collator
 from attnlab.models.configuration import IGNORED_LABEL
+from attnlab.models.training_batches import Collator, LengthGroupedBatches, TokenPairs, collator
 from attnlab.models.training_settings import settings_from
 
 lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=60)

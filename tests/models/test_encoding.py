@@ -7,8 +7,8 @@ import pytest
 
 from attnlab.core.errors import InputError
 from attnlab.corpora.corpus import ParallelCorpus, build_corpus, load_corpus
-from attnlab.models.batches import encode_corpus
 from attnlab.models.tokenizer import train_tokenizers
+from attnlab.models.training_batches import encode_corpus
 
 
 def corpus_of_lengths() -> ParallelCorpus:

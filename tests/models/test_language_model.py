@@ -20,7 +20,11 @@ import attnlab
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.core.processes import Processes
-from attnlab.models.batches import (
+from attnlab.models.configuration import IGNORED_LABEL, LanguageConfig, TranslationConfig
+from attnlab.models.model import LanguageModel
+from attnlab.models.run import generate, load, score_language_model, score_run
+from attnlab.models.training import resume, train
+from attnlab.models.training_batches import (
     LastTokens,
     LengthGroupedBatches,
     NextTokenCollator,
@@ -28,10 +32,6 @@ from attnlab.models.batches import (
     TokenPairs,
     encode_rows,
 )
-from attnlab.models.configuration import IGNORED_LABEL, LanguageConfig, TranslationConfig
-from attnlab.models.model import LanguageModel
-from attnlab.models.run import generate, load, score_language_model, score_run
-from attnlab.models.training import resume, train
 from attnlab.models.training_settings import GenerationSettings, settings_from
 from attnlab.reading.capture import capture
 

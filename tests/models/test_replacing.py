@@ -23,12 +23,12 @@ from attnlab.core.files import write_json
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.models import checkpoints, training
 from attnlab.models import checkpoints as replacing
-from attnlab.models.batches import encode_corpus
 from attnlab.models.checkpoints import recover
 from attnlab.models.run import corpus_of, new_record
 from attnlab.models.run_folder import DELETED, MOVING, REPLACED, is_trained, read_record, remove_run
 from attnlab.models.tokenizer import Tokenizers, train_tokenizers
 from attnlab.models.training import Trained, resume, train
+from attnlab.models.training_batches import encode_corpus
 
 # Of a process with threads: the child leaves them alone.
 pytestmark = pytest.mark.filterwarnings("ignore:This process")

@@ -17,19 +17,19 @@ from transformers import TrainerControl, TrainerState
 from two_processes import BATCH_TOKENS, STOPPED_AT, exactly, settings, signalled
 
 from attnlab.core.processes import Processes
-from attnlab.models.batches import (
-    Collator,
-    LengthGroupedBatches,
-    SharedBatches,
-    TokenPairs,
-    encode_corpus,
-)
 from attnlab.models.configuration import IGNORED_LABEL
 from attnlab.models.preparing import prepare
 from attnlab.models.run import load
 from attnlab.models.run_folder import checkpoints_by_step
 from attnlab.models.trainer import StepSeeds
 from attnlab.models.training import resume, train
+from attnlab.models.training_batches import (
+    Collator,
+    LengthGroupedBatches,
+    SharedBatches,
+    TokenPairs,
+    encode_corpus,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from attnlab.models import batches
-from attnlab.models.batches import TokenPairs
+from attnlab.models import training_batches as batches
 from attnlab.models.preparing import stage
+from attnlab.models.training_batches import TokenPairs
 
 
 def told(seconds: float, **times: float) -> list[str]:

@@ -12,11 +12,11 @@ from small_run import small_settings, write_pairs
 from transformers import TrainerControl, TrainerState
 
 from attnlab.core.errors import InputError
-from attnlab.models.batches import TokenPairs, step_budget
 from attnlab.models.callbacks import Patience
 from attnlab.models.run import load
 from attnlab.models.trainer import choice, training_arguments
 from attnlab.models.training import resume, train
+from attnlab.models.training_batches import TokenPairs, step_budget
 from attnlab.models.training_settings import OptimizerSettings, settings_from
 
 

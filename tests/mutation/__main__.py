@@ -1,7 +1,7 @@
 """Put small faults into the package, one at a time, and see whether the nearest tests notice.
 
     make mutants                                        # a sample of matrices/ and attention/
-    python -m tests.mutation attnlab/matrices/band.py --sample 0     # every fault of one file
+    python -m tests.mutation attnlab/matrices/bands.py --sample 0     # every fault of one file
 
 Each fault lives in a forked process that runs the tests beside the file's package until the first
 failure; no file is changed. What survives is printed: look at each, it is either without effect or

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.band import fit_band
+from attnlab.matrices.bands import fit_band
 from attnlab.matrices.families import CODED
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.references import top_entries
-from attnlab.matrices.sigma import fit_sigma
+from attnlab.matrices.sigma_sets import fit_sigma
 from attnlab.matrices.supports import band_dimension
 from attnlab.questions.approximate.approximation import approximate, svd_rank
 from attnlab.questions.approximate.question import (

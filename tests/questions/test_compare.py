@@ -14,7 +14,7 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.registry import make
-from attnlab.budget.candidates import FIXED, Candidate, Choosing, SiteTypes
+from attnlab.budget.choosing import FIXED, Candidate, Choosing, SiteTypes
 from attnlab.budget.scores import MEASURED, measure_matrices
 from attnlab.budget.uniform import refusals, uniform
 from attnlab.core.addresses import SITES

@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from attnlab.questions.analyze.phrases import count_labels, describe_agreement
+from attnlab.questions.analyze.head_phrases import count_labels, describe_agreement
 from attnlab.questions.importance.view import removable
 from attnlab.questions.plan.view import planning_answers
 

@@ -11,8 +11,8 @@ from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
 from attnlab.matrices.families import CODED
 from attnlab.questions.analyze.figures import draw_heads
 from attnlab.questions.analyze.fits import BITS
+from attnlab.questions.analyze.head_phrases import heads_shown, structure_phrase, words_of_heads
 from attnlab.questions.analyze.overview import STRUCTURE_STYLES, _map, _structure_cell
-from attnlab.questions.analyze.phrases import heads_shown, structure_phrase, words_of_heads
 from attnlab.results.export import cell, family_words
 from attnlab.results.page.rendering import kind_styles
 

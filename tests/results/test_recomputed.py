@@ -19,8 +19,8 @@ import torch
 
 from attnlab.corpora.corpus import EMBEDDED
 from attnlab.matrices.supports import band_dimension
-from attnlab.models.batches import LengthGroupedBatches, TokenPairs
-from attnlab.models.batches import encode_corpus
+from attnlab.models.training_batches import LengthGroupedBatches, TokenPairs
+from attnlab.models.training_batches import encode_corpus
 from attnlab.models.run import corpus_of
 from attnlab.models.training_settings import RunSettings, settings_from
 from attnlab.models.tokenizer import train_tokenizers
@@ -56,7 +56,7 @@ def script(name: str) -> Any:
 @recomputes("thesis_tables")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
     from attnlab.reading.matrix_files import load_matrices
-    from attnlab.matrices.sigma import fit_sigma
+    from attnlab.matrices.sigma_sets import fit_sigma
 
     H = load_matrices(request.getfixturevalue("shared_data") / "thesis" / "heads.npz")
     table = pd.read_csv(folder / "table.csv")
@@ -197,7 +197,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("small_corpora")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.models.batches import step_budget
+    from attnlab.models.training_batches import step_budget
 
     row = pd.read_csv(folder / "table.csv").iloc[0]
     name = str(request.getfixturevalue("shared_data") / "tatoeba")

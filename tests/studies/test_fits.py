@@ -5,7 +5,7 @@ import torch
 from planted_layers import layer, stochastic
 
 from attnlab.matrices.additive import fit_additive
-from attnlab.matrices.band import fit_band
+from attnlab.matrices.bands import fit_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, summarise

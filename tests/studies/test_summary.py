@@ -9,7 +9,7 @@ from attnlab.core.addresses import Head
 from attnlab.labels.label_columns import CONTROLS as CONTROLS_TABLE
 from attnlab.labels.label_tables import with_strength
 from attnlab.questions.analyze.figures import draw_heads
-from attnlab.questions.analyze.phrases import (
+from attnlab.questions.analyze.head_phrases import (
     describe_roles,
     evidence_phrase,
     heads_shown,

@@ -4,7 +4,7 @@ import re
 from functools import cache
 
 from attnlab.grammar.lexicon import Concept, Determiner, Noun, Verb, entries
-from attnlab.grammar.phrases import Agreement, Pronoun
+from attnlab.grammar.phrase_structure import Agreement, Pronoun
 
 PLURALS: dict[str, str] = {
     name: plural

@@ -19,7 +19,7 @@ from attnlab.grammar.italian.italian_words import (
     word,
 )
 from attnlab.grammar.lexicon import NEVER, THE, Adjective, Adverb, Preposition, Verb
-from attnlab.grammar.phrases import (
+from attnlab.grammar.phrase_structure import (
     WHOLE,
     Adjunct,
     Agreement,

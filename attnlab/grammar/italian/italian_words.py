@@ -16,8 +16,8 @@ from attnlab.grammar.lexicon import (
     Verb,
     entries,
 )
-from attnlab.grammar.phrases import Agreement, Phrase
-from attnlab.grammar.phrases import agreement as agreement_of
+from attnlab.grammar.phrase_structure import Agreement, Phrase
+from attnlab.grammar.phrase_structure import agreement as agreement_of
 
 Auxiliary: TypeAlias = Literal["avere", "essere"]
 

@@ -9,7 +9,7 @@ import pandas as pd
 from attnlab.core import HEAD_COLUMNS, Head, layer_name
 from attnlab.labels import LABELS, LOSS_CHANGE, NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.matrices import NO_FAMILY
-from attnlab.questions.analyze.phrases import (
+from attnlab.questions.analyze.head_phrases import (
     MARK,
     MARK_WITHOUT_CONTROLS,
     evidence_phrase,

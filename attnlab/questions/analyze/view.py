@@ -23,8 +23,7 @@ from attnlab.labels import (
 )
 from attnlab.questions.analyze.figures import draw_heads, draw_offsets, draw_windows
 from attnlab.questions.analyze.fits import BITS, EQUAL_BUDGET, RELATIVE, summarise
-from attnlab.questions.analyze.overview import overview_of
-from attnlab.questions.analyze.phrases import (
+from attnlab.questions.analyze.head_phrases import (
     SHOWN,
     STATUS_WORDS,
     describe_agreement,
@@ -35,6 +34,7 @@ from attnlab.questions.analyze.phrases import (
     with_phrases,
     words_of_heads,
 )
+from attnlab.questions.analyze.overview import overview_of
 from attnlab.questions.analyze.question import SUMMARY
 from attnlab.questions.analyze.summary import roles_of, structure_of_heads, table_of, views_of
 from attnlab.questions.analyze.viewer import viewer_data

@@ -13,8 +13,8 @@ from attnlab.core import HEAD_COLUMNS, Head, InputError, Site, layer_name, round
 from attnlab.figures import plain
 from attnlab.labels import CONTROLS, LABELS, LOSS_CHANGE, OTHER_MARKS, START_MARKS
 from attnlab.matrices import FAMILIES
+from attnlab.questions.analyze.head_phrases import SHOWN, STATUS_WORDS, mark_of, with_phrases
 from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles
-from attnlab.questions.analyze.phrases import SHOWN, STATUS_WORDS, mark_of, with_phrases
 from attnlab.questions.analyze.question import QUESTION, SUMMARY
 from attnlab.questions.analyze.summary import NO_ROLE, marked, table_of, views_of
 from attnlab.reading import HEADS, OFFSETS, KeptMatrices

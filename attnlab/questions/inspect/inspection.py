@@ -11,19 +11,19 @@ from torch import Tensor
 from attnlab.core import InputError, Note, options_of, usable_device
 from attnlab.evaluation import load_transformers, model_in_words, source_in_words, versions_in_words
 from attnlab.models import RECURRENT, Run, Source, run_at
-from attnlab.questions.inspect.question import (
-    QUESTION,
-    InspectionSettings,
-    NoCommonWord,
-    UnknownWords,
-)
-from attnlab.questions.inspect.words import (
+from attnlab.questions.inspect.explanations import (
     Word,
     anisotropies,
     check_pair_count,
     moves,
     word_vectors,
     words_of,
+)
+from attnlab.questions.inspect.question import (
+    QUESTION,
+    InspectionSettings,
+    NoCommonWord,
+    UnknownWords,
 )
 from attnlab.reading import HeadStatistics, prepare
 from attnlab.results import Result

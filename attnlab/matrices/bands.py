@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core import InputError
+from attnlab.matrices.batched import Sizes, checked_weights, counted_entries, in_chunks, sizes_of
 from attnlab.matrices.distances import Distances, from_sums
 from attnlab.matrices.fit import Fit, Parameters, complete
 from attnlab.matrices.offsets import band_entries, matrix_from_band, real_band
@@ -34,7 +35,6 @@ from attnlab.matrices.supports import (
     reach_within,
     sides,
 )
-from attnlab.matrices.weights import Sizes, checked_weights, counted_entries, in_chunks, sizes_of
 
 
 def can_be_read_in_place(H: Float[Tensor, "*batch query key"], window: Window) -> bool:
@@ -210,7 +210,7 @@ def fit_band(
         causal: cut the band at the query itself.
         error_nnz: s, how many entries E may correct.
         error_bound: eps, how large a correction may be.
-        sizes: the real queries and keys of each matrix, see `attnlab.matrices.weights`.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.batched`.
 
     Raises:
         InputError: no attention weights, unknown values,

@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.matrices.band import fit_band
+from attnlab.matrices.bands import fit_band
+from attnlab.matrices.batched import Sizes, in_chunks, sizes_of, takes_no_memory
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.fit import Fit, Parameters
 from attnlab.matrices.rare_columns import Anchor, Heights, fit_rare_columns
 from attnlab.matrices.supports import Values
-from attnlab.matrices.weights import Sizes, in_chunks, sizes_of, takes_no_memory
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def fit_sigma(
         causal: no query attends a later key.
         error_nnz: s, how many entries E may correct.
         error_bound: eps, how large a correction may be.
-        sizes: the real queries and keys of each matrix, see `attnlab.matrices.weights`.
+        sizes: the real queries and keys of each matrix, see `attnlab.matrices.batched`.
 
     Raises:
         InputError: an option is out of its range.
