@@ -13,7 +13,7 @@ from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import write_text
 from attnlab.core.folders import MARKS, UNFINISHED, locked, replacing_result
 from attnlab.models.run_folder import SETTINGS
-from attnlab.results.records import RECORD
+from attnlab.results.result_files import RECORD
 
 OLD = {"a.csv": "old", "gone.csv": "old", "figures/one.svg": "old", "figures/gone.svg": "old"}
 NEW = {"a.csv": "new", "figures/one.svg": "new", "models/x/weights": "new", "page.html": "new"}

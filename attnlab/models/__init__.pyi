@@ -1,7 +1,4 @@
 from .callbacks import read_metrics as read_metrics
-from .checkpoints import prepare_folder as prepare_folder
-from .checkpoints import recover as recover
-from .checkpoints import report_replaced as report_replaced
 from .checkpoints import save_model as save_model
 from .configuration import IGNORED_LABEL as IGNORED_LABEL
 from .configuration import TranslationConfig as TranslationConfig
@@ -44,6 +41,9 @@ from .run_folder import no_run as no_run
 from .run_folder import read_record as read_record
 from .run_folder import run_paths as run_paths
 from .run_folder import task_of as task_of
+from .run_replacement import prepare_folder as prepare_folder
+from .run_replacement import recover as recover
+from .run_replacement import report_replaced as report_replaced
 from .safe_loading import UNREADABLE as UNREADABLE
 from .safe_loading import check_generation_config as check_generation_config
 from .safe_loading import check_has_tokenizer as check_has_tokenizer

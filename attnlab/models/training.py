@@ -24,17 +24,7 @@ from attnlab.core import (
 )
 from attnlab.corpora import ParallelCorpus
 from attnlab.models.callbacks import Metrics, Patience, ProgressBar
-from attnlab.models.checkpoints import (
-    Beginning,
-    back_up,
-    beginning,
-    check_epochs,
-    delete_replaced,
-    prepare_folder,
-    recover,
-    restoring_on_failure,
-    save_model,
-)
+from attnlab.models.checkpoints import Beginning, beginning, check_epochs, save_model
 from attnlab.models.first_embeddings import check_embeddings
 from attnlab.models.preparing import (
     Prepared,
@@ -55,6 +45,13 @@ from attnlab.models.run_folder import (
     is_trained,
     read_record,
     replaced_run,
+)
+from attnlab.models.run_replacement import (
+    back_up,
+    delete_replaced,
+    prepare_folder,
+    recover,
+    restoring_on_failure,
 )
 from attnlab.models.scoring import scorer
 from attnlab.models.tokenizer import (

@@ -1,10 +1,62 @@
-from .export import ADDITIVE as ADDITIVE, BAND as BAND, PAGE_POINTS as PAGE_POINTS, SITE_NAMES as SITE_NAMES, VIEW_NAMES as VIEW_NAMES, cell as cell, columns_named as columns_named, declared_columns as declared_columns, family_words as family_words, formatted as formatted, head_names as head_names, is_number as is_number, latex_points as latex_points
+from .export import ADDITIVE as ADDITIVE
+from .export import BAND as BAND
+from .export import PAGE_POINTS as PAGE_POINTS
+from .export import SITE_NAMES as SITE_NAMES
+from .export import VIEW_NAMES as VIEW_NAMES
+from .export import cell as cell
+from .export import columns_named as columns_named
+from .export import declared_columns as declared_columns
+from .export import family_words as family_words
+from .export import formatted as formatted
+from .export import head_names as head_names
+from .export import is_number as is_number
+from .export import latex_points as latex_points
 from .load_any import load as load
-from .notebook import drawn_html as drawn_html, frame_html as frame_html, table_html as table_html, together as together
-from .page.rendering import Cell as Cell, CutQueries as CutQueries, HeadMap as HeadMap, Highlight as Highlight, Overview as Overview, PageTable as PageTable, Section as Section, Stored as Stored, ViewerData as ViewerData, block_maxima as block_maxima, encode_weights as encode_weights, page_table as page_table, render_page as render_page, rows_keeping_largest as rows_keeping_largest
-from .page.result_page import Contents as Contents, DrawnFigure as DrawnFigure, Part as Part, ShownTable as ShownTable, Tables as Tables, write_result_page as write_result_page
-from .question import Question as Question, declared_tables as declared_tables, own_questions as own_questions, question_named as question_named, questions as questions
-from .records import Extra as Extra, PAGE as PAGE, PARETO_FIGURE as PARETO_FIGURE, QuestionFiles as QuestionFiles, ResultRecord as ResultRecord, SCALING_FIGURE as SCALING_FIGURE, STUDY as STUDY, check_file_free as check_file_free, check_free as check_free, check_record_there as check_record_there, files_of as files_of, notes_on_weights as notes_on_weights, older_results as older_results, write_record as write_record
+from .notebook import drawn_html as drawn_html
+from .notebook import frame_html as frame_html
+from .notebook import table_html as table_html
+from .notebook import together as together
+from .page.rendering import Cell as Cell
+from .page.rendering import CutQueries as CutQueries
+from .page.rendering import HeadMap as HeadMap
+from .page.rendering import Highlight as Highlight
+from .page.rendering import Overview as Overview
+from .page.rendering import PageTable as PageTable
+from .page.rendering import Section as Section
+from .page.rendering import Stored as Stored
+from .page.rendering import ViewerData as ViewerData
+from .page.rendering import block_maxima as block_maxima
+from .page.rendering import encode_weights as encode_weights
+from .page.rendering import page_table as page_table
+from .page.rendering import render_page as render_page
+from .page.rendering import rows_keeping_largest as rows_keeping_largest
+from .page.result_page import Contents as Contents
+from .page.result_page import DrawnFigure as DrawnFigure
+from .page.result_page import Part as Part
+from .page.result_page import ShownTable as ShownTable
+from .page.result_page import Tables as Tables
+from .page.result_page import write_result_page as write_result_page
+from .question import Question as Question
+from .question import declared_tables as declared_tables
+from .question import own_questions as own_questions
+from .question import question_named as question_named
+from .question import questions as questions
+from .records import ResultRecord as ResultRecord
+from .records import notes_on_weights as notes_on_weights
+from .records import older_results as older_results
+from .records import write_record as write_record
 from .report import write_report as write_report
 from .result import Result as Result
-from .terminal import MOST_ROWS as MOST_ROWS, TerminalTable as TerminalTable, rows_shown as rows_shown
+from .result_files import PAGE as PAGE
+from .result_files import PARETO_FIGURE as PARETO_FIGURE
+from .result_files import SCALING_FIGURE as SCALING_FIGURE
+from .result_files import STUDY as STUDY
+from .result_files import Extra as Extra
+from .result_files import QuestionFiles as QuestionFiles
+from .result_files import check_file_free as check_file_free
+from .result_files import check_free as check_free
+from .result_files import check_record_there as check_record_there
+from .result_files import files_of as files_of
+from .terminal import MOST_ROWS as MOST_ROWS
+from .terminal import TerminalTable as TerminalTable
+from .terminal import rows_shown as rows_shown

@@ -1,19 +1,26 @@
 """Tables as text to go elsewhere: CSV, Markdown, LaTeX with booktabs."""
 
-import pandas as pd
-from attnlab.core import HEAD_COLUMNS, Head, Site
-from attnlab.matrices import FAMILIES
-from attnlab.reading import ALL, CONTENT, View
 import re
 from collections.abc import Callable, Iterable, Sequence
+
 import numpy as np
+import pandas as pd
+
 from attnlab.budget import REPLACED
-from attnlab.core import FORMATS, Column, Table, rounded
-from attnlab.core import InputError
-from attnlab.core import csv_of
-from attnlab.core import shown
-from collections.abc import Iterable
-from attnlab.core import Column
+from attnlab.core import (
+    FORMATS,
+    HEAD_COLUMNS,
+    Column,
+    Head,
+    InputError,
+    Site,
+    Table,
+    csv_of,
+    rounded,
+    shown,
+)
+from attnlab.matrices import FAMILIES
+from attnlab.reading import ALL, CONTENT, View
 
 # How the views of `attnlab.reading.weights` are called on pages and terminals.
 VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
@@ -40,6 +47,7 @@ def family_words(family: str) -> str:
     ('rare columns', 'column + band', 'none')
     """
     return FAMILIES[family].label if family in FAMILIES else family.replace("_", " ")
+
 
 # Columns that tables of several questions and studies share.
 _SHARED = Table("", "row", REPLACED)
@@ -271,6 +279,7 @@ def _latex_cell(text: str) -> str:
     if re.fullmatch(r"-[\d.]+", text):
         return f"${text}$"
     return re.sub(r"(?<![\w.)\]$-])-(?=\d)", "$-$", escape_latex(text))
+
 
 ADDITIVE = (
     "additive splits the same number between whole diagonals around offset 0, whole columns and E as "

@@ -6,13 +6,10 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from attnlab.attention import AttentionPlan, load_plan
-from attnlab.core import InputError
-from attnlab.core import MATRIX_SUFFIXES
-from attnlab.core import PRETRAINED_MARKS, RESULT_MARK
+from attnlab.core import MATRIX_SUFFIXES, PRETRAINED_MARKS, RESULT_MARK, InputError
 from attnlab.evaluation import load_transformers
-from attnlab.models import Run
+from attnlab.models import Run, is_run
 from attnlab.models import load as load_run
-from attnlab.models import is_run
 from attnlab.reading import load_arrays
 from attnlab.results.result import Result
 

@@ -4,7 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attnlab.core import Note
-from attnlab.evaluation import FewerThanAsked, FewForIntervals, FewForMeans, NoTranslations, OlderWeights, TableWiderThanPage
+from attnlab.evaluation import (
+    FewerThanAsked,
+    FewForIntervals,
+    FewForMeans,
+    NoTranslations,
+    OlderWeights,
+    TableWiderThanPage,
+)
 from attnlab.reading import KeptInPart, RowsNotNormalized, SentencesDropped
 
 # With the values of a note between braces, or of the note.

@@ -11,11 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from attnlab.core import Table
-from attnlab.core import InputError
-from attnlab.core import Note
-from attnlab.core import Settings
-from attnlab.core import with_plugins
+from attnlab.core import InputError, Note, Settings, Table, with_plugins
 
 GROUP = "attnlab.questions"
 # The file of the arrays of a result.
@@ -47,7 +43,8 @@ class Question:
             nothing is written unless asked for.
         announced: whether the command says beforehand how much there is to do and how long it will take.
         printed: how many of its tables --json prints, the first ones.
-        layout: `module:class`, an `attnlab.results.records.QuestionFiles` where the result has more than tables.
+        layout: `module:class`, an `attnlab.results.result_files.QuestionFiles`, where the result has more
+            than tables.
         only_runs: whether nothing but a run can be the source.
         only_matrices: whether nothing but a file of matrices can be.
         embeddings: whether a file or folder of embeddings can be.
@@ -72,7 +69,7 @@ class Question:
     folder: str | None = None
     announced: bool = False
     printed: int = 1
-    layout: str = "attnlab.results.records:QuestionFiles"
+    layout: str = "attnlab.results.result_files:QuestionFiles"
     only_runs: bool = False
     only_matrices: bool = False
     embeddings: bool = False
@@ -156,7 +153,7 @@ class Question:
 
 @cache
 def own_questions() -> Mapping[str, Question]:
-    """attnlab's own questions by name: the folders of `attnlab.questions`."""
+    """Attnlab's own questions by name: the folders of `attnlab.questions`."""
     folders = pkgutil.iter_modules(import_module(GROUP).__path__)
     return {one.name: import_module(f"{GROUP}.{one.name}").QUESTION for one in folders}
 

@@ -4,16 +4,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from attnlab.core import InputError, reason
-from attnlab.core import delete_leftovers, check_writable
-from attnlab.core import locked
-from attnlab.results.page.result_page import ContentsOf, write_result_page
-from attnlab.results.records import read_record
-from attnlab.results.records import PAGE, RECORD
+from attnlab.core import InputError, check_writable, delete_leftovers, locked, reason
 from attnlab.results.notes import kinds_of_notes
+from attnlab.results.page.result_page import ContentsOf, write_result_page
 from attnlab.results.question import question_of
+from attnlab.results.records import read_record
 from attnlab.results.result import Result
-
+from attnlab.results.result_files import PAGE, RECORD
 
 
 def write_report(folder: str | Path, others: Mapping[str, ContentsOf] | None = None) -> Path:

@@ -1,4 +1,4 @@
-"""The answer to a question: tables with notes, saved, loaded, shown and drawn in one way for all questions."""
+"""The answer to a question: tables with notes, saved, loaded, shown and drawn in one way."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,18 +9,22 @@ import pandas as pd
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnlab.core import Column, Table
-from attnlab.core import InputError
+from attnlab.core import (
+    Column,
+    InputError,
+    Note,
+    briefly,
+    read_tensors,
+    replacing_result,
+    write_table,
+    write_tensors,
+    write_text,
+)
 from attnlab.reading import KeptMatrices, load_kept_matrices
-from attnlab.core import read_tensors, write_table, write_tensors, write_text
-from attnlab.core import replacing_result
-from attnlab.core import Note
 from attnlab.results.export import declared_columns, formatted
 from attnlab.results.notebook import table_with_notes
-from attnlab.results.page.result_page import Contents, write_contents
-from attnlab.results.records import ResultRecord, read_record, read_tables, write_record
-from attnlab.results.records import EXPLANATION, FIGURES, Extra, check_free, files_of
 from attnlab.results.notes import describe_notes, kinds_of_notes
+from attnlab.results.page.result_page import Contents, write_contents
 from attnlab.results.question import (
     ARRAYS,
     MATRICES,
@@ -29,14 +33,16 @@ from attnlab.results.question import (
     question_of,
     questions,
 )
+from attnlab.results.records import ResultRecord, read_record, read_tables, write_record
+from attnlab.results.result_files import EXPLANATION, FIGURES, Extra, check_free, files_of
 from attnlab.results.terminal import TerminalTable, rows_shown
-from attnlab.core import briefly
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The answer to a question. Its tables and arrays are attributes too: `result.summary` is
-    `result.tables["summary"]`.
+    """The answer to a question.
+
+    Its tables and arrays are attributes too: `result.summary` is `result.tables["summary"]`.
 
     Attributes:
         question: name of the question.
@@ -199,7 +205,9 @@ class Result:
         question = question_of(record.result)
         if question is None:
             known = ", ".join(sorted(one.what for one in questions().values()))
-            msg = f"{folder} holds '{record.result}'; a result that can be loaded is one of: {known}."
+            msg = (
+                f"{folder} holds '{record.result}'; a result that can be loaded is one of: {known}."
+            )
             raise InputError(msg)
         tables = read_tables(folder, record, question.tables)
         arrays = read_tensors(Path(folder) / ARRAYS, question.arrays) if question.arrays else {}
@@ -228,9 +236,9 @@ class Result:
 
     def show(self) -> None:
         """Prints the table that matters most, and the notes."""
-        print(self.formatted("markdown"))
+        print(self.formatted("markdown"))  # noqa: T201 - what was asked for
         for note in self.told:
-            print(f"Note: {note}")
+            print(f"Note: {note}")  # noqa: T201
 
     def to_latex(self, table: str | None = None, *, caption: str = "", label: str = "") -> str:
         """A table in LaTeX, as `attnlab table --format latex` writes it; None: that which matters most.

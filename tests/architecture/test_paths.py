@@ -21,7 +21,7 @@ from attnlab.models.tokenizer import load_tokenizers
 from attnlab.reading import keeping, matrix_files
 from attnlab.reading import matrix_files as matrix_source
 from attnlab.results.question import question_named
-from attnlab.results.records import check_free, files_of
+from attnlab.results.result_files import check_free, files_of
 
 # The steps of reading a corpus and of training, which take the paths that `train` made.
 INNER = re.compile(r"attnlab\.(cli|corpora|grammar|models\.(?!tokenizer))")

@@ -324,7 +324,7 @@ def test_a_fault_of_the_program_is_one_sentence_too(
         msg = "broken inside"
         raise RuntimeError(msg)
 
-    monkeypatch.setattr("attnlab.models.run.load", broken)
+    monkeypatch.setattr("attnlab.models.load", broken)
     status, _, err = attnlab("score", small_run)
     assert status == 1
     assert "RuntimeError: broken inside" in err
@@ -341,7 +341,7 @@ def test_an_interrupted_demo_ends_and_says_how_to_go_on(
     def stopped(folder: Path, *_: object, **__: object) -> training.Trained:
         return training.Trained(folder, [], {}, interrupted=True, parameters=1, kept_step=5)
 
-    monkeypatch.setattr(training, "train", stopped)
+    monkeypatch.setattr("attnlab.models.train", stopped)
     status, out, err = attnlab("demo", tmp_path / "demo")
     assert (status, out) == (130, "")
     assert "--resume" in err

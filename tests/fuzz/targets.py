@@ -31,8 +31,9 @@ from attnlab.reading.matrix_files import load_arrays, load_kept_source, load_mat
 from attnlab.results import result as result_module
 from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import declared_tables
-from attnlab.results.records import PAGE, RECORD, read_record, read_tables
+from attnlab.results.records import read_record, read_tables
 from attnlab.results.report import write_report
+from attnlab.results.result_files import PAGE, RECORD
 from attnlab.studies.computing import Attempted, Outcome
 from attnlab.studies.running import collect
 from attnlab.studies.study import Cell

@@ -77,6 +77,7 @@ ENTRIES: dict[str, Callable[[torch.Tensor], object]] = {
 }
 # What the functions above are made of: they get what has been checked, or no attention weights at all.
 PARTS = {
+    "fit_at_equal_budget",
     *(
         "band_entries",
         "matrix_from_band",

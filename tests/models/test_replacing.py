@@ -22,10 +22,10 @@ from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import write_json
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.models import checkpoints, training
-from attnlab.models import checkpoints as replacing
-from attnlab.models.checkpoints import recover
+from attnlab.models import run_replacement as replacing
 from attnlab.models.run import corpus_of, new_record
 from attnlab.models.run_folder import DELETED, MOVING, REPLACED, is_trained, read_record, remove_run
+from attnlab.models.run_replacement import recover
 from attnlab.models.tokenizer import Tokenizers, train_tokenizers
 from attnlab.models.training import Trained, resume, train
 from attnlab.models.training_batches import encode_corpus

@@ -20,13 +20,14 @@ from attnlab.core.files import write_text
 from attnlab.core.installed import versions
 from attnlab.core.library_state import seeded
 from attnlab.models import trainer as trainer_module
-from attnlab.models.checkpoints import recover, save_model
+from attnlab.models.checkpoints import save_model
 from attnlab.models.model import TranslationModel
 from attnlab.models.run import load, score_run, translate
 from attnlab.models.run_folder import (
     last_complete_checkpoint,
     read_record,
 )
+from attnlab.models.run_replacement import recover
 from attnlab.models.training import (
     kept_evaluation,
     resume,

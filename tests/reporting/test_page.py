@@ -34,8 +34,8 @@ from attnlab.results.page.rendering import (
     page_table,
     render_page,
 )
-from attnlab.results.records import check_not_taken, files_of
 from attnlab.results.result import Result
+from attnlab.results.result_files import check_not_taken, files_of
 
 ANALYSIS = files_of(QUESTION)
 VOID = {"meta", "link", "br", "img", "input", "hr"}

@@ -24,16 +24,14 @@ from attnlab.results import result
 from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import question_named
 from attnlab.results.records import (
-    RECORD,
     ResultRecord,
-    check_not_taken,
-    files_of,
     older_results,
     read_record,
     read_tables,
     write_record,
 )
 from attnlab.results.report import write_report
+from attnlab.results.result_files import RECORD, check_not_taken, files_of
 from attnlab.studies import study_results as study_folder
 
 PLANNING = files_of(question_named("plan"))

@@ -6,7 +6,8 @@ from pathlib import Path
 import pandas as pd
 
 from attnlab.results.page.result_page import Contents, ShownTable, write_result_page
-from attnlab.results.records import STUDY, ResultRecord, write_record
+from attnlab.results.records import ResultRecord, write_record
+from attnlab.results.result_files import STUDY
 from attnlab.studies.study_results import means_over_seeds, study_contents
 
 

@@ -25,7 +25,10 @@ def test_cases_and_models_are_counted_and_nothing_is_called_not_shown(tmp_path: 
     table = read_table(COMMITTED, "table")
     cases = table[(table["budget"] <= 10) & table["plan"].isin(NAMES)]
     smaller, more = (int((cases[f"{name}_gain"] > 0).sum()) for name in ("loss", "bleu"))
-    assert f"the smaller loss in {smaller} of {len(cases)} cases and keeps more BLEU in {more}." in text
+    assert (
+        f"the smaller loss in {smaller} of {len(cases)} cases and keeps more BLEU in {more}."
+        in text
+    )
     assert "Of models of BLEU 14.5, 15.2, 15.8:" in text
     assert text.count("in 3 of 3 models; it keeps") == 3
     assert "not shown" not in text
@@ -55,5 +58,7 @@ def test_a_gain_without_an_interval_is_shown_alone() -> None:
     ends = [f"{name}_gain_{end}" for name in ("bleu", "loss") for end in ("low", "high")]
     shown = shown_gains(models.assign(**dict.fromkeys(ends, float("nan"))))
     assert "nan" not in shown.to_string()
-    first = models[(models["plan"] == "band") & (models["budget"] == models["budget"].min())].iloc[0]
+    first = models[(models["plan"] == "band") & (models["budget"] == models["budget"].min())].iloc[
+        0
+    ]
     assert shown["band"].iloc[0] == f"{first['bleu_gain']:+.1f}; {first['loss_gain']:+.3f}"

@@ -19,11 +19,10 @@ import torch
 
 from attnlab.corpora.corpus import EMBEDDED
 from attnlab.matrices.supports import band_dimension
-from attnlab.models.training_batches import LengthGroupedBatches, TokenPairs
-from attnlab.models.training_batches import encode_corpus
 from attnlab.models.run import corpus_of
-from attnlab.models.training_settings import RunSettings, settings_from
 from attnlab.models.tokenizer import train_tokenizers
+from attnlab.models.training_batches import LengthGroupedBatches, TokenPairs, encode_corpus
+from attnlab.models.training_settings import RunSettings, settings_from
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
@@ -55,8 +54,8 @@ def script(name: str) -> Any:
 
 @recomputes("thesis_tables")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.reading.matrix_files import load_matrices
     from attnlab.matrices.sigma_sets import fit_sigma
+    from attnlab.reading.matrix_files import load_matrices
 
     H = load_matrices(request.getfixturevalue("shared_data") / "thesis" / "heads.npz")
     table = pd.read_csv(folder / "table.csv")
@@ -250,8 +249,8 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("study_engine")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    from attnlab.studies.running import collect
     from attnlab.studies.computing import compute_rows
+    from attnlab.studies.running import collect
 
     found = collect(folder / "study")
     assert found.missing == 0

@@ -74,7 +74,9 @@ def table(small_run: Path) -> pd.DataFrame:
 def test_bleu_by_length(table: pd.DataFrame) -> None:
     whole, binned = table[table["words"] == "all"], table[table["words"] != "all"]
     assert binned.groupby("model")["sentences"].sum().nunique() == 1
-    assert int(binned[binned["model"] == "dot"]["sentences"].sum()) == int(whole["sentences"].iloc[0])
+    assert int(binned[binned["model"] == "dot"]["sentences"].sum()) == int(
+        whole["sentences"].iloc[0]
+    )
     perfect, same = (table[table["model"] == name] for name in ("additive", "dot"))
     for column in ("bleu", "bleu_low", "bleu_high"):
         assert perfect[column].tolist() == pytest.approx([100.0] * len(perfect))

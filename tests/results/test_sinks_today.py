@@ -14,7 +14,12 @@ ROW = {"label": "sink", "head": 3, "value_low": AT + 0.01, "untrained_value_high
 
 @pytest.mark.parametrize(
     ("other", "sink"),
-    [({}, True), ({"value_low": AT}, False), ({"untrained_value_high": AT}, False), ({"label": "broad"}, False)],
+    [
+        ({}, True),
+        ({"value_low": AT}, False),
+        ({"untrained_value_high": AT}, False),
+        ({"label": "broad"}, False),
+    ],
 )
 def test_a_sink_is_confirmed_and_significant(other: dict[str, object], sink: bool) -> None:
     found = sinks_today(pd.DataFrame([ROW | other]))

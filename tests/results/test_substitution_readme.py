@@ -29,10 +29,18 @@ def rows_of(seed: int, steps: int, predicts: str) -> list[dict[str, Any]]:
 
     def changes(loss: float, *, bleu: bool = True) -> dict[str, Any]:
         loss += random.normal(0, 0.002)
-        found = {"loss_change_nats": loss, "loss_change_nats_low": loss - 0.01, "loss_change_nats_high": loss + 0.01}
+        found = {
+            "loss_change_nats": loss,
+            "loss_change_nats_low": loss - 0.01,
+            "loss_change_nats_high": loss + 0.01,
+        }
         found["loss_nats"] = 3 + loss
         if bleu:
-            found |= {"bleu_change": -loss, "bleu_change_low": -loss - 1, "bleu_change_high": 1 - loss}
+            found |= {
+                "bleu_change": -loss,
+                "bleu_change_low": -loss - 1,
+                "bleu_change_high": 1 - loss,
+            }
             found |= {"bleu": 16 - loss, "time_ratio": 1.5}
         return found
 

@@ -28,8 +28,8 @@ from attnlab.models.first_embeddings import embed
 from attnlab.models.training import resume
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.results.records import PAGE
 from attnlab.results.report import write_report
+from attnlab.results.result_files import PAGE
 
 # Of a process with threads: the child leaves them alone.
 pytestmark = [pytest.mark.torture, pytest.mark.filterwarnings("ignore:This process")]

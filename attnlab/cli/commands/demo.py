@@ -105,6 +105,7 @@ def demo(
         with progress_bars() as tell:
             analysis = analyze(folder, quick=settings.quick, device=settings.device, progress=tell)
             analysis.save(folder / "analysis", overwrite=overwrite)
-    print_result(analysis, folder / "analysis", run=folder, scores=scores)
+    page = folder / "analysis" / PAGE
+    print_result(analysis, folder / "analysis", run=folder, scores=scores, report=page)
     if not output().as_json:
-        results().print(f"Report: {folder / 'analysis' / PAGE}", soft_wrap=True)
+        results().print(f"Report: {page}", soft_wrap=True)

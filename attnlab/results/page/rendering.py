@@ -1,28 +1,27 @@
 """One self-contained page: tables, figures and a viewer inside, works offline, bounded in size."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-import pandas as pd
-from attnlab.core import Column
-from attnlab.results.export import cell, is_number
 import base64
-import zlib
-from dataclasses import dataclass
-import torch
-from jaxtyping import Float, UInt8
-from torch import Tensor
-from torch.nn.functional import max_pool2d
 import hashlib
 import re
-from dataclasses import replace
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Float, UInt8
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from attnlab.core import shown
-from attnlab.figures import INK
-from attnlab.figures import FUNCTIONS, OTHERS, STRUCTURES, Mark
+from torch import Tensor
+from torch.nn.functional import max_pool2d
+
+from attnlab.core import Column, shown
+from attnlab.figures import FUNCTIONS, INK, OTHERS, STRUCTURES, Mark
+from attnlab.results.export import cell, is_number
+
 
 @dataclass(frozen=True)
 class PageFigure:
@@ -152,6 +151,7 @@ def page_table(frame: pd.DataFrame, columns: Sequence[Column], caption: str = ""
         tuple(map(is_number, (chosen.iloc[:, index] for index in range(len(columns))))),
     )
 
+
 LEVELS = 255
 
 
@@ -259,6 +259,7 @@ def rows_keeping_largest(weights: Float[Tensor, "head query key"]) -> tuple[int,
     levels = quantised(weights, max(1.0, float(weights.max())))
     kept = levels.argmax(-1) == weights.argmax(-1)
     return int(kept.sum()), kept.numel()
+
 
 MOST_PAGE_BYTES = 4 * 2**20
 # Of a light page and of a dark one.

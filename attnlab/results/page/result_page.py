@@ -8,25 +8,21 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.core import HEAD_COLUMNS
-from attnlab.core import Column, Table
-from attnlab.core import write_text
+from attnlab.core import HEAD_COLUMNS, Column, Table, write_text
 from attnlab.figures import write_figure
-from attnlab.results.export import columns_named
-from attnlab.results.export import cell, declared_columns
-from attnlab.results.export import head_names
+from attnlab.results.export import cell, columns_named, declared_columns, head_names
 from attnlab.results.note_words import describe_notes
 from attnlab.results.page.rendering import (
     Overview,
     PageFigure,
     PageTable,
     Section,
+    ViewerData,
     page_table,
+    render_page,
 )
-from attnlab.results.page.rendering import ViewerData
-from attnlab.results.page.rendering import render_page
 from attnlab.results.records import ResultRecord, read_record, read_tables
-from attnlab.results.records import PAGE
+from attnlab.results.result_files import PAGE
 
 # More rows make a page slow; the file has all of them.
 MOST_ROWS = 1000
