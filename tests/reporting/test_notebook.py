@@ -8,7 +8,6 @@ import pandas as pd
 from attnlab.evaluation.shared_settings import FewForMeans
 from attnlab.labels.label_columns import LABELS
 from attnlab.questions.analyze.summary import summarise_heads
-from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.weights import ALL
 from attnlab.results.export import declared_columns
 from attnlab.results.notebook import MOST_ROWS, frame_html
@@ -70,7 +69,3 @@ def test_a_long_table_shows_its_first_rows() -> None:
     assert html.count("<tr>") == 1 + MOST_ROWS
     assert f"and {99 - MOST_ROWS} more rows" in html
     assert "0.13" in html
-
-
-def test_what_has_no_table_is_shown_by_its_line() -> None:
-    assert KeptMatrices()._repr_html_() is None

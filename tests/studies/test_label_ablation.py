@@ -79,8 +79,8 @@ def test_labels_and_importance_leave_out_the_same_pairs(
         weighed.importance, on=keys, validate="one_to_one"
     )
     assert len(both) == len(weighed.importance)
-    for mine, theirs in (("", "loss_change_nats"), ("_low", "loss_low")):
-        difference = both[f"ablation_loss_change{mine}"] - both[f"zero_{theirs}"]
+    for end in ("", "_low", "_high"):
+        difference = both[f"ablation_loss_change{end}"] - both[f"zero_loss_change_nats{end}"]
         assert difference.abs().max() < 1e-6
 
 
