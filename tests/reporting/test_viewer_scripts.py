@@ -11,7 +11,7 @@ import pytest
 import attnlab
 from attnlab.results.page.rendering import SCRIPTS, bundled_script
 
-FOLDER = Path(attnlab.__file__).parent / "reporting" / "page" / "viewer"
+FOLDER = Path(attnlab.__file__).parent / "results" / "page" / "viewer"
 ROOT = FOLDER.parents[3]
 DECLARED = re.compile(r"^(?:export )?(?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
 IMPORTED = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', re.MULTILINE)
