@@ -36,7 +36,7 @@ from attnlab.labels import (
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.reading import HeadStatistics, LayerWeights, prepare
 from attnlab.results import Result, head_names
-from attnlab.results.note_words import describe_notes
+from attnlab.results.notes import describe_notes
 from experiments.heads_of_minilm.by_layer import (
     draw_grid,
     draw_layers,

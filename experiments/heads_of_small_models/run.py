@@ -25,7 +25,7 @@ from attnlab.models import Run
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.importance.importance import importance
 from attnlab.questions.prune.pruning import prune
-from attnlab.results.note_words import describe_notes
+from attnlab.results.notes import describe_notes
 from experiments.heads_of_small_models.figure import draw_curves
 from experiments.heads_of_small_models.readme import readme
 from experiments.heads_of_small_models.summary import measured_parts, models_with

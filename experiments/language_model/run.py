@@ -24,7 +24,7 @@ from attnlab.figures import draw_heads, write_figure
 from attnlab.labels import LINKS, SINK, best_heads
 from attnlab.models import GenerationSettings, Run, generate, settings_from
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.results.note_words import describe_notes
+from attnlab.results.notes import describe_notes
 from experiments.language_model.baselines import CountModel
 from experiments.shared.labels import with_all_keys
 from experiments.shared.readme import (

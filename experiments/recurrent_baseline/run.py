@@ -21,7 +21,7 @@ from attnlab.figures import write_figure
 from attnlab.labels import SINK
 from attnlab.models import Run, RunSettings, score_run, settings_from
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.results.note_words import describe_notes
+from attnlab.results.notes import describe_notes
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

@@ -344,7 +344,7 @@ def grammar(monkeypatch: pytest.MonkeyPatch) -> None:
         texts = [{"en": f"s{seed} {n}", "it": f"t{n // 2}"} for n in range(count)]
         return [Drawn(*(text[language] for language in languages)) for text in texts]
 
-    monkeypatch.setattr("attnlab.grammar.embedded.draw_pairs", draw)
+    monkeypatch.setattr("attnlab.grammar.draw_pairs", draw)
 
 
 def test_no_sentence_of_the_embedded_corpus_is_in_two_parts(grammar: None) -> None:

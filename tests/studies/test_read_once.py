@@ -46,7 +46,7 @@ def test_sentences_are_drawn_and_tokenized_once(
         return draw(*args, **options)
 
     monkeypatch.setattr(PreTrainedTokenizerBase, "__call__", counting)
-    monkeypatch.setattr(corpus, "draw_pairs", drawing)
+    monkeypatch.setattr("attnlab.grammar.draw_pairs", drawing)
     STUDIES[study](small_run)
     assert len(draws) == 1
     assert tokenized, "the stub is not called"

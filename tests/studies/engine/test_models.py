@@ -17,7 +17,7 @@ from attnlab.studies.study import cell_of
 
 SMALL: dict[str, Any] = {"corpus_size": 120, "corpus_limit": None, "heads": 2, "epochs": 1}
 STUDIES = ("substitution", "plan_search")
-TRAIN = "attnlab.models.training.train"
+TRAIN = "attnlab.models.train"
 
 
 @pytest.fixture
