@@ -53,7 +53,7 @@ def test_a_command_says_that_nothing_was_written(
 def test_a_command_says_what_was_written(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = "attnlab.cli.commands.questions._print"
+    path = "attnlab.cli.commands.questions.print_result"
     monkeypatch.setattr(path, sends(signal.Signals[name]))
     status, told = approximate(tmp_path, "--out", tmp_path / "out")
     assert status == 130

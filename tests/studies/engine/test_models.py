@@ -103,7 +103,7 @@ def test_a_run_that_another_study_keeps_meanwhile_is_used(
         (kept / "settings.json").write_text(json.dumps(record))
         return whole(folder)
 
-    whole = import_module("attnlab.models.training").train
+    whole = import_module("attnlab.models").train
     cell = ModelCell(layers=1, seed=0, runs=str(tmp_path), **SMALL)
     with trained_model(cell) as kept:
         kept.rmdir()
