@@ -192,9 +192,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in option_fields(type(self)):
-            value = field.several(getattr(self, field.name))
-            field.refuse(value)
-            object.__setattr__(self, field.name, value)
+            field.refuse(getattr(self, field.name))
 
     def check_source(self, source: object) -> None:
         """Raises InputError for options that a source has no use for; without a rule of its own never."""
@@ -240,7 +238,15 @@ def options_of(
     ) -> Callable[Concatenate[Source, Keywords], Result]:
         def call(source: Source, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
             check_keywords(study.__name__, keywords, settings)
-            return study(source, settings(*args, **keywords))
+            known = {field.name: field.several for field in option_fields(settings)}  # type: ignore[arg-type]
+            order = [*inspect.signature(settings).parameters]
+            first: Any = [known[name](one) if name in known else one
+                          for name, one in zip(order, args, strict=False)]  # fmt: skip
+            named: Any = {
+                name: known[name](one) if name in known else one for name, one in keywords.items()
+            }
+            rest: Any = args[len(order) :]
+            return study(source, settings(*first, *rest, **named))
 
         functools.update_wrapper(call, study)
         own = inspect.signature(study)

@@ -51,7 +51,7 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
             row = found.loc[(site, number, head)]
             expected = float(after / evaluator.tokens.sum() - before)
             assert row["ablation_loss_change"] == pytest.approx(expected, abs=1e-12)
-            low, high = LOSS_CHANGE.ends(row)
+            low, high = LOSS_CHANGE.ends(row.to_dict())
             assert low <= row["ablation_loss_change"] <= high
     assert labels[COLUMNS].notna().all(axis=None)
 
