@@ -15,11 +15,11 @@ from attnlab.attention.bridge.saved import load_with_plan
 from attnlab.cli.command_options import check_source_there
 from attnlab.core import hub
 from attnlab.core.errors import InputError
-from attnlab.evaluation.sources import load_subject
+from attnlab.evaluation.sources import model_and_texts
 
 # Every way to give the name of a model.
 READERS: dict[str, Callable[[str], object]] = {
-    "study": lambda name: load_subject(name, sentences=["the cat runs ."]),
+    "study": lambda name: model_and_texts(name, sentences=["the cat runs ."]),
     "command line": check_source_there,
     "plan": load_with_plan,
 }

@@ -21,7 +21,8 @@ from attnlab.core.errors import InputError
 from attnlab.core.limits import FILE, LINE, WORD, check_memory
 from attnlab.corpora.corpus import load_corpus
 from attnlab.corpora.readers import read_rows
-from attnlab.evaluation.sources import load_transformers, read_texts
+from attnlab.evaluation.sources import read_texts
+from attnlab.models.opening import load_transformers
 from attnlab.models.training import train
 from attnlab.models.training_settings import settings_from
 

@@ -13,7 +13,7 @@ from attnlab.core.files import check_files_in, file_checksum, open_regular
 from attnlab.core.tables import read_any_table
 from attnlab.core.texts import read_lines
 from attnlab.corpora.corpus import load_corpus
-from attnlab.evaluation.sources import load_subject, read_texts
+from attnlab.evaluation.sources import model_and_texts, read_texts
 from attnlab.labels.treebank import load_treebank
 from attnlab.models.embeddings import load_embeddings
 from attnlab.reading.matrix_files import load_matrices
@@ -63,7 +63,7 @@ def test_no_file_of_a_run_is_opened_either(
     (copied_run / name).unlink()
     make(copied_run / name)
     with pytest.raises(InputError):
-        load_subject(copied_run, sentences=("Maria sleeps.",))
+        model_and_texts(copied_run, sentences=("Maria sleeps.",))
 
 
 def test_a_socket_and_a_folder_are_named_as_such(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ RESULTS = [
     "attnlab.evaluation.evaluator.Evaluator",
     "attnlab.reading.matrix_files.KeptSource",
     "attnlab.reading.matrix_files.MatrixSource",
-    "attnlab.evaluation.sources.Subject",
+    "attnlab.evaluation.sources.Texts",
     "attnlab.corpora.corpus.ParallelCorpus",
     "attnlab.models.tokenizer.Tokenizers",
     "attnlab.models.training.Trained",

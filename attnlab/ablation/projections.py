@@ -62,11 +62,11 @@ def projections_of(model: nn.Module, run: Callable[[], Any]) -> dict[Layer, Proj
         AttnlabError: a projection cannot be told; the message names site and layer.
     """
     with ready_to_show(model), torch.no_grad():
-        plumbing = find(model, run)
+        found = find(model, run)
         attentions: dict[Layer, nn.Module] = {
-            (tap.site, tap.layer): tap.module for tap in plumbing.taps
+            (hook.site, hook.layer): hook.module for hook in found.hooks
         }
-        if len(set(attentions.values())) < sum(plumbing.layers.values()):
+        if len(set(attentions.values())) < sum(found.layers.values()):
             msg = (
                 f"The layers of {type(model).__name__} share an attention module or return no "
                 "weights of their own, so heads of one layer cannot be ablated alone."

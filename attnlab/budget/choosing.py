@@ -27,7 +27,7 @@ from attnlab.attention import (
 from attnlab.budget.running_sums import Layer, Measurements
 from attnlab.budget.uniform import uniform, uniform_mechanisms
 from attnlab.core import Side, sides_of
-from attnlab.reading import Encoding, Observed, Sentence
+from attnlab.reading import Observed, Sentence, Sentences
 
 ONE_KEY_PATTERNS = ("self", "previous", "next")
 CAUSAL_PATTERNS = ("self", "previous")
@@ -98,9 +98,9 @@ class SiteTypes:
 def types_of_site(
     site: str,
     type_counts: tuple[Int[Tensor, " _"], ...] | None,
-    validation: Encoding,
-    learning: Encoding,
-    test: Encoding,
+    validation: Sentences,
+    learning: Sentences,
+    test: Sentences,
     *,
     additive: bool = False,
 ) -> SiteTypes:
@@ -117,8 +117,7 @@ def types_of_site(
         additive: whether the site's scores are no products of queries and keys.
     """
     chosen, before, last = (
-        [_ids(site, sentence) for sentence in part.sentences]
-        for part in (validation, learning, test)
+        [_ids(site, sentence) for sentence in part.usable] for part in (validation, learning, test)
     )
     if type_counts is not None:
         counts = type_counts[site == "decoder"]

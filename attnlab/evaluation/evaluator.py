@@ -7,7 +7,7 @@ decoding with a cache goes through the same projections as the loss under teache
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,36 +16,11 @@ from torch.nn import functional as F
 
 from attnlab.ablation import Projections, projections_of
 from attnlab.core import BATCH_SIZE, InputError, ShortRepr, usable_device
+from attnlab.corpora import ParallelCorpus
 from attnlab.evaluation.shared_settings import Progress, TextSettings
-from attnlab.evaluation.sources import Subject, first_pairs, load_subject, source_of
-from attnlab.models import IGNORED_LABEL, Source, Tokenizers, translate_ids
-from attnlab.reading import (
-    Encoding,
-    Observed,
-    Text,
-    TokenizedText,
-    both_tokenizers,
-    encode,
-    most_positions,
-    observe,
-    sites_of,
-    tokenize,
-)
-
-
-@dataclass(frozen=True)
-class Example:
-    """Token ids of one sentence.
-
-    Attributes:
-        text: what they stand for.
-        source: what the encoder reads; empty for a model of one stack.
-        target: a start token and every token that is predicted, in order.
-    """
-
-    text: Text
-    source: tuple[int, ...]
-    target: tuple[int, ...]
+from attnlab.evaluation.sources import first_pairs, model_and_texts
+from attnlab.models import IGNORED_LABEL, Model, Source, Tokenizers, translate_ids
+from attnlab.reading import Sentences, Text, few_tokens, inputs_of, read_sentences, source_of
 
 
 @dataclass(frozen=True)
@@ -63,113 +38,51 @@ class ScoredBatch:
     labels: Int[Tensor, "batch target"]
 
 
-def examples_of(
-    model: Any, tokenizer: Any, texts: Sequence[TokenizedText], most_tokens: int
-) -> tuple[Example, ...]:
-    """The texts that have tokens and fit.
-
-    Raises:
-        InputError: no texts, no pairs for an encoder-decoder, or none that the model can take.
-    """
-    both = both_tokenizers(tokenizer)
-    if not texts:
-        msg = "There are no sentences to evaluate the model on; hand in at least one."
-        raise InputError(msg)
-    limit = min(most_tokens, both.source.model_max_length)
-    special = [set(one.all_special_ids) - {one.unk_token_id} for one in both]
-    examples = []
-    for one in texts:
-        ids, target = _read_and_predicted(model, one)
-        full = (not ids or set(ids) - special[0]) and set(target) - special[1]
-        if full and len(target) > 1 and max(len(ids), len(target)) <= limit:
-            examples.append(Example(one.text, ids, target))
-    if not examples:
-        msg = (
-            f"None of the {len(texts)} sentences can be used: all are empty or over {limit} tokens."
+def scored_batches(sentences: Sentences, size: int, model: Any) -> Iterator[ScoredBatch]:
+    """Sentences of like length together, longest first, on the device of the model."""
+    places = {one.number: place for place, one in enumerate(sentences.usable)}
+    for batch in sentences.batches(size, weights_a_cell=1):
+        longest = max(len(one.labels) for one in batch)
+        labels = [[*one.labels, *[IGNORED_LABEL] * (longest - len(one.labels))] for one in batch]
+        yield ScoredBatch(
+            tuple(places[one.number] for one in batch),
+            inputs_of(model, sentences.axes(batch, model.device)),
+            torch.tensor(labels, device=model.device),
         )
-        raise InputError(msg)
-    return tuple(examples)
-
-
-def _read_and_predicted(model: Any, text: TokenizedText) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What the encoder reads, and what is predicted with the start token in front."""
-    if not model.config.is_encoder_decoder:
-        return (), text.source.ids
-    if text.target is None:
-        msg = (
-            "An encoder-decoder is evaluated on pairs; hand in source, tab and translation on each "
-            "line."
-        )
-        raise InputError(msg)
-    start, labels = model.config.decoder_start_token_id, text.target.ids
-    begun = start is None or labels[:1] == (start,)
-    return text.source.ids, labels if begun else (start, *labels)
-
-
-def scored_batches(
-    examples: Sequence[Example], size: int, tokenizer: Any, model: Any
-) -> Iterator[ScoredBatch]:
-    """Sentences of like length together, longest first."""
-    pad, pad_target = (one.pad_token_id or 0 for one in both_tokenizers(tokenizer))
-    order = sorted(
-        range(len(examples)), key=lambda n: (-len(examples[n].target), -len(examples[n].source), n)
-    )
-    for first in range(0, len(order), size):
-        numbers = order[first : first + size]
-        rows = [examples[number] for number in numbers]
-        read = _padded([row.target[:-1] for row in rows], pad_target)
-        labels = _padded([row.target[1:] for row in rows], IGNORED_LABEL)
-        real = (labels != IGNORED_LABEL).long()
-        if model.config.is_encoder_decoder:
-            lengths = torch.tensor([len(row.source) for row in rows])
-            source = _padded([row.source for row in rows], pad)
-            inputs = {
-                "input_ids": source,
-                "attention_mask": (torch.arange(source.shape[1]) < lengths[:, None]).long(),
-                "decoder_input_ids": read,
-                "decoder_attention_mask": real,
-            }
-        else:
-            inputs = {"input_ids": read, "attention_mask": real}
-        placed = {name: tensor.to(model.device) for name, tensor in inputs.items()}
-        yield ScoredBatch(tuple(numbers), placed, labels.to(model.device))
-
-
-def _padded(rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "row token"]:
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
-
-
-MOST_TOKENS = 512
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluator(ShortRepr):
-    """A model with the sentences that it is evaluated on, made by `load_evaluator`.
+    """A model with the sentences that it is evaluated on, made by `evaluator_of`.
 
     Attributes:
-        model: in eval mode; it scores next tokens.
-        tokenizer: its tokenizer, or an object with tokenizers `.source` and `.target`.
+        loaded: in eval mode, with its tokenizer; it scores next tokens.
+        sentences: those on which it has a loss.
         projections: where its heads are apart.
-        examples: the sentences, those left out that are empty or too long.
-        batches: the same in batches of like length, longest first.
-        origin: where the sentences come from, in words.
-        dropped: how many sentences were left out.
-        most_tokens: most tokens of a side of a pair, and of a translation.
+        batches: the sentences in batches of like length, longest first.
         batch_size: most sentences in one forward pass.
-        subject: the model's history, as `load_subject` gives it.
+        corpus: the corpus that other sentences can come from, if there is one, loaded when first called.
     """
 
-    model: Any
-    tokenizer: Any
+    loaded: Model
+    sentences: Sentences
     projections: Projections
-    examples: tuple[Example, ...]
     batches: tuple[ScoredBatch, ...]
-    origin: str
-    dropped: int
-    most_tokens: int
     batch_size: int
-    subject: Subject
+    corpus: Callable[[], ParallelCorpus] | None = None
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @property
+    def model(self) -> Any:
+        """The transformers model."""
+        return self.loaded.model
+
+    @property
+    def dropped(self) -> int:
+        """How many sentences were left out, since they are empty or too long."""
+        return sum(one.count for one in self.sentences.dropped)
 
     @property
     def translates(self) -> bool:
@@ -179,13 +92,16 @@ class Evaluator(ShortRepr):
     @property
     def references(self) -> list[str]:
         """The translations that were handed in; none for a model of one stack."""
-        pairs = [one.text for one in self.examples if isinstance(one.text, tuple)]
+        pairs = [text for text in self.sentences.usable_texts if isinstance(text, tuple)]
         return [target for _, target in pairs] if self.translates else []
 
     @property
     def tokens(self) -> Float[Tensor, " sentence"]:
         """How many tokens each sentence's loss sums over."""
-        return torch.tensor([len(one.target) - 1.0 for one in self.examples], dtype=torch.float64)
+        counts = [
+            len(one.labels) - one.labels.count(IGNORED_LABEL) for one in self.sentences.usable
+        ]
+        return torch.tensor(counts, dtype=torch.float64)
 
     def run(self, batch: ScoredBatch) -> Any:
         """The model's outputs under teacher forcing."""
@@ -212,7 +128,7 @@ class Evaluator(ShortRepr):
     @torch.inference_mode()
     def losses(self) -> Float[Tensor, " sentence"]:
         """Each sentence's summed cross-entropy without label smoothing, in nats, in order."""
-        found = torch.zeros(len(self.examples), dtype=torch.float64)
+        found = torch.zeros(len(self), dtype=torch.float64)
         for batch in self.batches:
             found[list(batch.numbers)] = self.example_losses(batch).cpu()
         return found
@@ -232,25 +148,28 @@ class Evaluator(ShortRepr):
                 "its loss alone."
             )
             raise InputError(msg)
-        if isinstance(self.tokenizer, Tokenizers):
-            sources = [one.source for one in self.examples]
-            limit = self.most_tokens
-            return translate_ids(
-                self.model, self.tokenizer, sources, beams=1, max_tokens=limit, progress=progress
-            )
-        return self._generated(progress)
+        if not isinstance(self.loaded.tokenizer, Tokenizers):
+            return self._generated(progress)
+        return translate_ids(
+            self.model,
+            self.loaded.tokenizer,
+            [one.source for one in self.sentences.usable],
+            beams=1,
+            max_tokens=self.sentences.most_tokens,
+            progress=progress,
+        )
 
     @torch.inference_mode()
     def _generated(self, progress: Progress | None) -> list[str]:
-        decode = both_tokenizers(self.tokenizer).target.batch_decode
-        texts, done = [""] * len(self.examples), 0
+        decode = self.loaded.both_tokenizers.target.batch_decode
+        texts, done = [""] * len(self), 0
         for batch in self.batches:
             written = self.model.generate(
                 batch.inputs["input_ids"],
                 attention_mask=batch.inputs["attention_mask"],
                 num_beams=1,
                 do_sample=False,
-                max_length=self.most_tokens,
+                max_length=self.sentences.most_tokens,
             )
             found = decode(written, skip_special_tokens=True)
             for number, text in zip(batch.numbers, found, strict=True):
@@ -283,26 +202,19 @@ class Evaluator(ShortRepr):
         """The same model evaluated on other sentences.
 
         Raises:
-            InputError: no sentence that the model can take.
+            InputError: it has no loss on any of them.
         """
-        tokenized = tokenize(self.model, self.tokenizer, texts)
-        examples = examples_of(self.model, self.tokenizer, tokenized, self.most_tokens)
-        return self._of(examples, origin, len(texts) - len(examples))
+        return self._of(scored(self.loaded, read_sentences(self.loaded, texts, origin)))
 
     def half(self, first: int) -> "Evaluator":
         """The same model evaluated on every other of its sentences, from the one with index `first`."""
-        return self._of(self.examples[first::2], self.origin, 0)
+        return self._of(self.sentences.half(first))
 
-    def _of(self, examples: tuple[Example, ...], origin: str, dropped: int) -> "Evaluator":
-        batches = tuple(scored_batches(examples, self.batch_size, self.tokenizer, self.model))
-        return replace(self, examples=examples, batches=batches, origin=origin, dropped=dropped)
+    def _of(self, sentences: Sentences) -> "Evaluator":
+        batches = tuple(scored_batches(sentences, self.batch_size, self.model))
+        return replace(self, sentences=sentences, batches=batches)
 
-    @property
-    def sources(self) -> frozenset[str]:
-        """The sentences, of pairs their sources."""
-        return frozenset(source_of(one.text) for one in self.examples)
-
-    def on_split(self, split: str, sentences: int, *without: "Evaluator") -> "Evaluator":
+    def on_split(self, split: str, count: int) -> "Evaluator":
         """The same model evaluated on the first pairs of another part of its corpus.
 
         Pairs whose source this evaluator has are left out, so that what is fitted on the one can be
@@ -310,22 +222,21 @@ class Evaluator(ShortRepr):
 
         Args:
             split: name of the part.
-            sentences: how many at most.
-            without: others whose sources are left out too.
+            count: how many at most.
 
         Raises:
             InputError: there is no corpus, no such part, or nothing is left of it.
             AttnlabError: a run's own corpus is no longer the one of its training.
         """
-        if self.subject.corpus is None:
+        if self.corpus is None:
             msg = (
                 f"There is no corpus whose {split} part could be used; give a run of attnlab, or "
                 "name a corpus."
             )
             raise InputError(msg)
-        corpus = self.subject.corpus()
-        held_out = self.sources.union(*(one.sources for one in without))
-        texts = first_pairs(corpus, split, sentences, without=held_out)
+        corpus = self.corpus()
+        held_out = {source_of(one.text) for one in self.sentences.texts}
+        texts = first_pairs(corpus, split, count, without=held_out)
         return self.on(texts, f"the {split} part of {corpus.name}")
 
 
@@ -358,73 +269,72 @@ def load_evaluator(
     """
     TextSettings(batch_size=batch_size)  # refuses what it cannot be
     on = usable_device(device)
-    subject = load_subject(
+    model, found = model_and_texts(
         source, sentences=sentences, text=text, corpus=corpus, pair=pair, scores=True
     )
-    subject.model.to(on)
-    return evaluator_of(subject, batch_size)
+    model.model.to(on)
+    read = read_sentences(model, found.texts, found.origin)
+    return evaluator_of(model, read, batch_size, found.corpus)
+
+
+def scored(model: Model, sentences: Sentences) -> Sentences:
+    """Those on which the model has a loss: of a run pairs no longer than those it was trained on.
+
+    Raises:
+        InputError: it has none on any of them.
+    """
+    if model.model.config.is_encoder_decoder and not sentences.paired:
+        msg = (
+            "An encoder-decoder is evaluated on pairs; hand in source, tab and translation on each "
+            "line."
+        )
+        raise InputError(msg)
+    return sentences.scored(model.most_tokens)
 
 
 def evaluator_of(
-    subject: Subject,
+    model: Model,
+    sentences: Sentences,
     batch_size: int = BATCH_SIZE,
-    texts: Sequence[TokenizedText] | None = None,
+    corpus: Callable[[], ParallelCorpus] | None = None,
 ) -> Evaluator:
-    """A loaded model with its own texts to evaluate it on, where it stands; put in eval mode.
-
-    A run is evaluated on pairs no longer than those it was trained on, any other model on what it can
-    read up to `MOST_TOKENS`; longer texts and empty ones are left out.
+    """A model with sentences to evaluate it on, where it stands; put in eval mode.
 
     Args:
-        subject: from `load_subject`.
+        model: with its tokenizer.
+        sentences: those on which it has no loss are left out, see `scored`.
         batch_size: most sentences in one forward pass.
-        texts: the subject's texts, or the first of them, where they are tokenized already.
+        corpus: see `Evaluator`.
 
     Raises:
-        InputError: none of the texts can be used, or the model predicts no tokens.
+        InputError: none of the sentences can be used, or the model predicts no tokens.
     """
-    model, run = subject.model.eval(), subject.run
-    longest = MOST_TOKENS if run is None else run.settings.corpus.max_tokens
-    most = min(most_positions(model.config), longest)
-    if texts is None:
-        texts = tokenize(model, subject.tokenizer, subject.texts)
-    examples = examples_of(model, subject.tokenizer, texts, most)
+    model.model.eval()
+    usable = scored(model, sentences)
     return Evaluator(
-        model=model,
-        tokenizer=subject.tokenizer,
-        projections=_projections(model, examples[0]),
-        examples=examples,
-        batches=tuple(scored_batches(examples, batch_size, subject.tokenizer, model)),
-        origin=subject.origin,
-        dropped=len(texts) - len(examples),
-        most_tokens=most,
+        loaded=model,
+        sentences=usable,
+        projections=_projections(model.model, usable),
+        batches=tuple(scored_batches(usable, batch_size, model.model)),
         batch_size=batch_size,
-        subject=subject,
+        corpus=corpus,
     )
 
 
-def _projections(model: Any, first: Example) -> Projections:
+def _projections(model: Any, sentences: Sentences) -> Projections:
     """Found on a few tokens; source and target differ in length to tell the sites apart.
 
     Raises:
         InputError: the model predicts no next tokens, so that there is no loss.
     """
-    device = model.device
-    target = torch.tensor([(first.target * 5)[:5]], device=device)
-    if model.config.is_encoder_decoder:
-        given = {
-            "input_ids": torch.tensor([(first.source * 3)[:3]], device=device),
-            "decoder_input_ids": target,
-        }
-    else:
-        given = {"input_ids": target}
-        if not _predicts(model, target):
-            msg = (
-                f"{type(model).__name__} does not predict the next token, so there is no loss to "
-                "evaluate its heads by; give an encoder-decoder or a language model that reads from "
-                "left to right."
-            )
-            raise InputError(msg)
+    given = inputs_of(model, sentences.axes([few_tokens(sentences)], model.device))
+    if not model.config.is_encoder_decoder and not _predicts(model, given["input_ids"]):
+        msg = (
+            f"{type(model).__name__} does not predict the next token, so there is no loss to "
+            "evaluate its heads by; give an encoder-decoder or a language model that reads from "
+            "left to right."
+        )
+        raise InputError(msg)
     return projections_of(
         model, lambda: model(**given, use_cache=False, output_attentions=True, return_dict=True)
     )
@@ -441,58 +351,3 @@ def _predicts(model: Any, ids: Int[Tensor, "1 token"]) -> bool:
     after = model(input_ids=other).logits
     change = (after - before)[:, :-1].abs().max()
     return before.ndim == 3 and bool(change <= 1e-5 * before.abs().max())
-
-
-class Parts(NamedTuple):
-    """The model on three parts of its corpus; no source is in two of them."""
-
-    test: Evaluator
-    validation: Evaluator
-    calibration: Evaluator
-
-
-def parts_of(test: Evaluator, calibration: int, validation: int) -> Parts:
-    """Training sentences to learn on and validation sentences to choose on, beside the test sentences.
-
-    Args:
-        test: the model on its test sentences.
-        calibration: number of training sentences at most.
-        validation: number of validation sentences at most.
-
-    Raises:
-        InputError: there is no corpus, or nothing is left of a part.
-        AttnlabError: the corpus is no longer the one of the training.
-    """
-    learning = test.on_split("train", calibration)
-    return Parts(test, test.on_split("validation", validation, learning), learning)
-
-
-def encoded(evaluator: Evaluator) -> Encoding:
-    """The sentences of a part as the model reads them."""
-    texts = [one.text for one in evaluator.examples]
-    return encode(evaluator.model, evaluator.tokenizer, texts)
-
-
-def observe_sentences(
-    what: str,
-    evaluator: Evaluator,
-    receive: Callable[[Observed], None],
-    *,
-    sites: Sequence[str] | None,
-    progress: Progress | None,
-) -> None:
-    """Hands every layer of every batch of the sentences to `receive`.
-
-    Args:
-        what: is being done, for `progress`.
-        evaluator: the model with the sentences.
-        receive: called with each layer.
-        sites: those that are wanted; None: all.
-        progress: called with (what, done, in all).
-    """
-    encoding = encoded(evaluator)
-    tell = None if progress is None else (lambda *done: progress(what, *done))
-    chosen = sites_of(evaluator.model, encoding, sites)
-    observe(
-        evaluator.model, encoding, chosen, receive, batch_size=evaluator.batch_size, progress=tell
-    )

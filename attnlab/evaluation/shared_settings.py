@@ -21,7 +21,7 @@ from attnlab.core import (
 
 Progress = Callable[[str, int, int], None]
 # How many sentences, or the sentences themselves: texts, or pairs of source and target.
-Sentences = int | Sequence[str | tuple[str, str]]
+TextsAsked = int | Sequence[str | tuple[str, str]]
 SENTENCE_FLAGS = ("--sentences", "-n")
 # On so many of the first sentences each head is ablated, beside its label and by itself.
 ABLATION_SENTENCES = 500
@@ -68,7 +68,7 @@ class StudySettings(DeviceSettings):
     """
 
     sentences: Annotated[
-        Sentences | None,
+        TextsAsked | None,
         Option("Maximum number of held-out sentences.", SENTENCE_FLAGS, least=1),
     ] = None
     sites: Annotated[

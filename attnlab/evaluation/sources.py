@@ -1,14 +1,10 @@
-"""What can be studied, told apart by what it is on disk: a run, a transformers model."""
+"""The texts that a question is asked on, and the model that it is asked of."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
 
 from attnlab.core import (
     SENTENCES,
@@ -18,68 +14,37 @@ from attnlab.core import (
     check_sentences,
     check_there,
     check_word_length,
-    model_source,
     path_label,
     read_lines,
-    read_pretrained,
-    reason,
     versions,
 )
 from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
-from attnlab.evaluation.shared_settings import FewerThanAsked, NoTranslations, Sentences
+from attnlab.evaluation.shared_settings import FewerThanAsked, NoTranslations, TextsAsked
 from attnlab.labels import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank, sentences_in
-from attnlab.models import (
-    LANGUAGE_MODEL,
-    UNREADABLE,
-    Run,
-    Source,
-    check_generation_config,
-    check_has_sentences,
-    check_has_tokenizer,
-    check_vocabulary,
-    load_body,
-    run_at,
-)
+from attnlab.models import LANGUAGE_MODEL, Model, Run, Source, check_has_sentences, model_of
 from attnlab.reading import Text
 
 
 @dataclass(frozen=True, repr=False)
-class Subject(ShortRepr):
-    """A model with the texts it is analyzed on.
+class Texts(ShortRepr):
+    """The texts that a question is asked on, and the corpus that others of the kind can come from.
 
     Attributes:
-        model: a transformers model.
-        tokenizer: its tokenizer, or an object with tokenizers `.source` and `.target`.
         texts: sentences, or pairs (source, target).
-        origin: where the texts come from, in words.
+        origin: where they come from, in words.
         there: how many there are where these come from; None where they were handed in.
-        details: how the model came about, in words, by heading.
-        gold: what is known of the texts, where that was asked for.
-        type_counts: of the source and the target types in the training corpus, where it is known.
-        seed: what the model's first weights were drawn with.
-        run: the run that the model is from, if any.
+        gold: what is known of them, where that was asked for.
         corpus: the corpus that sentences can come from, if there is one, loaded when first called.
     """
 
-    model: Any
-    tokenizer: Any
     texts: tuple[Text, ...]
-    origin: str
+    origin: str = "sentences handed in"
     there: int | None = None
-    details: Mapping[str, str] = field(default_factory=dict)
     gold: Gold | None = None
-    type_counts: tuple[Tensor, ...] | None = None
-    seed: int = 0
-    run: Run | None = None
     corpus: Callable[[], ParallelCorpus] | None = None
 
-    @property
-    def weights(self) -> str | None:
-        """Checksum of the weights of the run; None for other models."""
-        return None if self.run is None else self.run.weights
 
-
-def load_subject(
+def model_and_texts(
     source: Source,
     *,
     sentences: int | Sequence[Text],
@@ -89,12 +54,11 @@ def load_subject(
     treebank: str | Path | None = None,
     gold: bool = False,
     scores: bool = False,
-) -> Subject:
+) -> tuple[Model, Texts]:
     """The model at `source` with its first `sentences` held-out texts.
 
     Args:
-        source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair
-            (model, tokenizer).
+        source: what `model_of` takes.
         sentences: how many texts at most, or the texts themselves.
         text: a file with one sentence a line (encoder-decoder: source, tab, translation). A run
             that was trained on lower case reads it, `corpus` and `treebank` in lower case.
@@ -117,103 +81,50 @@ def load_subject(
     if isinstance(sentences, int) and sentences < 1:
         msg = f"The number of sentences must be at least 1, not {sentences}."
         raise InputError(msg)
-    run = run_at(source)
-    if run is None and not given:
-        _check_any_sentences(source)
-    subject = replace(_model(source, run, scores=scores), corpus=_corpus(run, corpus, pair))
-    lowercase = run is not None and run.settings.corpus.lowercase
+    if not given and isinstance(source, str | Path):
+        check_has_sentences(source, "text, a file with a sentence on each line, or a corpus")
+    model = model_of(source, scores=scores)
+    run = model if isinstance(model, Run) else None
+    more = _corpus(run, corpus, pair)
     if not isinstance(sentences, int):
         check_sentences(sentences)
-        subject = replace(subject, texts=tuple(sentences), origin="sentences handed in")
+        found = Texts(tuple(sentences))
     elif treebank is not None:
-        return _with_treebank(subject, treebank, sentences, lowercase=lowercase)
+        found = _of_treebank(treebank, sentences, lowercase=model.lowercase)
     elif text is not None:
-        lines = read_texts(text, lowercase=lowercase)
-        first = lines[:sentences]
-        subject = replace(subject, texts=first, origin=path_label(text), there=len(lines))
-    else:
+        lines = read_texts(text, lowercase=model.lowercase)
+        found = Texts(lines[:sentences], path_label(text), len(lines))
+    elif more is not None:
         languages = f" ({_languages(run, pair)})" if run is None or corpus is not None else ""
-        subject = _with_test_part(subject, sentences, languages)
-    if not gold or not subject.texts:
-        return subject
-    own = text is None and isinstance(sentences, int)
-    name = corpus or (run.settings.corpus.name if run is not None and own else None)
-    return replace(subject, gold=_gold(subject, name, lowercase=lowercase))
-
-
-def _check_any_sentences(source: Source) -> None:
-    if not isinstance(source, str | Path):
+        found = _test_part(more(), sentences, languages)
+    else:
         msg = "A model without a folder brings no sentences; hand them in as sentences=[...]."
         raise InputError(msg)
-    check_has_sentences(source, "text, a file with a sentence on each line, or a corpus")
+    found = replace(found, corpus=more)
+    if not gold or found.gold is not None or not found.texts:
+        return model, found
+    own = text is None and isinstance(sentences, int)
+    name = corpus or (run.settings.corpus.name if run is not None and own else None)
+    return model, replace(found, gold=_gold(found, name, lowercase=model.lowercase))
 
 
-def _with_treebank(
-    subject: Subject, path: str | Path, sentences: int, *, lowercase: bool
-) -> Subject:
+def _of_treebank(path: str | Path, sentences: int, *, lowercase: bool) -> Texts:
     trees = gold_of_treebank(path, sentences, lowercase=lowercase)
-    there = sentences_in(path)
-    return replace(subject, texts=trees.texts, origin=path_label(path), there=there, gold=trees)
+    return Texts(trees.texts, path_label(path), sentences_in(path), trees)
 
 
-def _with_test_part(subject: Subject, sentences: int, languages: str) -> Subject:
-    """On the first pairs that its corpus holds out; `languages` are told beside the corpus' name."""
-    if subject.corpus is None:
-        return subject
-    chosen = subject.corpus()
-    texts = first_pairs(chosen, "test", sentences)
-    origin = f"the test part of {path_label(chosen.name)}{languages}"
-    return replace(subject, texts=texts, origin=origin, there=len(chosen.test))
+def _test_part(corpus: ParallelCorpus, sentences: int, languages: str) -> Texts:
+    """The first pairs that a corpus holds out; `languages` stand behind its name."""
+    texts = first_pairs(corpus, "test", sentences)
+    origin = f"the test part of {path_label(corpus.name)}{languages}"
+    return Texts(texts, origin, len(corpus.test))
 
 
-def _model(source: Source, run: Run | None, *, scores: bool) -> Subject:
-    """The model with all that is known of it, without texts."""
-    if isinstance(source, tuple):
-        return Subject(*source, (), "")
-    if not isinstance(source, Run) and run is None:
-        return Subject(*load_transformers(source, scores=scores), (), "")
-    assert run is not None  # noqa: S101 - a source that is none was loaded
-    return Subject(
-        run.model,
-        run.tokenizers,
-        (),
-        "",
-        details=_history(run),
-        type_counts=type_counts_of(run),
-        seed=run.settings.optimizer.seed,
-        run=run,
-    )
-
-
-def _gold(subject: Subject, corpus: str | None, *, lowercase: bool) -> Gold:
+def _gold(found: Texts, corpus: str | None, *, lowercase: bool) -> Gold:
     """Trees where `corpus` is the embedded one and has the texts, of others the words alone."""
-    if corpus != EMBEDDED or subject.corpus is None:
-        return gold_of_texts(subject.texts)
-    return gold_of_embedded(subject.texts, subject.corpus().drawn, lowercase=lowercase)
-
-
-def type_counts_of(run: Run) -> tuple[Tensor, Tensor]:
-    """How often each type of the source and of the target stands in the training rows."""
-    both = run.tokenizers.source_counts, run.tokenizers.target_counts
-    source, target = (torch.tensor(list(counts.values())) for counts in both)
-    return source, target
-
-
-def _history(run: Run) -> dict[str, str]:
-    """How the run came about, in words."""
-    chosen, trained = run.settings, run.metrics()
-    corpus, pairs = run.record["corpus"], run.record["corpus"]["pairs"]
-    scores = [line["validation_bleu"] for line in trained if "validation_bleu" in line]
-    perplexities = [line["validation_perplexity"] for line in trained if not scores]
-    read = "texts" if chosen.model.task == LANGUAGE_MODEL else "pairs"
-    mechanisms = {f"{site}: {name}" for site, name in run.model.config.attention.items()}
-    return {
-        "Trained on": f"{pairs['train']:,} {read} of {path_label(corpus['name'])} ({chosen.corpus.pair}), "
-        f"seed {chosen.optimizer.seed}, checksum {corpus['checksum'][:12]}",
-        "Attention": ", ".join(sorted(mechanisms)),
-        "Best validation BLEU": f"{max(scores):.1f}" if scores else "",
-        "Best validation perplexity": f"{min(perplexities):.1f}" if perplexities else "",
-    }
+    if corpus != EMBEDDED or found.corpus is None:
+        return gold_of_texts(found.texts)
+    return gold_of_embedded(found.texts, found.corpus().drawn, lowercase=lowercase)
 
 
 def _corpus(
@@ -253,11 +164,6 @@ def first_pairs(
     return tuple(islice((pair for pair in pairs if pair[0] not in without), count))
 
 
-def source_of(text: Text) -> str:
-    """The sentence, or the source of a pair."""
-    return text if isinstance(text, str) else text[0]
-
-
 def read_texts(path: str | Path, *, lowercase: bool = False) -> tuple[Text, ...]:
     """The lines of a file, as pairs where each holds one tab; empty lines are left out.
 
@@ -287,89 +193,17 @@ def read_texts(path: str | Path, *, lowercase: bool = False) -> tuple[Text, ...]
     raise InputError(msg)
 
 
-def load_transformers(source: str | Path, *, scores: bool) -> tuple[Any, Any]:
-    """The model and the tokenizer in a transformers folder, or of that name on the hub.
-
-    Args:
-        source: the folder or the name.
-        scores: whether the model must score next tokens.
-
-    Raises:
-        InputError: they cannot be loaded.
-    """
-    from transformers import (
-        AutoConfig,
-        AutoModel,
-        AutoModelForCausalLM,
-        AutoModelForSeq2SeqLM,
-        AutoTokenizer,
-    )
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING,
-        MODEL_FOR_MASKED_LM_MAPPING,
-    )
-
-    from attnlab.attention import PLAN_ENTRY, install_saved, saved_plan
-
-    name = model_source(source)
-    try:
-        config = read_pretrained(AutoConfig, name)
-        kind: Any = AutoModel
-        if config.is_encoder_decoder:
-            kind = AutoModelForSeq2SeqLM
-        elif (
-            scores
-            and type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
-            # BERT and its like could be given scores, but read both ways.
-            and (type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_decoder)
-        ):
-            kind = AutoModelForCausalLM
-        check_generation_config(name)
-        model = load_body(kind, name, scores=scores)
-        check_has_tokenizer(name)
-        tokenizer = read_pretrained(AutoTokenizer, name)
-        check_vocabulary(tokenizer, model)
-    except UNREADABLE as error:
-        found = "is a folder" if Path(source).is_dir() else "is no folder here"
-        msg = (
-            f"No model could be loaded from {str(source)!r}, which {found} ({reason(error)}); give a run of "
-            "attnlab, a transformers folder, or the name of a model on the hub."
-        )
-        raise InputError(msg) from error
-    if Path(name).is_dir() and saved_plan(Path(name)) is not None:
-        install_saved(model, Path(name))
-    elif hasattr(config, PLAN_ENTRY):
-        msg = f"{source} was saved with mechanisms in it; download it and give its folder."
-        raise InputError(msg)
-    return model, tokenizer
-
-
 def notes_on_texts(
-    subject: Subject, asked: Sentences | None, sites: Sequence[str] | None
+    model: Model, found: Texts, asked: TextsAsked | None, sites: Sequence[str] | None
 ) -> list[Note]:
     """Whether there are fewer texts than were asked for, or sites for which they do not suffice."""
-    found: list[Note] = []
-    if isinstance(asked, int) and len(subject.texts) < asked:
-        found.append(FewerThanAsked(asked, subject.origin, len(subject.texts)))
-    paired = isinstance(subject.texts[0], tuple)
-    if sites is None and not paired and subject.model.config.is_encoder_decoder:
-        found.append(NoTranslations())
-    return found
-
-
-def source_in_words(source: Source, model: Any) -> str:
-    """Where a model is from, or its class where it was handed in."""
-    path = source.folder if isinstance(source, Run) else source
-    return type(model).__name__ if isinstance(path, tuple) else path_label(path)
-
-
-def model_in_words(source: Source, model: Any) -> dict[str, str]:
-    """Where the model is from, its class and its size."""
-    name, parameters = type(model).__name__, sum(weight.numel() for weight in model.parameters())
-    return {
-        "Source": source_in_words(source, model),
-        "Model": f"{name}, {parameters:,} parameters",
-    }
+    notes: list[Note] = []
+    if isinstance(asked, int) and len(found.texts) < asked:
+        notes.append(FewerThanAsked(asked, found.origin, len(found.texts)))
+    paired = isinstance(found.texts[0], tuple)
+    if sites is None and not paired and model.model.config.is_encoder_decoder:
+        notes.append(NoTranslations())
+    return notes
 
 
 def versions_in_words() -> dict[str, str]:

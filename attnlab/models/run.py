@@ -2,13 +2,14 @@
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import GenerationConfig
 
 from attnlab.core import (
@@ -19,6 +20,7 @@ from attnlab.core import (
     file_checksum,
     fitting,
     parse_json,
+    path_label,
     read_pretrained,
     reason,
     seeded,
@@ -29,11 +31,11 @@ from attnlab.core.installed import __version__
 from attnlab.corpora import SPLITS, ParallelCorpus, load_corpus, local_path, looks_like_a_path
 from attnlab.models.callbacks import read_metrics
 from attnlab.models.configuration import IGNORED_LABEL
+from attnlab.models.loaded import Model
 from attnlab.models.model import LanguageModel, OwnModel, TranslationModel, model_class
 from attnlab.models.run_folder import (
     WEIGHTS,
     check_task,
-    is_run,
     read_record,
     replaced_run,
     ways_on,
@@ -67,17 +69,16 @@ ARCHITECTURE = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, repr=False)
-class Run:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Run(Model):
     """A trained model with its tokenizers and everything that is needed to repeat it."""
 
-    folder: Path
     model: OwnModel
-    tokenizers: Tokenizers
+    tokenizer: Tokenizers
+    weights: str
+    folder: Path
     settings: RunSettings
     record: dict[str, Any]
-    weights: str
-    """Checksum of the file of weights, by which results tell of which state of the model they are."""
 
     def __repr__(self) -> str:
         shape = self.settings.model
@@ -89,6 +90,49 @@ class Run:
             f"Run({str(self.folder)!r}, {text}, {stacks}{shape.decoder_layers} decoder layers, "
             f"{shape.heads} heads, dim {shape.dim}, {parameters:,} parameters)"
         )
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """Of the source and of the target."""
+        return self.tokenizer
+
+    @property
+    def type_counts(self) -> tuple[Tensor, ...]:
+        """How often each type of the source and of the target stands in the training rows."""
+        both = self.tokenizer.source_counts, self.tokenizer.target_counts
+        return tuple(torch.tensor(list(counts.values())) for counts in both)
+
+    @property
+    def seed(self) -> int:
+        """What its first weights were drawn with."""
+        return self.settings.optimizer.seed
+
+    @property
+    def most_tokens(self) -> int:
+        """Most tokens of a sentence that it was trained on."""
+        return self.settings.corpus.max_tokens
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether it was trained on text in lower case."""
+        return self.settings.corpus.lowercase
+
+    @property
+    def history(self) -> Mapping[str, str]:
+        """How it came about, in words, by heading; empty where there is nothing to tell."""
+        chosen, trained = self.settings, self.metrics()
+        corpus, pairs = self.record["corpus"], self.record["corpus"]["pairs"]
+        scores = [line["validation_bleu"] for line in trained if "validation_bleu" in line]
+        perplexities = [line["validation_perplexity"] for line in trained if not scores]
+        read = "texts" if chosen.model.task == LANGUAGE_MODEL else "pairs"
+        mechanisms = {f"{site}: {name}" for site, name in self.model.config.attention.items()}
+        return {
+            "Trained on": f"{pairs['train']:,} {read} of {path_label(corpus['name'])} "
+            f"({chosen.corpus.pair}), seed {self.seed}, checksum {corpus['checksum'][:12]}",
+            "Attention": ", ".join(sorted(mechanisms)),
+            "Best validation BLEU": f"{max(scores):.1f}" if scores else "",
+            "Best validation perplexity": f"{min(perplexities):.1f}" if perplexities else "",
+        }
 
     @property
     def translator(self) -> TranslationModel:
@@ -151,17 +195,6 @@ class Run:
         return read_metrics(self.folder)
 
 
-# What is studied: a folder or the name of a model, a loaded run, or a pair (model, tokenizer).
-Source = str | Path | Run | tuple[Any, Any]
-
-
-def run_at(source: Source) -> Run | None:
-    """The run that `source` is, or that is in that folder; None where it is something else."""
-    if isinstance(source, Run):
-        return source
-    return load(source) if isinstance(source, str | Path) and is_run(source) else None
-
-
 def load(folder: str | Path) -> Run:
     """The run in `folder`, its model in eval mode.
 
@@ -188,7 +221,15 @@ def load(folder: str | Path) -> Run:
             "run again."
         )
         raise InputError(msg) from error
-    return Run(folder, model, tokenizers, settings, record, file_checksum(folder / WEIGHTS))
+    return Run(
+        model=model,
+        tokenizer=tokenizers,
+        name=str(folder),
+        weights=file_checksum(folder / WEIGHTS),
+        folder=folder,
+        settings=settings,
+        record=record,
+    )
 
 
 def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) -> OwnModel:

@@ -8,18 +8,19 @@ import torch
 from torch import Tensor
 
 from attnlab.core import BATCH_SIZE, ShortRepr, Side, Site, sides_of
-from attnlab.reading.batches import (
-    Axis,
-    Encoding,
-    Progress,
-    Sentence,
-    SentencesDropped,
-    Text,
-    encode,
-    forward,
-)
+from attnlab.models import Model, Source, model_of
 from attnlab.reading.hooks import AttentionSites, attentions_of, opened, probe, ready_to_show
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
+from attnlab.reading.sentences import (
+    Axis,
+    Progress,
+    Sentence,
+    Sentences,
+    SentencesDropped,
+    Text,
+    forward,
+    read_sentences,
+)
 from attnlab.reading.statistics import HeadStatistics
 from attnlab.reading.weights import LayerWeights, checked
 
@@ -62,22 +63,25 @@ class Reading:
     """A model that is ready to read its sentences as often as needed, made by `prepare`.
 
     Attributes:
-        model: a transformers model.
-        tokenizer: its tokenizer, or an object with tokenizers `.source` and `.target`.
-        encoding: the sentences.
-        plumbing: where the weights of its layers come by.
+        loaded: the model with its tokenizer.
+        sentences: what it reads.
+        attention_sites: where the weights of its layers come by.
         sites: which of them are handed on.
     """
 
-    model: Any
-    tokenizer: Any
-    encoding: Encoding
-    plumbing: AttentionSites
+    loaded: Model
+    sentences: Sentences
+    attention_sites: AttentionSites
     sites: tuple[Site, ...]
+
+    @property
+    def model(self) -> Any:
+        """The transformers model."""
+        return self.loaded.model
 
     def first(self, count: int) -> "Reading":
         """The same model on the first `count` texts."""
-        return replace(self, encoding=self.encoding.first(count))
+        return replace(self, sentences=self.sentences.first(count))
 
     def of_texts(self, texts: Sequence[Text]) -> "Reading":
         """The same model on other texts of the same kind.
@@ -85,11 +89,12 @@ class Reading:
         Raises:
             InputError: no text that the model can take.
         """
-        return replace(self, encoding=encode(self.model, self.tokenizer, texts))
+        return replace(self, sentences=read_sentences(self.loaded, texts))
 
     def by(self, twin: Any) -> "Reading":
         """The same sentences read by another model of the same class and configuration."""
-        return replace(self, model=twin, plumbing=self.plumbing.moved(self.model, twin))
+        moved = self.attention_sites.moved(self.model, twin)
+        return replace(self, loaded=replace(self.loaded, model=twin), attention_sites=moved)
 
     def feed(
         self,
@@ -109,16 +114,16 @@ class Reading:
         """
         read = 0
         with ready_to_show(self.model), torch.inference_mode():
-            for batch in self.encoding.batches(
-                batch_size, self.plumbing.heads, share=share, progress=progress
+            for batch in self.sentences.batches(
+                batch_size, self.attention_sites.heads, share=share, progress=progress
             ):
                 self._read(batch, consumers)
                 read += len(batch)
-        layers = {site: self.plumbing.layers[site] for site in self.sites}
-        return Coverage(read, self.encoding.dropped, layers, bool(self.plumbing.taps))
+        layers = {site: self.attention_sites.layers[site] for site in self.sites}
+        return Coverage(read, self.sentences.dropped, layers, bool(self.attention_sites.hooks))
 
     def _read(self, batch: tuple[Sentence, ...], consumers: Sequence[Consumer]) -> None:
-        axes = self.encoding.axes(batch, self.model.device)
+        axes = self.sentences.axes(batch, self.model.device)
 
         def receive(site: Site, layer: int, weights: Tensor) -> None:
             if site in self.sites:
@@ -126,12 +131,12 @@ class Reading:
                 for consumer in consumers:
                     consumer.update(described)
 
-        if self.plumbing.taps:
-            with opened(self.plumbing.taps, receive):
+        if self.attention_sites.hooks:
+            with opened(self.attention_sites.hooks, receive):
                 forward(self.model, axes, with_weights=True)
             return
         outputs = forward(self.model, axes, with_weights=True)
-        shown = attentions_of(outputs, causal="decoder" in self.plumbing.layers)
+        shown = attentions_of(outputs, causal="decoder" in self.attention_sites.layers)
         for site, layers in shown.items():
             for layer, weights in enumerate(layers):
                 receive(site, layer, weights)
@@ -145,7 +150,7 @@ class Reading:
         weights: Tensor,
     ) -> LayerWeights:
         queries, keys = sides_of(site, axes)
-        vocabularies = {side: getattr(self.encoding, side) for side in axes}
+        vocabularies = {side: getattr(self.sentences, side) for side in axes}
         return checked(
             LayerWeights(
                 site=site,
@@ -153,33 +158,34 @@ class Reading:
                 weights=weights,
                 queries=queries,
                 keys=keys,
-                causal=site in self.plumbing.causal,
+                causal=site in self.attention_sites.causal,
                 sentences=tuple(sentence.number for sentence in batch),
                 vocabularies=sides_of(site, vocabularies),
-                has_sink=self.plumbing.has_sink(site, layer),
+                has_sink=self.attention_sites.has_sink(site, layer),
             )
         )
 
 
 def prepare(
-    model: Any,
-    tokenizer: Any,
-    texts: Sequence[Text],
+    source: Source,
+    sentences: Sentences | Sequence[Text],
     sites: Sequence[str] | None = None,
     *,
     memory: float | None = None,
 ) -> Reading:
-    """The model ready to read `texts`; arguments as in `capture`.
+    """The model ready to read the sentences; arguments as in `capture`.
 
     Raises:
         InputError: sentences that cannot be used, a site that the model or the sentences lack, or a text
             whose weights need more memory than there is.
     """
-    encoding = encode(model, tokenizer, texts)
-    plumbing, wanted = probe(model, encoding, sites)
-    layers = 1 if plumbing.taps else sum(plumbing.layers.values())
-    encoding.check_memory(plumbing.heads * layers, memory=memory, device=model.device)
-    return Reading(model, tokenizer, encoding, plumbing, wanted)
+    model = model_of(source, scores=False)
+    if not isinstance(sentences, Sentences):
+        sentences = read_sentences(model, sentences)
+    found, wanted = probe(model.model, sentences, sites)
+    layers = 1 if found.hooks else sum(found.layers.values())
+    sentences.check_memory(found.heads * layers, memory=memory, device=model.model.device)
+    return Reading(model, sentences, found, wanted)
 
 
 @dataclass(frozen=True, repr=False)
@@ -202,8 +208,7 @@ class Capture(ShortRepr):
 
 
 def capture(
-    model: Any,
-    tokenizer: Any,
+    source: Source,
     sentences: Sequence[Text],
     *,
     sites: Sequence[str] | None = None,
@@ -215,11 +220,12 @@ def capture(
     progress: Progress | None = None,
     memory: float | None = None,
 ) -> Capture:
-    """Statistics of every head of `model` over `sentences`, and the matrices of the first few.
+    """Statistics of every head of a model over `sentences`, and the matrices of the first few.
 
     Args:
-        model: a transformers model; it is used where it stands, in eval mode, and left as it was.
-        tokenizer: its tokenizer, or an object with tokenizers `.source` and `.target`.
+        source: a run or its folder, a transformers folder, the name of a model on the hub, what
+            `attnlab.load` returned, or a pair (model, tokenizer; or an object with tokenizers `.source` and
+            `.target`). The model is used where it stands, in eval mode, and left as it was.
         sentences: texts, or pairs (source, target) for the decoder of an encoder-decoder.
         sites: which attention to look at; None for all that the sentences allow.
         batch_size: most sentences in one forward pass.
@@ -238,7 +244,7 @@ def capture(
     """
     statistics = HeadStatistics()
     keeper = MatrixKeeper(keep_matrices, keep_bytes, keep_dtype)
-    reading = prepare(model, tokenizer, sentences, sites, memory=memory)
+    reading = prepare(source, sentences, sites, memory=memory)
     coverage = reading.feed(
         [statistics, keeper], batch_size=batch_size, share=share, progress=progress
     )

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from attnlab.attention import Mechanism, always_returning_weights, mechanisms_in
 from attnlab.core import SITES, AttnlabError, InputError, Site
-from attnlab.reading.batches import Encoding, Sentence, forward, most_positions
+from attnlab.reading.sentences import Sentence, Sentences, forward, most_positions
 from attnlab.reading.weights import TOLERANCES
 
 Receiver = Callable[[Site, int, Tensor], None]
@@ -58,31 +58,31 @@ class Returned(NamedTuple):
 
 @dataclass(frozen=True)
 class AttentionSites:
-    """Every layer that has weights, and the tap of each.
+    """Every layer that has weights, and the hook of each.
 
     Attributes:
         layers: number of layers by site.
         heads: most heads in one layer.
-        taps: one for each layer, or empty when one could not be found; then weights are read from
+        hooks: one for each layer, or empty when one could not be found; then weights are read from
             the model's outputs, all layers at once, and memory grows with the number of layers.
         causal: sites whose rows must not look ahead.
     """
 
     layers: Mapping[Site, int]
     heads: int
-    taps: tuple[AttentionHook, ...]
+    hooks: tuple[AttentionHook, ...]
     causal: frozenset[Site]
 
     def has_sink(self, site: Site, layer: int) -> bool:
         """Whether rows of a layer sum to less than 1, since a learned sink takes the rest."""
-        return any(tap.has_sink for tap in self.taps if (tap.site, tap.layer) == (site, layer))
+        return any(hook.has_sink for hook in self.hooks if (hook.site, hook.layer) == (site, layer))
 
     def moved(self, model: nn.Module, twin: nn.Module) -> "AttentionSites":
-        """The taps of another model of the same class and configuration."""
+        """The hooks of another model of the same class and configuration."""
         paths = {module: path for path, module in model.named_modules()}
         modules = dict(twin.named_modules())
-        taps = tuple(replace(tap, module=modules[paths[tap.module]]) for tap in self.taps)
-        return replace(self, taps=taps)
+        hooks = tuple(replace(hook, module=modules[paths[hook.module]]) for hook in self.hooks)
+        return replace(self, hooks=hooks)
 
 
 @contextmanager
@@ -146,10 +146,10 @@ def attentions_of(outputs: Any, *, causal: bool) -> dict[Site, tuple[Any, ...]]:
 
 
 def find(model: Any, run: Callable[[], Any]) -> AttentionSites:
-    """The taps of `model`, found by one forward pass on a few tokens.
+    """The hooks of `model`, found by one forward pass on a few tokens.
 
     The weights among the model's outputs are looked for in what every module returned; the innermost
-    module that returned the same numbers is the tap. Nothing is known of class or attribute names.
+    module that returned the same numbers gets the hook. Nothing is known of class or attribute names.
 
     Args:
         model: in eval mode.
@@ -171,12 +171,12 @@ def find(model: Any, run: Callable[[], Any]) -> AttentionSites:
         calls[module] += 1
 
     # Before any other hook: transformers collects outputs through hooks of its own.
-    hooks = [module.register_forward_hook(note, prepend=True) for module in model.modules()]
+    handles = [module.register_forward_hook(note, prepend=True) for module in model.modules()]
     try:
         outputs = run()
     finally:
-        for hook in hooks:
-            hook.remove()
+        for handle in handles:
+            handle.remove()
     alone = getattr(outputs, "attentions", None)
     decodes = alone is not None and len(alone) > 0 and _reads_back(model, alone[0])
     shown = attentions_of(outputs, causal=decodes)
@@ -192,7 +192,7 @@ def find(model: Any, run: Callable[[], Any]) -> AttentionSites:
     return AttentionSites(
         layers={site: len(weights) for site, weights in shown.items()},
         heads=max(weights.shape[1] for layers in shown.values() for weights in layers),
-        taps=_matched(shown, seen),
+        hooks=_matched(shown, seen),
         causal=frozenset({"decoder"}),
     )
 
@@ -221,7 +221,7 @@ def _reads_back(model: nn.Module, weights: Tensor) -> bool:
 def _matched(
     shown: Mapping[Site, tuple[Tensor, ...]], seen: Sequence[Returned]
 ) -> tuple[AttentionHook, ...]:
-    taps = []
+    hooks = []
     used: set[int] = set()
     for site, layers in shown.items():
         for layer, weights in enumerate(layers):
@@ -230,94 +230,94 @@ def _matched(
             for one in sorted(seen, key=lambda one: one.part.data_ptr() != weights.data_ptr()):
                 if one.part.data_ptr() not in used and torch.equal(one.part, weights):
                     used.add(one.part.data_ptr())
-                    taps.append(AttentionHook(site, layer, one.module, one.slot, one.call))
+                    hooks.append(AttentionHook(site, layer, one.module, one.slot, one.call))
                     break
             else:
                 return ()
-    return tuple(taps)
+    return tuple(hooks)
 
 
 @contextmanager
-def opened(taps: tuple[AttentionHook, ...], receive: Receiver) -> Iterator[None]:
+def opened(hooks: tuple[AttentionHook, ...], receive: Receiver) -> Iterator[None]:
     """Hands each layer's weights to `receive` in one forward pass, and lets the model forget them.
 
     Raises:
         AttnlabError: a module returned something else than on the first pass.
     """
     by_module: dict[nn.Module, dict[int, AttentionHook]] = {}
-    for tap in taps:
-        by_module.setdefault(tap.module, {})[tap.call] = tap
+    for hook in hooks:
+        by_module.setdefault(hook.module, {})[hook.call] = hook
 
-    def attach(tapped: nn.Module, by_call: Mapping[int, AttentionHook]) -> Any:
+    def attach(hooked: nn.Module, by_call: Mapping[int, AttentionHook]) -> Any:
         calls = count()
 
-        def hook(module: nn.Module, _: Any, output: Any) -> Any:
-            tap = by_call.get(next(calls))
-            if tap is None:
+        def take(module: nn.Module, _: Any, output: Any) -> Any:
+            hook = by_call.get(next(calls))
+            if hook is None:
                 return output
-            weights = output[tap.index] if isinstance(output, tuple) else None
+            weights = output[hook.index] if isinstance(output, tuple) else None
             if not isinstance(weights, Tensor) or weights.ndim != 4:
                 msg = (
-                    f"{tap.site} layer {tap.layer}: {type(module).__name__} returned no attention "
+                    f"{hook.site} layer {hook.layer}: {type(module).__name__} returned no attention "
                     "weights on a later batch; report this model to attnlab."
                 )
                 raise AttnlabError(msg)
-            receive(tap.site, tap.layer, weights)
-            return (*output[: tap.index], None, *output[tap.index + 1 :])
+            receive(hook.site, hook.layer, weights)
+            return (*output[: hook.index], None, *output[hook.index + 1 :])
 
-        return tapped.register_forward_hook(hook, prepend=True)
+        return hooked.register_forward_hook(take, prepend=True)
 
-    hooks = [attach(module, by_call) for module, by_call in by_module.items()]
+    handles = [attach(module, by_call) for module, by_call in by_module.items()]
     try:
         yield
     finally:
-        for hook in hooks:
-            hook.remove()
+        for handle in handles:
+            handle.remove()
 
 
 def probe(
-    model: Any, encoding: Encoding, sites: Sequence[str] | None
+    model: Any, sentences: Sentences, sites: Sequence[str] | None
 ) -> tuple[AttentionSites, tuple[Site, ...]]:
-    """The taps of the model, and the sites to look at: those wanted, None for all.
+    """The hooks of the model, and the sites to look at: those wanted, None for all.
 
     Raises:
         InputError: a site that the model or the sentences lack, or weights that are no
             probabilities or depend on padding.
     """
     with ready_to_show(model), torch.inference_mode():
-        plumbing = _plumbing(model, encoding)
-        wanted = _wanted(sites, plumbing, model, encoding)
+        found = _attention_sites(model, sentences)
+        wanted = _wanted(sites, found, model, sentences)
         _check_probabilities(model, wanted)
-        _check_padding_ignored(model, encoding, plumbing)
-    return plumbing, wanted
+        _check_padding_ignored(model, sentences, found)
+    return found, wanted
 
 
-def _plumbing(model: Any, encoding: Encoding) -> AttentionSites:
-    axes = encoding.axes([few_tokens(encoding)], model.device)
+def _attention_sites(model: Any, sentences: Sentences) -> AttentionSites:
+    axes = sentences.axes([few_tokens(sentences)], model.device)
     return find(model, lambda: forward(model, axes, with_weights=True))
 
 
-def few_tokens(encoding: Encoding) -> Sentence:
+def few_tokens(sentences: Sentences) -> Sentence:
     """A sentence to try a model on; source and target differ in length to tell the sites apart."""
-    first = encoding.sentences[0]
+    first = sentences.usable[0]
     target = None if first.target is None else (first.target * 5)[:5]
     return Sentence(0, (first.source * 3)[:3], target)
 
 
 def _wanted(
-    sites: Sequence[str] | None, plumbing: AttentionSites, model: Any, encoding: Encoding
+    sites: Sequence[str] | None, found: AttentionSites, model: Any, sentences: Sentences
 ) -> tuple[Site, ...]:
     if sites is None:
-        return tuple(site for site in SITES if site in plumbing.layers)
+        return tuple(site for site in SITES if site in found.layers)
     for site in sites:
-        if site not in plumbing.layers:
-            lacking = model.config.is_encoder_decoder and not encoding.paired
+        if site not in found.layers:
+            lacking = model.config.is_encoder_decoder and not sentences.paired
             reason = (
                 "the sentences have no translations" if lacking else "the model has no such site"
             )
             msg = (
                 f"Site '{site}' cannot be analyzed, since {reason}; "
-                f"choose from: {', '.join(plumbing.layers)}."
+                f"choose from: {', '.join(found.layers)}."
             )
             raise InputError(msg)
     return tuple(site for site in SITES if site in sites)
@@ -342,20 +342,20 @@ def _check_probabilities(model: Any, wanted: Sequence[Site]) -> None:
         raise InputError(msg)
 
 
-def _check_padding_ignored(model: Any, encoding: Encoding, plumbing: AttentionSites) -> None:
+def _check_padding_ignored(model: Any, sentences: Sentences, found: AttentionSites) -> None:
     """Raises where the weights of a short sentence change beside a longer one in the batch.
 
     Convolutions over tokens (ConvBERT) and landmarks (Nystromformer) do that.
     """
-    first = encoding.sentences[0]
+    first = sentences.usable[0]
     short = Sentence(0, first.source[:3], first.target and first.target[:5])
     most = most_positions(model.config)
     target = first.target and (first.target[:5] * 3)[:most]
     long = Sentence(1, (first.source[:3] * 3)[:most], target)
 
-    def weights(sentences: list[Sentence]) -> dict[Site, tuple[Tensor, ...]]:
-        outputs = forward(model, encoding.axes(sentences, model.device), with_weights=True)
-        return attentions_of(outputs, causal="decoder" in plumbing.layers)
+    def weights(batch: list[Sentence]) -> dict[Site, tuple[Tensor, ...]]:
+        outputs = forward(model, sentences.axes(batch, model.device), with_weights=True)
+        return attentions_of(outputs, causal="decoder" in found.layers)
 
     beside, again = weights([short, long]), weights([short])
     for site, layers in weights([short]).items():

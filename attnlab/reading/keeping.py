@@ -26,7 +26,7 @@ from attnlab.core import (
     site_order,
     write_tensors,
 )
-from attnlab.reading.batches import Axis
+from attnlab.reading.sentences import Axis
 from attnlab.reading.weights import LayerWeights, PerLayer
 
 Key = tuple[int, Site, int]

@@ -23,7 +23,7 @@ from attnlab.attention import (
     use,
 )
 from attnlab.core import BATCH_SIZE, SITES, InputError, Side, sides_of
-from attnlab.reading.batches import Axis, Encoding, Progress, Sentence, forward
+from attnlab.reading.sentences import Axis, Progress, Sentence, Sentences, forward
 
 # Of one layer at once, in float64: 32 MiB, of which a comparison holds a handful of copies.
 MOST_OBSERVED_WEIGHTS = 2**22
@@ -84,7 +84,7 @@ def additive_sites(model: Any) -> frozenset[str]:
     return frozenset(at.site for at in attention_modules(model) if at.additive)
 
 
-def sites_of(model: Any, encoding: Encoding, wanted: Sequence[str] | None) -> tuple[str, ...]:
+def sites_of(model: Any, sentences: Sentences, wanted: Sequence[str] | None) -> tuple[str, ...]:
     """The sites to look at: those `wanted`, or all that the model and its sentences have.
 
     Raises:
@@ -92,7 +92,7 @@ def sites_of(model: Any, encoding: Encoding, wanted: Sequence[str] | None) -> tu
     """
     there = {at.site for at in attention_modules(model)}
     reason = "the model has no such site"
-    if model.config.is_encoder_decoder and not encoding.paired:
+    if model.config.is_encoder_decoder and not sentences.paired:
         there &= {"encoder"}
         reason = "the sentences have no translations"
     for site in wanted or ():
@@ -110,7 +110,7 @@ def most_heads(model: Any, sites: Sequence[str]) -> int:
 
 def observe(
     model: Any,
-    encoding: Encoding,
+    sentences: Sentences,
     sites: Sequence[str],
     receive: Callable[[Observed], None],
     *,
@@ -137,10 +137,10 @@ def observe(
             watched = [(p, mechanism_of(p.module)) for p in installed.modules if p.site in sites]
             observers = [(at, part) for at, part in watched if isinstance(part, _Observer)]
             cells = max(at.heads for at, _ in observers)
-            for batch in encoding.batches(
+            for batch in sentences.batches(
                 batch_size, cells, most_weights=MOST_OBSERVED_WEIGHTS, progress=progress
             ):
-                axes = encoding.axes(batch, model.device)
+                axes = sentences.axes(batch, model.device)
                 if set(sites) == {"encoder"}:
                     axes = {"source": axes["source"]}
                 for at, observer in observers:

@@ -1,33 +1,21 @@
 """Whatever attnlab wrote or can read, loaded by its path or name."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from attnlab.attention import AttentionPlan, load_plan
 from attnlab.core import MATRIX_SUFFIXES, PRETRAINED_MARKS, RESULT_MARK, InputError
-from attnlab.evaluation import load_transformers
-from attnlab.models import Run, is_run
+from attnlab.models import Model, is_run, load_transformers
 from attnlab.models import load as load_run
 from attnlab.reading import load_arrays
 from attnlab.results.result import Result
 
 
-class Pretrained(NamedTuple):
-    """A transformers model with its tokenizer, as every question takes them.
-
-    Attributes:
-        model: the model, in eval mode; a causal language model has its scores.
-        tokenizer: its tokenizer.
-    """
-
-    model: Any
-    tokenizer: Any
-
-
-def load(source: str | Path) -> Run | Result | Pretrained | AttentionPlan | dict[str, Tensor]:
+def load(source: str | Path) -> Model | Result | AttentionPlan | dict[str, Tensor]:
     """What stands at a path, or behind the name of a model on the hub.
+
+    A model comes with its tokenizer, as every question takes it; one of a run is a `Run`, which translates.
 
     Args:
         source: a run; the folder of a result, such as `runs/demo/analysis`; a plan file (.json); a file of
@@ -47,11 +35,11 @@ def load(source: str | Path) -> Run | Result | Pretrained | AttentionPlan | dict
         if (path / RESULT_MARK).is_file():
             return Result.load(path)
         if any((path / name).is_file() for name in PRETRAINED_MARKS):
-            return Pretrained(*load_transformers(path, scores=True))
+            return load_transformers(path, scores=True)
     if path.exists():
         return load_run(path)
     try:
-        return Pretrained(*load_transformers(source, scores=True))
+        return load_transformers(source, scores=True)
     except InputError as error:
         msg = f"{error} A run is made with: attnlab train {path}"
         raise InputError(msg) from error

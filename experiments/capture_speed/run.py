@@ -24,8 +24,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from attnlab.core import write_table
 from attnlab.labels import HeadFunctions, TextSide
-from attnlab.reading import Consumer, HeadStatistics, encode, prepare
-from attnlab.reading.batches import batches
+from attnlab.models import Model
+from attnlab.reading import Consumer, HeadStatistics, prepare, read_sentences
 from experiments.shared.readme import (
     RESULTS,
     read_facts,
@@ -115,7 +115,7 @@ def measure_time(count: int) -> pd.DataFrame:
     sentences = draw_sentences(count)
     share = count // ROUNDS
     for consumers in CASES.values():  # the first call of everything is slow
-        prepare(model, tokenizer, sentences[:BATCH]).feed(consumers(len(tokenizer)))
+        prepare((model, tokenizer), sentences[:BATCH]).feed(consumers(len(tokenizer)))
     rows = []
     for part in range(ROUNDS):
         texts = sentences[part * share : (part + 1) * share]
@@ -124,7 +124,7 @@ def measure_time(count: int) -> pd.DataFrame:
         for name, consumers in CASES.items():
             fed = consumers(len(tokenizer))
             start = time.process_time(), time.perf_counter()
-            prepare(model, tokenizer, texts).feed(fed, batch_size=BATCH)
+            prepare((model, tokenizer), texts).feed(fed, batch_size=BATCH)
             row[f"{name}_cpu_seconds"] = time.process_time() - start[0]
             row[f"{name}_seconds"] = time.perf_counter() - start[1]
             row[f"{name}_cpu_ratio"] = row[f"{name}_cpu_seconds"] / row["bare_cpu_seconds"]
@@ -135,11 +135,11 @@ def measure_time(count: int) -> pd.DataFrame:
 
 def seconds_of_bare(model: BertModel, tokenizer: object, texts: list[str]) -> tuple[float, float]:
     """The model alone over the batches that capture makes, ready to be read."""
-    encoding = encode(model, tokenizer, texts)
+    sentences = read_sentences(Model(model, tokenizer), texts)
     heads = SHAPE["num_attention_heads"]
     work = [
-        encoding.source.axis([sentence.source for sentence in batch], model.device)
-        for batch in batches(encoding.sentences, size=BATCH, weights_a_cell=heads)
+        sentences.source.axis([sentence.source for sentence in batch], model.device)
+        for batch in sentences.batches(BATCH, weights_a_cell=heads)
     ]
     start = time.process_time(), time.perf_counter()
     with torch.inference_mode():
@@ -159,7 +159,7 @@ def print_peak(sentences: int) -> None:
     """Runs in the process of its own."""
     tokenizer = build_tokenizer()
     model, consumers = build_model(len(tokenizer)), statistics_and_functions(len(tokenizer))
-    prepare(model, tokenizer, draw_sentences(sentences)).feed(consumers, batch_size=BATCH)
+    prepare((model, tokenizer), draw_sentences(sentences)).feed(consumers, batch_size=BATCH)
     unit = 1 if sys.platform == "darwin" else 1024
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 

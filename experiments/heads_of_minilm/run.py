@@ -167,7 +167,7 @@ def measures_of_heads(analysis: Result, treebank: Path) -> pd.DataFrame:
 def passed(model: Any, tokenizer: Any, texts: Sequence[Any]) -> tuple[pd.DataFrame, pd.Series]:
     """Statistics of every head, and positional rates among words, of one model."""
     statistics, positions = HeadStatistics(), PositionsOfWords()
-    prepare(model, tokenizer, texts).feed([statistics, positions])
+    prepare((model, tokenizer), texts).feed([statistics, positions])
     rates = positions.rates().set_index(["layer", "head"])["value"]
     return statistics.heads().set_index(["layer", "head"]), rates
 

@@ -135,7 +135,7 @@ def count_losses(run: Run, evaluator: Evaluator) -> dict[str, torch.Tensor]:
     corpus, tokenizer = run.corpus(), run.tokenizers.source
     counts = CountModel(tokenizer(corpus.train["source"][:])["input_ids"], len(tokenizer))
     weight = counts.best_weight(tokenizer(corpus.validation["source"][:300])["input_ids"])
-    texts = [one.target for one in evaluator.examples]
+    texts = [one.source for one in evaluator.sentences.usable]
     return {
         "unigram": torch.from_numpy(counts.losses(texts, 0.0)),
         "bigram": torch.from_numpy(counts.losses(texts, weight)),

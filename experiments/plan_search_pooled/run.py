@@ -142,7 +142,7 @@ def ablated(folder: Path) -> pd.DataFrame:
                     row
                     | {"full_bleu": float(changes(evaluator, before, before, seed=SEED)["bleu"])}
                 )
-    return pd.DataFrame(rows).assign(sentences=len(evaluator.examples))
+    return pd.DataFrame(rows).assign(sentences=len(evaluator))
 
 
 def readme(folder: Path) -> str:

@@ -12,7 +12,7 @@ from zoo import random_models
 from attnlab.attention.bridge.saved import saved_plan
 from attnlab.core.errors import InputError
 from attnlab.core.pretrained import read_pretrained
-from attnlab.evaluation.sources import load_subject
+from attnlab.evaluation.sources import model_and_texts
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [path for top in ("attnlab", "experiments") for path in sorted((ROOT / top).rglob("*.py"))]
@@ -85,7 +85,7 @@ EVIL = {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil", "AutoModelForMasked
 def test_code_for_an_unknown_model_is_refused(folder: Path) -> None:
     put(folder / "config.json", model_type="evil", auto_map=EVIL)
     with pytest.raises(InputError, match="No model could be loaded from"):
-        load_subject(folder, sentences=["the cat runs ."])
+        model_and_texts(folder, sentences=["the cat runs ."])
     with pytest.raises(InputError):
         saved_plan(folder)
     assert not (folder / "executed").exists()
@@ -94,9 +94,8 @@ def test_code_for_an_unknown_model_is_refused(folder: Path) -> None:
 def test_code_beside_a_model_that_transformers_knows_is_left_alone(folder: Path) -> None:
     put(folder / "config.json", auto_map=EVIL)
     put(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Evil", "evil.Evil"]})
-    assert type(load_subject(folder, sentences=["the cat runs ."]).model).__module__.startswith(
-        "transformers."
-    )
+    model, _ = model_and_texts(folder, sentences=["the cat runs ."])
+    assert type(model.model).__module__.startswith("transformers.")
     read_pretrained(AutoTokenizer, folder)
     assert not (folder / "executed").exists()
 
@@ -107,4 +106,4 @@ def test_code_beside_a_model_that_transformers_knows_is_left_alone(folder: Path)
 def test_attention_from_the_hub_is_refused(folder: Path, name: str) -> None:
     put(folder / "config.json", attn_implementation=name)
     with pytest.raises(InputError, match=f"names '{name}' as the code of its attention"):
-        load_subject(folder, sentences=["the cat runs ."])
+        model_and_texts(folder, sentences=["the cat runs ."])

@@ -14,13 +14,13 @@ from attnlab.attention.plan import load_plan, plan_of, write_plan
 from attnlab.cli.commands.train import _from_file
 from attnlab.core.files import write_tensors
 from attnlab.corpora.corpus import load_corpus
-from attnlab.evaluation.sources import load_subject, read_texts
+from attnlab.evaluation.sources import model_and_texts, read_texts
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.grammar.trees import conllu
 from attnlab.labels.treebank import load_treebank
 from attnlab.models.checkpoints import beginning, best_checkpoint, check_epochs
 from attnlab.models.embeddings import Embeddings, load_embeddings, write_embeddings
-from attnlab.models.run import translate
+from attnlab.models.run import Run, translate
 from attnlab.models.run_folder import read_record as read_settings
 from attnlab.models.tokenizer import load_tokenizers
 from attnlab.models.training_settings import settings_from
@@ -97,10 +97,10 @@ def _read_result(folder: Path) -> None:
 
 def _run(run: Path) -> Target:
     def use(folder: Path) -> None:
-        subject = load_subject(folder, sentences=(SENTENCE,))
-        assert subject.run is not None
+        model, _ = model_and_texts(folder, sentences=(SENTENCE,))
+        assert isinstance(model, Run)
         translate(
-            subject.run.translator, subject.run.tokenizers, [SENTENCE], beams=1, max_tokens=12
+            model.translator, model.tokenizers, [SENTENCE], beams=1, max_tokens=12
         )
 
     files = (

@@ -21,8 +21,8 @@ from attnlab.labels.verdict import BELOW, HOLDS
 from attnlab.models.configuration import TranslationConfig
 from attnlab.models.model import TranslationModel
 from attnlab.models.tokenizer import train_tokenizers
-from attnlab.reading.batches import tokens_of
 from attnlab.reading.capture import prepare
+from attnlab.reading.sentences import tokens_of
 from attnlab.reading.weights import LayerWeights
 
 SENTENCES = 480
@@ -140,7 +140,7 @@ class Forced:
 @pytest.fixture(scope="module")
 def counted(setting: Setting) -> HeadFunctions:
     functions = setting.functions()
-    prepare(setting.model, setting.tokenizers, setting.texts).feed([Forced(setting, functions)])
+    prepare((setting.model, setting.tokenizers), setting.texts).feed([Forced(setting, functions)])
     return functions
 
 
@@ -189,7 +189,7 @@ def test_rows_of_cross_attention_count_by_the_token_they_predict(setting: Settin
             if layer.site == "cross":
                 seen.append(layer)
 
-    prepare(setting.model, setting.tokenizers, setting.texts[:9]).feed([Keep()], batch_size=4)
+    prepare((setting.model, setting.tokenizers), setting.texts[:9]).feed([Keep()], batch_size=4)
     tokenizer = setting.tokenizers.target
     for layer in seen:
         rows = scope_of_layer(layer).queries
@@ -216,7 +216,7 @@ def test_fixed_heads_of_a_model_are_found_positional(setting: Setting) -> None:
     functions = setting.functions()
     with torch.random.fork_rng():
         model = TranslationModel(config).eval()
-    prepare(model, setting.tokenizers, setting.texts).feed([functions])
+    prepare((model, setting.tokenizers), setting.texts).feed([functions])
     table = functions.verdicts()
     positional = table[(table.label == "positional") & (table.site == "encoder")]
     assert set(positional.status) == {HOLDS}
@@ -275,9 +275,9 @@ def test_a_model_that_runs_with_gold_arcs_has_a_syntactic_head(setting: Setting)
         "encoder.0.3": "fixed(pattern='previous')",
     }
     functions, plain = setting.functions(), setting.functions()
-    prepare(model, setting.tokenizers, setting.texts, sites=["encoder"]).feed([plain])
+    prepare((model, setting.tokenizers), setting.texts, sites=["encoder"]).feed([plain])
     with use(model, plan):
-        prepare(model, setting.tokenizers, setting.texts, sites=["encoder"]).feed([functions])
+        prepare((model, setting.tokenizers), setting.texts, sites=["encoder"]).feed([functions])
     forced = verdict(functions, "encoder", 0, 1, "syntactic")
     assert (forced.status, forced.detail, forced.value) == (HOLDS, "nsubj dependent>head", 1)
     assert forced.value > forced.control + 0.2
@@ -310,9 +310,9 @@ def test_decoder_arcs_reach_back_only(counted: HeadFunctions) -> None:
 def test_shares_add_up_to_the_whole(setting: Setting) -> None:
     whole, parts = setting.functions(), [setting.functions() for _ in range(3)]
     texts = setting.texts[:90]
-    prepare(setting.model, setting.tokenizers, texts).feed([whole], batch_size=7)
+    prepare((setting.model, setting.tokenizers), texts).feed([whole], batch_size=7)
     for index, part in enumerate(parts):
-        prepare(setting.model, setting.tokenizers, texts).feed(
+        prepare((setting.model, setting.tokenizers), texts).feed(
             [part], batch_size=7, share=(index, 3)
         )
     merged = parts[2] + parts[0] + parts[1]
@@ -330,4 +330,4 @@ def test_missing_alignments_are_refused(setting: Setting) -> None:
     short = replace(setting.source, alignments=setting.source.alignments[:2])
     functions = HeadFunctions(short, setting.target)
     with pytest.raises(InputError, match=r"Sentence \d+ has no alignment: 2 were handed in"):
-        prepare(setting.model, setting.tokenizers, setting.texts[:9]).feed([functions])
+        prepare((setting.model, setting.tokenizers), setting.texts[:9]).feed([functions])

@@ -15,7 +15,7 @@ from attnlab.labels.word_tokens import (
     align_offsets,
     locate_tokens,
 )
-from attnlab.reading.batches import tokens_of
+from attnlab.reading.sentences import tokens_of
 
 
 def sentence_of(*words: str, tight: tuple[int, ...] = ()) -> GoldSentence:

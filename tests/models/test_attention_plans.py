@@ -336,7 +336,7 @@ def test_a_run_trains_second_projections_from_the_command_line(tmp_path: Path) -
     module = run.model.encoder.layers[0].attention
     assert not torch.equal(module.global_rows.query.weight, module.query.weight)
     texts = list(run.corpus().test["source"][:2])
-    assert capture(run.model, run.tokenizers, texts).coverage.layers == {"encoder": 1}
+    assert capture((run.model, run.tokenizers), texts).coverage.layers == {"encoder": 1}
 
 
 def test_a_mechanism_without_global_tokens_cannot_take_the_place_of_one_projected_apart() -> None:

@@ -281,7 +281,7 @@ def test_captured_matrices_are_those_of_the_definition(language_run: Path) -> No
     run = load(language_run)
     texts = run.corpus().test["source"][:4]
     run.model.double()
-    found = capture(run.model, run.tokenizers, texts, keep_matrices=4)
+    found = capture((run.model, run.tokenizers), texts, keep_matrices=4)
     assert list(found.coverage.layers) == ["decoder"]
     assert found.coverage.streamed
     for number, text in enumerate(texts):

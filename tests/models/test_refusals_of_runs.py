@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from attnlab.core.errors import AttnlabError, InputError, reason
-from attnlab.evaluation.sources import load_subject
+from attnlab.evaluation.sources import model_and_texts
 from attnlab.models.run import load
 from attnlab.models.run_folder import REPLACED
 
@@ -26,7 +26,7 @@ PYTHONS = re.compile(
 def test_a_document_that_is_no_table(copied_run: Path, name: str, value: Any) -> None:
     (copied_run / name).write_text(json.dumps(value))
     with pytest.raises(InputError) as refused:
-        load_subject(copied_run, sentences=("Maria sleeps.",))
+        model_and_texts(copied_run, sentences=("Maria sleeps.",))
     assert not PYTHONS.search(str(refused.value))
 
 

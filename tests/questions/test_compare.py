@@ -19,11 +19,12 @@ from attnlab.budget.scores import MEASURED, measure_matrices
 from attnlab.budget.uniform import refusals, uniform
 from attnlab.core.addresses import SITES
 from attnlab.core.errors import InputError
+from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.compare.question import MechanismLeftOut, NoSettingAtSite
-from attnlab.reading.batches import encode
 from attnlab.reading.observing import Observed, observe, sites_of
+from attnlab.reading.sentences import read_sentences
 from attnlab.results.result import Result
 
 # Sentences of 11 and 7 tokens, their translations of 8 and 5.
@@ -181,7 +182,7 @@ def test_levels_say_what_each_row_was_chosen_from() -> None:
 
 def watched(model: Any, words: Any, texts: Any, **options: Any) -> list[Observed]:
     seen: list[Observed] = []
-    encoding = encode(model, words, texts)
+    encoding = read_sentences(Model(model, words), texts)
     observe(model, encoding, sites_of(model, encoding, None), seen.append, **options)
     return seen
 
@@ -195,9 +196,9 @@ def test_observed_weights_are_those_the_model_returns(name: str) -> None:
     case = CASES[name]()
     words = tokenizer()
     texts = PAIRS[:3] if case.model.config.is_encoder_decoder else SENTENCES[:3]
-    encoding = encode(case.model, words, texts)
+    encoding = read_sentences(Model(case.model, words), texts)
     seen = watched(case.model, words, texts)
-    axes = encoding.axes([encoding.sentences[n] for n in seen[0].sentences], torch.device("cpu"))
+    axes = encoding.axes([encoding.usable[n] for n in seen[0].sentences], torch.device("cpu"))
     given = {"input_ids": axes["source"].ids, "attention_mask": axes["source"].real.long()}
     if "target" in axes:
         given |= {
@@ -297,7 +298,7 @@ def test_a_refusal_on_the_way_leaves_the_model_in_the_mode_it_was_in() -> None:
 
     model = random_models.marian().train()
     with pytest.raises(InputError, match="not this layer"):
-        observe(model, encode(model, tokenizer(), PAIRS), SITES, refuse)
+        observe(model, read_sentences(Model(model, tokenizer()), PAIRS), SITES, refuse)
     assert model.training
 
 
@@ -310,7 +311,7 @@ def test_layers_are_let_go_before_the_next_is_computed() -> None:
         alive.append(weakref.ref(seen.weights))
 
     model, words = random_models.marian(), tokenizer()
-    encoding = encode(model, words, PAIRS)
+    encoding = read_sentences(Model(model, words), PAIRS)
     observe(model, encoding, SITES, receive, batch_size=2)
     assert len(alive) == 8 * 4
 

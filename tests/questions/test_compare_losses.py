@@ -175,7 +175,7 @@ def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
     tuned_study: Result, small_run: Path
 ) -> None:
     evaluator = load_evaluator(small_run, sentences=SENTENCES)
-    run = evaluator.subject.run
+    run = evaluator.loaded
     assert run is not None
 
     def tuned() -> torch.Tensor:

@@ -13,9 +13,9 @@ from zoo.random_models import ALL, PAIRS, SENTENCES, TWO_STACKS, tokenizer
 
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.reading import hooks as taps
-from attnlab.reading.batches import Vocabulary
 from attnlab.reading.capture import capture, prepare
 from attnlab.reading.keeping import load_kept_matrices
+from attnlab.reading.sentences import Vocabulary
 from attnlab.reading.statistics import HeadStatistics
 from attnlab.reading.weights import checked
 
@@ -51,7 +51,7 @@ def own_attentions(model, text):
 @pytest.mark.parametrize("name", ALL)
 def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: None) -> None:
     model = ALL[name]()
-    found = capture(model, TOKENIZER, texts(name), batch_size=3, keep_matrices=99)
+    found = capture((model, TOKENIZER), texts(name), batch_size=3, keep_matrices=99)
     assert found.coverage.streamed
     seen = 0
     for number, text in enumerate(texts(name)):
@@ -68,7 +68,7 @@ def test_shares_of_the_work_add_up_to_the_whole(name: str) -> None:
     model = ALL[name]()
 
     def share(index: int, count: int):
-        return capture(model, TOKENIZER, texts(name), batch_size=2, share=(index, count),
+        return capture((model, TOKENIZER), texts(name), batch_size=2, share=(index, count),
                        keep_matrices=3)  # fmt: skip
 
     whole = share(0, 1)
@@ -87,16 +87,16 @@ def test_a_model_probed_once_reads_other_texts_and_lends_its_taps_to_a_twin(name
     with torch.no_grad():
         for weight in other.parameters():
             weight.mul_(1.5)
-    reading = prepare(model, TOKENIZER, texts(name))
+    reading = prepare((model, TOKENIZER), texts(name))
 
     def heads(one) -> pd.DataFrame:
         found = HeadStatistics()
         one.feed([found])
         return found.heads()
 
-    expected = capture(other, TOKENIZER, texts(name)).statistics.heads()
+    expected = capture((other, TOKENIZER), texts(name)).statistics.heads()
     pd.testing.assert_frame_equal(heads(reading.by(other)), expected, rtol=0)
-    few = capture(model, TOKENIZER, texts(name)[:3]).statistics.heads()
+    few = capture((model, TOKENIZER), texts(name)[:3]).statistics.heads()
     pd.testing.assert_frame_equal(heads(reading.first(3)), few, rtol=0)
     pd.testing.assert_frame_equal(heads(reading.of_texts(texts(name)[:3])), few, rtol=0)
     assert not heads(reading).equals(expected)
@@ -114,7 +114,7 @@ def test_never_more_than_one_layer_is_alive(name: str) -> None:
             alive.append(sum(t.shape[-2:] == shape[-2:] and t.ndim == 4 and t.dtype.is_floating_point
                              and t.shape[1] == shape[1] for t in tensors))  # fmt: skip
 
-    prepare(model, TOKENIZER, texts(name)).feed([Census()], batch_size=99)
+    prepare((model, TOKENIZER), texts(name)).feed([Census()], batch_size=99)
     # The model's tensor and the one without padding rows; t5 keeps two position biases of that shape.
     assert max(alive) <= (4 if name == "t5" else 2)
 
@@ -124,7 +124,7 @@ def test_the_model_is_left_as_it_was() -> None:
     model.train()
     model.encoder.layer[1].eval()
     before = {name: module.training for name, module in model.named_modules()}
-    capture(model, TOKENIZER, SENTENCES)
+    capture((model, TOKENIZER), SENTENCES)
     assert {name: module.training for name, module in model.named_modules()} == before
     assert model.config._attn_implementation == "sdpa"
     model.set_attn_implementation("eager")
@@ -141,16 +141,16 @@ def test_the_model_is_left_as_it_was_after_an_error() -> None:
             raise KeyError
 
     with pytest.raises(KeyError):
-        prepare(model, TOKENIZER, SENTENCES).feed([Broken()])
+        prepare((model, TOKENIZER), SENTENCES).feed([Broken()])
     assert model.training
     assert model(torch.tensor([[1, 5, 2]])).last_hidden_state.shape == (1, 3, 15)
 
 
 def test_without_taps_the_outputs_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_models.marian()
-    tapped = capture(model, TOKENIZER, PAIRS, batch_size=3)
+    tapped = capture((model, TOKENIZER), PAIRS, batch_size=3)
     monkeypatch.setattr(taps, "_matched", lambda *_: ())
-    whole = capture(model, TOKENIZER, PAIRS, batch_size=3)
+    whole = capture((model, TOKENIZER), PAIRS, batch_size=3)
     assert tapped.coverage.streamed
     assert not whole.coverage.streamed
     pd.testing.assert_frame_equal(tapped.statistics.heads(), whole.statistics.heads(), rtol=1e-12)
@@ -198,7 +198,7 @@ def test_dropout_that_is_active_is_named_with_its_layer() -> None:
 
     model.encoder.layer[1].attention.self.register_forward_hook(leave_on)
     with torch.random.fork_rng(), pytest.raises(AttnlabError, match="encoder layer 1: a row's sum"):
-        capture(model, TOKENIZER, SENTENCES)
+        capture((model, TOKENIZER), SENTENCES)
 
 
 @pytest.mark.parametrize("role", ["bos", "eos", "sep", "cls", "mask", "pad"])
@@ -210,18 +210,18 @@ def test_a_mark_that_stands_for_unknown_words_too_is_special(role: str) -> None:
 
 
 def test_unknown_words_are_content_and_special_tokens_are_not() -> None:
-    found = capture(random_models.bert(), TOKENIZER, ["a zebra runs ."])
+    found = capture((random_models.bert(), TOKENIZER), ["a zebra runs ."])
     assert found.statistics.heads()["rows"].tolist() == [4] * 6
 
 
 def test_sentences_that_do_not_fit_are_counted() -> None:
-    found = capture(random_models.bert(), TOKENIZER, ["a dog", "cat " * 40, " ", "red"])
+    found = capture((random_models.bert(), TOKENIZER), ["a dog", "cat " * 40, " ", "red"])
     assert found.coverage.sentences == 2
     assert [(one.count, one.most_tokens) for one in found.coverage.dropped] == [(1, None), (1, 37)]
 
 
 def test_batches_put_like_lengths_together_and_heed_the_limit_of_weights() -> None:
-    from attnlab.reading.batches import Sentence, batches
+    from attnlab.reading.sentences import Sentence, batches
 
     sentences = [Sentence(n, tuple(range(length))) for n, length in enumerate([3, 9, 4, 9, 2])]
     made = [[s.number for s in b] for b in batches(sentences, size=2, weights_a_cell=1)]
@@ -235,27 +235,27 @@ def test_sites_that_are_not_there_are_refused(name: str) -> None:
     with pytest.raises(
         InputError, match=r"Site 'cross' cannot be analyzed, .*choose from: encoder"
     ):
-        capture(ALL[name](), TOKENIZER, SENTENCES, sites=["cross"])
+        capture((ALL[name](), TOKENIZER), SENTENCES, sites=["cross"])
 
 
 def test_source_sentences_alone_give_the_encoder_alone() -> None:
-    found = capture(random_models.marian(), TOKENIZER, SENTENCES)
+    found = capture((random_models.marian(), TOKENIZER), SENTENCES)
     assert found.coverage.layers == {"encoder": 2}
 
 
 def test_one_site_of_several() -> None:
-    found = capture(random_models.marian(), TOKENIZER, PAIRS, sites=["cross"])
+    found = capture((random_models.marian(), TOKENIZER), PAIRS, sites=["cross"])
     assert set(found.statistics.heads()["site"]) == {"cross"}
 
 
 def test_unusable_sentences_are_refused() -> None:
     model = random_models.bert()
     with pytest.raises(InputError, match="no sentences"):
-        capture(model, TOKENIZER, [])
+        capture((model, TOKENIZER), [])
     with pytest.raises(InputError, match="None of the 1 sentences"):
-        capture(model, TOKENIZER, [""])
+        capture((model, TOKENIZER), [""])
     with pytest.raises(InputError, match="one kind at a time"):
-        capture(model, TOKENIZER, ["a dog", ("a dog", "il cane")])
+        capture((model, TOKENIZER), ["a dog", ("a dog", "il cane")])
 
 
 def test_a_model_without_attention_is_refused() -> None:
@@ -263,24 +263,26 @@ def test_a_model_without_attention_is_refused() -> None:
     for block in model.encoder.layer:
         block.attention.self.register_forward_hook(lambda m, i, out: (out[0], None))
     with pytest.raises(InputError, match="does not return attention weights"):
-        capture(model, TOKENIZER, SENTENCES)
+        capture((model, TOKENIZER), SENTENCES)
 
 
 def test_progress_reaches_the_end() -> None:
     told = []
-    capture(random_models.bert(), TOKENIZER, SENTENCES, batch_size=3,
+    capture((random_models.bert(), TOKENIZER), SENTENCES, batch_size=3,
             progress=lambda done, total: told.append((done, total)))  # fmt: skip
     assert told == [(3, 7), (6, 7), (7, 7)]
 
 
 def test_kept_matrices_stay_under_the_limit_and_come_back_from_their_file(tmp_path: Path) -> None:
     model = random_models.bert()
-    whole = capture(model, TOKENIZER, SENTENCES, keep_matrices=3).kept
+    whole = capture((model, TOKENIZER), SENTENCES, keep_matrices=3).kept
     sizes = [sum(m.nbytes for k, m in whole.matrices.items() if k[0] == n) for n in range(3)]
-    few = capture(model, TOKENIZER, SENTENCES, keep_matrices=3, keep_bytes=sizes[0] + sizes[1]).kept
+    few = capture(
+        (model, TOKENIZER), SENTENCES, keep_matrices=3, keep_bytes=sizes[0] + sizes[1]
+    ).kept
     assert {key[0] for key in few.matrices} == {0, 1}
     assert few.left_out == {2}
-    half = capture(model, TOKENIZER, SENTENCES, keep_matrices=2, keep_dtype=torch.float16).kept
+    half = capture((model, TOKENIZER), SENTENCES, keep_matrices=2, keep_dtype=torch.float16).kept
     assert half.matrices[0, "encoder", 1].dtype == torch.float16
 
     whole.write(tmp_path / "matrices.safetensors")
@@ -297,4 +299,4 @@ def test_other_files_and_types_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no matrices written by attnlab"):
         load_kept_matrices(tmp_path / "model.safetensors")
     with pytest.raises(InputError, match="float32 or float16"):
-        capture(random_models.bert(), TOKENIZER, SENTENCES, keep_dtype=torch.int8)
+        capture((random_models.bert(), TOKENIZER), SENTENCES, keep_dtype=torch.int8)

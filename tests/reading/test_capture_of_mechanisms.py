@@ -115,9 +115,9 @@ def test_captured_matrices_are_those_that_the_mechanisms_apply(
         with pytest.raises(
             InputError, match=f"'{mechanism}' applies in the {site} are no probabilities"
         ):
-            capture(model, TOKENIZER, rows, keep_matrices=3)
+            capture((model, TOKENIZER), rows, keep_matrices=3)
     else:
-        kept = capture(model, TOKENIZER, rows, batch_size=3, keep_matrices=3).kept.matrices
+        kept = capture((model, TOKENIZER), rows, batch_size=3, keep_matrices=3).kept.matrices
         assert len(kept) == sum(map(len, expected))
         for (number, at, layer), matrix in kept.items():
             torch.testing.assert_close(matrix, expected[number][at, layer][0], atol=2e-5, rtol=1e-4)
@@ -144,7 +144,7 @@ def test_mechanisms_by_layer_and_head(name: str) -> None:
     with use(model, plan):
         with torch.no_grad(), applied(model) as expected:
             model(**inputs(model, texts(name)[0]))
-        kept = capture(model, TOKENIZER, texts(name), keep_matrices=1).kept.matrices
+        kept = capture((model, TOKENIZER), texts(name), keep_matrices=1).kept.matrices
     for layer in (0, 1):
         torch.testing.assert_close(
             kept[0, site, layer], expected[site, layer][0], atol=2e-5, rtol=1e-4
@@ -156,8 +156,8 @@ def test_sites_with_probabilities_are_still_analyzed() -> None:
     model = random_models.marian()
     with use(model, {"encoder": "linformer(k=3, max_length=37)"}):
         with pytest.raises(InputError, match="choose other sites: decoder, cross"):
-            capture(model, TOKENIZER, PAIRS)
-        found = capture(model, TOKENIZER, PAIRS, sites=["decoder", "cross"])
+            capture((model, TOKENIZER), PAIRS)
+        found = capture((model, TOKENIZER), PAIRS, sites=["decoder", "cross"])
     assert set(found.statistics.heads()["site"]) == {"decoder", "cross"}
 
 
@@ -176,7 +176,7 @@ def test_attention_that_a_user_registered_stays() -> None:
     AttentionMaskInterface.register("test_previous", eager_mask)
     model = random_models.bert()
     model.set_attn_implementation("test_previous")
-    kept = capture(model, TOKENIZER, ["a dog runs"], keep_matrices=1).kept.matrices
+    kept = capture((model, TOKENIZER), ["a dog runs"], keep_matrices=1).kept.matrices
     assert torch.equal(kept[0, "encoder", 1][0], torch.eye(5)[[0, 0, 1, 2, 3]])
     assert model.config._attn_implementation == "test_previous"
 
@@ -188,7 +188,7 @@ def test_the_untrained_twin_has_the_same_mechanisms(untouched_randomness: None) 
         load_frequencies(model, COUNTS)
         twin = untrained_twin(model, seed=3)
         assert installed_plan(twin) == installed_plan(model)
-        kept = capture(twin, TOKENIZER, SENTENCES, keep_matrices=1).kept.matrices
+        kept = capture((twin, TOKENIZER), SENTENCES, keep_matrices=1).kept.matrices
     assert not kept[0, "encoder", 1].triu(2).any()
     assert installed_plan(model) is None
 

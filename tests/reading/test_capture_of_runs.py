@@ -29,7 +29,7 @@ def tokenizers() -> SimpleNamespace:
 
 def test_matrices_are_the_models_own_at_every_site() -> None:
     own, both = model(), tokenizers()
-    found = capture(own, both, PAIRS, batch_size=3, keep_matrices=99)
+    found = capture((own, both), PAIRS, batch_size=3, keep_matrices=99)
     assert found.coverage.streamed
     assert found.coverage.layers == {"encoder": 2, "decoder": 3, "cross": 3}
     assert own.training
@@ -51,8 +51,8 @@ def test_matrices_are_the_models_own_at_every_site() -> None:
 
 def test_two_processes_find_what_one_finds() -> None:
     own, both = model(), tokenizers()
-    shares = [capture(own, both, PAIRS, batch_size=2, share=(n, 2)) for n in range(2)]
-    whole = capture(own, both, PAIRS, batch_size=2)
+    shares = [capture((own, both), PAIRS, batch_size=2, share=(n, 2)) for n in range(2)]
+    whole = capture((own, both), PAIRS, batch_size=2)
     pd.testing.assert_frame_equal(
         (shares[1] + shares[0]).statistics.heads(), whole.statistics.heads(), rtol=1e-9
     )
@@ -62,7 +62,7 @@ def test_two_processes_find_what_one_finds() -> None:
 def test_a_band_of_width_0_looks_at_itself_alone(site: str) -> None:
     banded = model(attention={site: "band(window=0)"})
     pairs = [(source, source) for source, _ in PAIRS]
-    heads = capture(banded, tokenizers(), pairs, sites=[site]).statistics.heads()
+    heads = capture((banded, tokenizers()), pairs, sites=[site]).statistics.heads()
     # Rows look at the token at their own position, which is a content token where they are one.
     assert heads["mass_at_offset_0"].tolist() == pytest.approx([1.0] * len(heads))
     assert heads["entropy_nats"].tolist() == pytest.approx([0.0] * len(heads))
@@ -70,7 +70,7 @@ def test_a_band_of_width_0_looks_at_itself_alone(site: str) -> None:
 
 def test_learned_positions_limit_the_length() -> None:
     short = model(positions="learned", max_positions=8)
-    found = capture(short, tokenizers(), PAIRS)
+    found = capture((short, tokenizers()), PAIRS)
     lengths = [len(source.split()) + 2 for source, _ in PAIRS]
     assert found.coverage.sentences == sum(length <= 8 for length in lengths)
     assert sum(one.count for one in found.coverage.dropped) == sum(length > 8 for length in lengths)

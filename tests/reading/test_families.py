@@ -64,7 +64,7 @@ def with_eager_twin(name: str) -> tuple[Any, Any]:
 def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: None) -> None:
     model, plain = with_eager_twin(name)
     before = model.config._attn_implementation
-    kept = capture(model, TOKENIZER, texts(model), keep_matrices=3).kept.matrices
+    kept = capture((model, TOKENIZER), texts(model), keep_matrices=3).kept.matrices
     assert model.config._attn_implementation == before
     checked = 0
     for number, text in enumerate(texts(model)):
@@ -79,7 +79,7 @@ def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: N
 def test_others_are_refused_in_one_sentence(name: str) -> None:
     model = seeded(REFUSED[name]).eval()
     with pytest.raises(AttnlabError) as refusal:
-        capture(model, TOKENIZER, texts(model))
+        capture((model, TOKENIZER), texts(model))
     assert "\n" not in str(refusal.value)
 
 

@@ -12,7 +12,7 @@ from zoo.random_models import ALL, SENTENCES, tokenizer
 
 from attnlab.core import limits
 from attnlab.core.errors import InputError
-from attnlab.reading.batches import BYTES_A_WEIGHT, KeptInPart, encode
+from attnlab.models.loaded import Model
 from attnlab.reading.capture import Reading, capture
 from attnlab.reading.keeping import load_kept_matrices
 from attnlab.reading.matrix_files import (
@@ -21,6 +21,7 @@ from attnlab.reading.matrix_files import (
     load_matrices,
     load_matrix_source,
 )
+from attnlab.reading.sentences import BYTES_A_WEIGHT, KeptInPart, read_sentences
 
 TOKENIZER = tokenizer()
 
@@ -31,18 +32,18 @@ def test_a_long_text_is_refused_before_it_is_read(
 ) -> None:
     model = ALL[name]()
     monkeypatch.setattr(Reading, "feed", lambda *_, **__: pytest.fail("read"))
-    lengths = [len(one.source) for one in encode(model, TOKENIZER, SENTENCES).sentences]
+    lengths = [len(one.source) for one in read_sentences(Model(model, TOKENIZER), SENTENCES).usable]
     heads = model.config.num_attention_heads
     wanted = BYTES_A_WEIGHT * heads * max(lengths) ** 2
     longest = lengths.index(max(lengths)) + 1
     with pytest.raises(InputError) as refused:
-        capture(model, TOKENIZER, SENTENCES, memory=(wanted - 1) / 1e9)
+        capture((model, TOKENIZER), SENTENCES, memory=(wanted - 1) / 1e9)
     message = str(refused.value)
     assert message.startswith(f"Text {longest}, of {max(lengths)} tokens, with {heads} heads at")
     assert message.endswith("raise the limit (memory, in GB).")
     monkeypatch.setattr(limits, "free_bytes", lambda _: wanted - 1)
     with pytest.raises(InputError, match="are free; shorten or split it"):
-        capture(model, TOKENIZER, SENTENCES)
+        capture((model, TOKENIZER), SENTENCES)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.3, 0.01])
@@ -50,11 +51,11 @@ def test_of_matrices_that_are_too_large_the_first_rows_of_the_smallest_are_kept(
     share: float, tmp_path: Path
 ) -> None:
     model = ALL["distilbert"]()
-    whole = capture(model, TOKENIZER, SENTENCES, keep_matrices=2).kept
+    whole = capture((model, TOKENIZER), SENTENCES, keep_matrices=2).kept
     sizes = [sum(m.nbytes for k, m in whole.matrices.items() if k[0] == n) for n in range(2)]
     smallest = sizes.index(min(sizes))
     most = int(share * min(sizes))
-    kept = capture(model, TOKENIZER, SENTENCES, keep_matrices=2, keep_bytes=most).kept
+    kept = capture((model, TOKENIZER), SENTENCES, keep_matrices=2, keep_bytes=most).kept
     assert kept.left_out == {1 - smallest}
     queries, keys = whole.tokens[smallest, "encoder"]
     rows = len(kept.tokens[smallest, "encoder"][0])

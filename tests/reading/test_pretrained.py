@@ -12,8 +12,8 @@ from attnlab.labels.gold import align_corpus
 from attnlab.labels.label_tables import compare_relations, label_table
 from attnlab.labels.syntactic import best_heads
 from attnlab.labels.treebank import load_treebank, shuffle_words
-from attnlab.reading.batches import tokens_of
 from attnlab.reading.capture import prepare
+from attnlab.reading.sentences import tokens_of
 
 SENTENCES = 300
 
@@ -39,7 +39,7 @@ def test_labels_of_minilm_on_english(shared_data: Path) -> None:
         aligned = align_corpus(tokenizer, sentences, tokens)
         assert aligned.coverage == 1
         functions = HeadFunctions(TextSide(counts, sentences, aligned.alignments))
-        prepare(subject, tokenizer, [tree.text for tree in sentences]).feed([functions])
+        prepare((subject, tokenizer), [tree.text for tree in sentences]).feed([functions])
         found[name] = functions
     labels = label_table(found["model"].verdicts())
     # Many BERT-like encoders have a head in the first layer that looks one back.

@@ -19,7 +19,7 @@ from attnlab.cli.commands.train import _tell_older_results
 from attnlab.core.errors import InputError
 from attnlab.core.files import file_checksum
 from attnlab.questions.analyze.question import NoTrees, TooLittleCounted, UndecidedLabel
-from attnlab.reading.batches import RowsNotNormalized, SentencesDropped
+from attnlab.reading.sentences import RowsNotNormalized, SentencesDropped
 from attnlab.results import result
 from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import question_named

@@ -12,10 +12,10 @@ import attnlab
 from attnlab.core.addresses import sites_named
 from attnlab.core.errors import InputError
 from attnlab.evaluation.shared_settings import FewerThanAsked, FewForMeans, NoTranslations
-from attnlab.evaluation.sources import load_subject, read_texts
+from attnlab.evaluation.sources import model_and_texts, read_texts
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.question import TooLittleCounted
-from attnlab.reading.batches import SentencesDropped
+from attnlab.reading.sentences import SentencesDropped
 
 HEADS_ALONE = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0, "labels": False}
 
@@ -120,9 +120,9 @@ def test_options_that_cannot_be_used(saved: Path, options: dict, message: str) -
 
 def test_sources_that_cannot_be_loaded(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"No model could be loaded from .* is a folder"):
-        load_subject(tmp_path, sentences=["a dog"])
+        model_and_texts(tmp_path, sentences=["a dog"])
     with pytest.raises(InputError, match="does not exist and is no name of a model on the hub"):
-        load_subject(tmp_path / "missing", sentences=["a dog"])
+        model_and_texts(tmp_path / "missing", sentences=["a dog"])
     with pytest.raises(InputError, match="hand them in"):
         analyze((random_models.bert(), tokenizer()))
 

@@ -9,7 +9,7 @@ from small_run import untrained_run
 
 from attnlab.core.errors import InputError
 from attnlab.core.files import write_json
-from attnlab.evaluation.sources import load_subject
+from attnlab.evaluation.sources import model_and_texts
 from attnlab.models.run_folder import SETTINGS
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.question import TrainingSentences
@@ -35,7 +35,7 @@ def test_a_run_brings_sentences_and_history(run: Path) -> None:
 
 
 def test_training_sentences_in_a_file_are_told(run: Path, tmp_path: Path) -> None:
-    corpus = load_subject(run, sentences=1).corpus()
+    corpus = model_and_texts(run, sentences=1)[1].corpus()
     learned, held_out = list(corpus.train["source"])[:3], list(corpus.test["source"])[:2]
     for name, texts, wanted in (
         ("mixed", [*learned, *held_out], (TrainingSentences(3, 5),)),
@@ -53,26 +53,26 @@ def test_training_sentences_in_a_file_are_told(run: Path, tmp_path: Path) -> Non
 
 def test_tokens_of_both_languages_stand_beside_the_matrices(run: Path) -> None:
     found = analyze(run, sentences=2, labels=False, keep_matrices=1, fit_sentences=0)
-    subject = load_subject(run, sentences=1)
-    source, target = subject.texts[0]
+    model, found_texts = model_and_texts(run, sentences=1)
+    source, target = found_texts.texts[0]
     queries, keys = found.matrices.tokens[0, "cross"]
     assert keys[0] == queries[0] == "<s>"
     assert keys[-1] == "</s>"
     assert "</s>" not in queries, "the decoder never reads the end"
-    assert len(keys) == len(subject.tokenizer.source(source)["input_ids"])
-    assert len(queries) == len(subject.tokenizer.target(target)["input_ids"]) - 1
+    assert len(keys) == len(model.tokenizer.source(source)["input_ids"])
+    assert len(queries) == len(model.tokenizer.target(target)["input_ids"]) - 1
 
 
 def test_other_sentences_for_a_run(run: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("the cat sleeps\til gatto dorme\n", encoding="utf-8")
-    assert load_subject(run, sentences=9, text=tmp_path / "text").texts == (
+    assert model_and_texts(run, sentences=9, text=tmp_path / "text")[1].texts == (
         ("the cat sleeps", "il gatto dorme"),
     )
-    assert load_subject(run, sentences=["the cat"]).texts == ("the cat",)
+    assert model_and_texts(run, sentences=["the cat"])[1].texts == ("the cat",)
     (tmp_path / "own.tsv").write_text(
         "".join(f"cat {n}\tgatto {n}\n" for n in range(200)), encoding="utf-8"
     )
-    own = load_subject(run, sentences=4, corpus=str(tmp_path / "own.tsv"))
+    _, own = model_and_texts(run, sentences=4, corpus=str(tmp_path / "own.tsv"))
     assert len(own.texts) == 4
     assert own.origin == "the test part of own.tsv (en-it)"
 
@@ -84,14 +84,14 @@ def test_other_sentences_are_read_as_the_run_reads_its_own(run: Path, tmp_path: 
     record["settings"]["corpus"] |= {"lowercase": True, "pair": "it-en"}
     write_json(folder / SETTINGS, record)
     (tmp_path / "text").write_text("Il GATTO\tThe CAT\n", encoding="utf-8")
-    own = load_subject(folder, sentences=1, text=tmp_path / "text")
+    _, own = model_and_texts(folder, sentences=1, text=tmp_path / "text")
     assert own.texts == (("il gatto", "the cat"),)
     corpus = tmp_path / "own.tsv"
     corpus.write_text("".join(f"GATTO {n}\tCat {n}\n" for n in range(200)), encoding="utf-8")
-    other = load_subject(folder, sentences=4, corpus=str(corpus))
+    _, other = model_and_texts(folder, sentences=4, corpus=str(corpus))
     assert other.origin == f"the test part of {corpus.name} (it-en)"
     assert all(side == side.lower() for pair in other.texts for side in pair)
-    asked = load_subject(folder, sentences=1, corpus=str(corpus), pair="en-it")
+    _, asked = model_and_texts(folder, sentences=1, corpus=str(corpus), pair="en-it")
     assert asked.origin == f"the test part of {corpus.name} (en-it)"
     trees = tmp_path / "trees.conllu"
     trees.write_text(
@@ -99,7 +99,7 @@ def test_other_sentences_are_read_as_the_run_reads_its_own(run: Path, tmp_path: 
         "2\tGATTO\t_\tX\t_\t_\t0\troot\t_\t_\n\n",
         encoding="utf-8",
     )
-    read = load_subject(folder, sentences=4, treebank=trees, gold=True)
+    _, read = model_and_texts(folder, sentences=4, treebank=trees, gold=True)
     assert read.texts == ("il gatto",)
     assert read.gold is not None
     assert read.gold.texts == read.texts

@@ -43,7 +43,7 @@ def test_a_sentence_that_is_not_read_is_refused() -> None:
 
 
 def test_chosen_sentences_stay_where_room_is_short() -> None:
-    reading = prepare(random_models.bert(), tokenizer(), SENTENCES, None)
+    reading = prepare((random_models.bert(), tokenizer()), SENTENCES, None)
     whole = MatrixKeeper(9, 2**30)
     reading.feed([whole])
     sizes: dict[int, int] = {}

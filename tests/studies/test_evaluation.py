@@ -18,6 +18,7 @@ from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import Evaluator, load_evaluator
 from attnlab.models.run import load, score_run
 from attnlab.models.scoring import score
+from attnlab.reading.sentences import Sentence
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 MODELS = ["run", "marian", "t5", "llama", "gpt2"]
@@ -39,20 +40,24 @@ def evaluator(request: pytest.FixtureRequest, small_run: Path) -> Evaluator:
     return evaluator_of(request.param, small_run, batch_size=3)
 
 
+def predicted(sentence: Sentence) -> list[int]:
+    """The ids that are predicted from what stands before them."""
+    if sentence.target is None:
+        return list(sentence.source[1:])
+    return [*sentence.target[1:], sentence.labels[-1]]
+
+
 def losses_by_loops(evaluator: Evaluator) -> torch.Tensor:
     """One sentence at a time, one token at a time, without padding or masks."""
     found = []
-    for one in evaluator.examples:
+    for one in evaluator.sentences.usable:
         total = 0.0
-        target = torch.tensor([one.target])
-        given = {"input_ids": target[:, :-1]}
-        if one.source:
-            given = {
-                "input_ids": torch.tensor([one.source]), "decoder_input_ids": target[:, :-1],
-            }  # fmt: skip
+        given = {"input_ids": torch.tensor([one.source])}
+        if one.target is not None:
+            given["decoder_input_ids"] = torch.tensor([one.target])
         with torch.no_grad():
             logits = evaluator.model(**given).logits[0]
-        for row, label in zip(logits, one.target[1:], strict=True):
+        for row, label in zip(logits, predicted(one), strict=False):
             total += float(row.exp().sum().log() - row[label])
         found.append(total)
     return torch.tensor(found, dtype=torch.float64)
@@ -60,11 +65,11 @@ def losses_by_loops(evaluator: Evaluator) -> torch.Tensor:
 
 def test_losses_are_those_of_each_sentence_alone(evaluator: Evaluator) -> None:
     torch.testing.assert_close(evaluator.losses(), losses_by_loops(evaluator), **EXACT)
-    assert evaluator.tokens.tolist() == [len(one.target) - 1 for one in evaluator.examples]
+    assert evaluator.tokens.tolist() == [len(predicted(one)) for one in evaluator.sentences.usable]
 
 
 def test_padding_changes_no_loss(evaluator: Evaluator) -> None:
-    texts = [one.text for one in evaluator.examples]
+    texts = evaluator.sentences.usable_texts
     alone = replace(evaluator, batch_size=1).on(texts)
     together = replace(evaluator, batch_size=99).on(texts)
     torch.testing.assert_close(alone.losses(), together.losses(), **EXACT)
@@ -112,7 +117,9 @@ def test_translations_go_through_the_hooked_projections(name: str, small_run: Pa
     heads = [head for head in all_heads(evaluator.projections) if head.site != "encoder"]
     with ablated(evaluator.projections, heads, "zero"):
         found = evaluator.translations()
-    twin = replace(evaluator, model=copy.deepcopy(evaluator.model))
+    twin = replace(
+        evaluator, loaded=replace(evaluator.loaded, model=copy.deepcopy(evaluator.model))
+    )
     names = {module: name for name, module in evaluator.model.named_modules()}
     with torch.no_grad():
         for (site, _), projection in evaluator.projections.items():
@@ -165,7 +172,7 @@ def test_bleu_is_that_of_the_score_command(small_run: Path) -> None:
 
 def test_real_tokens_are_counted_in_means(small_run: Path) -> None:
     evaluator = evaluator_of("run", small_run, batch_size=4)
-    texts = [one.text for one in evaluator.examples]
+    texts = evaluator.sentences.usable_texts
     alone = replace(evaluator, batch_size=1).on(texts)
     both = [
         mean_outputs(one.projections, one.batches, one.run, one.real) for one in (evaluator, alone)
@@ -177,19 +184,17 @@ def test_real_tokens_are_counted_in_means(small_run: Path) -> None:
 def test_other_parts_of_the_corpus_share_no_sentence(small_run: Path) -> None:
     evaluator = load_evaluator(small_run, sentences=5)
     learning = evaluator.on_split("train", 8)
-    assert len(learning.examples) + learning.dropped == 8
-    assert learning.origin == "the train part of embedded"
+    assert len(learning) + learning.dropped == 8
+    assert learning.sentences.origin == "the train part of embedded"
     assert learning.model is evaluator.model
-    assert not {one.text[0] for one in learning.examples} & {
-        one.text[0] for one in evaluator.examples
+    own_texts = set(evaluator.sentences.usable_texts)
+    assert not {text[0] for text in learning.sentences.usable_texts} & {
+        text[0] for text in own_texts
     }
     more = evaluator.on_split("test", 3)
-    assert not {one.text for one in more.examples} & {one.text for one in evaluator.examples}
-    others = evaluator.on_split("train", 8, learning)
-    assert len(others.examples) + others.dropped == 8
-    assert not others.sources & (evaluator.sources | learning.sources)
+    assert not set(more.sentences.usable_texts) & own_texts
     own = evaluator.on_split("validation", 2)
-    assert own.origin == "the validation part of embedded"
+    assert own.sentences.origin == "the validation part of embedded"
 
 
 def test_models_from_a_folder(tmp_path: Path) -> None:
@@ -222,7 +227,7 @@ def test_an_encoder_alone_is_refused(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"sentences": SENTENCES}, "An encoder-decoder is evaluated on pairs"),
-        ({"sentences": []}, "There are no sentences to evaluate the model on"),
+        ({"sentences": []}, "There are no sentences to read"),
         ({"sentences": [("", "")]}, "None of the 1 sentences can be used"),
         (
             {"sentences": PAIRS, "batch_size": 0},

@@ -4,6 +4,7 @@ import copy
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,20 +13,22 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.core.errors import InputError
 from attnlab.core.processes import Processes
-from attnlab.evaluation.evaluator import evaluator_of
-from attnlab.evaluation.sources import Subject
+from attnlab.evaluation.evaluator import Evaluator, evaluator_of
 from attnlab.labels.label_columns import LOSS_CHANGE
+from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.models.run_folder import SETTINGS
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.labelling import ablate_for_labels
 from attnlab.questions.analyze.question import NoLoss
 from attnlab.questions.importance.importance import importance
+from attnlab.reading.sentences import read_sentences
 from attnlab.reading.weights import rows_of_view
 
 
-def subject_of(model: object) -> Subject:
-    return Subject(model, tokenizer(), tuple(PAIRS), "")
+def evaluated(model: object, texts: list[Any]) -> Evaluator:
+    loaded = Model(model, tokenizer())
+    return evaluator_of(loaded, read_sentences(loaded, texts), 3)
 
 
 HEADS_ALONE = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0}
@@ -37,7 +40,7 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
     analysis = analyze((model, tokenizer()), sentences=PAIRS, labels=True, **HEADS_ALONE)
     labels = rows_of_view(analysis.labels, "all")
     found = labels.set_index(["site", "layer", "head"])
-    evaluator = evaluator_of(subject_of(model), 3)
+    evaluator = evaluated(model, PAIRS)
     before = evaluator.losses().sum() / evaluator.tokens.sum()
     for site, number, stack in (("encoder", 1, "encoder"), ("cross", 0, "decoder")):
         for head in (0, 2):
@@ -47,7 +50,7 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
             size = attention.head_dim
             with torch.no_grad():
                 attention.out_proj.weight[:, head * size : (head + 1) * size] = 0
-            after = evaluator_of(subject_of(other), 3).losses().sum()
+            after = evaluated(other, PAIRS).losses().sum()
             row = found.loc[(site, number, head)]
             expected = float(after / evaluator.tokens.sum() - before)
             assert row["ablation_loss_change"] == pytest.approx(expected, abs=1e-12)
@@ -85,8 +88,7 @@ def test_labels_and_importance_leave_out_the_same_pairs(
 
 
 def test_processes_deal_out_the_heads() -> None:
-    subject = Subject(random_models.gpt2().double(), tokenizer(), tuple(SENTENCES), "")
-    evaluator = evaluator_of(subject, 3)
+    evaluator = evaluated(random_models.gpt2().double(), SENTENCES)
     alone = ablate_for_labels(evaluator, seed=1)
 
     class Two(Processes):

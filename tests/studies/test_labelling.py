@@ -204,7 +204,7 @@ def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:
     one = tokenizer()
     labellers = [
         Labeller(
-            prepare(random_models.marian(), both, gold.texts, ("cross", "decoder")),
+            prepare((random_models.marian(), both), gold.texts, ("cross", "decoder")),
             gold,
             None,
             HeadStructure(0),

@@ -10,7 +10,7 @@ import torch
 
 import attnlab
 from attnlab.attention.bridge.installing import use
-from attnlab.models.run import Source
+from attnlab.models.opening import Source
 
 FEW = {"sentences": 8}
 LEARNING = {"calibration": 4, "validation": 4}

@@ -23,7 +23,7 @@ from transformers import (
 from zoo import random_models
 
 from attnlab.core.errors import InputError
-from attnlab.evaluation.sources import load_subject
+from attnlab.evaluation.sources import model_and_texts
 
 TYPES = random_models.TYPES
 
@@ -85,7 +85,7 @@ def put(folder: Path, kept: dict[str, torch.Tensor]) -> None:
 
 
 def loaded(folder: Path, *, scores: bool = True) -> Any:
-    return load_subject(folder, sentences=["the cat runs ."], scores=scores).model
+    return model_and_texts(folder, sentences=["the cat runs ."], scores=scores)[0].model
 
 
 def told(folder: Path, *, scores: bool = True) -> str:

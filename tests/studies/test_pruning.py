@@ -157,7 +157,7 @@ def test_the_run_is_left_as_it_is(
 
 def test_closed_heads_stay_closed_while_the_rest_is_tuned(small_run: Path) -> None:
     evaluator = load_evaluator(small_run, sentences=5)
-    run, before = evaluator.subject.run, evaluator.losses()
+    run, before = evaluator.loaded, evaluator.losses()
     weights = output_columns(evaluator.projections)
     pairs = training_pairs(run, run.corpus(), batch_tokens=None, seed=0)
     with in_training(run.model, 0):

@@ -10,7 +10,7 @@ from attnlab.attention.bridge.installing import PLAN_FILE, install
 from attnlab.attention.bridge.sites import attention_modules, mechanism_of
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.core.errors import InputError
-from attnlab.evaluation.sources import load_subject
+from attnlab.evaluation.sources import model_and_texts
 from attnlab.questions.compare.comparison import compare
 
 SENTENCES = random_models.SENTENCES
@@ -26,7 +26,7 @@ def test_the_plan_comes_with_the_model(name: str, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     random_models.tokenizer().save_pretrained(tmp_path)
     texts = random_models.PAIRS if name in random_models.TWO_STACKS else SENTENCES
-    subject = load_subject(tmp_path, sentences=texts, scores=True)
+    subject, _ = model_and_texts(tmp_path, sentences=texts, scores=True)
     found = attention_modules(subject.model)
     assert {mechanism_of(at.module).name for at in found} == {"sigma"}
     given = {"input_ids": torch.tensor([[1, 5, 6, 7, 2]])}
@@ -41,7 +41,7 @@ def test_a_plan_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     random_models.tokenizer().save_pretrained(tmp_path)
     write_plan(tmp_path / PLAN_FILE, plan_of({"decoder": "band(window=1)"}))
     with pytest.raises(InputError, match="does not fit the model"):
-        load_subject(tmp_path, sentences=SENTENCES)
+        model_and_texts(tmp_path, sentences=SENTENCES)
 
 
 def test_a_model_with_mechanisms_is_not_compared_with_full_attention(tmp_path: Path) -> None:

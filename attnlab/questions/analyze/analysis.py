@@ -21,7 +21,6 @@ from attnlab.core import (
     is_matrix_file,
     options_of,
     own_device,
-    path_label,
     usable_device,
 )
 from attnlab.corpora import clean_sentence
@@ -30,16 +29,14 @@ from attnlab.evaluation import (
     ENOUGH_FOR_MEANS,
     Evaluator,
     FewForMeans,
-    Subject,
+    Texts,
     evaluator_of,
-    load_subject,
-    model_in_words,
+    model_and_texts,
     notes_on_texts,
-    source_of,
     versions_in_words,
 )
 from attnlab.labels import HeadStructure
-from attnlab.models import Run, Source
+from attnlab.models import Model, Run, Source
 from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles
 from attnlab.questions.analyze.kept_facts import kept_facts
 from attnlab.questions.analyze.labelling import Labeller, ablate_for_labels
@@ -62,21 +59,23 @@ from attnlab.reading import (
     ALL,
     CONTENT,
     Coverage,
-    Encoding,
     HeadStatistics,
     KeptInPart,
     KeptMatrices,
     MatrixKeeper,
     PerLayer,
     Reading,
+    Sentences,
     View,
     few_tokens,
     forward,
     load_kept_source,
     load_matrix_source,
     prepare,
+    read_sentences,
     ready_to_show,
     rows_of_view,
+    source_of,
     stacked,
 )
 from attnlab.results import Result, notes_on_weights
@@ -123,21 +122,17 @@ def analyze(source: Source, settings: AnalysisSettings) -> Result:
 def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View, ...]) -> Result:
     processes = settings.processes or Processes()
     device = usable_device(own_device(settings.device, processes))
-    subject = load_subject(
+    model, found = model_and_texts(
         source, sentences=settings.wanted, text=settings.text, corpus=settings.corpus, pair=settings.pair,
         treebank=settings.treebank, gold=settings.labelled, scores=settings.ablated is not False,
     )  # fmt: skip
-    reading = prepare(
-        subject.model.to(device),
-        subject.tokenizer,
-        subject.texts,
-        settings.sites,
-        memory=settings.memory,
-    )
+    model.model.to(device)
+    sentences = read_sentences(model, found.texts, found.origin)
+    reading = prepare(model, sentences, settings.sites, memory=settings.memory)
     structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
-    if subject.gold is not None:
-        labeller = Labeller(reading, subject.gold, subject.type_counts, structure, views=views)
-        evaluator = _evaluator(subject, reading, settings)
+    if found.gold is not None:
+        labeller = Labeller(reading, found.gold, model.type_counts, structure, views=views)
+        evaluator = _evaluator(reading, settings)
 
     def run(what: str, read: Reading, consumers: Sequence[PerLayer[Any, Any]]) -> Coverage:
         return _run(settings, processes, what, read, consumers)
@@ -148,28 +143,35 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
         structure,
         views,
         also=[] if labeller is None else [labeller.functions],
-        chosen=numbers_of(settings.show or (), reading.encoding),
+        chosen=numbers_of(settings.show or (), sentences),
     )
     closed = _closed_among(reading, evaluator)
     if closed:
         notes.append(ClosedHeads(tuple(map(str, closed))))
-    notes += notes_on_texts(subject, settings.sentences, settings.sites)
+    notes += notes_on_texts(model, found, settings.sentences, settings.sites)
     if settings.text is not None:
-        notes += _notes_on_training(subject)
+        notes += _notes_on_training(model, found)
     if labeller is not None:
-        seed = subject.seed if settings.seed is None else settings.seed
-        found, told = labeller.label(
-            run, seed=seed, there=subject.there, controls=not settings.quick
+        seed = model.seed if settings.seed is None else settings.seed
+        labelled, told = labeller.label(
+            run, seed=seed, there=found.there, controls=not settings.quick
         )
         sinks = tables["heads"][[*HEAD_COLUMNS, SINK_SHARE]]
-        labels, unmeasured = _beside_ablation(found["labels"], evaluator, settings, processes, seed)
+        labels, unmeasured = _beside_ablation(
+            labelled["labels"], evaluator, settings, processes, seed
+        )
         labels = labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
-        tables |= found | {"labels": labels}
+        tables |= labelled | {"labels": labels}
         notes += [*told, *unmeasured]
-    about = _about(source, subject, coverage, len(kept.sentences))
-    name = type(subject.model).__name__ if isinstance(source, tuple) else _name_of(source)
     return _result(
-        name, tables, kept, views, about=about, notes=notes, closed=closed, weights=subject.weights
+        model.short_name,
+        tables,
+        kept,
+        views,
+        about=_about(reading, coverage, len(kept.sentences)),
+        notes=notes,
+        closed=closed,
+        weights=model.weights,
     )
 
 
@@ -203,7 +205,7 @@ def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, .
         **versions_in_words(),
     }
     told = [*notes_on_weights(source.parent), *matrices.notes, *notes]
-    return _result(_name_of(source), tables, kept, views, about=about, notes=told)
+    return _result(source.resolve().name, tables, kept, views, about=about, notes=told)
 
 
 def _run(
@@ -304,14 +306,8 @@ def _result(
     )
 
 
-def _name_of(source: Run | str | Path) -> str:
-    """The name of a run, a folder or a file: the last part of a path, or the whole name on the hub."""
-    path = source.folder if isinstance(source, Run) else source
-    return Path(path).resolve().name if Path(path).exists() else path_label(path)
-
-
-def numbers_of(sentences: Sequence[str], encoding: Encoding) -> tuple[int, ...]:
-    """The number in `encoding` of each of `sentences`, the first of several that are alike.
+def numbers_of(shown: Sequence[str], sentences: Sentences) -> tuple[int, ...]:
+    """The number in `sentences` of each that is to be shown, the first of several that are alike.
 
     White space at the ends and capital letters make no difference; of a pair the source is compared.
 
@@ -319,17 +315,17 @@ def numbers_of(sentences: Sequence[str], encoding: Encoding) -> tuple[int, ...]:
         InputError: a sentence that is not read.
     """
     numbers: dict[str, int] = {}
-    for read in encoding.sentences:
-        numbers.setdefault(_compared(source_of(encoding.texts[read.number].text)), read.number)
-    for sentence in sentences:
+    for read in sentences.usable:
+        numbers.setdefault(_compared(source_of(sentences.texts[read.number].text)), read.number)
+    for sentence in shown:
         if _compared(sentence) not in numbers:
             msg = (
                 f"{briefly(sentence)} cannot be shown, since it is not among the "
-                f"{len(encoding.sentences):,} sentences that are read; put it into a file of sentences "
+                f"{len(sentences):,} sentences that are read; put it into a file of sentences "
                 "and name that with the option text."
             )
             raise InputError(msg)
-    return tuple(numbers[_compared(sentence)] for sentence in sentences)
+    return tuple(numbers[_compared(sentence)] for sentence in shown)
 
 
 def _compared(sentence: str) -> str:
@@ -338,16 +334,16 @@ def _compared(sentence: str) -> str:
 
 def _closed_among(reading: Reading, evaluator: Evaluator | str | None) -> tuple[Head, ...]:
     """The closed heads of the sites that are read, as a pruned run has them."""
-    model, encoding = reading.model, reading.encoding
+    model, sentences = reading.model, reading.sentences
     if isinstance(evaluator, Evaluator):
         found = evaluator.projections
     else:
         attentions: dict[Layer, nn.Module] = {
-            (tap.site, tap.layer): tap.module
-            for tap in reading.plumbing.taps
-            if tap.site in reading.sites
+            (hook.site, hook.layer): hook.module
+            for hook in reading.attention_sites.hooks
+            if hook.site in reading.sites
         }
-        axes = encoding.axes([few_tokens(encoding)], model.device)
+        axes = sentences.axes([few_tokens(sentences)], model.device)
         with ready_to_show(model), torch.inference_mode():
             try:
                 found = find_projections(
@@ -359,9 +355,7 @@ def _closed_among(reading: Reading, evaluator: Evaluator | str | None) -> tuple[
     return tuple(head for head in closed_heads(found) if head.site in reading.sites)
 
 
-def _evaluator(
-    subject: Subject, reading: Reading, settings: AnalysisSettings
-) -> Evaluator | str | None:
+def _evaluator(reading: Reading, settings: AnalysisSettings) -> Evaluator | str | None:
     """The model with the first of its texts to evaluate it on, or why it has no loss on them.
 
     Which of them are too long is decided as for `importance`, so that both find the same changes. None
@@ -373,8 +367,8 @@ def _evaluator(
     if settings.ablated is False:
         return None
     try:
-        texts = reading.encoding.texts[:ABLATION_SENTENCES]
-        return evaluator_of(subject, settings.batch_size, texts)
+        sentences = reading.sentences.first(ABLATION_SENTENCES)
+        return evaluator_of(reading.loaded, sentences, settings.batch_size)
     except AttnlabError as error:
         if settings.ablation:
             raise InputError(str(error)) from error
@@ -406,14 +400,14 @@ def _beside_ablation(
     return labels.merge(found, on=HEAD_COLUMNS, how="left"), []
 
 
-def _about(source: Source, subject: Subject, coverage: Coverage, kept: int) -> dict[str, str]:
-    model = subject.model
+def _about(reading: Reading, coverage: Coverage, kept: int) -> dict[str, str]:
+    model = reading.model
     layers = ", ".join(f"{site}: {count}" for site, count in coverage.layers.items())
     described = {
-        **model_in_words(source, model),
-        **subject.details,
+        **reading.loaded.facts,
+        **reading.loaded.history,
         "Layers": layers,
-        "Sentences": f"{coverage.sentences} from {subject.origin}",
+        "Sentences": f"{coverage.sentences} from {reading.sentences.origin}",
         "Matrices kept": f"{kept} sentences",
         "Decoder input": "the reference translation (teacher forcing)"
         if "decoder" in coverage.layers and model.config.is_encoder_decoder
@@ -450,14 +444,14 @@ def _notes(heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: 
     return found
 
 
-def _notes_on_training(subject: Subject) -> list[Note]:
+def _notes_on_training(model: Model, found: Texts) -> list[Note]:
     """How many of the sentences of a file the run was trained on; nothing where its corpus is gone."""
-    if subject.run is None:
+    if not isinstance(model, Run):
         return []
     try:
-        rows = subject.run.corpus().train
+        rows = model.corpus().train
     except AttnlabError:
         return []
-    texts = {clean_sentence(source_of(text)) for text in subject.texts}
+    texts = {clean_sentence(source_of(text)) for text in found.texts}
     learned = texts.intersection(rows["source"][:])
     return [TrainingSentences(len(learned), len(texts))] if learned else []

@@ -39,6 +39,7 @@ from attnlab.labels import (
     without_controls,
     without_label,
 )
+from attnlab.models import BothTokenizers
 from attnlab.questions.analyze.question import (
     NoControls,
     NoTrees,
@@ -51,14 +52,12 @@ from attnlab.questions.analyze.question import (
 )
 from attnlab.reading import (
     VIEWS,
-    BothTokenizers,
     Coverage,
     PerLayer,
     Reading,
     TokenizedText,
     Tokens,
     View,
-    both_tokenizers,
     stacked,
 )
 
@@ -92,9 +91,9 @@ class Labeller:
         views: tuple[View, ...] = VIEWS,
     ) -> None:
         self.reading = reading
-        self.tokenizers = both_tokenizers(reading.tokenizer)
-        texts = reading.encoding.texts
-        self.gold = gold if reading.encoding.paired else gold.without_target()
+        self.tokenizers = reading.loaded.both_tokenizers
+        texts = reading.sentences.texts
+        self.gold = gold if reading.sentences.paired else gold.without_target()
         self.corpus_known = type_counts is not None
         self.type_counts = list(type_counts or _counted(self.tokenizers, texts))
         self.functions, self.unaligned = self._functions(self.gold, texts)
@@ -150,7 +149,7 @@ class Labeller:
             there=there,
             unaligned=self.unaligned,
             corpus_known=self.corpus_known,
-            paired=self.reading.encoding.paired,
+            paired=self.reading.sentences.paired,
             without_rare=self.functions.sites_without_rare_tokens(),
         )
         return {**tables, "relations": relations}, notes
@@ -169,7 +168,7 @@ class Labeller:
         run("Control: untrained model", twin, [untrained])
         gold = shuffled(self.gold, seed)
         reading = self.reading.of_texts(gold.texts)
-        mixed, _ = self._functions(gold, reading.encoding.texts)
+        mixed, _ = self._functions(gold, reading.sentences.texts)
         run("Control: shuffled words", reading, [mixed])
         return {"untrained": untrained, "shuffled": mixed}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table, is_matrix_file
-from attnlab.evaluation import MEMORY, SEED, SENTENCE_FLAGS, CorpusTextSettings, Sentences
+from attnlab.evaluation import MEMORY, SEED, SENTENCE_FLAGS, CorpusTextSettings, TextsAsked
 from attnlab.labels import (
     AGREEMENT,
     CONTROLS,
@@ -295,7 +295,7 @@ class AnalysisSettings(CorpusTextSettings):
     """
 
     sentences: Annotated[
-        Sentences | None,
+        TextsAsked | None,
         Option(
             "Maximum number of held-out sentences. A file of matrices is read whole.",
             SENTENCE_FLAGS,
@@ -400,7 +400,7 @@ class AnalysisSettings(CorpusTextSettings):
         return wanted if self.labelled else False
 
     @property
-    def wanted(self) -> Sentences:
+    def wanted(self) -> TextsAsked:
         """The sentences, or how many there are to be."""
         if self.sentences is not None:
             return self.sentences

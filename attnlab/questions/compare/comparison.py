@@ -1,11 +1,11 @@
 """How well each attention mechanism replaces full attention at equal budgets of attended keys."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import torch
@@ -34,18 +34,16 @@ from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     Evaluator,
     FewForIntervals,
+    Parts,
     Steps,
-    Subject,
+    Texts,
     evaluator_of,
-    examples_of,
-    first_pairs,
-    load_subject,
+    model_and_texts,
     notes_on_texts,
-    read_texts,
-    source_in_words,
-    source_of,
+    observe_part,
+    parts_of,
 )
-from attnlab.models import Source, check_has_sentences, checksum
+from attnlab.models import Model, Run, Source, check_has_sentences, checksum
 from attnlab.questions.compare.question import (
     ALL,
     FULL,
@@ -58,14 +56,9 @@ from attnlab.questions.compare.question import (
 )
 from attnlab.questions.compare.replacing import Outcome, Replacing, plan_replacing
 from attnlab.reading import (
-    Encoding,
     Observed,
-    SentencesDropped,
-    Text,
     additive_sites,
-    encode,
     most_heads,
-    observe,
     sites_of,
 )
 from attnlab.results import Result
@@ -104,27 +97,35 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     sentences, text = settings.sentences, settings.text
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
         check_has_sentences(source, "text, a file with a sentence on each line")
-    subject = load_subject(source, sentences=sentences, text=text)
-    subject.model.to(device)
-    test = encode(subject.model, subject.tokenizer, subject.texts)
-    evaluator = _evaluator(subject, test, settings)
-    if evaluator is None and (settings.fine_tune or settings.per_head):
+    model, texts = model_and_texts(source, sentences=sentences, text=text)
+    model.model.to(device)
+    scores_them = _has_loss(model, texts)
+    if not scores_them and (settings.fine_tune or settings.per_head):
         msg = (
             "Only runs of attnlab train have a loss here, on sentences with their translations; leave "
             "fine_tune and per_head out."
         )
         raise InputError(msg)
-    _check_plans(plans, subject)
-    parts = _parts(source, subject, test, evaluator, settings)
-    choosing = _chosen(parts, subject, settings)
+    _check_plans(plans, model)
+    parts = parts_of(
+        model,
+        texts,
+        calibration=settings.calibration,
+        validation=settings.validation,
+        calibration_text=settings.calibration_text,
+        with_loss=scores_them,
+    )
+    choosing = _chosen(parts, model, settings)
     candidates = choosing.candidates()
-    at = subject.model, tuple(choosing.by_site)
+    sites = tuple(choosing.by_site)
     scores = _scores(
         choosing,
         candidates,
         plans,
-        lambda receive: _observe("measuring", parts.test, receive, at, settings),
-        [sentence.number for sentence in parts.test.sentences],
+        lambda receive: _reading(model, sites, settings)(
+            "Measuring", part=parts.test, receive=receive
+        ),
+        [sentence.number for sentence in parts.test.usable],
     )
     cases = list(_cases(choosing, candidates, plans))
     if len(cases) == 1:
@@ -132,7 +133,8 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         raise InputError(msg)
     by_head = scores.heads()
     summary = _means(cases, by_head, scores, choosing, settings.seed)
-    if evaluator is not None:
+    if scores_them:
+        evaluator = evaluator_of(model, parts.test, settings.batch_size, texts.corpus)
         replacing = Replacing(evaluator, translate=not settings.quick, seed=settings.seed)
         installed = _Plans(evaluator, candidates)
         found = list(_replaced(replacing, cases, summary, installed, settings))
@@ -142,33 +144,25 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     lengths = {site: (one.queries, one.keys) for site, one in choosing.by_site.items()}
     return Result(
         QUESTION.name,
-        f"Mechanisms in place of full attention in {source_in_words(source, subject.model)}",
+        f"Mechanisms in place of full attention in {model.label}",
         {
             "summary": _declared(summary, SUMMARY),
             "mechanisms_by_head": _declared(by_head, MECHANISMS_BY_HEAD),
         },
         {
-            "Held-out sentences": len(parts.test.sentences),
-            "Validation sentences": len(parts.validation.sentences),
-            "Training sentences": len(parts.learning.sentences),
+            "Held-out sentences": len(parts.test),
+            "Validation sentences": len(parts.validation),
+            "Training sentences": len(parts.calibration),
             "Seed": settings.seed,
             **{
                 f"Mean tokens, {site}": f"{queries} queries, {keys} keys"
                 for site, (queries, keys) in lengths.items()
             },
         },
-        _notes(parts, subject, evaluator, choosing, settings),
+        _notes(parts, model, texts, choosing, settings),
         {"mean_tokens": lengths},
-        weights=subject.weights,
+        weights=model.weights,
     )
-
-
-class _Parts(NamedTuple):
-    """Held-out sentences to report on, validation sentences to choose on, training sentences to learn on."""
-
-    test: Encoding
-    validation: Encoding
-    learning: Encoding
 
 
 @dataclass(frozen=True)
@@ -185,94 +179,25 @@ class _Case:
         return [Entry(site, self.budget, self.name) for site in self.sites]
 
 
-def _evaluator(subject: Subject, test: Encoding, settings: ComparisonSettings) -> Evaluator | None:
-    """What scores the model: a run, on sentences with the translations that it needs; None for others."""
-    if subject.run is None or (subject.model.config.is_encoder_decoder and not test.paired):
-        return None
-    return evaluator_of(subject, settings.batch_size, test.texts)
+def _has_loss(model: Model, texts: Texts) -> bool:
+    """Whether loss and BLEU are measured: of a run, on sentences with the translations that it needs."""
+    paired = isinstance(texts.texts[0], tuple)
+    return isinstance(model, Run) and (paired or not model.model.config.is_encoder_decoder)
 
 
-def _check_plans(plans: Mapping[str, AttentionPlan], subject: Subject) -> None:
+def _check_plans(plans: Mapping[str, AttentionPlan], model: Model) -> None:
     """Raises where a plan does not fit the model, before hours of work rather than after them."""
     for name, plan in plans.items():
-        if subject.run is not None:
-            own = checksum(subject.run.tokenizers.source)
+        if isinstance(model, Run):
+            own = checksum(model.tokenizers.source)
             plan.check_same_tokenizer(own, f"The plan {name}")
-        with use(subject.model, plan):
+        with use(model.model, plan):
             pass
 
 
-def _parts(
-    source: Source,
-    subject: Subject,
-    test: Encoding,
-    evaluator: Evaluator | None,
-    settings: ComparisonSettings,
-) -> _Parts:
-    """The sentences of all parts, of a run those that it could be trained on; none is in two of them.
-
-    Raises:
-        InputError: there is no sentence left for a part.
-    """
-    model, tokenizer = subject.model, subject.tokenizer
-
-    def fitting(part: Encoding) -> Encoding:
-        if evaluator is None:
-            return part
-        examples = examples_of(model, tokenizer, part.texts, evaluator.most_tokens)
-        kept = {one.text for one in examples}
-        sentences = (one for one in part.sentences if part.texts[one.number].text in kept)
-        return replace(part, sentences=tuple(sentences))
-
-    used = set(map(source_of, subject.texts))
-    texts = _training_texts(source, subject, settings, used)
-    used |= set(map(source_of, texts))
-    wanted = settings.validation
-    chosen: tuple[Text, ...] = ()
-    if not isinstance(wanted, int):
-        chosen = tuple(text for text in wanted if source_of(text) not in used)
-    elif subject.corpus is not None:
-        chosen = first_pairs(subject.corpus(), "validation", wanted, without=used)
-    if not chosen:
-        most = wanted if isinstance(wanted, int) else None
-        texts, chosen = texts[::2], texts[1::2][:most]
-    if not chosen:
-        msg = (
-            "There is one training sentence alone, and settings are chosen on another; give more, or "
-            "validation sentences."
-        )
-        raise InputError(msg)
-    others = (fitting(encode(model, tokenizer, part)) for part in (chosen, texts))
-    return _Parts(fitting(test), *others)
-
-
-def _training_texts(
-    source: Source, subject: Subject, settings: ComparisonSettings, used: Collection[str]
-) -> tuple[Text, ...]:
-    """The first training sentences that are not held out too."""
-    wanted, path = settings.calibration, settings.calibration_text
-    count = wanted if isinstance(wanted, int) else len(wanted)
-    if not isinstance(wanted, int):
-        texts: Sequence[Text] = wanted
-    elif path is not None:
-        run = subject.run
-        texts = read_texts(path, lowercase=run is not None and run.settings.corpus.lowercase)
-    elif subject.corpus is not None:
-        texts = first_pairs(subject.corpus(), "train", wanted, without=used)
-    else:
-        name = source if isinstance(source, str | Path) else "A model without a folder"
-        msg = f"{name} brings no training sentences; give calibration or calibration_text."
-        raise InputError(msg)
-    found = tuple(text for text in texts if source_of(text) not in used)[:count]
-    if not found:
-        msg = "There is no training sentence that is not held out too; give others."
-        raise InputError(msg)
-    return found
-
-
-def _chosen(parts: _Parts, subject: Subject, settings: ComparisonSettings) -> Choosing:
+def _chosen(parts: Parts, loaded: Model, settings: ComparisonSettings) -> Choosing:
     """Every mechanism with what it learned on training sentences and its setting from validation ones."""
-    model = subject.model
+    model = loaded.model
     sites = sites_of(model, parts.test, settings.sites)
     for part in parts:
         sites = sites_of(model, part, sites)
@@ -282,9 +207,9 @@ def _chosen(parts: _Parts, subject: Subject, settings: ComparisonSettings) -> Ch
     by_site = {
         site: types_of_site(
             site,
-            subject.type_counts,
+            loaded.type_counts,
             parts.validation,
-            parts.learning,
+            parts.calibration,
             parts.test,
             additive=site in additive,
         )
@@ -293,23 +218,21 @@ def _chosen(parts: _Parts, subject: Subject, settings: ComparisonSettings) -> Ch
     _check_mechanisms(settings.mechanisms or (), {site: site in additive for site in sites})
     longest = max(one.longest for one in by_site.values())
     choosing = Choosing(by_site, settings.budgets, settings.mechanisms, longest=longest)
-    _observe("calibrating", parts.learning, choosing.learn, (model, sites), settings)
-    _observe("choosing", parts.validation, choosing.measure, (model, sites), settings)
+    read = _reading(loaded, sites, settings)
+    read("Calibrating", part=parts.calibration, receive=choosing.learn)
+    read("Choosing", part=parts.validation, receive=choosing.measure)
     return choosing
 
 
-def _observe(
-    what: str,
-    part: Encoding,
-    receive: Any,
-    at: tuple[Any, Sequence[str]],
-    settings: ComparisonSettings,
-) -> None:
-    """Hands every layer of the sites of a model on these sentences to `receive`."""
-    progress = settings.progress
-    tell = None if progress is None else partial(progress, what)
-    model, sites = at
-    observe(model, part, sites, receive, batch_size=settings.batch_size, progress=tell)
+def _reading(model: Model, sites: Sequence[str], settings: ComparisonSettings) -> Any:
+    """`observe_part` of these sites of the model."""
+    return partial(
+        observe_part,
+        model=model,
+        sites=sites,
+        batch_size=settings.batch_size,
+        progress=settings.progress,
+    )
 
 
 def _check_mechanisms(names: Sequence[str], additive: Mapping[str, bool]) -> None:
@@ -527,19 +450,16 @@ def _declared(table: pd.DataFrame, declared: Table) -> pd.DataFrame:
 
 
 def _notes(
-    parts: _Parts,
-    subject: Subject,
-    evaluator: Evaluator | None,
+    parts: Parts,
+    model: Model,
+    texts: Texts,
     choosing: Choosing,
     settings: ComparisonSettings,
 ) -> tuple[Note, ...]:
     """Sentences that are lacking, and mechanisms that have no form or no setting for a site."""
-    notes = notes_on_texts(subject, settings.sentences, settings.sites)
-    if len(parts.test.sentences) < ENOUGH_FOR_INTERVALS:
-        notes.append(FewForIntervals(len(parts.test.sentences)))
-    if evaluator is not None and evaluator.dropped:
-        total = len(subject.texts)
-        notes.append(SentencesDropped(evaluator.dropped, total, evaluator.most_tokens, "held-out"))
+    notes = notes_on_texts(model, texts, settings.sentences, settings.sites)
+    if len(parts.test) < ENOUGH_FOR_INTERVALS:
+        notes.append(FewForIntervals(len(parts.test)))
     for name, part in zip(("held-out", "validation", "training"), parts, strict=True):
         notes += [replace(dropped, part=name) for dropped in part.dropped]
     notes += [

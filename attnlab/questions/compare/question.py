@@ -20,7 +20,7 @@ from attnlab.budget import (
     WRITTEN,
 )
 from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
-from attnlab.evaluation import MEMORY, SEED, SENTENCE_FLAGS, Sentences, TextSettings, words_in
+from attnlab.evaluation import MEMORY, SEED, SENTENCE_FLAGS, TextsAsked, TextSettings, words_in
 from attnlab.results import Question
 
 DEFAULT_BUDGET = 5
@@ -118,14 +118,14 @@ class ComparisonSettings(TextSettings):
     ] = 0
     quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
     sentences: Annotated[
-        Sentences, Option("Maximum number of held-out sentences.", SENTENCE_FLAGS, least=1)
+        TextsAsked, Option("Maximum number of held-out sentences.", SENTENCE_FLAGS, least=1)
     ] = 200
     validation: Annotated[
-        Sentences,
+        TextsAsked,
         Option("Maximum number of validation sentences, which choose the settings.", least=1),
     ] = 200
     calibration: Annotated[
-        Sentences, Option("Maximum number of training sentences to learn tables on.", least=1)
+        TextsAsked, Option("Maximum number of training sentences to learn tables on.", least=1)
     ] = 500
     text: Annotated[
         str | Path | None,

@@ -36,7 +36,7 @@ from attnlab.attention import (
 from attnlab.budget import Layer
 from attnlab.core import AttnlabError, Head, layer_name
 from attnlab.evaluation import Evaluator
-from attnlab.models import score
+from attnlab.models import Run, score
 
 # Each pair of passes, with full attention and without, one after the other.
 TIMED_PASSES = 3
@@ -98,8 +98,7 @@ class Replacing:
         Raises:
             AttnlabError: the loss is no longer a number.
         """
-        model, run = self.evaluator.model, self.evaluator.subject.run
-        assert run is not None  # noqa: S101 - only runs are evaluated here
+        model, run = self.evaluator.model, self._run
         start = {key: part.clone() for key, part in model.state_dict().items()}
         dropout = max(part.dropout for _, part in mechanisms_in(model))
         try:
@@ -125,10 +124,14 @@ class Replacing:
 
     @cached_property
     def _pairs(self) -> TrainingPairs:
-        run = self.evaluator.subject.run
-        assert run is not None  # noqa: S101 - only runs are evaluated here
-        corpus = (self.evaluator.subject.corpus or run.corpus)()
-        return training_pairs(run, corpus, batch_tokens=None, seed=self._seed)
+        corpus = (self.evaluator.corpus or self._run.corpus)()
+        return training_pairs(self._run, corpus, batch_tokens=None, seed=self._seed)
+
+    @property
+    def _run(self) -> Run:
+        run = self.evaluator.loaded
+        assert isinstance(run, Run)  # noqa: S101 - only runs are evaluated here
+        return run
 
     @contextmanager
     def _replaced(self, plan: AttentionPlan | None) -> Iterator[None]:

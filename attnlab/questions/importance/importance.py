@@ -32,8 +32,6 @@ from attnlab.evaluation import (
     ScoredBatch,
     Steps,
     load_evaluator,
-    model_in_words,
-    source_in_words,
     versions_in_words,
 )
 from attnlab.models import Source
@@ -113,15 +111,15 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
     )  # fmt: skip
     return Result(
         QUESTION.name,
-        f"Importance of the heads of {source_in_words(source, evaluator.model)}",
+        f"Importance of the heads of {evaluator.loaded.label}",
         {
             "importance": table,
             "cumulative": cumulative,
             "rank_agreement": rank_agreement(_measures(table)),
         },
-        _about(source, evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
+        _about(evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
         tuple(notes),
-        weights=evaluator.subject.weights,
+        weights=evaluator.loaded.weights,
     )
 
 
@@ -140,8 +138,8 @@ def _possible_ablations(
     """The replacements with what they need; heads and means that cannot be had are left out."""
     heads = all_heads(evaluator.projections)
     notes: list[Note] = []
-    if len(evaluator.examples) < ENOUGH_FOR_INTERVALS:
-        notes.append(FewForIntervals(len(evaluator.examples)))
+    if len(evaluator) < ENOUGH_FOR_INTERVALS:
+        notes.append(FewForIntervals(len(evaluator)))
     found = []
     for name in REPLACEMENTS:
         means, replaceable = None, heads
@@ -253,9 +251,9 @@ def _bleu(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
 
 def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:
     """The evaluator with the heads of the wanted sites alone."""
-    if len(evaluator.examples) < FEWEST_SENTENCES:
+    if len(evaluator) < FEWEST_SENTENCES:
         msg = (
-            f"Only {len(evaluator.examples)} sentences can be used; importance needs at least "
+            f"Only {len(evaluator)} sentences can be used; importance needs at least "
             f"{FEWEST_SENTENCES}."
         )
         raise InputError(msg)
@@ -329,10 +327,10 @@ def _cumulative(
             "Translating with heads removed", count_translations(orders, points), progress
         ),
     )
-    number = len(choosing.examples)
+    number = len(choosing)
     return curves.assign(
         chosen_on=f"{number} sentences: 1st, 3rd, ...",
-        reported_on=f"{len(reporting.examples)} sentences: 2nd, 4th, ...",
+        reported_on=f"{len(reporting)} sentences: 2nd, 4th, ...",
     )
 
 
@@ -350,18 +348,16 @@ def _measures(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _about(
-    source: Source, evaluator: Evaluator, loss: float, draws: int, seed: int
-) -> dict[str, str]:
-    model = evaluator.model
+def _about(evaluator: Evaluator, loss: float, draws: int, seed: int) -> dict[str, str]:
+    model = evaluator.loaded
     left_out = f", {evaluator.dropped} left out (empty or too long)" if evaluator.dropped else ""
     return {
-        **model_in_words(source, model),
-        **evaluator.subject.details,
-        "Sentences": f"{len(evaluator.examples)} from {evaluator.origin}{left_out}",
+        **model.facts,
+        **model.history,
+        "Sentences": f"{len(evaluator)} from {evaluator.sentences.origin}{left_out}",
         "Loss of the whole model": f"{loss:.4f} nats per token, without label smoothing",
         "Bootstrap": f"{draws} draws of sentences, seed {seed}; 95% intervals",
         "Significant": "at 5% after Holm's correction for the number of heads",
-        "Device": str(model.device),
+        "Device": str(evaluator.model.device),
         **versions_in_words(),
     }

@@ -11,7 +11,7 @@ from attnlab.evaluation import (
     SEED,
     SENTENCE_FLAGS,
     CorpusTextSettings,
-    Sentences,
+    TextsAsked,
 )
 from attnlab.results import Question
 
@@ -148,7 +148,7 @@ class ImportanceSettings(CorpusTextSettings):
     """
 
     sentences: Annotated[
-        Sentences,
+        TextsAsked,
         Option(
             f"Maximum number of held-out sentences, {FEWEST_SENTENCES} or more.", SENTENCE_FLAGS
         ),

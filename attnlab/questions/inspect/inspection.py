@@ -2,15 +2,15 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor
 
 from attnlab.core import InputError, Note, options_of, usable_device
-from attnlab.evaluation import load_transformers, model_in_words, source_in_words, versions_in_words
-from attnlab.models import RECURRENT, Run, Source, run_at
+from attnlab.evaluation import versions_in_words
+from attnlab.models import RECURRENT, Model, Run, Source, model_of
 from attnlab.questions.inspect.explanations import (
     Word,
     anisotropies,
@@ -52,16 +52,16 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
         InputError: no such model, it has no tokenizer, a text is empty, too long for it or repeats words
             too often, or the device cannot be used.
     """
-    run, model, tokenizer = _model(source)
+    loaded = _model(source)
+    model, tokenizer = loaded.model, loaded.both_tokenizers.source
     if isinstance(source, str | Path):
         model.to(usable_device(settings.device))
-    lowercase = run is not None and run.settings.corpus.lowercase
-    read = [text.lower() if lowercase else text for text in settings.texts]
+    read = [text.lower() if loaded.lowercase else text for text in settings.texts]
     words = tuple(words_of(tokenizer, text) for text in read)
     check_pair_count(words)
-    reading = prepare(model, tokenizer, read, None)
-    if reading.encoding.dropped:
-        reasons = ", ".join(one.reason for one in reading.encoding.dropped)
+    reading = prepare(loaded, read)
+    if reading.sentences.dropped:
+        reasons = ", ".join(one.reason for one in reading.sentences.dropped)
         msg = f"A text cannot be read by this model: {reasons}; give a shorter one."
         raise InputError(msg)
     statistics = HeadStatistics()
@@ -77,22 +77,22 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
     heads = statistics.heads()
     return Result(
         QUESTION.name,
-        f"Texts in {source_in_words(source, model)}",
+        f"Texts in {loaded.label}",
         {
-            "tokens": _tokens(tokenizer, encoded, words, reading.encoding.source.special),
+            "tokens": _tokens(tokenizer, encoded, words, reading.sentences.source.special),
             "shapes": _shapes(encoded, states, heads),
             "moves": moved,
             "heads": heads,
         },
         {
-            **model_in_words(source, model),
+            **loaded.facts,
             **{f"Text {number}": text for number, text in enumerate(read)},
             **versions_in_words(),
         },
         tuple(_notes(words, set(moved["word"]))),
         {"words": [[word.form for word in own] for own in words]},
         arrays={"vectors": vectors.masked_fill(~masks[:, None, :, None], torch.nan)},
-        weights=None if run is None else run.weights,
+        weights=loaded.weights,
     )
 
 
@@ -104,17 +104,15 @@ def _notes(words: Sequence[Sequence[Word]], moved: Collection[str]) -> Iterator[
         yield NoCommonWord()
 
 
-def _model(source: Source) -> tuple[Run | None, Any, Any]:
-    """The run where it is one, the model, and the tokenizer of what it reads."""
-    if isinstance(source, tuple):
-        return None, *source
-    run = run_at(source)
-    if run is None:
-        return None, *load_transformers(cast("str | Path", source), scores=False)
-    if run.settings.model.kind == RECURRENT:
-        msg = f"The encoder of {run.folder} is recurrent and has no attention heads; inspect a transformer."
+def _model(source: Source) -> Model:
+    loaded = model_of(source, scores=False)
+    if isinstance(loaded, Run) and loaded.settings.model.kind == RECURRENT:
+        msg = (
+            f"The encoder of {loaded.folder} is recurrent and has no attention heads; inspect a "
+            "transformer."
+        )
         raise InputError(msg)
-    return run, run.model, run.tokenizers.source
+    return loaded
 
 
 def _states(

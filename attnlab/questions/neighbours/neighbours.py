@@ -1,23 +1,24 @@
 """Nearest neighbours of words in the embeddings of a run, a file, or any transformers model."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 
 from attnlab.core import InputError, options_of, path_label
-from attnlab.evaluation import load_transformers, versions_in_words
+from attnlab.evaluation import versions_in_words
 from attnlab.models import (
     COMPONENTS,
     FEWEST_WORDS,
     Embeddings,
+    Model,
     Run,
     Source,
     holds_embeddings,
     load_embeddings,
     map_of,
+    model_of,
     nearest,
-    run_at,
 )
 from attnlab.questions.neighbours.question import MAP, NeighbourSettings
 from attnlab.results import Result
@@ -46,8 +47,8 @@ def neighbours(source: Source | Embeddings, settings: NeighbourSettings) -> Resu
     asked = [*dict.fromkeys(table["word"])]
     shown, groups = [*asked, *table["neighbour"]], [*asked, *table["word"]]
     drawable = len(set(shown)) >= FEWEST_WORDS and embeddings.dim >= COMPONENTS
-    path = source.folder if isinstance(source, Run) else source
-    name = path_label(path) if isinstance(path, str | Path) else "what was given"
+    path = source.name if isinstance(source, Model) else source
+    name = path_label(path) if path and isinstance(path, str | Path) else "what was given"
     return Result(
         question="neighbours",
         title=f"Neighbours of words in {name}",
@@ -75,26 +76,20 @@ def embeddings_of(source: Source | Embeddings, side: str = "source") -> Embeddin
     Raises:
         InputError: there is no such source, or `side` is `target` and it is no run.
     """
-    run = None if isinstance(source, Embeddings) else run_at(source)
-    if side == "target" and run is None:
-        msg = "The side target is for runs, which may have two vocabularies; leave it out."
-        raise InputError(msg)
     if isinstance(source, Embeddings):
-        return source
-    if isinstance(source, tuple):
-        return _of_model(*source)
-    if run is None:
-        path = cast("str | Path", source)
-        if holds_embeddings(path):
-            return load_embeddings(path)
-        return _of_model(*load_transformers(path, scores=False))
+        found: Embeddings | Model = source
+    elif isinstance(source, str | Path) and holds_embeddings(source):
+        found = load_embeddings(source)
+    else:
+        found = model_of(source, scores=False)
     if side == "target":
-        return _of_table(run.model.decoder.embedding.tokens.weight, run.tokenizers.target)
-    return _of_table(run.model.get_input_embeddings().weight, run.tokenizers.source)
-
-
-def _of_model(model: Any, tokenizer: Any) -> Embeddings:
-    return _of_table(model.get_input_embeddings().weight, tokenizer)
+        if not isinstance(found, Run):
+            msg = "The side target is for runs, which may have two vocabularies; leave it out."
+            raise InputError(msg)
+        return _of_table(found.model.decoder.embedding.tokens.weight, found.tokenizers.target)
+    if isinstance(found, Embeddings):
+        return found
+    return _of_table(found.model.get_input_embeddings().weight, found.both_tokenizers.source)
 
 
 def _of_table(table: Any, tokenizer: Any) -> Embeddings:

@@ -20,11 +20,10 @@ from attnlab.budget.uniform import uniform
 from attnlab.core import Head, Note, options_of, path_label, usable_device
 from attnlab.evaluation import (
     Evaluator,
-    Parts,
     Steps,
     evaluator_of,
-    load_subject,
-    observe_sentences,
+    model_and_texts,
+    observe_part,
     parts_of,
 )
 from attnlab.models import Run, checksum, is_run, no_run
@@ -45,6 +44,7 @@ from attnlab.questions.plan.question import (
     PlanSettings,
 )
 from attnlab.questions.plan.search import FoundPlan, Search
+from attnlab.reading import sites_of
 from attnlab.results import Result
 
 # From this share of the keys of full attention on, a budget saves little.
@@ -82,15 +82,29 @@ def plan(source: str | Path | Run, settings: PlanSettings) -> Result:
     device = usable_device(settings.device)
     if not isinstance(source, Run) and not is_run(source):
         raise no_run(source)
-    subject = load_subject(source, sentences=settings.sentences)
-    subject.model.to(device)
-    evaluator = evaluator_of(subject, settings.batch_size)
-    parts = parts_of(evaluator, settings.calibration, settings.validation)
+    run, texts = model_and_texts(source, sentences=settings.sentences)
+    assert isinstance(run, Run)  # noqa: S101 - the source is one
+    run.model.to(device)
+    parts = parts_of(
+        run,
+        texts,
+        calibration=settings.calibration,
+        validation=settings.validation,
+        with_loss=True,
+    )
+    evaluator = evaluator_of(run, parts.test, settings.batch_size)
+    sites = sites_of(run.model, parts.test, settings.sites)
     budgets = list(dict.fromkeys(settings.budgets))
     search = Search(budgets, settings.families)
-    read = partial(observe_sentences, sites=settings.sites, progress=settings.progress)
-    read("Calibrating", parts.calibration, search.learn)
-    read("Choosing", parts.validation, search.measure)
+    read = partial(
+        observe_part,
+        model=run,
+        sites=sites,
+        batch_size=settings.batch_size,
+        progress=settings.progress,
+    )
+    read("Calibrating", part=parts.calibration, receive=search.learn)
+    read("Choosing", part=parts.validation, receive=search.measure)
     wanted = [(budget, name) for budget in budgets for name in (SEARCHED, *BASELINES)]
     steps = Steps("Searching plans", len(wanted), settings.progress)
     plans = {
@@ -99,27 +113,32 @@ def plan(source: str | Path | Run, settings: PlanSettings) -> Result:
         if (found := steps.of(partial(search.found, *key))()) is not None
     }
     measured = Measurements(_wanted(plans), detailed=True)
-    read("Measuring", evaluator, measured.add)
-    run = subject.run
-    assert run is not None  # noqa: S101 - the source is a run
+    read("Measuring", part=parts.test, receive=measured.add)
+    shared = {
+        "sentences": len(parts.test),
+        "validation_sentences": len(parts.validation),
+        "calibration_sentences": len(parts.calibration),
+        "seed": settings.seed,
+    }
+    scores = _score_rows(evaluator, search, plans, measured, settings).assign(**shared)
     result = Result(
         QUESTION.name,
         "A plan of attention under a budget",
         {
-            "scores": _score_rows(parts, search, plans, measured, settings),
+            "scores": scores[[name for name in SCORES if name in scores]],
             "mechanisms": _head_rows(search, plans, measured),
         },
         {
             "run": path_label(run.folder),
             "corpus_checksum": run.record["corpus"]["checksum"],
-            "sentences": {name: len(one.examples) for name, one in parts._asdict().items()},
+            "sentences": {name: len(one) for name, one in parts._asdict().items()},
             "seed": settings.seed,
             "families": list(settings.families),
         },
         _notes(search, budgets, plans),
         # Token ids of keys are those of the run's source tokenizer.
         {"tokenizer": checksum(run.tokenizers.source)},
-        weights=subject.weights,
+        weights=run.weights,
     )
     written = plans_of(result).items()
     extra = {f"plan_{budget}.json": partial(write_plan, plan=one) for budget, one in written}
@@ -172,26 +191,20 @@ def _head_rows(search: Search, plans: Plans, measured: Measurements) -> pd.DataF
 
 
 def _score_rows(
-    parts: Parts,
+    evaluator: Evaluator,
     search: Search,
     plans: Plans,
     measured: Measurements,
     settings: PlanSettings,
 ) -> pd.DataFrame:
     """One row a plan; `full` stands once, at no budget."""
-    evaluator, seed = parts.test, settings.seed
+    seed = settings.seed
     bleu = settings.bleu and evaluator.translates
     steps = Steps("Scoring plans", len(plans) + 1, settings.progress)
     before = steps.of(partial(output_of, evaluator, None, bleu=bleu))()
     outputs = {
         key: steps.of(partial(output_of, evaluator, found.plan(), bleu=bleu))()
         for key, found in plans.items()
-    }
-    shared = {
-        "sentences": len(parts.test.examples),
-        "validation_sentences": len(parts.validation.examples),
-        "calibration_sentences": len(parts.calibration.examples),
-        "seed": seed,
     }
     keys, count = (
         sum(of_layer[head.site, head.layer] for head in search.heads)
@@ -200,7 +213,6 @@ def _score_rows(
     rows: list[dict[str, Any]] = [
         {"plan": FULL, "keys_per_row": keys / count, "error": 0.0}
         | changes(evaluator, before, before, seed=seed)
-        | shared
     ]
     for (budget, name), found in plans.items():
         output = outputs[budget, name]
@@ -212,9 +224,8 @@ def _score_rows(
         row |= changes(evaluator, before, output, seed=seed)
         if name != SEARCHED:
             row |= gains(evaluator, output, outputs[budget, SEARCHED], seed=seed)
-        rows.append(row | shared)
-    table = pd.DataFrame(rows).astype({"budget": "Int64"})
-    return table[[name for name in SCORES if name in table]]
+        rows.append(row)
+    return pd.DataFrame(rows).astype({"budget": "Int64"})
 
 
 def _written(name: str, found: FoundPlan) -> str:

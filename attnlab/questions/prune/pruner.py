@@ -178,8 +178,8 @@ def load_pruner(source: str | Path | Run, settings: PruningSettings) -> Pruner:
     if isinstance(source, Run):  # whose model is the caller's
         source = replace(source, model=copy.deepcopy(source.model))
     test = load_evaluator(source, sentences=settings.sentences, device=settings.device)
-    run, corpus = test.subject.run, test.subject.corpus
-    if run is None or corpus is None:
+    run, corpus = test.loaded, test.corpus
+    if not isinstance(run, Run) or corpus is None:
         raise no_run(folder)
     return Pruner(
         run=run,

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -11,22 +11,14 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from attnlab.core import InputError, Note, Side, check_memory
+from attnlab.models import IGNORED_LABEL, Model
 
 Text = str | tuple[str, str]
 
 
-class BothTokenizers(NamedTuple):
-    """What the source and the target are tokenized with; one and the same for most models."""
-
-    source: Any
-    target: Any
-
-
-def both_tokenizers(tokenizer: Any) -> BothTokenizers:
-    """A tokenizer for both sides, or the `.source` and `.target` of an object that has them."""
-    return BothTokenizers(
-        getattr(tokenizer, "source", tokenizer), getattr(tokenizer, "target", tokenizer)
-    )
+def source_of(text: Text) -> str:
+    """The sentence, or the source of a pair."""
+    return text if isinstance(text, str) else text[0]
 
 
 @dataclass(frozen=True)
@@ -86,21 +78,20 @@ def tokens_of(tokenizer: Any, texts: Sequence[str], *, target: bool = False) -> 
     ]
 
 
-def tokenize(model: Any, tokenizer: Any, texts: Sequence[Text]) -> tuple[TokenizedText, ...]:
+def tokenize(model: Model, texts: Sequence[Text]) -> tuple[TokenizedText, ...]:
     """Tokens of every text, of translations too where all texts have them and the model a decoder.
 
     Args:
-        model: a transformers model.
-        tokenizer: a tokenizer, or an object with a tokenizer in `.source` and one in `.target`.
+        model: with its tokenizer.
         texts: sentences, or pairs of source and target.
     """
     if not texts:
         return ()
-    both = both_tokenizers(tokenizer)
-    sources = tokens_of(both.source, [t[0] if isinstance(t, tuple) else t for t in texts])
+    both = model.both_tokenizers
+    sources = tokens_of(both.source, list(map(source_of, texts)))
     pairs = [text for text in texts if isinstance(text, tuple)]
     targets: Sequence[Tokens | None] = [None] * len(texts)
-    if model.config.is_encoder_decoder and len(pairs) == len(texts):
+    if model.model.config.is_encoder_decoder and len(pairs) == len(texts):
         targets = tokens_of(both.target, [text for _, text in pairs], target=True)
     return tuple(
         TokenizedText(text, source, target)
@@ -172,11 +163,13 @@ class Sentence:
         number: its index in what was handed in, from 0.
         source: what the encoder reads, or the only stack of a model that has one.
         target: what the decoder reads under teacher forcing: the row of a token predicts the next.
+        labels: what the rows of the last stack predict; -100 where nothing.
     """
 
     number: int
     source: tuple[int, ...]
     target: tuple[int, ...] | None = None
+    labels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -268,22 +261,29 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
-class Encoding:
-    """Sentences ready for a model, and how many could not be used.
+class Sentences:
+    """Texts tokenized for a model, and how many of them it cannot take; made by `read_sentences`.
 
     Attributes:
         texts: all that were handed in, by number.
-        sentences: those that the model can take.
+        usable: those that the model can take.
         dropped: how many it cannot.
         source: what kind of token every id of the source is.
         target: likewise of the target.
+        most_tokens: no side has more tokens.
+        origin: where they come from, in words.
     """
 
     texts: tuple[TokenizedText, ...]
-    sentences: tuple[Sentence, ...]
+    usable: tuple[Sentence, ...]
     dropped: tuple[SentencesDropped, ...]
     source: Vocabulary
     target: Vocabulary
+    most_tokens: int
+    origin: str = "sentences handed in"
+
+    def __len__(self) -> int:
+        return len(self.usable)
 
     def axes(self, batch: Sequence[Sentence], device: torch.device) -> dict[Side, Axis]:
         """A batch ready for the model: `source`, and `target` where there are translations."""
@@ -295,11 +295,58 @@ class Encoding:
     @property
     def paired(self) -> bool:
         """Whether there are translations for a decoder to read."""
-        return self.sentences[0].target is not None
+        return self.usable[0].target is not None
 
-    def first(self, count: int) -> "Encoding":
+    @property
+    def usable_texts(self) -> tuple[Text, ...]:
+        """The texts that the model can take, in order."""
+        return tuple(self.texts[one.number].text for one in self.usable)
+
+    def first(self, count: int) -> "Sentences":
         """Those of the first `count` texts."""
-        return replace(self, sentences=tuple(s for s in self.sentences if s.number < count))
+        return replace(
+            self, texts=self.texts[:count], usable=tuple(s for s in self.usable if s.number < count)
+        )
+
+    def half(self, first: int) -> "Sentences":
+        """Every other one, from the one with index `first`."""
+        return replace(self, usable=self.usable[first::2])
+
+    def scored(self, most_tokens: int) -> "Sentences":
+        """Those on which the model has a loss: some of their tokens are predicted, and they fit.
+
+        Args:
+            most_tokens: of a side of a pair with all its marks.
+
+        Raises:
+            InputError: none is left.
+        """
+        most = min(most_tokens, self.most_tokens)
+        kept = tuple(one for one in self.usable if self._predicted(one, most))
+        if not kept:
+            msg = (
+                f"None of the {len(self.texts)} sentences can be used: all are empty or over {most} "
+                "tokens."
+            )
+            raise InputError(msg)
+        missing = len(self.usable) - len(kept)
+        dropped = SentencesDropped(missing, len(self.texts), most)
+        return replace(
+            self,
+            usable=kept,
+            dropped=(*self.dropped, dropped) if missing else self.dropped,
+            most_tokens=most,
+        )
+
+    def _predicted(self, sentence: Sentence, most: int) -> bool:
+        """Whether content is predicted; the decoder predicts one token more than it reads."""
+        longest = max(len(sentence.source), len(sentence.target or ()) + 1)
+        written = {*sentence.labels} - {IGNORED_LABEL} - self.target.special
+        if sentence.target is None:
+            written = (
+                {*sentence.source} - self.source.special if len(sentence.source) > 1 else set()
+            )
+        return bool(written) and longest <= most
 
     def check_memory(
         self, weights_a_cell: int, *, memory: float | None, device: torch.device
@@ -312,7 +359,7 @@ class Encoding:
             memory: the most in GB; None: what is free.
             device: where the model is.
         """
-        longest = max(self.sentences, key=_length)
+        longest = max(self.usable, key=_length)
         tokens = _length(longest)
         what = (
             f"Text {longest.number + 1}, of {tokens:,} tokens, with {weights_a_cell} heads at once,"
@@ -339,7 +386,7 @@ class Encoding:
             progress: called with (sentences done, sentences in all) when the next batch is asked for.
         """
         made = batches(
-            self.sentences, size=size, weights_a_cell=weights_a_cell, most_weights=most_weights
+            self.usable, size=size, weights_a_cell=weights_a_cell, most_weights=most_weights
         )
         work = list(made)[share[0] :: share[1]]
         total, done = sum(map(len, work)), 0
@@ -355,51 +402,48 @@ def _length(sentence: Sentence) -> int:
     return max(len(sentence.source), len(sentence.target or ()))
 
 
-def encode(model: Any, tokenizer: Any, texts: Sequence[Text]) -> Encoding:
+def read_sentences(
+    model: Model, texts: Sequence[Text], origin: str = "sentences handed in"
+) -> Sentences:
     """Token ids of every text that fits the model; nothing is cut, what does not fit is counted.
 
     Args:
-        model: a transformers model; its configuration gives the start token and the length limit.
-        tokenizer: a tokenizer, or an object with a tokenizer in `.source` and one in `.target`.
+        model: its configuration gives the start token and the length limit.
         texts: sentences, or pairs of source and target for an encoder-decoder.
+        origin: where they come from, in words.
 
     Raises:
         InputError: no text, or no text that the model can take.
     """
-    both = both_tokenizers(tokenizer)
-    start = getattr(model.config, "decoder_start_token_id", None)
+    both, config = model.both_tokenizers, model.model.config
+    start = getattr(config, "decoder_start_token_id", None)
     if not texts:
-        msg = "There are no sentences to analyze; hand in at least one."
+        msg = "There are no sentences to read; hand in at least one."
         raise InputError(msg)
     if any(isinstance(text, tuple) != isinstance(texts[0], tuple) for text in texts):
         msg = "Either every sentence has a translation or none has; hand in one kind at a time."
         raise InputError(msg)
-    tokenized = tokenize(model, tokenizer, texts)
-    sentences = [
-        Sentence(
-            number,
-            one.source.ids,
-            None if one.target is None else _decoder_input(one.target.ids, start),
-        )
-        for number, one in enumerate(tokenized)
-    ]
-    limit = min(most_positions(model.config), both.source.model_max_length)
+    tokenized = tokenize(model, texts)
+    sentences = [_sentence(number, one, start) for number, one in enumerate(tokenized)]
+    limit = min(most_positions(config), both.source.model_max_length)
     vocabulary = Vocabulary(both.source)
     usable, dropped = _usable(sentences, limit, vocabulary)
     if not usable:
         reasons = ", ".join(f"{one.reason}: {one.count}" for one in dropped)
         msg = f"None of the {len(texts)} sentences can be used ({reasons})."
         raise InputError(msg)
-    return Encoding(
-        tokenized, tuple(usable), tuple(dropped), vocabulary, Vocabulary(both.target, start)
-    )
+    target = Vocabulary(both.target, start)
+    return Sentences(tokenized, tuple(usable), tuple(dropped), vocabulary, target, limit, origin)
 
 
-def _decoder_input(ids: Sequence[int], start: int | None) -> tuple[int, ...]:
-    """Ids shifted right behind the start token, as in training (heads.md, trap 5)."""
-    if start is None or (ids and ids[0] == start):
-        return tuple(ids[:-1])
-    return (start, *ids[:-1])
+def _sentence(number: int, text: TokenizedText, start: int | None) -> Sentence:
+    """With ids shifted right behind the start token, as in training (heads.md, trap 5)."""
+    source = text.source.ids
+    if text.target is None:
+        return Sentence(number, source, labels=(*source[1:], IGNORED_LABEL))
+    ids = text.target.ids
+    whole = ids if start is None or ids[:1] == (start,) else (start, *ids)
+    return Sentence(number, source, whole[:-1], whole[1:])
 
 
 def most_positions(config: Any) -> int:
@@ -458,6 +502,24 @@ def batches(
         yield tuple(batch)
 
 
+def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Tensor]:
+    """What a transformers model is called with, to read a batch.
+
+    Args:
+        model: a transformers model.
+        axes: the batch; without a target an encoder-decoder has nothing for its decoder to read.
+    """
+    source = axes["source"]
+    given = {"input_ids": source.ids, "attention_mask": source.real.long()}
+    if model.config.is_encoder_decoder and "target" in axes:
+        target = axes["target"]
+        given |= {
+            "decoder_input_ids": target.ids,
+            "decoder_attention_mask": target.real.long(),
+        }
+    return given
+
+
 def forward(model: Any, axes: Mapping[Side, Axis], *, with_weights: bool) -> Any:
     """The outputs of all layers; the part that scores a vocabulary is left out.
 
@@ -466,18 +528,11 @@ def forward(model: Any, axes: Mapping[Side, Axis], *, with_weights: bool) -> Any
         axes: the batch; without a target an encoder-decoder runs its encoder alone.
         with_weights: whether attention weights are among the outputs.
     """
-    source = axes["source"]
-    given: dict[str, Any] = {"input_ids": source.ids, "attention_mask": source.real.long()}
+    given: dict[str, Any] = {**inputs_of(model, axes)}
     if with_weights:
         given |= {"output_attentions": True, "return_dict": True}
     if not model.config.is_encoder_decoder:
         return model.base_model(**given)
     if "target" not in axes:
         return model.get_encoder()(**given)
-    target = axes["target"]
-    return model.base_model(
-        **given,
-        decoder_input_ids=target.ids,
-        decoder_attention_mask=target.real.long(),
-        use_cache=False,
-    )
+    return model.base_model(**given, use_cache=False)

@@ -1,0 +1,126 @@
+"""Held-out sentences to report on, validation sentences to choose on, training sentences to learn on."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from attnlab.core import InputError
+from attnlab.evaluation.evaluator import scored
+from attnlab.evaluation.shared_settings import Progress, TextsAsked
+from attnlab.evaluation.sources import Texts, first_pairs, read_texts
+from attnlab.models import Model
+from attnlab.reading import Observed, Sentences, Text, observe, read_sentences, source_of
+
+
+class Parts(NamedTuple):
+    """Sentences for three purposes; no source is in two of them."""
+
+    test: Sentences
+    validation: Sentences
+    calibration: Sentences
+
+
+def parts_of(
+    model: Model,
+    texts: Texts,
+    *,
+    calibration: TextsAsked,
+    validation: TextsAsked,
+    calibration_text: str | Path | None = None,
+    with_loss: bool,
+) -> Parts:
+    """Training sentences to learn on and validation sentences to choose on, beside those to report on.
+
+    Where there is no validation part, every other training sentence is one.
+
+    Args:
+        model: with its tokenizer.
+        texts: to report on.
+        calibration: the training sentences, or how many at most.
+        validation: the validation sentences, or how many at most.
+        calibration_text: a file of training sentences.
+        with_loss: whether sentences on which the model has no loss are left out.
+
+    Raises:
+        InputError: there is no sentence left for a part.
+        AttnlabError: the corpus is no longer the one of the training.
+    """
+
+    def read(part: Sequence[Text], origin: str) -> Sentences:
+        found = read_sentences(model, part, origin)
+        return scored(model, found) if with_loss else found
+
+    test = read(texts.texts, texts.origin)
+    used = set(map(source_of, texts.texts))
+    learning = _training_texts(model, texts, calibration, calibration_text, used)
+    used |= set(map(source_of, learning))
+    chosen: tuple[Text, ...] = ()
+    if not isinstance(validation, int):
+        chosen = tuple(text for text in validation if source_of(text) not in used)
+    elif texts.corpus is not None:
+        chosen = first_pairs(texts.corpus(), "validation", validation, without=used)
+    if not chosen:
+        most = validation if isinstance(validation, int) else None
+        learning, chosen = learning[::2], learning[1::2][:most]
+    if not chosen:
+        msg = (
+            "There is one training sentence alone, and settings are chosen on another; give more, or "
+            "validation sentences."
+        )
+        raise InputError(msg)
+    return Parts(test, read(chosen, "validation sentences"), read(learning, "training sentences"))
+
+
+def _training_texts(
+    model: Model,
+    texts: Texts,
+    wanted: TextsAsked,
+    path: str | Path | None,
+    used: set[str],
+) -> tuple[Text, ...]:
+    """The first training sentences that are not held out too."""
+    count = wanted if isinstance(wanted, int) else len(wanted)
+    if not isinstance(wanted, int):
+        there: Sequence[Text] = wanted
+    elif path is not None:
+        there = read_texts(path, lowercase=model.lowercase)
+    elif texts.corpus is not None:
+        there = first_pairs(texts.corpus(), "train", wanted, without=used)
+    else:
+        name = model.name or "A model without a folder"
+        msg = f"{name} brings no training sentences; give calibration or calibration_text."
+        raise InputError(msg)
+    found = tuple(text for text in there if source_of(text) not in used)[:count]
+    if not found:
+        msg = "There is no training sentence that is not held out too; give others."
+        raise InputError(msg)
+    return found
+
+
+def observe_part(
+    what: str,
+    model: Model,
+    part: Sentences,
+    sites: Sequence[str],
+    receive: Callable[[Observed], None],
+    *,
+    batch_size: int,
+    progress: Progress | None,
+) -> None:
+    """Hands every layer of the sites for every batch of the sentences to `receive`.
+
+    Args:
+        what: is being done, for `progress`.
+        model: with its tokenizer.
+        part: the sentences.
+        sites: those that are wanted.
+        receive: called with each layer.
+        batch_size: most sentences in one forward pass.
+        progress: called with (what, done, in all).
+
+    Raises:
+        InputError: the model attends otherwise than by plain full attention.
+    """
+    tell = None if progress is None else partial(progress, what)
+    observe(model.model, part, sites, receive, batch_size=batch_size, progress=tell)

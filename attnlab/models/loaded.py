@@ -1,0 +1,88 @@
+"""A model with its tokenizer: what every question is asked of, wherever it is from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from attnlab.core import ShortRepr, path_label
+
+# Longer sentences are left out where loss and translations of a model that is no run are measured.
+MOST_TOKENS = 512
+
+
+class BothTokenizers(NamedTuple):
+    """What the source and the target are tokenized with; one and the same for most models."""
+
+    source: Any
+    target: Any
+
+
+@dataclass(frozen=True, repr=False)
+class Model(ShortRepr):
+    """A transformers model with its tokenizer.
+
+    What a run knows besides is here as it is of other models: not at all.
+
+    Attributes:
+        model: the model.
+        tokenizer: its tokenizer, or an object with tokenizers `.source` and `.target`.
+        name: the folder or the name on the hub that it is from; "" where it was handed in.
+        weights: checksum of its file of weights, by which results tell of which state of a run they are.
+    """
+
+    model: Any
+    tokenizer: Any
+    name: str = ""
+    weights: str | None = None
+
+    @property
+    def both_tokenizers(self) -> BothTokenizers:
+        """One for each side."""
+        one = self.tokenizer
+        return BothTokenizers(getattr(one, "source", one), getattr(one, "target", one))
+
+    @property
+    def label(self) -> str:
+        """Where it is from, or its class where it was handed in."""
+        return path_label(self.name) if self.name else type(self.model).__name__
+
+    @property
+    def short_name(self) -> str:
+        """The last part of its folder, or its whole name on the hub, or its class."""
+        there = bool(self.name) and Path(self.name).exists()
+        return Path(self.name).resolve().name if there else self.label
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Where it is from, its class and its size."""
+        parameters = sum(weight.numel() for weight in self.model.parameters())
+        words = f"{type(self.model).__name__}, {parameters:,} parameters"
+        return {"Source": self.label, "Model": words}
+
+    @property
+    def history(self) -> Mapping[str, str]:
+        """How it came about, in words, by heading."""
+        return {}
+
+    @property
+    def type_counts(self) -> tuple[Tensor, ...] | None:
+        """How often each type of the source and of the target stands in the training text."""
+        return None
+
+    @property
+    def seed(self) -> int:
+        """What its first weights were drawn with."""
+        return 0
+
+    @property
+    def most_tokens(self) -> int:
+        """Most tokens of a sentence on which its loss and its translations are measured."""
+        return MOST_TOKENS
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether it was trained on text in lower case."""
+        return False

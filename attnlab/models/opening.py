@@ -1,0 +1,94 @@
+"""Whatever has a model in it, loaded: a run, a folder or name of transformers, a pair that was handed in."""
+
+from pathlib import Path
+from typing import Any
+
+from attnlab.attention import PLAN_ENTRY, install_saved, saved_plan
+from attnlab.core import InputError, model_source, read_pretrained, reason
+from attnlab.models.loaded import Model
+from attnlab.models.run import load
+from attnlab.models.run_folder import is_run
+from attnlab.models.safe_loading import (
+    UNREADABLE,
+    check_generation_config,
+    check_has_tokenizer,
+    check_vocabulary,
+    load_body,
+)
+
+# What questions are asked of: a folder or the name of a model, one that is loaded, or (model, tokenizer).
+Source = str | Path | Model | tuple[Any, Any]
+
+
+def model_of(source: Source, *, scores: bool = True) -> Model:
+    """The model that `source` is or names, with its tokenizer.
+
+    Args:
+        source: a run or its folder, a transformers folder, the name of a model on the hub, what
+            `attnlab.load` returned, or a pair (model, tokenizer).
+        scores: whether a transformers model must score next tokens, where there is one that does.
+
+    Raises:
+        InputError: it cannot be loaded.
+        AttnlabError: it is a run that holds no trained model yet.
+    """
+    if isinstance(source, Model):
+        return source
+    if isinstance(source, tuple):
+        return Model(*source)
+    return load(source) if is_run(source) else load_transformers(source, scores=scores)
+
+
+def load_transformers(source: str | Path, *, scores: bool) -> Model:
+    """The model with its tokenizer in a transformers folder, or of that name on the hub.
+
+    Args:
+        source: the folder or the name.
+        scores: whether the model must score next tokens.
+
+    Raises:
+        InputError: they cannot be loaded.
+    """
+    from transformers import (
+        AutoConfig,
+        AutoModel,
+        AutoModelForCausalLM,
+        AutoModelForSeq2SeqLM,
+        AutoTokenizer,
+    )
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_MASKED_LM_MAPPING,
+    )
+
+    name = model_source(source)
+    try:
+        config = read_pretrained(AutoConfig, name)
+        kind: Any = AutoModel
+        if config.is_encoder_decoder:
+            kind = AutoModelForSeq2SeqLM
+        elif (
+            scores
+            and type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+            # BERT and its like could be given scores, but read both ways.
+            and (type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_decoder)
+        ):
+            kind = AutoModelForCausalLM
+        check_generation_config(name)
+        model = load_body(kind, name, scores=scores)
+        check_has_tokenizer(name)
+        tokenizer = read_pretrained(AutoTokenizer, name)
+        check_vocabulary(tokenizer, model)
+    except UNREADABLE as error:
+        found = "is a folder" if Path(source).is_dir() else "is no folder here"
+        msg = (
+            f"No model could be loaded from {str(source)!r}, which {found} ({reason(error)}); give a run of "
+            "attnlab, a transformers folder, or the name of a model on the hub."
+        )
+        raise InputError(msg) from error
+    if Path(name).is_dir() and saved_plan(Path(name)) is not None:
+        install_saved(model, Path(name))
+    elif hasattr(config, PLAN_ENTRY):
+        msg = f"{source} was saved with mechanisms in it; download it and give its folder."
+        raise InputError(msg)
+    return Model(model, tokenizer, str(source))
