@@ -27,3 +27,14 @@ from .links import scored as scored
 from .links import turned as turned
 from .symmetrization import Symmetrization as Symmetrization
 from .symmetrization import symmetrized as symmetrized
+from .word_links import FromWord as FromWord
+from .word_links import GoldGrid as GoldGrid
+from .word_links import LinkRule as LinkRule
+from .word_links import Pieces as Pieces
+from .word_links import Row as Row
+from .word_links import WordWeights as WordWeights
+from .word_links import count_linked as count_linked
+from .word_links import gold_grid as gold_grid
+from .word_links import linked as linked
+from .word_links import links_in as links_in
+from .word_links import word_weights as word_weights
