@@ -1,3 +1,13 @@
+from .head_choice import MOST_HEADS as MOST_HEADS
+from .head_choice import GreedyPath as GreedyPath
+from .head_choice import HeadProperties as HeadProperties
+from .head_choice import count_heads as count_heads
+from .head_choice import count_set as count_set
+from .head_choice import diagonal_links as diagonal_links
+from .head_choice import engine_sets as engine_sets
+from .head_choice import greedy_path as greedy_path
+from .head_choice import head_properties as head_properties
+from .head_choice import without_gold as without_gold
 from .link_formats import FoundLinks as FoundLinks
 from .link_formats import LinkedPair as LinkedPair
 from .link_formats import LinkForm as LinkForm

@@ -1,6 +1,8 @@
 """Word alignment as plain loops."""
 
+import math
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 Link = tuple[int, int]
 
@@ -111,3 +113,56 @@ def largest_links(
         if best is not None:
             by_source.add((source, best))
     return by_target, by_source
+
+
+def greedy(
+    weights: Sequence[Sequence[Sequence[Sequence[float]]]],
+    sure: Sequence[Collection[Link]],
+    possible: Sequence[Collection[Link]],
+    most: int,
+) -> tuple[list[int], list[float]]:
+    """Heads of `weights[sentence][head][target][source]` added one by one by AER of their sum."""
+    heads: list[int] = []
+    rates: list[float] = []
+    for _ in range(most):
+        best = None
+        for head in range(len(weights[0])):
+            if head in heads:
+                continue
+            found = []
+            for sentence in weights:
+                targets, sources = len(sentence[0]), len(sentence[0][0])
+                total = [
+                    [sum(sentence[one][t][s] for one in [*heads, head]) for s in range(sources)]
+                    for t in range(targets)
+                ]
+                found.append(largest_links(total, range(targets), range(sources))[0])
+            rate = error_rate(found, sure, possible)[2]
+            if best is None or rate < best[0]:
+                best = rate, head
+        heads.append(best[1])
+        rates.append(best[0])
+    return heads, rates
+
+
+def head_properties(
+    weights: Sequence[Sequence[Sequence[Sequence[float]]]], head: int
+) -> tuple[float, float, float, float]:
+    """Confidence, coverage, monotonicity and agreement of one head, word by word."""
+    confidence, coverage, monotone, agreed = [], [], [], []
+    for sentence in weights:
+        own = sentence[head]
+        targets, sources = len(own), len(own[0])
+        received = [0.0] * sources
+        best = [[row.index(max(row)) for row in matrix] for matrix in sentence]
+        for row in own:
+            entropy = -sum(w / sum(row) * math.log(w / sum(row)) for w in row if w > 0)
+            confidence.append(sum(row) * (1 - entropy / math.log(sources)))
+            for source, weight in enumerate(row):
+                received[source] += weight / sum(row)
+        coverage += [min(1, one * sources / targets) for one in received]
+        monotone += [after >= before for before, after in pairwise(best[head])]
+        for other in range(len(sentence)):
+            if other != head:
+                agreed += [a == b for a, b in zip(best[head], best[other], strict=True)]
+    return tuple(sum(one) / len(one) for one in (confidence, coverage, monotone, agreed))
