@@ -35,6 +35,9 @@ from .links import score_differences as score_differences
 from .links import score_intervals as score_intervals
 from .links import scored as scored
 from .links import turned as turned
+from .statistical_aligner import StatisticalAligner as StatisticalAligner
+from .statistical_aligner import align_both as align_both
+from .statistical_aligner import fit_statistical_aligner as fit_statistical_aligner
 from .symmetrization import Symmetrization as Symmetrization
 from .symmetrization import symmetrized as symmetrized
 from .word_links import FromWord as FromWord

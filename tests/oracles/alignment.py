@@ -166,3 +166,115 @@ def head_properties(
             if other != head:
                 agreed += [a == b for a, b in zip(best[head], best[other], strict=True)]
     return tuple(sum(one) / len(one) for one in (confidence, coverage, monotone, agreed))
+
+
+def translation_paths(
+    pair: tuple[Sequence[str], Sequence[str]],
+    translation: dict[tuple[str | None, str], float],
+    null_share: float,
+    jumps: dict[int, float] | None,
+    widest: int,
+) -> list[tuple[tuple[int | None, ...], float]]:
+    """Every way in which the target words can come from source words or none, with its probability.
+
+    `jumps` are weights by jump; None: every source word is as likely.
+    """
+    source, target = pair
+
+    def ways(j: int, last: int) -> list[tuple[tuple[int | None, ...], float]]:
+        if j == len(target):
+            return [((), 1.0)]
+        made = []
+        for position in (None, *range(len(source))):
+            if position is None:
+                chance, word, next_last = null_share, None, last
+            else:
+                word, next_last = source[position], position
+                if jumps is None:
+                    chance = 1 / len(source)
+                else:
+                    weights = [jumps[clipped(i - last, widest)] for i in range(len(source))]
+                    chance = weights[position] / sum(weights)
+                chance *= 1 - null_share
+            chance *= translation[word, target[j]]
+            made += [((position, *rest), chance * p) for rest, p in ways(j + 1, next_last)]
+        return made
+
+    return ways(0, -1)
+
+
+def clipped(jump: int, widest: int) -> int:
+    return max(-widest, min(widest, jump))
+
+
+def expectation_step(
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
+    translation: dict[tuple[str | None, str], float],
+    null_share: float,
+    jumps: dict[int, float] | None,
+    widest: int,
+) -> tuple[dict[tuple[str | None, str], float], dict[tuple[int, int, int], float], float]:
+    """Expected counts of translations, of moves (source words, from, to), and the log-likelihood."""
+    counts: dict[tuple[str | None, str], float] = {}
+    moves: dict[tuple[int, int, int], float] = {}
+    log_likelihood = 0.0
+    for source, target in pairs:
+        ways = translation_paths((source, target), translation, null_share, jumps, widest)
+        total = sum(chance for _, chance in ways)
+        log_likelihood += math.log(total)
+        for positions, chance in ways:
+            last = -1
+            for word, position in zip(target, positions, strict=True):
+                key = (None if position is None else source[position], word)
+                counts[key] = counts.get(key, 0) + chance / total
+                if position is not None:
+                    move = len(source), last, position
+                    moves[move] = moves.get(move, 0) + chance / total
+                    last = position
+    return counts, moves, log_likelihood
+
+
+def fitted(
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
+    *,
+    ibm1: int,
+    hmm: int,
+    null_share: float,
+    widest: int,
+    steps: int,
+) -> tuple[dict[tuple[str | None, str], float], dict[int, float] | None, list[float]]:
+    """EM over all ways: translations, weights of jumps, log-likelihoods before each iteration."""
+    words = {word for _, target in pairs for word in target}
+    translation = {
+        (one, word): 1 / len(words)
+        for source, target in pairs
+        for one in (None, *source)
+        for word in target
+    }
+    jumps: dict[int, float] | None = None
+    rates = []
+    for iteration in range(ibm1 + hmm):
+        if iteration == ibm1:
+            jumps = dict.fromkeys(range(-widest, widest + 1), 1.0)
+        counts, moves, rate = expectation_step(pairs, translation, null_share, jumps, widest)
+        rates.append(rate)
+        totals: dict[str | None, float] = {}
+        for (one, _), count in counts.items():
+            totals[one] = totals.get(one, 0) + count
+        translation = {key: counts.get(key, 0) / totals[key[0]] for key in translation}
+        if jumps is None:
+            continue
+        for _ in range(steps):
+            taken, offered = dict.fromkeys(jumps, 0.0), dict.fromkeys(jumps, 0.0)
+            for (size, last, position), count in moves.items():
+                taken[clipped(position - last, widest)] += count
+                every = [clipped(i - last, widest) for i in range(size)]
+                for jump in every:
+                    offered[jump] += count / sum(jumps[one] for one in every)
+            jumps = {
+                jump: max(taken[jump] / offered[jump], 1e-9) if offered[jump] else weight
+                for jump, weight in jumps.items()
+            }
+            mean = sum(jumps.values()) / len(jumps)
+            jumps = {jump: weight / mean for jump, weight in jumps.items()}
+    return translation, jumps, rates
