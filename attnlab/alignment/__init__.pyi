@@ -8,6 +8,13 @@ from .head_choice import engine_sets as engine_sets
 from .head_choice import greedy_path as greedy_path
 from .head_choice import head_properties as head_properties
 from .head_choice import without_gold as without_gold
+from .heads_file import HEADS_FILE as HEADS_FILE
+from .heads_file import AlignmentHeads as AlignmentHeads
+from .heads_file import CTranslate2Heads as CTranslate2Heads
+from .heads_file import ctranslate2_heads as ctranslate2_heads
+from .heads_file import read_heads as read_heads
+from .heads_file import whisper_heads as whisper_heads
+from .heads_file import write_heads as write_heads
 from .link_formats import FoundLinks as FoundLinks
 from .link_formats import LinkedPair as LinkedPair
 from .link_formats import LinkForm as LinkForm

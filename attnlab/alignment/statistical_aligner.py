@@ -209,18 +209,14 @@ def _indexed(
     groups: Sequence[_Group], targets: int
 ) -> tuple[Int64[np.ndarray, " pair"], list[_Cells]]:
     """The pairs of words that there are, in order, and which of them each cell is."""
-    distinct, inverse = [], []
+    keys = np.empty(0, dtype=np.int64)
+    waiting: list[Int64[np.ndarray, " pair"]] = []
     for group in groups:
-        keys, places = np.unique(group.keys(targets), return_inverse=True)
-        shape = (*group.targets.shape, group.sources.shape[1])
-        distinct.append(keys)
-        inverse.append(places.astype(np.int32).reshape(shape))
-    every = np.unique(np.concatenate(distinct))
-    cells = [
-        np.searchsorted(every, keys).astype(np.int32)[places]
-        for keys, places in zip(distinct, inverse, strict=True)
-    ]
-    return every, cells
+        waiting.append(np.unique(group.keys(targets)))
+        if sum(map(len, waiting)) > max(len(keys), _AT_ONCE):
+            keys, waiting = np.unique(np.concatenate([keys, *waiting])), []
+    keys = np.unique(np.concatenate([keys, *waiting]))
+    return keys, [np.searchsorted(keys, one.keys(targets)).astype(np.int32) for one in groups]
 
 
 def _improved(
