@@ -45,6 +45,7 @@ from .links import turned as turned
 from .statistical_aligner import StatisticalAligner as StatisticalAligner
 from .statistical_aligner import align_both as align_both
 from .statistical_aligner import fit_statistical_aligner as fit_statistical_aligner
+from .statistical_aligner import words_of as words_of
 from .symmetrization import Symmetrization as Symmetrization
 from .symmetrization import symmetrized as symmetrized
 from .word_links import FromWord as FromWord

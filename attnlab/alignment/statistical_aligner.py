@@ -12,6 +12,7 @@ Sources: Brown et al. 1993, The Mathematics of Statistical Machine Translation; 
 HMM-Based Word Alignment in Statistical Translation; null as in Och and Ney 2003, section 2.1.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -37,6 +38,19 @@ _AT_ONCE = 2**19
 # Steps towards new weights of jumps in an iteration; the first ones bring nearly all.
 _STEPS = 5
 _TINY = 1e-300
+_WORD = re.compile(r"\w+'(?=\w)(?!(?:s|t|d|m|ll|re|ve)\b)|\w+(?:['-]\w+)*'?|[^\w\s]", re.IGNORECASE)
+
+
+def words_of(text: str) -> Words:
+    """The words of a text of a language with spaces, punctuation apart, as gold alignments have them.
+
+    A hyphen stays within its word. An apostrophe ends a word, as in Italian and French, but for the English
+    endings `'s`, `n't` and their like.
+
+    >>> words_of("Dell'isola, isn't it?"), words_of("(the well-known state's)")
+    (("Dell'", 'isola', ',', "isn't", 'it', '?'), ('(', 'the', 'well-known', "state's", ')'))
+    """
+    return tuple(_WORD.findall(text))
 
 
 @dataclass(frozen=True, repr=False)

@@ -128,9 +128,10 @@ def _units(
     membership = torch.zeros(len(sentences), length, most)
     entries = [(index, *place) for index, own in enumerate(places) for place in own]
     if entries:
-        membership[tuple(torch.tensor(entries).T)] = 1.0
-    words = torch.tensor([[word < one.count for word in range(most)] for one in sentences])
-    return BatchUnits(membership.to(device), words.reshape(len(sentences), most).to(device))
+        # One list an axis: torch is slow with tuples in a list.
+        membership[tuple(map(torch.tensor, zip(*entries, strict=True)))] = 1.0
+    words = torch.tensor([one.count for one in sentences])[:, None] > torch.arange(most)
+    return BatchUnits(membership.to(device), words.to(device))
 
 
 def linked(
