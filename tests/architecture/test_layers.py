@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attnlab"
 LAYERS = [
     "core", "matrices", "attention", "grammar", "corpora", "models", "reading", "labels", "ablation",
-    "budget", "evaluation", "figures", "results", "questions", "studies", "cli",
+    "alignment", "budget", "evaluation", "figures", "results", "questions", "studies", "cli",
 ]  # fmt: skip
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 # Offered by two modules of one package, and what a front cannot offer.

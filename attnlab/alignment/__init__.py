@@ -1,0 +1,5 @@
+"""Word alignments: links, their scores and files, links from attention, heads that align, IBM models."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,170 @@
+"""`heads.json`: the heads of a model that align, how to read them, and what other programs take of it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from annotated_types import Ge, Le, MinLen
+
+from attnlab.alignment.word_links import FromWord, LinkRule, Row
+from attnlab.core import InputError, counted, read_json, write_json
+
+HEADS_FILE = "heads.json"
+
+_Number: TypeAlias = Annotated[int, Ge(0), Le(100_000)]
+_Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
+LayerHead: TypeAlias = tuple[_Number, _Number]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentHeads:
+    """Cross-attention heads whose mean weights say what a target word translates.
+
+    Attributes:
+        heads: (layer, head), both from 0.
+        row: which row of the weights belongs to a piece, see `word_weights`.
+        from_word: over which pieces of a target word, see `word_weights`.
+        rule: how weights become links, see `linked`.
+        layers: decoder layers of the model.
+        heads_per_layer: cross-attention heads of each.
+        model: its name.
+        checksum: SHA-256 of its weights, in hexadecimal digits; None where they are in no file.
+        chosen_by: `aer` or a rule that needs no gold links.
+        sentences: number of sentence pairs that the heads were chosen on.
+        aer: of the heads on gold links, 0 to 1; None where there are none.
+        aer_low: lower end of its 95 % interval.
+        aer_high: upper end.
+        scored_on: what gold links those are.
+    """
+
+    heads: Annotated[tuple[LayerHead, ...], MinLen(1)]
+    row: Row
+    from_word: FromWord
+    rule: LinkRule
+    layers: _Number
+    heads_per_layer: _Number
+    model: str
+    checksum: str | None
+    chosen_by: str
+    sentences: _Number
+    aer: _Share | None = None
+    aer_low: _Share | None = None
+    aer_high: _Share | None = None
+    scored_on: str | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The heads numbered layer by layer."""
+        return tuple(layer * self.heads_per_layer + head for layer, head in self.heads)
+
+    def check_fits(self, layers: int, heads_per_layer: int, checksum: str | None) -> None:
+        """Raises where the heads are those of another model.
+
+        Args:
+            layers: decoder layers of the model that is to be used.
+            heads_per_layer: its cross-attention heads in each.
+            checksum: of its weights; None: they are not compared.
+
+        Raises:
+            InputError: see above.
+        """
+        own, other = (self.layers, self.heads_per_layer), (layers, heads_per_layer)
+        if own != other:
+            ours, theirs = (
+                f"{counted(one, 'decoder layer')} of {counted(each, 'head')}"
+                for one, each in (own, other)
+            )
+            msg = f"The heads are those of a model of {ours}, and this one has {theirs}; choose heads for it."
+            raise InputError(msg)
+        if None not in (checksum, self.checksum) and checksum != self.checksum:
+            msg = (
+                f"The heads are those of {self.model}, and the weights of this model are others; choose "
+                "heads for it."
+            )
+            raise InputError(msg)
+
+
+def write_heads(path: str | Path, heads: AlignmentHeads) -> None:
+    """Writes `heads.json`, atomically."""
+    write_json(path, asdict(heads))
+
+
+def read_heads(path: str | Path) -> AlignmentHeads:
+    """The heads of a file that `write_heads` wrote.
+
+    Raises:
+        InputError: the file is missing, no JSON, or a field is missing, of another type or out of range.
+    """
+    fault, advice = "holds no alignment heads", "name a heads.json that attnlab align wrote"
+    found = read_json(path, AlignmentHeads, fault=fault, advice=advice)
+    for layer, head in found.heads:
+        if (
+            layer >= found.layers
+            or head >= found.heads_per_layer
+            or found.heads.count((layer, head)) > 1
+        ):
+            msg = (
+                f"{path} {fault} (heads has [{layer}, {head}], twice or beyond the {found.layers} x "
+                f"{found.heads_per_layer} heads of its model); {advice}."
+            )
+            raise InputError(msg)
+    return found
+
+
+def whisper_heads(heads: Sequence[tuple[int, int]]) -> dict[str, list[list[int]]]:
+    """The field `alignment_heads` of `generation_config.json`, and of CTranslate2's `config.json` of Whisper.
+
+    transformers takes the weights `[layer][:, head]` of each pair and averages them, each normalized over its
+    rows (`_extract_token_timestamps` of models/whisper/generation_whisper.py). It leaves out as many rows at
+    the start as the prompt has tokens, so it reads a token by its `input` row. CTranslate2 4.8.1 reads the
+    list in src/models/whisper.cc, lines 440 to 448, and its converter takes it from `generation_config`.
+    """
+    return {"alignment_heads": [[layer, head] for layer, head in sorted(heads)]}
+
+
+@dataclass(frozen=True)
+class CTranslate2Heads:
+    """What CTranslate2 takes for a translation model, and what that costs.
+
+    Attributes:
+        alignment_layer: decoder layer, from 0.
+        alignment_heads: number of heads that are averaged, always the first ones of the layer.
+        head_order: the heads of the layer in the order into which they must be brought before conversion, so
+            that those of the set come first.
+    """
+
+    alignment_layer: int
+    alignment_heads: int
+    head_order: tuple[int, ...]
+
+    @property
+    def as_they_are(self) -> bool:
+        """Whether the heads of the set are the first of their layer, so that no weights need moving."""
+        return list(self.head_order) == sorted(self.head_order)
+
+
+def ctranslate2_heads(heads: Sequence[tuple[int, int]], heads_per_layer: int) -> CTranslate2Heads:
+    """The fields `alignment_layer` and `alignment_heads` of a translation model.
+
+    CTranslate2 4.8.1 averages the first `alignment_heads` heads of one layer, all where that is 0, and unless
+    told the first head of the last layer (src/layers/transformer.cc, lines 518 to 528, 565 to 575).
+    The fields are variables of the weights, set at conversion (`TransformerDecoderSpec` of
+    python/ctranslate2/specs/transformer_spec.py), and no keys of `config.json`; the converter of transformers
+    models sets neither. Other heads must be moved to the front of their layer: rows of the query, key and
+    value projections of its cross-attention and columns of its output projection, which changes nothing else.
+    The weights that it returns for a token are those of its `output` row.
+
+    Raises:
+        InputError: the heads are of several layers.
+    """
+    layers = sorted({layer for layer, _ in heads})
+    if len(layers) != 1:
+        msg = (
+            f"CTranslate2 averages heads of one layer, and these are of layers "
+            f"{', '.join(map(str, layers))}; choose among the heads of each layer and take the best."
+        )
+        raise InputError(msg)
+    first = sorted(head for _, head in heads)
+    rest = [head for head in range(heads_per_layer) if head not in first]
+    return CTranslate2Heads(layers[0], len(first), (*first, *rest))

@@ -1,0 +1,185 @@
+"""Links between the words of a sentence pair, and how good found links are against gold links.
+
+With found links A, sure links S and possible links P, S a subset of P, over all sentences together::
+
+    precision = |A n P| / |A|      recall = |A n S| / |S|      F1 = 2 precision recall / (precision + recall)
+    AER = 1 - (|A n S| + |A n P|) / (|A| + |S|)
+
+Source: Och and Ney 2003, A Systematic Comparison of Various Statistical Alignment Models, section 5.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from jaxtyping import Float, Float64, Int
+from torch import Tensor
+
+from attnlab.ablation import DRAWS, Difference, Score, paired_bootstraps
+from attnlab.core import Column, Estimate
+from attnlab.grammar import GrammarPair
+
+# Source word and target word, counted from 0.
+Link: TypeAlias = tuple[int, int]
+Metric: TypeAlias = Literal["aer", "precision", "recall", "f1"]
+
+
+@dataclass(frozen=True)
+class GoldLinks:
+    """The gold links of a sentence pair.
+
+    Attributes:
+        sure: what every annotator links, S.
+        possible: what may be linked, P; the sure links are among them.
+
+    Raises:
+        ValueError: a sure link is not possible.
+    """
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+    def __post_init__(self) -> None:
+        if not self.sure <= self.possible:
+            msg = f"The sure links {sorted(self.sure - self.possible)} are not among the possible ones."
+            raise ValueError(msg)
+
+    def turned(self) -> "GoldLinks":
+        """The same links with source and target exchanged."""
+        return GoldLinks(turned(self.sure), turned(self.possible))
+
+
+def gold_links(sure: Iterable[Link], possible: Iterable[Link] = ()) -> GoldLinks:
+    """Gold links of which `possible` are those that are not sure; with none, S = P.
+
+    >>> gold_links([(0, 0)], [(1, 0)]).possible == {(0, 0), (1, 0)}
+    True
+    """
+    certain = frozenset(sure)
+    return GoldLinks(certain, certain | frozenset(possible))
+
+
+def grammar_links(pair: GrammarPair) -> GoldLinks:
+    """The links of a pair of the embedded corpus, between the words of its trees; all are sure."""
+    return gold_links((source - 1, target - 1) for source, target in pair.alignment)
+
+
+def turned(links: Iterable[Link]) -> frozenset[Link]:
+    """The links with source and target exchanged."""
+    return frozenset((target, source) for source, target in links)
+
+
+# The axis of counts: |A|, |S|, |A n S|, |A n P|.
+COUNTED = ("found", "sure", "found_sure", "found_possible")
+
+
+def count_links(
+    found: Sequence[Collection[Link]], gold: Sequence[GoldLinks]
+) -> Int[Tensor, "sentence 4"]:
+    """|A|, |S|, |A n S| and |A n P| of every sentence.
+
+    Raises:
+        ValueError: there are not as many sentences with found links as with gold links.
+    """
+    rows = [
+        (len(links), len(known.sure), len(links & known.sure), len(links & known.possible))
+        for links, known in zip(map(frozenset, found), gold, strict=True)
+    ]
+    return torch.tensor(rows, dtype=torch.long).reshape(-1, len(COUNTED))
+
+
+def _share(part: Tensor, whole: Tensor) -> Tensor:
+    return torch.where(whole > 0, part / whole.clamp(min=1), torch.zeros_like(part))
+
+
+def precision(sums: Float64[Tensor, "*system 4"]) -> Float64[Tensor, "*system"]:
+    """Share of the found links that are possible, 0 to 1; 0 where nothing is found."""
+    return _share(sums[..., 3], sums[..., 0])
+
+
+def recall(sums: Float64[Tensor, "*system 4"]) -> Float64[Tensor, "*system"]:
+    """Share of the sure links that are found, 0 to 1; 0 where nothing is sure."""
+    return _share(sums[..., 2], sums[..., 1])
+
+
+def f1(sums: Float64[Tensor, "*system 4"]) -> Float64[Tensor, "*system"]:
+    """Harmonic mean of precision and recall, 0 to 1; 0 where both are."""
+    one, other = precision(sums), recall(sums)
+    total = one + other
+    return torch.where(total > 0, 2 * one * other / total.where(total > 0, 1), total)
+
+
+def aer(sums: Float64[Tensor, "*system 4"]) -> Float64[Tensor, "*system"]:
+    """Alignment error rate, 0 to 1; 0 where nothing is found and nothing is sure."""
+    agreed, in_all = sums[..., 2] + sums[..., 3], sums[..., 0] + sums[..., 1]
+    return torch.where(in_all > 0, 1 - agreed / in_all.clamp(min=1), torch.zeros_like(agreed))
+
+
+METRICS: Mapping[Metric, Callable[[Tensor], Tensor]] = {
+    "aer": aer,
+    "precision": precision,
+    "recall": recall,
+    "f1": f1,
+}
+
+ESTIMATES: Mapping[Metric, Estimate] = {
+    "aer": Estimate(
+        Column(
+            "aer",
+            "AER",
+            "Alignment error rate of the links against gold links, 0 to 1, over all sentences together; "
+            "smaller is better.",
+            3,
+        )
+    ),
+    "precision": Estimate(
+        Column("precision", "precision", "Share of the found links that are possible, 0 to 1.", 3)
+    ),
+    "recall": Estimate(
+        Column("recall", "recall", "Share of the sure gold links that are found, 0 to 1.", 3)
+    ),
+    "f1": Estimate(Column("f1", "F1", "Harmonic mean of precision and recall, 0 to 1.", 3)),
+}
+
+
+def scored(counts: Int[Tensor, "*system sentence 4"], metric: Metric) -> Float64[Tensor, "*system"]:
+    """The metric over all sentences together."""
+    return METRICS[metric](counts.sum(-2).double())
+
+
+def score_intervals(
+    counts: Int[Tensor, "system sentence 4"], metric: Metric, *, seed: int, draws: int = DRAWS
+) -> list[Difference]:
+    """The metric of each system with its interval: `change`, `low` and `high` are of the figure itself.
+
+    Args:
+        counts: of the same sentences by every system.
+        metric: what is scored.
+        seed: of the resampling.
+        draws: how often all sentences are resampled.
+    """
+    afters = [_score_of(one, metric) for one in counts]
+    return paired_bootstraps(_zero, afters, counts.shape[1], seed=seed, draws=draws)
+
+
+def score_differences(
+    before: Int[Tensor, "sentence 4"],
+    afters: Int[Tensor, "system sentence 4"],
+    metric: Metric,
+    *,
+    seed: int,
+    draws: int = DRAWS,
+) -> list[Difference]:
+    """How far each of several systems is above one other, on the same resampled sentences."""
+    scores = [_score_of(one, metric) for one in afters]
+    return paired_bootstraps(_score_of(before, metric), scores, len(before), seed=seed, draws=draws)
+
+
+def _score_of(counts: Int[Tensor, "sentence 4"], metric: Metric) -> Score:
+    wide = counts.double()
+    return lambda times: METRICS[metric](times @ wide)
+
+
+def _zero(times: Float[Tensor, "*draw sentence"]) -> Float[Tensor, "*draw"]:
+    return times.new_zeros(times.shape[:-1])
