@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 from attnlab.budget import REPLACED
 from attnlab.core import Column, Option, Settings, Table
 from attnlab.evaluation import words_in
-from attnlab.studies.cells_of_models import (
+from attnlab.results import question_named
+from attnlab.studies.study import Primary
+from attnlab.studies.trained_models import (
+    CALIBRATION,
+    TEST_SENTENCES,
+    VALIDATION,
     ModelCell,
     ModelOptions,
     study_of_models,
     trained_model,
 )
-from attnlab.studies.study import Primary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,13 +63,9 @@ class ReplacedHeads(Settings):
             read=words_in,
         ),
     ] = SCOPES
-    test_sentences: Annotated[int, Option("Maximum number of test sentences.", least=2)] = 500
-    validation: Annotated[
-        int, Option("Maximum number of validation sentences, which choose.", least=1)
-    ] = 200
-    calibration: Annotated[
-        int, Option("Maximum number of training sentences, which teach mechanisms.", least=1)
-    ] = 500
+    test_sentences: Annotated[int, TEST_SENTENCES] = 500
+    validation: Annotated[int, VALIDATION] = 200
+    calibration: Annotated[int, CALIBRATION] = 500
     fine_tune_steps: Annotated[
         int, Option("Number of training batches of a fine-tuning; 0 for none.", least=0)
     ] = 0
@@ -88,9 +88,6 @@ def substitution_rows(cell: SubstitutionCell) -> "pd.DataFrame":
     model with full attention replaces none.
     """
     import pandas as pd
-
-    # By its name: the questions are declared above the studies.
-    from attnlab.results import question_named
 
     with trained_model(cell) as run:
         found = question_named("compare").verb(

@@ -16,8 +16,8 @@ def test_a_cell_has_the_rows_of_the_command_after_fine_tuning_too_and_no_setting
         layers=1, seed=0, budgets=(5,), corpus_size=120, heads=2, epochs=1, test_sentences=4,
         validation=3, calibration=5, scopes=("site",), fine_tune_steps=1,
     )  # fmt: skip
-    kind = study_named("substitution").kind
-    rows = pd.read_csv(io.StringIO(compute_rows(cell_of(kind, settings))))
+    study = study_named("substitution")
+    rows = pd.read_csv(io.StringIO(compute_rows(cell_of(study, settings))))
     assert set(rows) == {*TABLES[0]}
     assert set(rows["scope"]) == {"site", "model"}
     replaced = rows[rows["replaced_heads"] > 0]
