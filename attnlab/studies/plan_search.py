@@ -2,20 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from attnlab.core import Option, Settings
 from attnlab.results import question_named
-from attnlab.studies.study import Primary
+from attnlab.studies.study import Primary, Study
 from attnlab.studies.trained_models import (
     CALIBRATION,
     CORPUS_LIMIT,
     LAYERS,
+    MODEL_LOCATIONS,
     TEST_SENTENCES,
     VALIDATION,
     ModelCell,
     ModelOptions,
-    study_of_models,
+    cells_of_models,
+    model_checksum,
     trained_model,
 )
 
@@ -68,12 +71,15 @@ def plan_search_rows(cell: PlanSearchCell) -> "pd.DataFrame":
     return scores.drop(columns="seed")
 
 
-PLAN_SEARCH = study_of_models(
-    "plan_search",
-    "Does a searched plan of mechanisms keep more BLEU than uniform ones at equal budgets?",
-    cell=PlanSearchCell,
+PLAN_SEARCH = Study(
+    name="plan_search",
+    summary="Does a searched plan of mechanisms keep more BLEU than uniform ones at equal budgets?",
     options=PlanSearchOptions,
+    cells=partial(cells_of_models, PlanSearchCell),
+    settings=PlanSearchCell,
     rows=plan_search_rows,
     schema=2,
+    data_checksum=model_checksum,
+    locations=MODEL_LOCATIONS,
     primary=Primary("bleu_change", "change of BLEU", larger=True, within=("layers", "budget")),
 )

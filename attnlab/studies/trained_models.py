@@ -1,20 +1,17 @@
 """Cells that read a corpus or train a model on it: their settings, and the run while a cell lasts."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 from attnlab.core import LARGEST_SEED, InputError, Option, Settings
 from attnlab.core.installed import __version__
 from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
-from attnlab.studies.study import Primary, Study, canonical
-
-if TYPE_CHECKING:
-    import pandas as pd
+from attnlab.studies.study import canonical
 
 # Goes into `Study.locations`.
 CORPUS_LOCATIONS = ("corpus",)
@@ -127,42 +124,7 @@ class ModelOptions(ModelSettings):
     seeds: Annotated[int, Option("Number of models of each size.", least=1)] = 1
 
 
-def study_of_models(
-    name: str,
-    summary: str,
-    *,
-    cell: type[CellOf],
-    options: type[ModelOptions],
-    rows: "Callable[[CellOf], pd.DataFrame]",
-    schema: int,
-    primary: Primary,
-) -> Study:
-    """A study whose cells each train a model, of every size with every seed.
-
-    Args:
-        name: of the study.
-        summary: the question.
-        cell: settings of one model.
-        options: what the study can be told.
-        rows: what is found of one model.
-        schema: version of the rows.
-        primary: by what the rows are compared.
-    """
-    return Study(
-        name=name,
-        summary=summary,
-        options=options,
-        cells=partial(_cells_of_models, cell),
-        settings=cell,
-        rows=rows,
-        schema=schema,
-        data_checksum=model_checksum,
-        locations=MODEL_LOCATIONS,
-        primary=primary,
-    )
-
-
-def _cells_of_models(cell: type[CellOf], options: ModelOptions) -> list[CellOf]:
+def cells_of_models(cell: type[CellOf], options: ModelOptions) -> list[CellOf]:
     """Every size with every seed; all other settings of the cells are those of the options.
 
     Raises:
