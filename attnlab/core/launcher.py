@@ -8,7 +8,7 @@ _TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def launched() -> tuple[int, int, int] | None:
-    """The number of this process, how many there are, and its number on this machine; None without a launcher.
+    """The number of this process, how many there are, and its number here; None without a launcher.
 
     Raises:
         InputError: what should be a number is none.
