@@ -66,15 +66,14 @@ def test_cells_that_are_finished_are_kept_and_said_to_be(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from attnlab.studies import running
-    from attnlab.studies import study_folder as folder
 
-    write = folder.StudyFolder.write
+    write = running.write_cell
 
     def written(*arguments: object) -> None:
         write(*arguments)  # type: ignore[arg-type]
         os.kill(os.getpid(), signal.Signals[name])
 
-    monkeypatch.setattr(running.StudyFolder, "write", written)
+    monkeypatch.setattr(running, "write_cell", written)
     words = ["--structure", "band", "--attempts", "1", "--tokens", "8", "--seeds", "3"]
     command = ["study", "run", "random_search", "--out", str(tmp_path), *words]
     done = CliRunner().invoke(app, command, catch_exceptions=False)

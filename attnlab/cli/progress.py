@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from attnlab.cli.output import messages, output
+from attnlab.cli.output import Terminal, messages, output
 from attnlab.core import BETWEEN_LINES, FIRST_LINE, duration, printable, repeated
 
 if TYPE_CHECKING:
@@ -31,16 +31,6 @@ class Tell(Protocol):
         """Shows what is being done now, until something is told of it."""
 
 
-class Silent:
-    """Shows nothing."""
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Shows nothing."""
-
-    def name(self, work: str) -> None:
-        """Shows nothing."""
-
-
 @contextmanager
 def progress_bars(*, shown: bool = True, announced: bool = False) -> Iterator[Tell]:
     """Yields a function that shows how far each kind of work is, with the time that remains.
@@ -56,7 +46,7 @@ def progress_bars(*, shown: bool = True, announced: bool = False) -> Iterator[Te
     console = messages()
     announced = announced and not output().as_json
     if not shown or console.quiet:
-        yield Silent()
+        yield Lines(Terminal(quiet=True))
     elif console.is_terminal:
         with _bars(console) as bars:
             yield Announced(bars, console) if announced else bars

@@ -39,16 +39,6 @@ class Column:
         """A number with the decimals of this column, as `rounded` writes it."""
         return rounded(value, self.digits or 0, signed=signed)
 
-    def with_interval(self, row: Mapping[Any, Any]) -> str:
-        """A change with its interval, which `NAME_low` and `NAME_high` hold; empty where it is missing.
-
-        >>> Column("gain", "gain", "", 1).with_interval({"gain": 1.0, "gain_low": -0.5, "gain_high": 2.0})
-        '+1.0 [-0.5, +2.0]'
-        """
-        names = (self.name, f"{self.name}_low", f"{self.name}_high")
-        value, low, high = (self.shown(row.get(name, math.nan), signed=True) for name in names)
-        return f"{value} [{low}, {high}]" if value else ""
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -187,16 +177,6 @@ HEAD = (
 )
 HEAD_KEYS = tuple(column.name for column in HEAD)
 KEYS = Column("keys", "keys", "`all` keys, or `content`: special tokens are left out as keys.")
-
-
-def with_interval(column: Column) -> tuple[Column, ...]:
-    """A column and the ends of its 95 % interval, a bootstrap over sentences."""
-    end = "end of its 95 % interval, a bootstrap over sentences."
-    return (
-        column,
-        Column(f"{column.name}_low", f"{column.heading}, low", f"Lower {end}", column.digits),
-        Column(f"{column.name}_high", f"{column.heading}, high", f"Upper {end}", column.digits),
-    )
 
 
 def rounded(value: float, digits: int, *, signed: bool = False) -> str:

@@ -19,6 +19,7 @@ from attnlab.core.texts import briefly, has_half_character, read_text
 Document = TypeVar("Document")
 MOST_FILE_BYTES = 200_000_000
 MOST_DEPTH = 40
+_NO_TOML, _TOML_ADVICE = "is not a TOML file that can be read", "the README shows one"
 _MOST_DIGITS = 40
 # What a value must be, by the name that pydantic gives to a fault.
 _WANTED = {
@@ -71,12 +72,7 @@ def read_json(
         raise _refused(path, fault, error, advice) from error
 
 
-def read_toml(
-    path: str | Path,
-    *,
-    fault: str = "is not a TOML file that can be read",
-    advice: str = "the README shows one",
-) -> dict[str, Any]:
+def read_toml(path: str | Path) -> dict[str, Any]:
     """The tables that a TOML file holds.
 
     Raises:
@@ -85,14 +81,11 @@ def read_toml(
     text = document_text(path)
     try:
         found = tomllib.loads(text)
-    except ValueError as error:
-        raise _refused(path, fault, error, advice) from error
-    except RecursionError as error:
-        raise _refused(path, fault, _too_deep(), advice) from error
-    try:
         _check_finite(found, finite=True)
-    except InputError as error:
-        raise _refused(path, fault, error, advice) from error
+    except RecursionError as error:
+        raise _refused(path, _NO_TOML, _too_deep(), _TOML_ADVICE) from error
+    except (ValueError, InputError) as error:
+        raise _refused(path, _NO_TOML, error, _TOML_ADVICE) from error
     return found
 
 

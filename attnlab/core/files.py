@@ -85,14 +85,14 @@ def open_regular(path: str | Path, *, most_bytes: int | None = None) -> Buffered
         raise
 
 
-def check_regular(path: str | Path, *, most_bytes: int | None = None) -> None:
-    """Raises for a path that `open_regular` would refuse; one where nothing is passes.
+def check_regular(path: str | Path) -> None:
+    """Raises for a path that `open_regular` would refuse for its kind; one where nothing is passes.
 
     Raises:
         InputError: see `open_regular`.
     """
     with suppress(OSError):
-        _check_status(path, Path(path).stat(), most_bytes)
+        _check_status(path, Path(path).stat(), None)
 
 
 def check_files_in(folder: str | Path) -> None:

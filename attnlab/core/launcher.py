@@ -1,24 +1,14 @@
 """What torchrun and accelerate launch tell a process of the others: read from the environment alone."""
 
 import os
-from dataclasses import dataclass
 
 from attnlab.core.errors import InputError
 
 _TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-@dataclass(frozen=True)
-class Launched:
-    """The number of this process, how many there are, and its number on this machine."""
-
-    index: int
-    count: int
-    local_index: int
-
-
-def launched() -> Launched | None:
-    """This process as its launcher describes it; None where there is no launcher.
+def launched() -> tuple[int, int, int] | None:
+    """The number of this process, how many there are, and its number here; None without a launcher.
 
     Raises:
         InputError: what should be a number is none.
@@ -32,14 +22,14 @@ def launched() -> Launched | None:
             "start all with torchrun."
         )
         raise InputError(msg)
-    return Launched(index, count, _number("LOCAL_RANK") if os.environ.get("LOCAL_RANK") else index)
+    return index, count, _number("LOCAL_RANK") if os.environ.get("LOCAL_RANK") else index
 
 
 def one_of_several() -> bool:
     """Whether this process was started with others, as the libraries that train see it too."""
     found = launched()
     if found is not None:
-        return found.count > 1
+        return found[1] > 1
     return bool(os.environ.get("LOCAL_RANK") and os.environ.get("WORLD_SIZE")) and (
         _number("WORLD_SIZE") > 1
     )

@@ -103,7 +103,7 @@ def check_word_length(text: str, where: str) -> None:
         WORD.refuse(max(map(len, text.split()), default=0), where)
 
 
-def free_bytes(device: "torch.device | str" = "cpu") -> int:
+def free_bytes(device: "torch.device | str") -> int:
     """The memory that can be had now, of this machine or of a GPU."""
     if str(device).startswith("cuda"):
         import torch

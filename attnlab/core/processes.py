@@ -204,7 +204,7 @@ class _FailedTogether(Exception):  # noqa: N818 - says what happened, and never 
 def launched_processes() -> Processes:
     """This process as its launcher describes it in the environment; on its own without one."""
     found = launched()
-    return Processes() if found is None else Processes(**vars(found))
+    return Processes(*found) if found else Processes()
 
 
 def _told_elsewhere(message: str, status: int) -> ToldElsewhereError:

@@ -38,7 +38,6 @@ def read_table(
     *,
     keys: Sequence[str] = (),
     rows: int | None = None,
-    advice: str = AGAIN,
 ) -> pd.DataFrame:
     """The table of a file, with every digit and the types of its columns.
 
@@ -47,13 +46,12 @@ def read_table(
         kinds: what the cells of each column are; there must be these columns, in any order.
         keys: columns in which no two rows are alike.
         rows: how many there must be; None: any number.
-        advice: what can be done about a file that holds something else.
 
     Raises:
         InputError: the file cannot be read, or holds something else; the message names the line and the
             column, what was found and what is expected.
     """
-    read = _cells_of(path, advice)
+    read = _cells_of(path, AGAIN)
     _check_columns(read, kinds)
     found = pd.DataFrame({name: _column(read, name, kinds[name]) for name in read.names})
     _check_head_addresses(read, found)

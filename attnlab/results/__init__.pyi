@@ -49,7 +49,6 @@ from .report import write_report as write_report
 from .result import Result as Result
 from .result_files import PAGE as PAGE
 from .result_files import PARETO_FIGURE as PARETO_FIGURE
-from .result_files import SCALING_FIGURE as SCALING_FIGURE
 from .result_files import STUDY as STUDY
 from .result_files import Extra as Extra
 from .result_files import QuestionFiles as QuestionFiles

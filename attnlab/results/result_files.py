@@ -17,7 +17,6 @@ from attnlab.results.question import Question
 # What a page is made of, and the page, which is written last.
 RECORD = RESULT_MARK
 PAGE = "report.html"
-SCALING_FIGURE = "scaling"
 PARETO_FIGURE = "pareto"
 
 
@@ -49,12 +48,8 @@ class ResultFiles:
         return [path for name in self.all if (path := Path(folder) / name).is_file()]
 
 
-def _drawn(name: str) -> tuple[str, str]:
-    return (f"{name}.svg", f"{name}.png")
-
-
 STUDY = ResultFiles(
-    "study", ("table.csv", "cells.csv", *_drawn(SCALING_FIGURE), *_drawn(PARETO_FIGURE))
+    "study", ("table.csv", "cells.csv", f"{PARETO_FIGURE}.svg", f"{PARETO_FIGURE}.png")
 )
 
 

@@ -12,11 +12,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from typing import Any
 
-from attnlab.core import AttnlabError, InputError
-from attnlab.studies.computing import ATTEMPTS, Attempted, Outcome, compute
-from attnlab.studies.engine_settings import Connection
+from attnlab.core import AttnlabError, InputError, fitting, parse_json
+from attnlab.studies.computing import ATTEMPTS, Outcome, compute
 from attnlab.studies.study import Cell
 
 LOOPBACK = "127.0.0.1"
@@ -42,18 +42,18 @@ def compute_on_cluster(
     *,
     jobs: int | None,
     cluster: str | None,
-    connected: Callable[[Connection], None] | None,
-) -> Generator[Attempted, None, None]:
+    connected: Callable[[Any], None] | None,
+) -> Generator[tuple[Outcome, int], None, None]:
     """Computes cells on `jobs` processes of this machine, or on the workers of `cluster`.
 
-    Yields each cell as it ends. A cell that failed or whose worker died is handed out again until it
-    was begun `ATTEMPTS` times.
+    Yields the outcome of each cell as it ends, and how many run at a time. A cell that failed or whose
+    worker died is handed out again until it was begun `ATTEMPTS` times.
 
     Args:
         cells: what to compute.
         jobs: number of processes, one torch thread each, reached through loopback alone.
         cluster: address of a scheduler instead, such as `tcp://host:8786`.
-        connected: called once the cluster answers.
+        connected: called with Dask's client once the cluster answers.
 
     Raises:
         InputError: Dask is not installed, or no scheduler answers.
@@ -61,8 +61,7 @@ def compute_on_cluster(
     """
     with _client(jobs, cluster) as client:
         if connected is not None:
-            found = (client.scheduler.address, client.dashboard_link, len(client.nthreads()))
-            connected(Connection(*found))
+            connected(client)
         try:
             yield from _compute(client, cells)
         except OSError as error:
@@ -79,21 +78,21 @@ def compute_on_worker(run: str, cell: str) -> str | None:
     from distributed import get_client
 
     with _TURN:
-        client = get_client()
-        counted = _count_key(run, Cell(**json.loads(cell)))
+        client, wanted = get_client(), fitting(Cell, parse_json(cell))
+        counted = _count_key(run, wanted)
         before, failed = client.get_metadata(counted, NEVER_BEGUN)
         if before >= ATTEMPTS:
             # It is handed out again when its worker died after the last attempt, with what it had to tell.
             return failed
         client.set_metadata(counted, (before + 1, None))
-        outcome = compute(cell)
-        has_failed = json.loads(outcome)["failure"] is not None
+        outcome = compute(wanted)
+        text = json.dumps(asdict(outcome))
         # Should its worker die before the rows are fetched, it is no attempt that failed.
-        client.set_metadata(counted, (before + 1, outcome) if has_failed else (before, None))
-        return outcome
+        client.set_metadata(counted, (before + 1, text) if outcome.failure else (before, None))
+        return text
 
 
-def _compute(client: Any, cells: Sequence[Cell]) -> Iterator[Attempted]:
+def _compute(client: Any, cells: Sequence[Cell]) -> Iterator[tuple[Outcome, int]]:
     from distributed import as_completed
 
     run = secrets.token_hex(8)
@@ -104,7 +103,7 @@ def _compute(client: Any, cells: Sequence[Cell]) -> Iterator[Attempted]:
         submitted[cell.address] += 1
         key = (f"{cell.kind}-{run}", cell.address, submitted[cell.address])
         waiting[key] = cell
-        return client.submit(compute_on_worker, run, json.dumps(cell.as_dict()), key=key)
+        return client.submit(compute_on_worker, run, json.dumps(asdict(cell)), key=key)
 
     futures = [submit(cell) for cell in cells]
     queue = as_completed(futures, loop=client.loop, raise_errors=False)
@@ -115,7 +114,7 @@ def _compute(client: Any, cells: Sequence[Cell]) -> Iterator[Attempted]:
             queue.add(future)
             continue
         cell = waiting.pop(future.key)
-        outcome = _outcome_of(future)
+        outcome = _outcome_of(cell, future)
         # Rows of a future that is held are computed again when the worker that has them dies.
         future.release()
         failures, _ = client.get_metadata(_count_key(run, cell), NEVER_BEGUN)
@@ -123,16 +122,16 @@ def _compute(client: Any, cells: Sequence[Cell]) -> Iterator[Attempted]:
         if outcome.rows is None and not is_last:
             queue.add(submit(cell))
             continue
-        begun = failures + (outcome.rows is not None)
-        yield Attempted(cell, outcome, begun, at_a_time=len(client.nthreads()))
+        begun, workers = failures + (outcome.rows is not None), len(client.nthreads())
+        yield replace(outcome, attempts=begun, concurrent=workers > 1), workers
 
 
 def _count_key(run: str, cell: Cell) -> list[str]:
     return ["attnlab", run, cell.address]
 
 
-def _outcome_of(future: Any) -> Outcome:
-    """What a future that ended has to say.
+def _outcome_of(cell: Cell, future: Any) -> Outcome:
+    """What the future of a cell has to say, which ended.
 
     Raises:
         AttnlabError: nothing, because the scheduler is gone.
@@ -142,10 +141,11 @@ def _outcome_of(future: Any) -> Outcome:
     try:
         outcome = future.result()
     except Exception as error:  # noqa: BLE001 - workers that died, or cannot import what they need
-        return Outcome(failure=f"The worker ended or could not begin: {error}\n")
+        return Outcome(cell, failure=f"The worker ended or could not begin: {error}\n")
     if outcome is None:
-        return Outcome(failure=f"The worker died {ATTEMPTS} times while it computed this cell.\n")
-    return Outcome(**json.loads(outcome))
+        told = f"The worker died {ATTEMPTS} times while it computed this cell.\n"
+        return Outcome(cell, failure=told)
+    return fitting(Outcome, parse_json(outcome))
 
 
 @contextmanager

@@ -1,20 +1,22 @@
-"""Computes cells: a cell as JSON in, its rows as CSV in JSON out, so that nothing else has to travel."""
+"""Computes cells: which studies there are, and what becomes of a cell in the process that computes it."""
 
-import json
+import hashlib
 import platform
 import time
 import traceback
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 
 from attnlab.core import InputError, csv_of, seeded, versions, with_plugins
 from attnlab.studies.plan_search import PLAN_SEARCH
 from attnlab.studies.random_searches import RANDOM_SEARCH
-from attnlab.studies.study import Cell, CellKind, Study, settings_of
+from attnlab.studies.study import Cell, Study, settings_of
 from attnlab.studies.substitution import SUBSTITUTION
 
 STUDIES = {study.name: study for study in (RANDOM_SEARCH, SUBSTITUTION, PLAN_SEARCH)}
@@ -33,7 +35,7 @@ def studies() -> Mapping[str, Study]:
     return with_plugins(
         "attnlab.studies",
         STUDIES,
-        "an attnlab.studies.study.Study",
+        "an attnlab.studies.Study",
         lambda study: isinstance(study, Study),
         lambda study: study.name,
     )
@@ -51,94 +53,75 @@ def study_named(name: str) -> Study:
     return studies()[name]
 
 
-def kind_named(name: str) -> CellKind:
-    """The kind of cells of that name.
-
-    Raises:
-        InputError: no study here has such cells.
-    """
-    for study in studies().values():
-        if study.kind.name == name:
-            return study.kind
-    msg = f"No study installed here has cells of the kind '{name}'; install what registers it."
-    raise InputError(msg)
-
-
 ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What computing a cell gave.
-
-    Attributes:
-        rows: its table as CSV; None where it failed.
-        failure: the traceback, or what became of the worker; None where it did not fail.
-        seconds: how long it took; None where nobody knows.
-        versions: of Python and the libraries it was computed with.
-    """
-
-    rows: str | None = None
-    failure: str | None = None
-    seconds: float | None = None
-    versions: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class Attempted:
-    """A cell and what became of it.
+    """What became of a cell.
 
     Attributes:
         cell: the cell.
-        outcome: of the last attempt.
+        rows: its table as CSV; None where it failed.
+        rows_checksum: SHA-256 of the rows; None where it failed.
+        failure: the traceback, or what became of the worker; None where it did not fail.
+        seconds: how long the last attempt took; 0 where its worker died.
+        versions: of Python and the libraries it was computed with; none where its worker died.
         attempts: how often it was begun.
-        at_a_time: how many cells could run at a time while it ran.
+        concurrent: whether other cells could run at the same time, so that `seconds` says little.
     """
 
     cell: Cell
-    outcome: Outcome
-    attempts: int
-    at_a_time: int
+    rows: str | None = None
+    rows_checksum: str | None = None
+    failure: str | None = None
+    seconds: Annotated[float, Ge(0)] = 0.0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 1
+    concurrent: bool = False
 
 
-def compute_in_turn(cells: Iterable[Cell]) -> Generator[Attempted, None, None]:
-    """Computes one cell after the other in this process, each up to `ATTEMPTS` times."""
+def compute_in_turn(cells: Iterable[Cell]) -> Generator[tuple[Outcome, int], None, None]:
+    """Computes one cell after the other in this process, each up to `ATTEMPTS` times.
+
+    Yields the outcome of each, and how many run at a time: one.
+    """
     for cell in cells:
-        attempts, outcome = 0, Outcome()
-        while outcome.rows is None and attempts < ATTEMPTS:
-            attempts += 1
-            outcome = Outcome(**json.loads(compute(json.dumps(cell.as_dict()))))
-        yield Attempted(cell, outcome, attempts, at_a_time=1)
+        outcome = compute(cell)
+        while outcome.rows is None and outcome.attempts < ATTEMPTS:
+            outcome = replace(compute(cell), attempts=outcome.attempts + 1)
+        yield outcome, 1
 
 
-def compute(cell: str) -> str:
-    """The outcome of a cell, both as JSON; what the cell raises is part of it."""
+def compute(cell: Cell) -> Outcome:
+    """The outcome of one attempt at a cell; what the cell raises is part of it."""
     began = time.perf_counter()
-    rows = failure = None
+    rows = checksum = failure = None
     try:
-        rows = compute_rows(Cell(**json.loads(cell)))
+        rows = compute_rows(cell)
+        checksum = hashlib.sha256(rows.encode()).hexdigest()
     except Exception:  # noqa: BLE001 - whatever a study does, the other cells go on
         failure = traceback.format_exc()
     seconds = round(time.perf_counter() - began, 3)
-    return json.dumps(vars(Outcome(rows, failure, seconds, versions())))
+    return Outcome(cell, rows, checksum, failure, seconds, versions())
 
 
 def compute_rows(cell: Cell) -> str:
     """The rows of a cell as CSV, every float with the digits that tell it from all others.
 
     Raises:
-        InputError: no such kind is installed here, or in another version; the data here is not what
+        InputError: its study is not installed here, or in another version; the data here is not what
             the cell is to read; or the rows have a column that is a setting.
     """
-    kind = kind_named(cell.kind)
-    if kind.schema != cell.schema:
+    study = study_named(cell.kind)
+    if study.schema != cell.schema:
         msg = (
-            f"The rows of {cell.kind} are version {kind.schema} here and version {cell.schema} is wanted; "
+            f"The rows of {cell.kind} are version {study.schema} here and version {cell.schema} is wanted; "
             "install one version of the study everywhere."
         )
         raise InputError(msg)
-    settings = settings_of(kind, cell)
-    found = None if kind.data_checksum is None else kind.data_checksum(settings)
+    settings = settings_of(study, cell)
+    found = None if study.data_checksum is None else study.data_checksum(settings)
     if found != cell.data:
         where = ", ".join(f"{name} {value}" for name, value in cell.locations.items())
         msg = (
@@ -147,7 +130,7 @@ def compute_rows(cell: Cell) -> str:
         )
         raise InputError(msg)
     with _one_thread(), seeded(int(cell.address[:8], 16)):
-        table = kind.rows(settings)
+        table = study.rows(settings)
     both = set(table.columns) & set(cell.key_columns)
     if both or not table.columns.is_unique:
         msg = (

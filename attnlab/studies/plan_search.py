@@ -2,17 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from attnlab.core import Option, Settings
 from attnlab.results import question_named
-from attnlab.studies.cells_of_models import (
+from attnlab.studies.study import Primary, Study
+from attnlab.studies.trained_models import (
+    CALIBRATION,
+    CORPUS_LIMIT,
+    LAYERS,
+    MODEL_LOCATIONS,
+    TEST_SENTENCES,
+    VALIDATION,
     ModelCell,
     ModelOptions,
-    study_of_models,
+    cells_of_models,
+    model_checksum,
     trained_model,
 )
-from attnlab.studies.study import Primary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,9 +34,7 @@ DEFAULT_PAIRS = 5_000
 class SearchedPlans(Settings):
     """What is searched in every model; by default a model takes a few minutes."""
 
-    corpus_limit: Annotated[int | None, Option("Maximum number of training pairs.", least=1)] = (
-        DEFAULT_PAIRS
-    )
+    corpus_limit: Annotated[int | None, CORPUS_LIMIT] = DEFAULT_PAIRS
     budgets: Annotated[
         Sequence[int],
         Option(
@@ -37,13 +43,9 @@ class SearchedPlans(Settings):
             least=1,
         ),
     ] = BUDGETS
-    test_sentences: Annotated[int, Option("Maximum number of test sentences.", least=2)] = 300
-    validation: Annotated[
-        int, Option("Maximum number of validation sentences, which choose.", least=1)
-    ] = 200
-    calibration: Annotated[
-        int, Option("Maximum number of training sentences, which teach candidates.", least=1)
-    ] = 500
+    test_sentences: Annotated[int, TEST_SENTENCES] = 300
+    validation: Annotated[int, VALIDATION] = 200
+    calibration: Annotated[int, CALIBRATION] = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +57,7 @@ class PlanSearchCell(SearchedPlans, ModelCell):
 class PlanSearchOptions(SearchedPlans, ModelOptions):
     """What the study can be told."""
 
-    layers: Annotated[
-        Sequence[int],
-        Option("Number of layers of encoder and decoder; may be given again.", least=1),
-    ] = (1,)
+    layers: Annotated[Sequence[int], LAYERS] = (1,)
 
 
 def plan_search_rows(cell: PlanSearchCell) -> "pd.DataFrame":
@@ -72,12 +71,15 @@ def plan_search_rows(cell: PlanSearchCell) -> "pd.DataFrame":
     return scores.drop(columns="seed")
 
 
-PLAN_SEARCH = study_of_models(
-    "plan_search",
-    "Does a searched plan of mechanisms keep more BLEU than uniform ones at equal budgets?",
-    cell=PlanSearchCell,
+PLAN_SEARCH = Study(
+    name="plan_search",
+    summary="Does a searched plan of mechanisms keep more BLEU than uniform ones at equal budgets?",
     options=PlanSearchOptions,
+    cells=partial(cells_of_models, PlanSearchCell),
+    settings=PlanSearchCell,
     rows=plan_search_rows,
     schema=2,
+    data_checksum=model_checksum,
+    locations=MODEL_LOCATIONS,
     primary=Primary("bleu_change", "change of BLEU", larger=True, within=("layers", "budget")),
 )

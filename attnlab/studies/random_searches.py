@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attnlab.core import LARGEST_SEED, Option, Settings
-from attnlab.studies.study import CellKind, Primary, Study
+from attnlab.studies.study import Primary, Study
 
 if TYPE_CHECKING:
     import pandas as pd
 
 STRUCTURES = ("band", "column", "column_band", "diagonal", "diffuse", "rare_columns")
-
-
 TOKENS = Option("Number of rows and columns.", least=8, most=4096)
+NOISE = Option("Share of unstructured weight per row.", least=0, most=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +22,7 @@ class SearchSettings(Settings):
     structure: Annotated[str, Option("Structure that is planted.", choices=STRUCTURES)]
     tokens: Annotated[int, TOKENS]
     attempts: Annotated[int, Option("Number of matrices drawn per coefficient.", least=1)]
-    noise: Annotated[float, Option("Share of unstructured weight per row.", least=0, most=1)]
+    noise: Annotated[float, NOISE]
     seed: Annotated[
         int, Option("Seed of the matrix and of the search.", least=0, most=LARGEST_SEED)
     ]
@@ -44,7 +43,7 @@ class SearchOptions(Settings):
         Sequence[int],
         Option("Number of matrices drawn per coefficient; may be given again.", least=1),
     ] = (1, 30)
-    noise: Annotated[float, Option("Share of unstructured weight per row.", least=0, most=1)] = 0.2
+    noise: Annotated[float, NOISE] = 0.2
     seeds: Annotated[int, Option("Number of matrices per structure.", least=1)] = 3
 
 
@@ -99,8 +98,9 @@ def search_cells(options: SearchOptions) -> list[SearchSettings]:
 RANDOM_SEARCH = Study(
     name="random_search",
     summary="How near does the thesis's random search come to planted matrices, beside the exact fit?",
-    kind=CellKind("random_search", 1, SearchSettings, search_rows),
     options=SearchOptions,
     cells=search_cells,
+    settings=SearchSettings,
+    rows=search_rows,
     primary=Primary("search_l1", "l1 distance of the search", larger=False, within=("structure",)),
 )

@@ -1,62 +1,89 @@
-"""Plans and runs a study in its folder, and tells how far it is."""
+"""Runs a study in its folder, where each cell is kept as it finishes, and collects what there is.
 
+The folder holds the plan, a folder for each finished cell, and a file for each that failed.
+"""
+
+import hashlib
 import io
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock, Timeout
 
 from attnlab.core import (
+    MOST_FILE_BYTES,
+    AttnlabError,
     InputError,
     ShortRepr,
     check_writable,
     inert_texts,
+    open_regular,
     option_fields,
     options_of,
+    read_json,
     stopped_by_signals,
     table_of,
+    write_json,
     write_table,
     write_text,
 )
 from attnlab.models import check_not_run
 from attnlab.results import table_html, together
 from attnlab.studies.cluster import compute_on_cluster
-from attnlab.studies.computing import Attempted, compute_in_turn, study_named
-from attnlab.studies.engine_settings import CellBegun, RunningSettings
-from attnlab.studies.study import Cell, cell_of, plain_settings
-from attnlab.studies.study_folder import FinishedCell, Plan, StudyFolder
+from attnlab.studies.computing import Outcome, compute_in_turn, study_named
+from attnlab.studies.study import Cell, Plan, RunningSettings, cell_of, plain_settings
 
+PLAN, RECORD, ROWS = "study.json", "cell.json", "rows.csv"
 TABLE, CELLS = "table.csv", "cells.csv"
+# Locked while a process computes cells, and how many it computes at a time.
+LOCK, AT_A_TIME = ".running", ".at_a_time.json"
+# So long is tried to lock it, since somebody may be looking at it.
+LOCK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, repr=False)
 class Collected(ShortRepr):
-    """The rows of a study.
+    """What there is of a study.
 
     Attributes:
         plan: what it was asked for.
-        text: the rows of all finished cells as CSV, with the digits that the cells have and texts as
-            `inert_texts` has them; the first columns are the settings, and the checksum of the data where
-            cells read data.
+        outcomes: of the finished cells, in the order of the plan.
         cells: a row per cell: its settings, state (`done`, `failed` or `missing`), seconds, and
             whether others could run beside it, so that its seconds say little.
+        at_a_time: how many cells a process computes now; 0 where none does.
     """
 
     plan: Plan
-    text: str
+    outcomes: tuple[Outcome, ...]
     cells: pd.DataFrame
+    at_a_time: int
+
+    @cached_property
+    def text(self) -> str:
+        """The rows of all finished cells as CSV, with the digits that the cells have.
+
+        Texts are as `inert_texts` has them; the first columns are the settings, and the checksum of the
+        data where cells read data.
+        """
+        if not self.outcomes:
+            return ""
+        joined = pd.concat([_rows(outcome) for outcome in self.outcomes], ignore_index=True)
+        return joined.to_csv(index=False, lineterminator="\n")
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """The rows as a frame."""
-        if not self.text:
-            return pd.DataFrame()
-        return table_of(self.text)
+        return table_of(self.text) if self.text else pd.DataFrame()
 
     def _repr_html_(self) -> str:
         return together(table_html(self.cells))
@@ -64,12 +91,27 @@ class Collected(ShortRepr):
     @property
     def missing(self) -> int:
         """How many cells are not finished, failed ones among them."""
-        return int((self.cells["state"] != "done").sum())
+        return len(self.cells) - len(self.outcomes)
 
     @property
     def failed(self) -> int:
-        """How many cells failed in the last run."""
+        """How many cells failed in the last run; the next one tries them again."""
         return int((self.cells["state"] == "failed").sum())
+
+    @property
+    def running(self) -> int:
+        """How many cells are being computed now."""
+        return min(self.at_a_time, self.missing)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What the missing cells take at the mean of the others, as many at a time as now or else one.
+
+        None where none is finished.
+        """
+        if not self.outcomes:
+            return None
+        return mean(one.seconds for one in self.outcomes) * self.missing / max(self.at_a_time, 1)
 
     def write(self, folder: str | Path) -> None:
         """Writes table.csv and cells.csv.
@@ -81,26 +123,28 @@ class Collected(ShortRepr):
         write_table(Path(folder) / CELLS, self.cells)
 
 
-def collect(folder: str | Path) -> Collected:
-    """The rows of all finished cells of the study in `folder`, in the order of its plan.
+def collect(folder: str | Path, plan: Plan | None = None) -> Collected:
+    """The finished cells of the study in `folder`, in the order of its plan, and which are missing.
+
+    Args:
+        folder: of the study.
+        plan: the cells to look for; without it those that the study was last asked for.
 
     Raises:
         InputError: there is no study.
     """
-    at = StudyFolder(folder)
-    plan = at.read_plan()
+    plan = plan or read_plan(folder)
     if plan is None:
         msg = (
             f"There is no study in {folder}; begin one with: attnlab study run NAME --out {folder}"
         )
         raise InputError(msg)
-    found = {cell: at.read_cell(cell) for cell in plan.cells}
-    tables = [_rows(cell, one) for cell, one in found.items() if one is not None]
-    joined = pd.concat(tables, ignore_index=True) if tables else None
+    found = {cell: read_cell(folder, cell) for cell in plan.cells}
     return Collected(
         plan=plan,
-        text="" if joined is None else joined.to_csv(index=False, lineterminator="\n"),
-        cells=pd.DataFrame([_state(at, cell, one) for cell, one in found.items()]),
+        outcomes=tuple(one for one in found.values() if one is not None),
+        cells=pd.DataFrame([_state(folder, cell, one) for cell, one in found.items()]),
+        at_a_time=_at_a_time(Path(folder)),
     )
 
 
@@ -108,42 +152,22 @@ def _keys(cell: Cell) -> dict[str, Any]:
     return cell.key_columns | ({} if cell.data is None else {"data_checksum": cell.data})
 
 
-def _rows(cell: Cell, found: FinishedCell) -> pd.DataFrame:
+def _rows(outcome: Outcome) -> pd.DataFrame:
     """The rows as text, so that no number is written in other digits than the cell has.
 
     Texts in them are as `csv_of` wrote them; those of the settings become so here.
     """
-    rows = pd.read_csv(io.StringIO(found.rows), dtype=str, keep_default_na=False)
-    keys = pd.DataFrame([_keys(cell)] * len(rows), index=rows.index, dtype=object)
+    rows = pd.read_csv(io.StringIO(outcome.rows), dtype=str, keep_default_na=False)
+    keys = pd.DataFrame([_keys(outcome.cell)] * len(rows), index=rows.index, dtype=object)
     return pd.concat([inert_texts(keys), rows], axis=1)
 
 
-def _state(at: StudyFolder, cell: Cell, found: FinishedCell | None) -> Mapping[str, Any]:
+def _state(folder: str | Path, cell: Cell, found: Outcome | None) -> Mapping[str, Any]:
     if found is None:
-        state = "failed" if at.failure_file(cell).exists() else "missing"
+        state = "failed" if failure_file(folder, cell).exists() else "missing"
         return {**_keys(cell), "state": state, "seconds": None, "concurrent": None}
     timing = {"seconds": found.seconds, "concurrent": found.concurrent}
     return {**_keys(cell), "state": "done", **timing}
-
-
-@dataclass(frozen=True)
-class Status:
-    """How far a study is.
-
-    Attributes:
-        cells: how many it has.
-        done: how many are finished.
-        failed: how many failed in the last run; the next one tries them again.
-        running: how many are being computed now.
-        seconds_left: what the others will take at the mean of the finished ones, as many at a time as
-            run now or else one; None where none is finished.
-    """
-
-    cells: int
-    done: int
-    failed: int
-    running: int
-    seconds_left: float | None
 
 
 @options_of(RunningSettings)
@@ -160,23 +184,21 @@ def run_study(study: str, settings: RunningSettings) -> Collected:
         InputError: no such study, or an option, the corpus, the folder or the cluster cannot be used.
         AttnlabError: another process runs the study, the cluster went away, or the disk is full.
     """
-    folder = StudyFolder(settings.folder_of(study))
-    check_not_run(folder.path, "study")
-    check_writable(folder.path)
-    plan = plan_study(study, folder.path, settings.options)
-    with folder.running() as tell_others, stopped_by_signals():
-        folder.write_plan(plan)
-        missing = [cell for cell in plan.cells if folder.read_cell(cell) is None]
-        ended = 0
-        _tell(settings, ended, missing)
+    folder = settings.folder_of(study)
+    check_not_run(folder, "study")
+    check_writable(folder)
+    plan = plan_study(study, folder, settings.options)
+    with _alone_in(folder) as tell_others, stopped_by_signals():
+        write_json(folder / PLAN, asdict(plan))
+        missing = [cell for cell in plan.cells if read_cell(folder, cell) is None]
         tell_others(settings.jobs or 1)
-        with closing(_computed(missing, plan, settings)) as attempts:
-            for attempted in attempts:
-                folder.write(attempted)
-                ended += 1
+        _tell(settings, 0, missing)
+        with closing(_computed(missing, plan, settings)) as outcomes:
+            for ended, (outcome, at_a_time) in enumerate(outcomes, start=1):
+                write_cell(folder, outcome)
                 _tell(settings, ended, missing)
-                tell_others(attempted.at_a_time)
-    return collect(folder.path)
+                tell_others(at_a_time)
+    return collect(folder, plan)
 
 
 def plan_study(study: str, folder: str | Path, options: Mapping[str, Any] | None = None) -> Plan:
@@ -192,7 +214,7 @@ def plan_study(study: str, folder: str | Path, options: Mapping[str, Any] | None
             study's.
     """
     known = study_named(study)
-    before = StudyFolder(folder).read_plan()
+    before = read_plan(folder)
     if before is not None and before.study != study:
         msg = f"{folder} holds the study '{before.study}'; name another folder."
         raise InputError(msg)
@@ -200,47 +222,144 @@ def plan_study(study: str, folder: str | Path, options: Mapping[str, Any] | None
     kept = {} if before is None else before.options
     kept = {name: value for name, value in kept.items() if name in fields}
     chosen = known.options(**{**kept, **(options or {})})
-    cells = dict.fromkeys(cell_of(known.kind, one) for one in known.cells(chosen))
+    cells = dict.fromkeys(cell_of(known, one) for one in known.cells(chosen))
     return Plan(study, plain_settings(chosen), tuple(cells))
-
-
-def status_of(plan: Plan, folder: str | Path) -> Status:
-    """How far the cells of a plan are in the folder of the study."""
-    at = StudyFolder(folder)
-    found = {cell: at.read_cell(cell) for cell in plan.cells}
-    seconds = [one.seconds for one in found.values() if one is not None]
-    missing = len(found) - len(seconds)
-    now = at.run_now()
-    at_a_time = 0 if now is None else now.at_a_time
-    return Status(
-        cells=len(found),
-        done=len(seconds),
-        failed=sum(found[cell] is None and at.failure_file(cell).exists() for cell in found),
-        running=min(at_a_time, missing),
-        seconds_left=mean(seconds) * missing / max(at_a_time, 1) if seconds else None,
-    )
 
 
 def _computed(
     missing: Sequence[Cell], plan: Plan, settings: RunningSettings
-) -> Generator[Attempted, None, None]:
+) -> Generator[tuple[Outcome, int], None, None]:
     if not missing or (settings.jobs is None and settings.cluster is None):
-        return compute_in_turn(_named(missing, plan, settings))
+        return compute_in_turn(_told_of(missing, plan, settings))
     return compute_on_cluster(
         missing, jobs=settings.jobs, cluster=settings.cluster, connected=settings.connected
     )
 
 
-def _named(missing: Sequence[Cell], plan: Plan, settings: RunningSettings) -> Iterator[Cell]:
-    """The cells, each told of when it is asked for."""
-    number = {cell: index for index, cell in enumerate(plan.cells, start=1)}
-    for cell in missing:
+def _told_of(cells: Sequence[Cell], plan: Plan, settings: RunningSettings) -> Iterator[Cell]:
+    for cell in cells:
         if settings.begun is not None:
-            varied = {name: cell.key_columns[name] for name in plan.varied}
-            settings.begun(CellBegun(number[cell], len(plan.cells), varied))
+            settings.begun(plan, cell)
         yield cell
 
 
 def _tell(settings: RunningSettings, ended: int, missing: Sequence[Cell]) -> None:
     if settings.progress is not None and missing:
         settings.progress("Cells", ended, len(missing))
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[Callable[[int], None]]:
+    """Keeps other processes from computing the cells of this folder.
+
+    Yields a function that tells them how many cells run at a time.
+
+    Raises:
+        AttnlabError: one computes them already.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.02)
+    except Timeout as error:
+        msg = f"Another process computes the cells of {folder} now; wait for it or stop it."
+        raise AttnlabError(msg) from error
+    told = 0
+
+    def tell(at_a_time: int) -> None:
+        nonlocal told
+        if at_a_time != told:
+            write_json(folder / AT_A_TIME, at_a_time)
+        told = at_a_time
+
+    try:
+        # What a process that was killed left half written.
+        for left in (folder / "cells").glob(".*"):
+            shutil.rmtree(left)
+        yield tell
+    finally:
+        (folder / AT_A_TIME).unlink(missing_ok=True)
+        lock.release()
+
+
+def _at_a_time(folder: Path) -> int:
+    """How many cells a process computes in this folder now; 0 where none does."""
+    # Without a right to the lock nobody can tell.
+    if not os.access(folder / LOCK, os.W_OK):
+        return 0
+    try:
+        with FileLock(folder / LOCK, blocking=False):
+            return 0
+    except Timeout:
+        pass
+    try:
+        return max(read_json(folder / AT_A_TIME, int), 1)
+    except InputError:  # not told yet
+        return 1
+
+
+def read_plan(folder: str | Path) -> Plan | None:
+    """What the study in this folder was last asked for; None where there is none.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = Path(folder) / PLAN
+    advice = "delete it, finished cells are kept"
+    return read_json(path, Plan, advice=advice) if path.exists() else None
+
+
+def cell_folder(folder: str | Path, cell: Cell) -> Path:
+    """Where a finished cell lies."""
+    return Path(folder) / "cells" / cell.address
+
+
+def failure_file(folder: str | Path, cell: Cell) -> Path:
+    """Where the failure of a cell is written down."""
+    return Path(folder) / "failed" / f"{cell.address}.json"
+
+
+def read_cell(folder: str | Path, cell: Cell) -> Outcome | None:
+    """The outcome of a finished cell; None where it is not there, or damaged."""
+    path = cell_folder(folder, cell)
+    try:
+        with open_regular(path / ROWS, most_bytes=MOST_FILE_BYTES) as file:
+            rows = file.read()
+        found = read_json(path / RECORD, Outcome)
+        is_whole = (
+            found.rows_checksum == hashlib.sha256(rows).hexdigest()
+            and found.cell.address == cell.address
+        )
+        return replace(found, cell=cell, rows=rows.decode()) if is_whole else None
+    except (OSError, UnicodeDecodeError, InputError):
+        return None
+
+
+def write_cell(folder: str | Path, outcome: Outcome) -> None:
+    """Writes what became of a cell, whole or not at all: its folder, or the file that tells its failure.
+
+    Raises:
+        AttnlabError: the disk is full or the folder cannot be written.
+    """
+    path, failure = cell_folder(folder, outcome.cell), failure_file(folder, outcome.cell)
+    record = asdict(outcome)
+    # Where its data lay is the matter of one machine, and may be a path that nobody is to read.
+    record["cell"]["locations"] = {}
+    rows, lines = record.pop("rows"), (record.pop("failure") or "").splitlines()
+    if rows is None:
+        write_json(failure, record | {"failure": lines})
+        return
+    made = path.with_name(f".{secrets.token_hex(8)}")
+    try:
+        made.mkdir(parents=True)
+        (made / ROWS).write_bytes(rows.encode())
+        (made / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        if path.exists():  # damaged
+            shutil.rmtree(path)
+        made.rename(path)
+        failure.unlink(missing_ok=True)
+    except OSError as error:
+        msg = f"Could not write {path}: {error.strerror or error}."
+        raise AttnlabError(msg) from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

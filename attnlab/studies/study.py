@@ -1,44 +1,19 @@
-"""What a study is: a list of independent cells, each of one value of settings and rows."""
+"""What a study is: independent cells, each of one value of settings and rows; and how it is run."""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attnlab.core import Settings, option_fields
+from attnlab.core import InputError, Option, Settings, option_fields
+from attnlab.evaluation import Progress
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class CellKind:
-    """How the rows of a cell follow from its settings.
-
-    Rows are the same whichever process computes them: a cell runs in one torch thread, and random
-    states that it does not seed itself are seeded from its address.
-
-    Attributes:
-        name: of the kind, no other kind's.
-        schema: version of the rows; raise it when the same settings give other rows than before.
-        settings: class of the settings: texts, numbers, and sequences of them.
-        rows: function of a module from settings to a tidy table, whose columns are no settings.
-        data_checksum: checksum of what a cell reads beside its settings, such as
-            `attnlab.studies.cells_of_models.corpus_checksum`; None where it reads nothing.
-        locations: settings that say where the data lies. The checksum says what it is, so they do not
-            enter the address of a cell.
-    """
-
-    name: str
-    schema: int
-    settings: type[Settings]
-    rows: Callable[[Any], "pd.DataFrame"]
-    data_checksum: Callable[[Any], str] | None = None
-    locations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,24 +33,37 @@ class Primary:
     within: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Study:
     """A question that is answered by the rows of many cells.
 
+    Rows are the same whichever process computes them: a cell runs in one torch thread, and random
+    states that it does not seed itself are seeded from its address.
+
     Attributes:
-        name: on the command line.
+        name: on the command line, and in the address of its cells.
         summary: the question, in one sentence.
-        kind: of its cells.
         options: class of what it can be told.
         cells: function from such options to the settings of the cells, in the order of the table.
+        settings: class of the settings of a cell: texts, numbers, and sequences of them.
+        rows: function of a module from settings to a tidy table, whose columns are no settings.
+        schema: version of the rows; raise it when the same settings give other rows than before.
+        data_checksum: checksum of what a cell reads beside its settings, such as
+            `attnlab.studies.corpus_checksum`; None where it reads nothing.
+        locations: settings that say where the data lies. The checksum says what it is, so they do not
+            enter the address of a cell.
         primary: by what its rows are compared; None where no row is better than another.
     """
 
     name: str
     summary: str
-    kind: CellKind
     options: type[Settings]
     cells: Callable[[Any], Sequence[Settings]]
+    settings: type[Settings]
+    rows: Callable[[Any], "pd.DataFrame"]
+    schema: int = 1
+    data_checksum: Callable[[Any], str] | None = None
+    locations: tuple[str, ...] = ()
     primary: Primary | None = None
 
 
@@ -84,8 +72,8 @@ class Cell:
     """Which rows are wanted.
 
     Attributes:
-        kind: name of its kind.
-        schema: version of the kind's rows.
+        kind: name of its study.
+        schema: version of the study's rows.
         settings: by name, in the types of JSON, without the locations.
         data: checksum of the data that the cell reads; None where it reads none.
         locations: the settings that say where the data lies.
@@ -103,12 +91,8 @@ class Cell:
     @cached_property
     def address(self) -> str:
         """SHA-256 of the canonical JSON of everything but the locations."""
-        identity = {
-            "kind": self.kind,
-            "schema": self.schema,
-            "settings": self.settings,
-            "data": self.data,
-        }
+        identity = asdict(self)
+        del identity["locations"]
         return hashlib.sha256(canonical(identity).encode()).hexdigest()
 
     @property
@@ -119,18 +103,87 @@ class Cell:
             for name, value in {**self.settings, **self.locations}.items()
         }
 
-    def as_dict(self) -> dict[str, Any]:
-        """In the types of JSON, as `Cell(**...)` takes it."""
-        return {
-            "kind": self.kind,
-            "schema": self.schema,
-            "settings": dict(self.settings),
-            "data": self.data,
-            "locations": dict(self.locations),
-        }
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study was last asked for.
+
+    Attributes:
+        study: its name.
+        options: by name, in the types of JSON.
+        cells: in the order of the table.
+        format: of the file.
+    """
+
+    study: str
+    options: Mapping[str, Any]
+    cells: tuple[Cell, ...]
+    format: Literal["attnlab study 1"] = "attnlab study 1"
+
+    @property
+    def varied(self) -> list[str]:
+        """The settings in which cells differ; all where there is one cell."""
+        columns = [cell.key_columns for cell in self.cells]
+        names = list(columns[0]) if columns else []
+        return [name for name in names if len({one[name] for one in columns}) > 1] or names
 
 
-def cell_of(kind: CellKind, settings: Settings) -> Cell:
+@dataclass(frozen=True, kw_only=True)
+class FolderSettings(Settings):
+    """Where a study is kept."""
+
+    folder: Annotated[
+        str | Path | None,
+        Option("Folder of the study.", ("--out",), shown="studies/NAME"),
+    ] = None
+
+    def folder_of(self, study: str) -> Path:
+        """The folder of a study of that name."""
+        return Path("studies", study) if self.folder is None else Path(self.folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningSettings(FolderSettings):
+    """What `attnlab study run` can be told.
+
+    Attributes:
+        options: of the study, by name; those that are not given are as they were in the folder's last
+            run, or else their defaults.
+        progress: called with (what is being done, done, in all).
+        begun: called with the plan and every cell before it is computed; never where cells run in other
+            processes.
+        connected: called with Dask's client once the cluster answers.
+
+    Raises:
+        InputError: both ways to run on several processes at once.
+    """
+
+    jobs: Annotated[
+        int | None,
+        Option(
+            "Number of processes of this machine, one thread each.",
+            least=1,
+            most=1024,
+            shown="this one",
+        ),
+    ] = None
+    cluster: Annotated[
+        str | None,
+        Option("Address of a running Dask scheduler, such as tcp://host:8786, instead of --jobs."),
+    ] = None
+    options: Mapping[str, Any] | None = None
+    progress: Progress | None = None
+    begun: Callable[[Plan, Cell], None] | None = None
+    connected: Callable[[Any], None] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.jobs is not None and self.cluster is not None:
+            msg = "Give either jobs or cluster, not both."
+            raise InputError(msg)
+
+
+def cell_of(study: Study, settings: Settings) -> Cell:
     """The cell of these settings; its data is read once for the checksum.
 
     Raises:
@@ -138,22 +191,22 @@ def cell_of(kind: CellKind, settings: Settings) -> Cell:
     """
     values = plain_settings(settings)
     return Cell(
-        kind=kind.name,
-        schema=kind.schema,
-        settings={name: one for name, one in values.items() if name not in kind.locations},
-        data=None if kind.data_checksum is None else kind.data_checksum(settings),
-        locations={name: values[name] for name in kind.locations},
+        kind=study.name,
+        schema=study.schema,
+        settings={name: one for name, one in values.items() if name not in study.locations},
+        data=None if study.data_checksum is None else study.data_checksum(settings),
+        locations={name: values[name] for name in study.locations},
     )
 
 
-def settings_of(kind: CellKind, cell: Cell) -> Settings:
-    """The settings of a cell as its kind declares them.
+def settings_of(study: Study, cell: Cell) -> Settings:
+    """The settings of a cell as its study declares them.
 
     Raises:
         InputError: a value that cannot be used.
     """
     values = {**cell.settings, **cell.locations}
-    return kind.settings(**{name: _fixed(value) for name, value in values.items()})
+    return study.settings(**{name: _fixed(value) for name, value in values.items()})
 
 
 def canonical(value: Any) -> str:

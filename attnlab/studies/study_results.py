@@ -10,10 +10,9 @@ from attnlab.ablation import over_models
 from attnlab.budget import ORACLE
 from attnlab.core import Column, counted, path_label, replacing_result
 from attnlab.figures import PAGE as PAGE_WIDTH
-from attnlab.figures import draw_pareto, draw_scaling
+from attnlab.figures import draw_pareto
 from attnlab.results import (
     PARETO_FIGURE,
-    SCALING_FIGURE,
     STUDY,
     Contents,
     DrawnFigure,
@@ -117,13 +116,12 @@ _ROWS = (
     "tokens", "keys", "steps",
 )  # fmt: skip
 _OF_A_SEED = ("seed", "data_checksum", *(column.name for column in STATE))
-# Columns that a figure needs.
-_SCALING = {"mechanism", "tokens", "seconds_both", "peak_bytes"}
+# Columns that the figure needs.
 _PARETO = {"mechanism", "budget", "output_error"}
 
 
 def write_study(found: Collected, folder: str | Path, *, question: str) -> Path:
-    """Writes `table.csv`, `cells.csv`, the figures that the columns allow and, last, the page.
+    """Writes `table.csv`, `cells.csv`, the figure where the columns allow one and, last, the page.
 
     Args:
         found: the rows of the finished cells.
@@ -145,19 +143,18 @@ def write_study(found: Collected, folder: str | Path, *, question: str) -> Path:
 def study_contents(record: ResultRecord, tables: Tables) -> Contents:
     """What the page of a study shows."""
     table, cells = tables[TABLE], tables[CELLS]
+    study, settings = str(record.about["Study"]), [str(name) for name in cells]
     counts = cells["state"].value_counts()
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    facts = {"Study": str(record.about["Study"]), "Cells": states}
+    facts = {"Study": study, "Cells": states}
     own = (*_settings(cells), *STATE, *TABLES[0].columns[:2])
-    means = means_over_seeds(table, [str(name) for name in cells])
+    means = means_over_seeds(table, settings)
     shown = (
         *([ShownTable(TABLE, "Means over seeds", own=own, frame=means)] if len(means) else []),
         ShownTable(TABLE, "Rows of all cells", own=own),
         ShownTable(CELLS, "Cells and their times", own=own),
     )
-    answers = [
-        *best_rows(table, _keys(table, [str(name) for name in cells]), str(record.about["Study"]))
-    ]
+    answers = best_rows(table, _keys(table, settings), study)
     return Contents([*answers, _finished(cells, table)], facts, _figures(table), shown)
 
 
@@ -177,8 +174,7 @@ def means_over_seeds(table: pd.DataFrame, settings: Sequence[str]) -> pd.DataFra
     figures = [
         str(name)
         for name in table.select_dtypes("number")
-        if name not in (*keys, *_OF_A_SEED)
-        and not str(name).endswith(("_low", "_high", "_p_value"))
+        if name not in (*keys, *_OF_A_SEED) and not str(name).endswith(("_low", "_high", "_p"))
     ]
     if not keys or not figures:
         return pd.DataFrame()
@@ -219,11 +215,7 @@ def _in_words(value: Any) -> str:
 
 
 def _figures(table: pd.DataFrame) -> list[DrawnFigure]:
-    found = []
-    if set(table) >= _SCALING:
-        caption = "Time and memory by number of tokens, a line per mechanism."
-        found.append(DrawnFigure(SCALING_FIGURE, draw_scaling(table), caption))
-    if set(table) >= _PARETO and table["budget"].nunique() > 1:
-        caption = "Output error by keys per row; the line joins what nothing beats."
-        found.append(DrawnFigure(PARETO_FIGURE, draw_pareto(table, width=PAGE_WIDTH), caption))
-    return found
+    if not set(table) >= _PARETO or table["budget"].nunique() < 2:
+        return []
+    caption = "Output error by keys per row; the line joins what nothing beats."
+    return [DrawnFigure(PARETO_FIGURE, draw_pareto(table, width=PAGE_WIDTH), caption)]

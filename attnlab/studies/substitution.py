@@ -2,18 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from attnlab.budget import REPLACED
 from attnlab.core import Column, Option, Settings, Table
 from attnlab.evaluation import words_in
-from attnlab.studies.cells_of_models import (
+from attnlab.results import question_named
+from attnlab.studies.study import Primary, Study
+from attnlab.studies.trained_models import (
+    CALIBRATION,
+    MODEL_LOCATIONS,
+    TEST_SENTENCES,
+    VALIDATION,
     ModelCell,
     ModelOptions,
-    study_of_models,
+    cells_of_models,
+    model_checksum,
     trained_model,
 )
-from attnlab.studies.study import Primary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,13 +66,9 @@ class ReplacedHeads(Settings):
             read=words_in,
         ),
     ] = SCOPES
-    test_sentences: Annotated[int, Option("Maximum number of test sentences.", least=2)] = 500
-    validation: Annotated[
-        int, Option("Maximum number of validation sentences, which choose.", least=1)
-    ] = 200
-    calibration: Annotated[
-        int, Option("Maximum number of training sentences, which teach mechanisms.", least=1)
-    ] = 500
+    test_sentences: Annotated[int, TEST_SENTENCES] = 500
+    validation: Annotated[int, VALIDATION] = 200
+    calibration: Annotated[int, CALIBRATION] = 500
     fine_tune_steps: Annotated[
         int, Option("Number of training batches of a fine-tuning; 0 for none.", least=0)
     ] = 0
@@ -89,9 +92,6 @@ def substitution_rows(cell: SubstitutionCell) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    # By its name: the questions are declared above the studies.
-    from attnlab.results import question_named
-
     with trained_model(cell) as run:
         found = question_named("compare").verb(
             run, budgets=cell.budgets, per_head="head" in cell.scopes,
@@ -114,22 +114,24 @@ def substitution_rows(cell: SubstitutionCell) -> "pd.DataFrame":
             columns=["site", "layer", "head"]
         )
         parts.append(alone)
-    counts = {name: found.about[f"{name} sentences"] for name in ("Validation", "Training")}
     return pd.concat(parts, ignore_index=True).assign(
         sentences=found.about["Held-out sentences"],
-        validation_sentences=counts["Validation"],
-        calibration_sentences=counts["Training"],
+        validation_sentences=found.about["Validation sentences"],
+        calibration_sentences=found.about["Training sentences"],
     )
 
 
-SUBSTITUTION = study_of_models(
-    "substitution",
-    "What do loss and BLEU of translation models lose when their heads are replaced?",
-    cell=SubstitutionCell,
+SUBSTITUTION = Study(
+    name="substitution",
+    summary="What do loss and BLEU of translation models lose when their heads are replaced?",
     options=SubstitutionOptions,
+    cells=partial(cells_of_models, SubstitutionCell),
+    settings=SubstitutionCell,
     rows=substitution_rows,
     # 3: intervals are named after their figures; captured attention and output error have some.
     schema=3,
+    data_checksum=model_checksum,
+    locations=MODEL_LOCATIONS,
     primary=Primary(
         "loss_change_nats",
         "change of loss in nats",

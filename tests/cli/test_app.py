@@ -105,6 +105,7 @@ def test_typed_options_win_over_the_file(settings_file: Path) -> None:
         tomllib.loads(settings_file.read_text()),
         {"heads": 4, "corpus": "x.tsv", "shared": False, "attention": ["cross=band(window=2)"]},
         layers=3,
+        taken={},
     )
     settings = settings_from(values)
     assert settings.model.heads == 4

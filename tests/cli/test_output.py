@@ -19,7 +19,7 @@ from attnlab.cli import progress
 from attnlab.cli.app import app
 from attnlab.cli.commands import catalogues as doctor
 from attnlab.cli.output import Output, Terminal, print_json
-from attnlab.cli.progress import Announced, Lines, Silent
+from attnlab.cli.progress import Announced, Lines
 from attnlab.evaluation.shared_settings import Steps
 
 NO_TABLES = {"train", "embed", "translate", "generate"}
@@ -160,7 +160,7 @@ def test_the_time_left_is_told_from_the_first_of_equal_steps_on() -> None:
 def test_long_work_is_announced_before_its_first_step_and_estimated_after_it() -> None:
     now = 0.0
     file = io.StringIO()
-    tell = Announced(Silent(), Console(file=file), clock=lambda: now)
+    tell = Announced(Lines(Console(quiet=True)), Console(file=file), clock=lambda: now)
     steps = Steps("Scoring plans", 24, tell)
 
     def work() -> None:

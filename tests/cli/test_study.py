@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
-from attnlab.studies.engine_settings import CellBegun
 from attnlab.studies.running import run_study
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "running_studies.md").read_text("utf-8")
@@ -33,14 +32,16 @@ def test_a_run_tells_how_many_cells_it_computes_and_which_one(tmp_path: Path) ->
     for seeds in (1, 2):
         run_study(
             "random_search", folder=tmp_path, options=options | {"seeds": seeds},
-            progress=lambda *step: told.append(step), begun=told.append,
+            progress=lambda *step: told.append(step),
+            begun=lambda plan, cell: told.append([plan.cells.index(cell), len(plan.cells), plan.varied]),
         )  # fmt: skip
     first, second = told[:5], told[5:]
     assert [one for one in first if isinstance(one, tuple)] == [("Cells", n, 2) for n in range(3)]
-    assert first[1] == CellBegun(1, 2, {"structure": "band"})
+    assert first[1] == [0, 2, ["structure"]]
     assert [one for one in second if isinstance(one, tuple)] == [("Cells", n, 2) for n in range(3)]
-    begun = [one for one in second if isinstance(one, CellBegun)]
-    assert [(one.cells, one.varied["seed"]) for one in begun] == [(4, 1), (4, 1)]
+    begun = [one for one in second if isinstance(one, list)]
+    # Every structure with each of two seeds, of which the first was there.
+    assert begun == [[1, 4, ["structure", "seed"]], [3, 4, ["structure", "seed"]]]
     out = ["--out", str(tmp_path)]
     assert "Cells: 2 to do" in attnlab("run", "random_search", *out, "--seeds", "3")
     assert "to do" not in attnlab("run", "random_search", *out, "--seeds", "4", "--json")

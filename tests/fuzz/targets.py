@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from small_run import write_pairs
 
 from attnlab.attention.plan import load_plan, plan_of, write_plan
 from attnlab.cli.commands.train import _from_file
-from attnlab.core.files import write_tensors
+from attnlab.core.files import write_json, write_tensors
 from attnlab.corpora.corpus import load_corpus
 from attnlab.evaluation.sources import model_and_texts, read_texts
 from attnlab.grammar.embedded import draw_pairs
@@ -34,10 +35,9 @@ from attnlab.results.question import declared_tables
 from attnlab.results.records import read_record, read_tables
 from attnlab.results.report import write_report
 from attnlab.results.result_files import PAGE, RECORD
-from attnlab.studies.computing import Attempted, Outcome
-from attnlab.studies.running import collect
-from attnlab.studies.study import Cell
-from attnlab.studies.study_folder import Plan, StudyFolder
+from attnlab.studies.computing import Outcome
+from attnlab.studies.running import PLAN, cell_folder, collect, write_cell
+from attnlab.studies.study import Cell, Plan
 
 SENTENCE = "Maria sleeps."
 
@@ -208,10 +208,11 @@ def _treebank(folder: Path) -> Target:
 
 def _study(folder: Path) -> Target:
     cells = tuple(Cell("toy", 1, {"number": number, "name": "x"}) for number in range(2))
-    at = StudyFolder(folder)
-    at.write_plan(Plan("toy", {"count": 2}, cells))
-    at.write(Attempted(cells[0], Outcome("a,b\n1,2.5\n", None, 1.5, {"torch": "2"}), 1, 1))
-    one = at.cell_folder(cells[0]).relative_to(folder)
+    write_json(folder / PLAN, asdict(Plan("toy", {"count": 2}, cells)))
+    rows = "a,b\n1,2.5\n"
+    checksum = sha256(rows.encode()).hexdigest()
+    write_cell(folder, Outcome(cells[0], rows, checksum, seconds=1.5, versions={"torch": "2"}))
+    one = cell_folder(folder, cells[0]).relative_to(folder)
     files = ("study.json", f"{one}/cell.json", f"{one}/rows.csv")
     return Target(folder, files, lambda path: collect(path).table, 2)
 

@@ -234,16 +234,16 @@ def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
     plan = plan_of({"encoder.0.1": "keys(tokens=(5,))"})
     write_plan(path, plan.for_tokenizer(checksum(load(small_run).tokenizers.source)))
     words = {"attention": [str(path)]}
-    accepted = settings_from(_merged(SETTINGS | {"optimizer": {"epochs": 1}}, words, None))
+    accepted = settings_from(_merged(SETTINGS | {"optimizer": {"epochs": 1}}, words, None, {}))
     train(tmp_path / "same", accepted)
-    other = settings_from(_merged(SETTINGS | {"tokenizer": {"vocabulary": 201}}, words, None))
+    other = settings_from(_merged(SETTINGS | {"tokenizer": {"vocabulary": 201}}, words, None, {}))
     with pytest.raises(InputError, match="The attention plan names token ids of another tokenizer"):
         train(tmp_path / "other", other)
     assert not (tmp_path / "other").exists()
     write_plan(tmp_path / "more.json", plan.for_tokenizer("abc"))
     words["attention"].append(f"plan={tmp_path / 'more.json'}")
     with pytest.raises(InputError, match="The plans name token ids of different tokenizers"):
-        _merged(SETTINGS, words, None)
+        _merged(SETTINGS, words, None, {})
 
 
 def test_salience_before_training_is_refused(tmp_path: Path) -> None:

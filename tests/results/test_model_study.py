@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from attnlab.studies.running import plan_study, status_of
+from attnlab.studies.running import collect, plan_study
 from experiments.shared import model_study
 from experiments.shared.model_study import MODEL, options_of_models, result_name, run_models
 from experiments.shared.readme import RESULTS, read_facts
@@ -34,7 +34,7 @@ def test_the_command_of_a_result_finds_its_cells_and_says_nothing_of_the_machine
 
     def found(study: str, *, folder: Path, jobs: int | None, options: dict[str, object]) -> object:
         plan = plan_study(study, folder, options)
-        assert status_of(plan, folder).done == len(plan.cells) == 1
+        assert len(collect(folder, plan).outcomes) == len(plan.cells) == 1
         assert jobs == 2
         cells = pd.DataFrame({"seconds": [120.0]})
         return type("Found", (), {"missing": 0, "table": pd.DataFrame(ROWS), "cells": cells})

@@ -29,8 +29,8 @@ def test_a_cell_has_a_row_a_budget_and_plan_and_no_setting_twice() -> None:
         layers=1, seed=0, budgets=(3, 6), corpus_size=120, heads=2, epochs=1, test_sentences=4,
         validation=3, calibration=5,
     )  # fmt: skip
-    kind = study_named("plan_search").kind
-    rows = pd.read_csv(io.StringIO(compute_rows(cell_of(kind, settings))), keep_default_na=False)
+    study = study_named("plan_search")
+    rows = pd.read_csv(io.StringIO(compute_rows(cell_of(study, settings))), keep_default_na=False)
     assert list(rows) == [column.name for column in SCORES.columns if column.name != "seed"]
     assert rows["plan"].tolist()[0] == "full"
     assert {"searched", "band", "longformer", "bigbird"} <= set(rows["plan"])

@@ -1,6 +1,7 @@
 """`attnlab demo`: the whole way on the embedded corpus, from text to report."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from attnlab.cli.command_options import chosen, with_options
 from attnlab.cli.output import messages, output, results
+from attnlab.cli.progress import progress_bars
 from attnlab.core import INTERRUPTED
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import SEED
@@ -52,55 +54,26 @@ def demo(
 ) -> None:
     """Train a small model on the embedded corpus, score it, say what its heads do, write the report."""
     from attnlab.core import locked
-    from attnlab.models import prepare_folder, report_replaced
+    from attnlab.models import prepare_folder
 
     settings = chosen(DemoSettings, options)
     with locked(folder):
         prepare_folder(folder, overwrite=overwrite)
 
     from attnlab.cli.commands.questions import print_result
-    from attnlab.cli.progress import progress_bars
-    from attnlab.core import quiet, usable_device
-    from attnlab.models import load, score_run, settings_from, train, translate
+    from attnlab.core import quiet
     from attnlab.questions.analyze.analysis import analyze
     from attnlab.results import PAGE
 
-    optimizer = DEMO_SETTINGS["optimizer"] | {"seed": settings.seed}
-    console = messages()
-    started = time.perf_counter()
+    console, started = messages(), time.perf_counter()
 
     def say(text: str) -> None:
         passed = Text(f"{time.perf_counter() - started:5.0f} s  ", style="dim")
         console.print(passed, text, sep="", soft_wrap=True)
 
-    say("Training a translation model with 8 heads on English and Italian sentences")
     with quiet():
-        trained = train(
-            folder,
-            settings_from({**DEMO_SETTINGS, "optimizer": optimizer}),
-            overwrite=overwrite,
-            command="attnlab demo",
-            device=settings.device,
-            console=console,
-        )
-        if trained.replaced is not None:
-            say(report_replaced(folder, trained.replaced, interrupted=trained.interrupted))
-        if trained.interrupted:
-            say(
-                f"Interrupted; train to the end with: attnlab train {folder} --resume, then look at its "
-                f"heads with: attnlab analyze {folder}"
-            )
-            raise typer.Exit(INTERRUPTED)
-        run = load(folder)
-        run.model.to(usable_device(settings.device))
-        say("Translating the held-out test sentences")
-        with progress_bars() as tell:
-            scores, _ = score_run(run, beams=1, progress=tell)
-        say(
-            f"Test BLEU {scores['bleu']:.1f}, chrF {scores['chrf']:.1f} ({scores['sentences']} pairs)"
-        )
-        translation = translate(run.model, run.tokenizers, [SENTENCE], beams=5)[0]
-        say(f"{SENTENCE}  ->  {translation}")
+        _train(folder, settings, say, overwrite=overwrite)
+        scores = _translate(folder, settings, say)
         say("Looking at every attention head on held-out sentences")
         with progress_bars() as tell:
             analysis = analyze(folder, quick=settings.quick, device=settings.device, progress=tell)
@@ -109,3 +82,44 @@ def demo(
     print_result(analysis, folder / "analysis", run=folder, scores=scores, report=page)
     if not output().as_json:
         results().print(f"Report: {page}", soft_wrap=True)
+
+
+def _train(
+    folder: Path, settings: DemoSettings, say: Callable[[str], None], *, overwrite: bool
+) -> None:
+    from attnlab.models import report_replaced, settings_from, train
+
+    say("Training a translation model with 8 heads on English and Italian sentences")
+    optimizer = DEMO_SETTINGS["optimizer"] | {"seed": settings.seed}
+    trained = train(
+        folder,
+        settings_from({**DEMO_SETTINGS, "optimizer": optimizer}),
+        overwrite=overwrite,
+        command="attnlab demo",
+        device=settings.device,
+        console=messages(),
+    )
+    if trained.replaced is not None:
+        say(report_replaced(folder, trained.replaced, interrupted=trained.interrupted))
+    if trained.interrupted:
+        say(
+            f"Interrupted; train to the end with: attnlab train {folder} --resume, then look at its "
+            f"heads with: attnlab analyze {folder}"
+        )
+        raise typer.Exit(INTERRUPTED)
+
+
+def _translate(folder: Path, settings: DemoSettings, say: Callable[[str], None]) -> dict[str, Any]:
+    """Scores of the test sentences, told with the translation of another one."""
+    from attnlab.core import usable_device
+    from attnlab.models import load, score_run, translate
+
+    say("Translating the held-out test sentences")
+    run = load(folder)
+    run.model.to(usable_device(settings.device))
+    with progress_bars() as tell:
+        scores, _ = score_run(run, beams=1, progress=tell)
+    say(f"Test BLEU {scores['bleu']:.1f}, chrF {scores['chrf']:.1f} ({scores['sentences']} pairs)")
+    translation = translate(run.model, run.tokenizers, [SENTENCE], beams=5)[0]
+    say(f"{SENTENCE}  ->  {translation}")
+    return scores

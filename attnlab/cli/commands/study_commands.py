@@ -20,12 +20,12 @@ from attnlab.cli.output import (
 )
 from attnlab.cli.progress import progress_bars
 from attnlab.core import INTERRUPTED, InputError, counted, duration
-from attnlab.studies import CellBegun, Connection, FolderSettings, RunningSettings
+from attnlab.studies import FolderSettings, RunningSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from attnlab.studies import Collected, Plan, Study
+    from attnlab.studies import Cell, Collected, Plan, Study
 
 SHOWN_CELLS = 12
 
@@ -39,7 +39,7 @@ study = typer.Typer(
 )
 
 
-class _ACommandPerStudy(Group):
+class _CommandPerStudy(Group):
     """Looks studies up when they are asked for, so that each has its own options in the help."""
 
     make: Callable[["Study"], Callable[..., None]]
@@ -66,7 +66,30 @@ class _ACommandPerStudy(Group):
         return typer.main.get_command(program)
 
 
-def _command_of_run(wanted: "Study") -> Callable[..., None]:
+def _plan_command(wanted: "Study") -> Callable[..., None]:
+    @with_options(wanted.options, FolderSettings, headings=("Study", "Folder"))
+    def command(**options: Any) -> None:
+        """Tells which cells there are and how many are finished; computes and writes nothing."""
+        from attnlab.studies import collect, plan_study
+
+        folder = chosen(FolderSettings, options).folder_of(wanted.name)
+        plan = plan_study(wanted.name, folder, typed(wanted.options, options))
+        found = collect(folder, plan)
+        if output().as_json:
+            print_json(settings=[cell.key_columns for cell in plan.cells], **_status(found, folder))
+            return
+        table = new_table(*plan.varied, title="Cells")
+        for cell in plan.cells[:SHOWN_CELLS]:
+            table.add_row(*(str(cell.key_columns[name]) for name in plan.varied))
+        print_table(table)
+        if len(plan.cells) > SHOWN_CELLS:
+            results().print(f"{SHOWN_CELLS} of {len(plan.cells)} cells; --json shows all.")
+        _print_status(found, folder)
+
+    return command
+
+
+def _run_command(wanted: "Study") -> Callable[..., None]:
     @with_options(wanted.options, RunningSettings, headings=("Study", "Run"))
     def command(**options: Any) -> None:
         """Computes the cells that are not finished, and collects what there is.
@@ -74,32 +97,36 @@ def _command_of_run(wanted: "Study") -> Callable[..., None]:
         Options of the study that are not given are those of its last run in the same folder. Ctrl-C,
         SIGTERM and SIGHUP leave everything finished in place; the same command goes on.
         """
-        _run(wanted, options)
+        from attnlab.studies import run_study
+
+        settings = chosen(RunningSettings, options)
+        folder = settings.folder_of(wanted.name)
+        try:
+            with progress_bars(announced=True) as tell:
+                own = replace(
+                    settings,
+                    options=typed(wanted.options, options),
+                    progress=tell,
+                    begun=lambda plan, cell: tell.name(_cell_in_words(plan, cell)),
+                    connected=_print_connection,
+                )
+                found = run_study(wanted.name, **own.keywords())
+        except KeyboardInterrupt:
+            told = f"Interrupted; finished cells are kept in {folder}. Go on with the same command."
+            print_error(told)
+            raise typer.Exit(INTERRUPTED) from None
+        _write(found, folder)
+        if found.failed:
+            raise typer.Exit(1)
 
     return command
 
 
-def _command_of_plan(wanted: "Study") -> Callable[..., None]:
-    @with_options(wanted.options, FolderSettings, headings=("Study", "Folder"))
-    def command(**options: Any) -> None:
-        """Tells which cells there are and how many are finished; computes and writes nothing."""
-        _plan(wanted, options)
-
-    return command
-
-
-class _RunCommands(_ACommandPerStudy):
-    make = staticmethod(_command_of_run)
-
-
-class _PlanCommands(_ACommandPerStudy):
-    make = staticmethod(_command_of_plan)
-
-
-for _name, _kind, _text in (
-    ("plan", _PlanCommands, "Show the cells of a study and how many are finished."),
-    ("run", _RunCommands, "Compute the cells of a study that are not finished."),
+for _name, _make, _text in (
+    ("plan", _plan_command, "Show the cells of a study and how many are finished."),
+    ("run", _run_command, "Compute the cells of a study that are not finished."),
 ):
+    _kind = type("_Commands", (_CommandPerStudy,), {"make": staticmethod(_make)})
     _group = typer.Typer(name=_name, cls=_kind, help=_text, no_args_is_help=True)
     _group.callback()(lambda: None)
     study.add_typer(_group)
@@ -119,66 +146,21 @@ def list_studies() -> None:
     results().print("See the options of one with: attnlab study run NAME --help")
 
 
-def _plan(wanted: "Study", options: dict[str, Any]) -> None:
-    from attnlab.studies import plan_study
-
-    folder = chosen(FolderSettings, options).folder_of(wanted.name)
-    plan = plan_study(wanted.name, folder, typed(wanted.options, options))
-    if output().as_json:
-        cells = [cell.key_columns for cell in plan.cells]
-        print_json(settings=cells, **_status(plan, folder))
-        return
-    varied = plan.varied
-    table = new_table(*varied, title="Cells")
-    for cell in plan.cells[:SHOWN_CELLS]:
-        table.add_row(*(str(cell.key_columns[name]) for name in varied))
-    print_table(table)
-    if len(plan.cells) > SHOWN_CELLS:
-        results().print(f"{SHOWN_CELLS} of {len(plan.cells)} cells; --json shows all.")
-    _print_status(plan, folder)
-
-
-def _run(wanted: "Study", options: dict[str, Any]) -> None:
-    from attnlab.studies import run_study
-
-    settings = chosen(RunningSettings, options)
-    folder = settings.folder_of(wanted.name)
-    try:
-        with progress_bars(announced=True) as tell:
-            found = run_study(
-                wanted.name,
-                **replace(
-                    settings,
-                    options=typed(wanted.options, options),
-                    progress=tell,
-                    begun=lambda cell: tell.name(_cell_in_words(cell)),
-                    connected=_print_connection,
-                ).keywords(),
-            )
-    except KeyboardInterrupt:
-        told = f"Interrupted; finished cells are kept in {folder}. Go on with the same command."
-        print_error(told)
-        raise typer.Exit(INTERRUPTED) from None
-    _write(found, str(folder))
-    if found.failed:
-        raise typer.Exit(1)
-
-
-def _cell_in_words(begun: CellBegun) -> str:
+def _cell_in_words(plan: "Plan", cell: "Cell") -> str:
     """Which cell it is, and in what it differs from the others."""
-    varied = ", ".join(f"{name} {value}" for name, value in begun.varied.items())
-    return f"Cell {begun.number:,} of {begun.cells:,} ({varied})"
+    varied = ", ".join(f"{name} {cell.key_columns[name]}" for name in plan.varied)
+    return f"Cell {plan.cells.index(cell) + 1:,} of {len(plan.cells):,} ({varied})"
 
 
-def _print_connection(connection: Connection) -> None:
-    workers = "1 worker" if connection.workers == 1 else f"{connection.workers} workers"
-    messages().print(f"Dask dashboard: {connection.dashboard} ({workers} so far)", soft_wrap=True)
+def _print_connection(client: Any) -> None:
+    workers = counted(len(client.nthreads()), "worker")
+    messages().print(f"Dask dashboard: {client.dashboard_link} ({workers} so far)", soft_wrap=True)
 
 
-def _write(found: "Collected", folder: str) -> None:
+def _write(found: "Collected", folder: "Path") -> None:
     from attnlab.studies import study_named, write_study
 
-    done = len(found.cells) - found.missing
+    done = len(found.outcomes)
     page = write_study(found, folder, question=study_named(found.plan.study).summary)
     rows = found.text.count("\n") - 1 if found.text else 0
     if output().as_json:
@@ -209,22 +191,17 @@ def _write(found: "Collected", folder: str) -> None:
 @with_options(FolderSettings)
 def status(name: NAME, **options: Any) -> None:
     """Tell how many cells of a study are done, running and failed, and the time left."""
-    folder = chosen(FolderSettings, options).folder_of(name)
-    plan = _planned(name, folder)
+    found, folder = _collected(name, options)
     if output().as_json:
-        print_json(**_status(plan, folder))
+        print_json(**_status(found, folder))
     else:
-        _print_status(plan, folder)
+        _print_status(found, folder)
 
 
 @with_options(FolderSettings)
 def collect(name: NAME, **options: Any) -> None:
     """Join the rows of finished cells into FOLDER/table.csv, with their settings as columns."""
-    from attnlab.studies import collect as joined
-
-    folder = chosen(FolderSettings, options).folder_of(name)
-    _planned(name, folder)
-    _write(joined(folder), str(folder))
+    _write(*_collected(name, options))
 
 
 for _name, _command in (("list", list_studies), ("status", status), ("collect", collect)):
@@ -232,43 +209,46 @@ for _name, _command in (("list", list_studies), ("status", status), ("collect", 
     study.command(_name, cls=Command, help=_text)(with_output(_command, tables=True))
 
 
-def _planned(name: str, folder: "Path") -> "Plan":
-    """What the study in the folder was last asked for.
+def _collected(name: str, options: dict[str, Any]) -> "tuple[Collected, Path]":
+    """What there is of the study, and in which folder.
 
     Raises:
         InputError: it was never run there, or the folder is another study's.
     """
-    from attnlab.studies import StudyFolder, study_named
+    from attnlab.studies import collect as collected
+    from attnlab.studies import read_plan, study_named
 
     study_named(name)
-    plan = StudyFolder(folder).read_plan()
+    folder = chosen(FolderSettings, options).folder_of(name)
+    plan = read_plan(folder)
     if plan is None or plan.study != name:
         msg = (
             f"{folder} does not hold the study '{name}'; begin it with: attnlab study run {name} --out "
             f"{folder}"
         )
         raise InputError(msg)
-    return plan
+    return collected(folder, plan), folder
 
 
-def _status(plan: "Plan", folder: "Path") -> dict[str, Any]:
+def _status(found: "Collected", folder: "Path") -> dict[str, Any]:
     """How far a study is, as values."""
-    from attnlab.studies import status_of
+    return {
+        "cells": len(found.cells),
+        "done": len(found.outcomes),
+        "failed": found.failed,
+        "running": found.running,
+        "seconds_left": found.seconds_left,
+        "folder": folder,
+    }
 
-    return {**vars(status_of(plan, folder)), "folder": folder}
 
-
-def _print_status(plan: "Plan", folder: "Path") -> None:
-    from attnlab.studies import status_of
-
-    now = status_of(plan, folder)
-    left = now.cells - now.done
+def _print_status(found: "Collected", folder: "Path") -> None:
     console = results()
     console.print(
-        f"{counted(now.cells, 'cell')} in {folder}: {now.done} done, {now.running} running, "
-        f"{now.failed} failed, {left - now.running} to do.",
+        f"{counted(len(found.cells), 'cell')} in {folder}: {len(found.outcomes)} done, "
+        f"{found.running} running, {found.failed} failed, {found.missing - found.running} to do.",
         soft_wrap=True,
     )
-    if left and now.seconds_left is not None:
-        at_a_time = "as now" if now.running else "one at a time"
-        console.print(f"Time left: about {duration(now.seconds_left)}, {at_a_time}.")
+    if found.missing and found.seconds_left is not None:
+        at_a_time = "as now" if found.running else "one at a time"
+        console.print(f"Time left: about {duration(found.seconds_left)}, {at_a_time}.")

@@ -3,9 +3,9 @@
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -52,80 +52,73 @@ def _scores(kept: dict[str, Any]) -> str:
 
 def report_training(trained: "Trained", console: "Console", *, device: str | None) -> None:
     """Prints how a training ended; translates held-out pairs where it was not interrupted."""
-    from attnlab.models import READABLE_BLEU, kept_evaluation, task_of
-
-    pairs = trained.record["corpus"]["pairs"]
-    dropped = trained.record["corpus"]["dropped_over_max_tokens"]
-    # Runs of the first versions do not tell their task.
-    writes = task_of(trained.record) == LANGUAGE_MODEL
-    console.print(
-        f"{'Texts' if writes else 'Pairs'}: "
-        f"{', '.join(f'{count:,} {name}' for name, count in pairs.items())}; "
-        f"dropped as too long: {', '.join(f'{count} {name}' for name, count in dropped.items())}.",
-        soft_wrap=True,
+    from attnlab.models import (
+        READABLE_BLEU,
+        kept_evaluation,
+        report_replaced,
+        task_of,
     )
+
+    say = partial(console.print, soft_wrap=True)
+    folder, corpus = trained.folder, trained.record["corpus"]
+    writes = task_of(trained.record) == LANGUAGE_MODEL
+    pairs = ", ".join(f"{count:,} {name}" for name, count in corpus["pairs"].items())
+    dropped = ", ".join(
+        f"{count} {name}" for name, count in corpus["dropped_over_max_tokens"].items()
+    )
+    say(f"{'Texts' if writes else 'Pairs'}: {pairs}; dropped as too long: {dropped}.")
     kept = kept_evaluation(trained)
     if kept is not None:
-        console.print(
+        say(
             f"{trained.parameters:,} parameters, kept as after epoch {kept['epoch']:g}: validation "
-            f"{_scores(kept)}, loss {kept['validation_loss']:.2f}.",
-            soft_wrap=True,
+            f"{_scores(kept)}, loss {kept['validation_loss']:.2f}."
         )
-    if kept is not None and kept.get("validation_bleu", READABLE_BLEU) < READABLE_BLEU:
-        console.print(
-            f"Warning: with a BLEU below {READABLE_BLEU:g} no translation can be read; train on more "
-            f"pairs, or longer: attnlab train {trained.folder} --resume --epochs N.",
-            style="yellow",
-            soft_wrap=True,
-        )
-    if not trained.interrupted and not writes:
-        _translate_held_out(trained, console, device=device)
+        if kept.get("validation_bleu", READABLE_BLEU) < READABLE_BLEU:
+            say(
+                f"Warning: with a BLEU below {READABLE_BLEU:g} no translation can be read; train on more "
+                f"pairs, or longer: attnlab train {folder} --resume --epochs N.",
+                style="yellow",
+            )
     if trained.interrupted:
-        console.print(
+        say(
             "Interrupted; the run can be used as it is. Go on with: "
-            f"attnlab train {trained.folder} --resume",
-            soft_wrap=True,
+            f"attnlab train {folder} --resume"
         )
+    elif not writes:
+        _translate_held_out(folder, say, device=device)
     if trained.replaced is not None:
-        from attnlab.models import report_replaced
-
-        told = report_replaced(trained.folder, trained.replaced, interrupted=trained.interrupted)
-        console.print(told, style="yellow", soft_wrap=True)
-    _tell_older_results(trained.folder, console)
+        told = report_replaced(folder, trained.replaced, interrupted=trained.interrupted)
+        say(told, style="yellow")
+    _tell_older_results(folder, console)
     if not trained.interrupted:
-        console.print(
-            f"Run: {trained.folder}. Next: attnlab analyze {trained.folder}", soft_wrap=True
-        )
+        say(f"Run: {folder}. Next: attnlab analyze {folder}")
 
 
-def _translate_held_out(trained: "Trained", console: "Console", *, device: str | None) -> None:
+def _translate_held_out(folder: Path, say: Callable[..., None], *, device: str | None) -> None:
     """Greedy BLEU on the test part, and the first pair beside its translation."""
-    from attnlab.cli.progress import progress_bars
     from attnlab.core import quiet, usable_device
     from attnlab.models import load, score, short_pairs, translate
 
     with quiet(), progress_bars() as tell:
-        run = load(trained.folder)
+        run = load(folder)
         run.model.to(usable_device(device))
         # Never empty: a corpus without a test part has one held out, and training refuses one too long.
         rows = short_pairs(run, run.corpus().test)
-        count = len(rows)
-        rows = rows.select(range(min(count, MOST_TRANSLATED)))
+        first = "the first " if len(rows) > MOST_TRANSLATED else ""
+        rows = rows.select(range(min(len(rows), MOST_TRANSLATED)))
         sources, references = list(rows["source"]), list(rows["target"])
         limit = run.settings.corpus.max_tokens
         texts = translate(
             run.translator, run.tokenizers, sources, beams=1, max_tokens=limit, progress=tell
         )
     scores = score(texts, references)
-    first = "the first " if len(rows) < count else ""
-    console.print(
+    say(
         f"Test BLEU {scores.bleu:.1f} (chrF {scores.chrf:.1f}), greedy, on {first}"
-        f"{counted(len(rows), 'pair')}, such as:",
-        soft_wrap=True,
+        f"{counted(len(rows), 'pair')}, such as:"
     )
     example = {"source": sources, "reference": references, "translation": texts}
     for name, column in example.items():
-        console.print(f"  {name + ':':12} {column[0]}", soft_wrap=True, highlight=False)
+        say(f"  {name + ':':12} {column[0]}", highlight=False)
 
 
 def _tell_older_results(run: Path, console: "Console") -> None:
@@ -147,6 +140,33 @@ PANELS = {
     "embeddings": "Model",
     "optimizer": "Training",
 }
+SETTINGS = Annotated[
+    Path | None,
+    typer.Option(help="TOML file of settings; options typed beside it win."),
+]
+LIKE = Annotated[
+    Path | None,
+    typer.Option(
+        help="Run whose settings are taken, batch size and warm-up among them; those of --settings and "
+        "typed options win."
+    ),
+]
+LAYERS = Annotated[
+    int | None, typer.Option(help="Number of encoder layers, and of decoder layers.")
+]
+RESUME = Annotated[
+    bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")
+]
+OVERWRITE_RUN = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace the run in the folder and its analysis. They are deleted when the new run is "
+        "trained, come back if it fails before its first checkpoint, and are kept in .replaced-run "
+        "after Ctrl-C; links are deleted, not what they lead to. Refused while the folder holds "
+        "importance or pruning, which take long to make.",
+    ),
+]
 
 
 @with_options(
@@ -155,33 +175,11 @@ PANELS = {
 def train(
     folder: Annotated[Path, typer.Argument(help="The run directory to write.")],
     *,
-    settings: Annotated[
-        Path | None,
-        typer.Option(help="TOML file of settings; options typed beside it win."),
-    ] = None,
-    like: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run whose settings are taken, batch size and warm-up among them; those of --settings and "
-            "typed options win."
-        ),
-    ] = None,
-    layers: Annotated[
-        int | None, typer.Option(help="Number of encoder layers, and of decoder layers.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")
-    ] = False,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            help="Replace the run in the folder and its analysis. They are deleted when the new run is "
-            "trained, come back if it fails before its first checkpoint, and are kept in .replaced-run "
-            "after Ctrl-C; links are deleted, not what they lead to. Refused while the folder holds "
-            "importance or pruning, which take long to make.",
-        ),
-    ] = False,
+    settings: SETTINGS = None,
+    like: LIKE = None,
+    layers: LAYERS = None,
+    resume: RESUME = False,
+    overwrite: OVERWRITE_RUN = False,
     **options: Any,
 ) -> None:
     """Train a translation model; validation loss, BLEU and chrF go to metrics.jsonl every epoch.
@@ -206,8 +204,8 @@ def train(
     wanted = None
     with warn_once():
         if resume:
-            others = {"settings": settings, "like": like, "layers": layers}
-            _check_same_options(words, others, overwrite=overwrite)
+            others = {"settings": settings, "like": like, "layers": layers, "overwrite": overwrite}
+            _check_same_options(words, others)
         else:
             check_plans(words.get("attention", ()))
             check_corpus(words.get("corpus"))
@@ -266,10 +264,9 @@ def _train(
         raise typer.Exit(INTERRUPTED)
 
 
-def _check_same_options(words: dict[str, Any], others: dict[str, Any], *, overwrite: bool) -> None:
-    others = {**others, "overwrite": overwrite or None}
+def _check_same_options(words: dict[str, Any], others: dict[str, Any]) -> None:
     changed = [name for name in words if name != "epochs"]
-    changed += [name for name, value in others.items() if value is not None]
+    changed += [name for name, value in others.items() if value is not None and value is not False]
     if changed:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
         msg = f"{names} cannot be changed when a run is resumed; leave it out or train a new run."
@@ -322,7 +319,7 @@ def _merged(
     values: dict[str, Any],
     words: dict[str, Any],
     layers: int | None,
-    taken: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    taken: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
     """The settings taken from another run, those of a file over them, and the typed options over both."""
     settings_from(values)
@@ -406,10 +403,9 @@ def embed(
     The corpus is cut into tokens as attnlab train does it with the same options, so that a model can start
     from them: attnlab train RUN --embeddings FOLDER --dim N. Needs: pip install 'attnlab[embeddings]'.
     """
-    skip_gram = SkipGramSettings(**typed(SkipGramSettings, options))
-    corpus = CorpusSettings(**typed(CorpusSettings, options))
-    side = SideSettings(**typed(SideSettings, options))
-    tokenizer = TokenizerSettings(**typed(TokenizerSettings, options))
+    skip_gram = chosen(SkipGramSettings, options)
+    corpus, side = chosen(CorpusSettings, options), chosen(SideSettings, options)
+    tokenizer = chosen(TokenizerSettings, options)
     check_corpus(options.get("corpus"))
 
     from attnlab.core import quiet

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from small_run import write_pairs
 
-from attnlab.studies.cells_of_models import CorpusCellSettings, corpus_checksum, corpus_of_cell
+from attnlab.studies.trained_models import CorpusCellSettings, corpus_checksum, corpus_of_cell
 
 
 def test_a_corpus_whose_file_changes_is_read_again(tmp_path: Path) -> None:

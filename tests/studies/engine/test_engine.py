@@ -1,15 +1,15 @@
 """Cells of a study: computed once, whole or not at all, with the same rows wherever they are computed."""
 
 import csv
-import fcntl
 import json
 import math
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ import pandas as pd
 import pytest
 from distributed import Client
 from engine_cluster import ENVIRONMENT, wait_until
+from filelock import FileLock
 
 from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.files import write_json
 from attnlab.core.installed import plugins
 from attnlab.core.tables import read_any_table
 from attnlab.studies.computing import (
@@ -29,11 +31,20 @@ from attnlab.studies.computing import (
     studies,
     study_named,
 )
-from attnlab.studies.engine_settings import Connection
 from attnlab.studies.random_searches import SearchSettings, search_rows
-from attnlab.studies.running import collect, plan_study, run_study, status_of
-from attnlab.studies.study import Cell, cell_of
-from attnlab.studies.study_folder import Plan, StudyFolder
+from attnlab.studies.running import (
+    AT_A_TIME,
+    LOCK,
+    PLAN,
+    _alone_in,
+    cell_folder,
+    collect,
+    plan_study,
+    read_plan,
+    run_study,
+    write_cell,
+)
+from attnlab.studies.study import Cell, Plan, cell_of
 from attnlab.studies.study_results import write_study
 
 # Kept as written: a change of it computes every committed cell again.
@@ -58,7 +69,7 @@ def toy(
 
 def toy_cell(**options: Any) -> Cell:
     known = study_named("toy")
-    return cell_of(known.kind, known.kind.settings(number=1, **options))
+    return cell_of(known, known.settings(number=1, **options))
 
 
 def test_an_address_stays_what_it_is() -> None:
@@ -80,13 +91,13 @@ def test_an_address_tells_what_decides_the_rows() -> None:
 
 @pytest.mark.slow
 def test_rows_are_the_same_bytes_wherever_they_are_computed(tmp_path: Path, scheduler: str) -> None:
-    told: list[Connection] = []
     limits: list[str | None] = []
 
-    def connected(found: Connection) -> None:
-        told.append(found)
-        with Client(found.scheduler, set_as_default=False) as client:
-            limits.extend(client.run(os.getenv, "MALLOC_TRIM_THRESHOLD_").values())
+    def connected(client: Client) -> None:
+        limits.extend(client.run(os.getenv, "MALLOC_TRIM_THRESHOLD_").values())
+        assert len(client.nthreads()) == 2
+        assert client.scheduler.address.startswith("tcp://127.0.0.1:")
+        assert client.dashboard_link.startswith("http://127.0.0.1:")
 
     here = toy(tmp_path / "here")
     run_study("toy", folder=tmp_path / "jobs", jobs=2, connected=connected)
@@ -97,9 +108,6 @@ def test_rows_are_the_same_bytes_wherever_they_are_computed(tmp_path: Path, sche
     assert len(rows) == 4
     assert files_of(tmp_path / "jobs") == files_of(tmp_path / "there") == rows
     assert collect(tmp_path / "jobs").text == there.text == here.text
-    assert told[0].workers == 2
-    assert told[0].scheduler.startswith("tcp://127.0.0.1:")
-    assert told[0].dashboard.startswith("http://127.0.0.1:")
     assert not here.cells["concurrent"].any()
     assert there.cells["concurrent"].all()
 
@@ -133,7 +141,6 @@ def test_a_cell_that_raises_is_tried_three_times_and_again_in_the_next_run(
     found = toy(tmp_path, troubles=troubles, marks=str(marks))
     assert begun(marks) == {0: 1, 1: ATTEMPTS, 2: 2, 3: 1}
     assert (found.missing, found.failed) == (1, 1)
-    assert status_of(found.plan, tmp_path).failed == 1
     toy(tmp_path)
     assert begun(marks) == {0: 1, 1: 2 * ATTEMPTS, 2: 2, 3: 1}
 
@@ -216,9 +223,9 @@ def test_a_damaged_cell_is_computed_again_and_no_other(
 ) -> None:
     plan = toy(tmp_path, marks=str(marks)).plan
     before = files_of(tmp_path)
-    damage(StudyFolder(tmp_path).cell_folder(plan.cells[2]))
-    assert status_of(plan, tmp_path).done == 3
-    assert collect(tmp_path).missing == 1
+    damage(cell_folder(tmp_path, plan.cells[2]))
+    found = collect(tmp_path)
+    assert (len(found.outcomes), found.missing) == (3, 1)
     toy(tmp_path)
     assert files_of(tmp_path) == before
     assert begun(marks) == {0: 1, 1: 1, 2: 2, 3: 1}
@@ -236,21 +243,20 @@ def test_another_setting_is_another_cell_and_the_old_one_stays(tmp_path: Path, m
 
 
 def test_what_a_killed_process_left_half_written_is_no_cell(tmp_path: Path) -> None:
-    plan = toy(tmp_path).plan
+    toy(tmp_path)
     half = tmp_path / "cells" / ".half"
     half.mkdir()
     (half / "rows.csv").write_text("row\n")
     assert collect(tmp_path).missing == 0
     toy(tmp_path)
     assert not half.exists()
-    assert status_of(plan, tmp_path).done == 4
+    assert len(collect(tmp_path).outcomes) == 4
 
 
 def test_collecting_keeps_every_digit_and_names_what_is_missing(tmp_path: Path) -> None:
     toy(tmp_path, count=3, troubles=("2:raise",))
-    folder = StudyFolder(tmp_path)
     plan = plan_study("toy", tmp_path, {"count": 5})
-    folder.write_plan(plan)
+    write_json(tmp_path / PLAN, asdict(plan))
     found = collect(tmp_path)
     assert (found.missing, found.failed) == (3, 1)
     assert list(found.cells["state"]) == ["done", "done", "failed", "missing", "missing"]
@@ -277,41 +283,50 @@ def test_data_is_checked_where_a_cell_is_computed(tmp_path: Path) -> None:
     assert again.cells[0].address == cell.address, "where a corpus lies does not matter"
     moved.write_text(moved.read_text().replace("cat", "dog"))
     other = plan_study("toy_corpus", tmp_path / "other", {"corpus": str(moved), "corpus_limit": 20})
-    refused = json.loads(compute(json.dumps(replace(other.cells[0], data=cell.data).as_dict())))
-    assert refused["rows"] is None
-    assert f"has the checksum {other.cells[0].data} on" in refused["failure"]
+    refused = compute(replace(other.cells[0], data=cell.data))
+    assert refused.rows is None
+    assert f"has the checksum {other.cells[0].data} on" in str(refused.failure)
 
 
 def test_rows_of_another_version_are_refused() -> None:
-    refused = json.loads(compute(json.dumps(replace(toy_cell(), schema=7).as_dict())))
-    assert "The rows of toy are version 1 here and version 7 is wanted" in refused["failure"]
+    refused = compute(replace(toy_cell(), schema=7))
+    assert "The rows of toy are version 1 here and version 7 is wanted" in str(refused.failure)
 
 
 def test_two_processes_do_not_compute_one_folder(tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path)
-    assert folder.run_now() is None
-    with folder.running() as tell:
-        tell(2)
-        now = folder.run_now()
-        assert now is not None
-        assert now.at_a_time == 2
-        assert status_of(plan_study("toy", tmp_path), tmp_path).running == 2
+    seen = []
+
+    def look(plan: Plan, _: Cell) -> None:
+        seen.append(collect(tmp_path, plan).running)
         with pytest.raises(AttnlabError, match="Another process computes the cells"):
             toy(tmp_path)
-    assert folder.run_now() is None
+
+    done = run_study("toy", folder=tmp_path, begun=look, options={"count": 2})
+    assert seen == [1, 1]
+    assert (done.running, collect(tmp_path).running) == (0, 0)
+
+
+def test_as_many_cells_run_at_a_time_as_the_other_process_told(tmp_path: Path) -> None:
+    plan = plan_study("toy", tmp_path, {"count": 5})
+    with _alone_in(tmp_path) as tell:
+        tell(2)
+        assert collect(tmp_path, plan).running == 2
+        tell(9)
+        assert collect(tmp_path, plan).running == 5, "no more than there are"
+    assert collect(tmp_path, plan).running == 0
+    # As a process that is killed leaves it.
+    write_json(tmp_path / AT_A_TIME, 2)
+    assert collect(tmp_path, plan).running == 0
 
 
 def test_who_looks_keeps_nobody_from_running(tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path)
-    with folder.running() as tell:
-        tell(2)
-    with (tmp_path / ".running").open("rb") as looking:
-        fcntl.flock(looking.fileno(), fcntl.LOCK_SH)
-        assert folder.run_now() is None
-        fcntl.flock(looking.fileno(), fcntl.LOCK_EX)
-        assert folder.run_now() is None, "the run is over"
-    with folder.running():
-        pass
+    toy(tmp_path, count=1)
+    looking = FileLock(tmp_path / LOCK, thread_local=False)
+    looking.acquire()
+    looked = threading.Timer(0.05, looking.release)
+    looked.start()
+    assert toy(tmp_path, count=2).missing == 0
+    looked.join()
 
 
 @pytest.mark.parametrize(
@@ -322,7 +337,7 @@ def test_a_damaged_plan_is_named(tmp_path: Path, damage: dict[str, Any]) -> None
     path = tmp_path / "study.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | damage))
     with pytest.raises(InputError, match=r"study.json is damaged"):
-        StudyFolder(tmp_path).read_plan()
+        read_plan(tmp_path)
 
 
 def test_options_that_are_not_given_are_those_of_the_last_run(tmp_path: Path) -> None:
@@ -398,18 +413,16 @@ def test_no_text_of_a_study_is_a_formula_and_each_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = study_named("toy")
-    spoken = replace(known, kind=replace(known.kind, rows=spoken_rows))
-    monkeypatch.setattr("attnlab.studies.computing.kind_named", lambda _: spoken.kind)
-    cell = cell_of(spoken.kind, spoken.kind.settings(number=1, trouble="none", marks="=2+2"))
-    (done,) = compute_in_turn([cell])
-    folder = StudyFolder(tmp_path)
-    folder.write_plan(Plan("toy", {}, (cell,)))
-    folder.write(done)
-    found = collect(tmp_path)
+    spoken = replace(known, rows=spoken_rows)
+    monkeypatch.setattr("attnlab.studies.computing.study_named", lambda _: spoken)
+    cell = cell_of(spoken, spoken.settings(number=1, trouble="none", marks="=2+2"))
+    ((done, _),) = compute_in_turn([cell])
+    write_cell(tmp_path, done)
+    found = collect(tmp_path, Plan("toy", {}, (cell,)))
     write_study(found, tmp_path, question="?")
-    expected = spoken_rows(spoken.kind.settings(number=1))
+    expected = spoken_rows(spoken.settings(number=1))
     for path, settings in (
-        (folder.cell_folder(cell) / "rows.csv", {}),
+        (cell_folder(tmp_path, cell) / "rows.csv", {}),
         (tmp_path / "table.csv", {"marks": "=2+2"}),
         (tmp_path / "cells.csv", {"marks": "=2+2"}),
     ):

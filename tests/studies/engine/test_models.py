@@ -11,9 +11,9 @@ from small_run import small_settings
 
 from attnlab.core.errors import InputError
 from attnlab.models.run import corpus_of
-from attnlab.studies.cells_of_models import ModelCell, model_checksum, trained_model
 from attnlab.studies.computing import study_named
 from attnlab.studies.study import cell_of
+from attnlab.studies.trained_models import ModelCell, model_checksum, trained_model
 
 SMALL: dict[str, Any] = {"corpus_size": 120, "corpus_limit": None, "heads": 2, "epochs": 1}
 STUDIES = ("substitution", "plan_search")
@@ -58,9 +58,9 @@ def test_a_file_is_no_folder_for_models(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_where_corpus_and_models_lie_does_not_make_another_cell(name: str) -> None:
-    kind = study_named(name).kind
+    study = study_named(name)
     cells = [
-        cell_of(kind, kind.settings(layers=1, seed=0, runs=runs, **SMALL))  # type: ignore[call-arg]
+        cell_of(study, study.settings(layers=1, seed=0, runs=runs, **SMALL))  # type: ignore[call-arg]
         for runs in (None, "here")
     ]
     assert cells[0].address == cells[1].address
@@ -121,7 +121,7 @@ def test_a_kept_model_serves_all_studies_of_its_settings(
     kept: dict[str, Any] = {"runs": str(tmp_path / "runs"), **SMALL}
     folders = []
     for name in STUDIES:
-        cell: Any = study_named(name).kind.settings(layers=1, seed=0, **kept)  # type: ignore[call-arg]
+        cell: Any = study_named(name).settings(layers=1, seed=0, **kept)  # type: ignore[call-arg]
         with trained_model(cell) as run:
             folders.append(run)
     assert folders[0] == folders[1]

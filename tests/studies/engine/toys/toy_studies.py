@@ -12,13 +12,13 @@ import pandas as pd
 import torch
 
 from attnlab.core.options import Option, Settings
-from attnlab.studies.cells_of_models import (
+from attnlab.studies.study import Study
+from attnlab.studies.trained_models import (
     CORPUS_LOCATIONS,
     CorpusCellSettings,
     corpus_checksum,
     corpus_of_cell,
 )
-from attnlab.studies.study import CellKind, Study
 
 TROUBLES = ("none", "raise", "raise once", "kill", "kill once")
 
@@ -85,10 +85,12 @@ def toy_cells(options: ToyOptions) -> list[ToySettings]:
 TOY = Study(
     name="toy",
     summary="What is a third of each number?",
-    # Where marks lie and how long a cell sleeps changes no row.
-    kind=CellKind("toy", 1, ToySettings, toy_rows, locations=("marks", "seconds")),
     options=ToyOptions,
     cells=toy_cells,
+    settings=ToySettings,
+    rows=toy_rows,
+    # Where marks lie and how long a cell sleeps changes no row.
+    locations=("marks", "seconds"),
 )
 
 
@@ -100,9 +102,10 @@ def corpus_rows(settings: CorpusCellSettings) -> pd.DataFrame:
 TOY_CORPUS = Study(
     name="toy_corpus",
     summary="How many pairs are there?",
-    kind=CellKind(
-        "toy_corpus", 1, CorpusCellSettings, corpus_rows, corpus_checksum, CORPUS_LOCATIONS
-    ),
     options=CorpusCellSettings,
     cells=lambda options: [options],
+    settings=CorpusCellSettings,
+    rows=corpus_rows,
+    data_checksum=corpus_checksum,
+    locations=CORPUS_LOCATIONS,
 )

@@ -1,25 +1,23 @@
-"""Cells that train a translation model and study it: their settings, and the run while a cell lasts."""
+"""Cells that read a corpus or train a model on it: their settings, and the run while a cell lasts."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 from attnlab.core import LARGEST_SEED, InputError, Option, Settings
 from attnlab.core.installed import __version__
 from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
-from attnlab.studies.study import CellKind, Primary, Study, canonical
+from attnlab.studies.study import canonical
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-# Goes into `CellKind.locations`.
+# Goes into `Study.locations`.
 CORPUS_LOCATIONS = ("corpus",)
 # Corpora in memory, so that cells which alternate between them do not read each again.
 KEPT = 4
+CORPUS_LIMIT = Option("Maximum number of training pairs.", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +29,7 @@ class CorpusCellSettings(Settings):
     corpus_size: Annotated[
         int | None, Option("Number of pairs of the embedded corpus.", least=1)
     ] = None
-    corpus_limit: Annotated[int | None, Option("Maximum number of training pairs.", least=1)] = None
+    corpus_limit: Annotated[int | None, CORPUS_LIMIT] = None
 
 
 def corpus_of_cell(settings: CorpusCellSettings, *, seed: int = 0) -> ParallelCorpus:
@@ -49,7 +47,7 @@ def corpus_of_cell(settings: CorpusCellSettings, *, seed: int = 0) -> ParallelCo
 
 
 def corpus_checksum(settings: CorpusCellSettings) -> str:
-    """SHA-256 over all rows of the corpus that the settings name, as `CellKind.data_checksum`.
+    """SHA-256 over all rows of the corpus that the settings name, as `Study.data_checksum`.
 
     Raises:
         InputError: it is not on this machine, or cannot be read.
@@ -79,9 +77,14 @@ def _files_of(path: Path) -> tuple[tuple[str, int, int], ...]:
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
 
 
-# Goes into `CellKind.locations`.
+# Goes into `Study.locations`.
 MODEL_LOCATIONS = (*CORPUS_LOCATIONS, "runs")
 CellOf = TypeVar("CellOf", bound="ModelCell")
+LAYERS = Option("Number of layers of encoder and decoder; may be given again.", least=1)
+# Of the sentences on which the mechanisms in a model are compared.
+TEST_SENTENCES = Option("Maximum number of test sentences.", least=2)
+VALIDATION = Option("Maximum number of validation sentences, which choose.", least=1)
+CALIBRATION = Option("Maximum number of training sentences, which teach mechanisms.", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +120,11 @@ class ModelCell(ModelSettings):
 class ModelOptions(ModelSettings):
     """Which models a study trains."""
 
-    layers: Annotated[
-        Sequence[int],
-        Option("Number of layers of encoder and decoder; may be given again.", least=1),
-    ] = (1, 3)
+    layers: Annotated[Sequence[int], LAYERS] = (1, 3)
     seeds: Annotated[int, Option("Number of models of each size.", least=1)] = 1
 
 
-def cells_of_models(kind: type[CellOf], options: ModelOptions) -> list[CellOf]:
+def cells_of_models(cell: type[CellOf], options: ModelOptions) -> list[CellOf]:
     """Every size with every seed; all other settings of the cells are those of the options.
 
     Raises:
@@ -133,44 +133,13 @@ def cells_of_models(kind: type[CellOf], options: ModelOptions) -> list[CellOf]:
     if options.runs is not None and Path(options.runs).is_file():
         msg = f"{options.runs} is a file; name a folder for the models (runs)."
         raise InputError(msg)
-    names = {one.name for one in fields(kind)} - {"layers", "seed"}
+    names = {one.name for one in fields(cell)} - {"layers", "seed"}
     shared = {name: getattr(options, name) for name in names}
     return [
-        kind(**shared, layers=layers, seed=seed)
+        cell(**shared, layers=layers, seed=seed)
         for layers in options.layers
         for seed in range(options.seeds)
     ]
-
-
-def study_of_models(
-    name: str,
-    summary: str,
-    *,
-    cell: type[CellOf],
-    options: type[ModelOptions],
-    rows: "Callable[[CellOf], pd.DataFrame]",
-    schema: int = 1,
-    primary: Primary | None = None,
-) -> Study:
-    """A study whose cells each train a model, of every size with every seed.
-
-    Args:
-        name: of the study and of the kind of its cells.
-        summary: the question.
-        cell: settings of one model.
-        options: what the study can be told.
-        rows: what is found of one model.
-        schema: version of the rows.
-        primary: by what the rows are compared.
-    """
-    return Study(
-        name=name,
-        summary=summary,
-        kind=CellKind(name, schema, cell, rows, model_checksum, MODEL_LOCATIONS),
-        options=options,
-        cells=partial(cells_of_models, cell),
-        primary=primary,
-    )
 
 
 def model_checksum(cell: ModelCell) -> str:
