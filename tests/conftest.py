@@ -15,10 +15,14 @@ import shape_checks
 import torch
 from browser.skipped import skipped_browser_tests
 from filelock import FileLock
+from hypothesis import settings
 
 from attnlab.cli import progress
 
 jaxtyping.jaxtyped = shape_checks.jaxtyped
+# How long an example takes says how busy the machine is.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 LOOPBACK = {"127.0.0.1", "::1"}
 
 
