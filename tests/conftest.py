@@ -17,8 +17,7 @@ from browser.skipped import skipped_browser_tests
 from filelock import FileLock
 from hypothesis import settings
 
-from attnlab.cli import progress
-
+# Before anything of attnlab is imported, which is then decorated.
 jaxtyping.jaxtyped = shape_checks.jaxtyped
 # How long an example takes says how busy the machine is.
 settings.register_profile("suite", deadline=None)
@@ -64,7 +63,7 @@ def one_thread() -> None:
 @pytest.fixture(autouse=True)
 def no_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     """No lines of progress because a machine is slow, among what commands are to print."""
-    monkeypatch.setattr(progress, "BEAT", 1e6)
+    monkeypatch.setattr("attnlab.cli.progress.BEAT", 1e6)
 
 
 @pytest.fixture(autouse=True)
