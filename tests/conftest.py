@@ -1,10 +1,11 @@
 """What holds for the whole suite: no network, poisoned memory, global random state untouched."""
 
 import gc
+import os
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ import pytest
 import shape_checks
 import torch
 from browser.skipped import skipped_browser_tests
+from filelock import FileLock
+from hypothesis import settings
 
-from attnlab.cli import progress
-
+# Before anything of attnlab is imported, which is then decorated.
 jaxtyping.jaxtyped = shape_checks.jaxtyped
+# How long an example takes says how busy the machine is.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 LOOPBACK = {"127.0.0.1", "::1"}
 
 
@@ -58,7 +63,7 @@ def one_thread() -> None:
 @pytest.fixture(autouse=True)
 def no_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     """No lines of progress because a machine is slow, among what commands are to print."""
-    monkeypatch.setattr(progress, "BEAT", 1e6)
+    monkeypatch.setattr("attnlab.cli.progress.BEAT", 1e6)
 
 
 @pytest.fixture(autouse=True)
@@ -92,16 +97,32 @@ def shared_data() -> Path:
     return folder
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that one process of a run of the suite makes; tests in all read it and leave it as it is."""
+    base = factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, made = shared / "once" / name, shared / "once" / f"{name}.made"
+    folder.parent.mkdir(exist_ok=True)
+    with FileLock(folder.with_name(f"{name}.lock")):
+        if not made.exists():
+            # What a process left that failed.
+            shutil.rmtree(folder, ignore_errors=True)
+            make(folder)
+            made.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained run directory, made once; tests read it and leave it as it is."""
+    """The run directory of a translation model."""
     from small_run import small_settings
 
     from attnlab.models.training import train
 
-    folder = tmp_path_factory.mktemp("runs") / "small"
-    train(folder, small_settings(), command="attnlab train small")
-    return folder
+    command = "attnlab train small"
+    return made_once(
+        tmp_path_factory, "small", lambda folder: train(folder, small_settings(), command=command)
+    )
 
 
 @pytest.fixture
@@ -111,23 +132,21 @@ def copied_run(small_run: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def language_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run directory of a language model of two layers, made once; tests leave it as it is."""
+    """The run directory of a language model of two layers."""
     from small_run import small_settings
 
     from attnlab.models.training import train
 
-    folder = tmp_path_factory.mktemp("runs") / "language"
-    train(folder, small_settings(model={"task": "language-model", "decoder_layers": 2}))
-    return folder
+    settings = small_settings(model={"task": "language-model", "decoder_layers": 2})
+    return made_once(tmp_path_factory, "language", lambda folder: train(folder, settings))
 
 
 @pytest.fixture(scope="session")
 def recurrent_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run directory of a recurrent model with additive attention; tests leave it as it is."""
+    """The run directory of a recurrent model with additive attention."""
     from small_run import RECURRENT, small_settings
 
     from attnlab.models.training import train
 
-    folder = tmp_path_factory.mktemp("runs") / "recurrent"
-    train(folder, small_settings(model=RECURRENT))
-    return folder
+    settings = small_settings(model=RECURRENT)
+    return made_once(tmp_path_factory, "recurrent", lambda folder: train(folder, settings))

@@ -10,6 +10,7 @@ from jaxtyping import Float, TypeCheckError
 from shape_checks import jaxtyped
 from torch import Tensor
 
+from attnlab.core.documents import parse_json
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.matrices.bands import project_band
 from attnlab.matrices.coded_supports import CodeLength
@@ -71,3 +72,5 @@ def test_functions_of_attnlab_are_checked() -> None:
     refused(lambda: project_band(torch.zeros(3), window=1))
     refused(lambda: CodeLength(torch.zeros(2), torch.zeros(3)))
     refused(lambda: draw_pairs("3"))
+    # What is imported first too: jaxtyping's own checks take many times as long.
+    assert parse_json.__code__.co_filename == jaxtyped.__code__.co_filename

@@ -4,15 +4,16 @@ The structural label of a corpus that is streamed: sums from which the same code
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from attnlab.core import InputError, ShortRepr
-from attnlab.matrices.batched import checked_weights, sizes_of
+from attnlab.matrices.batched import CPU_ENTRIES, GPU_ENTRIES, checked_weights, sizes_of
 from attnlab.matrices.coded_supports import (
     Candidate,
     CodeLength,
@@ -112,15 +113,21 @@ def label_heads(
     H = with_room(H, search)
     keys = keys_of_rows(H, sizes, causal=causal).to(H.dtype)
     rows = Rows(H.sum(-1).flatten(-2), keys.flatten(-2))
-    coded = [_coded(found, rows) for found in candidates(H, sizes, search)]
-    return labels_of_codes(coded, (H.sum(-1) > 0).sum((-2, -1)))
+    coded = _coded(candidates(H, sizes, search), rows)
+    return labels_of_codes(list(coded), (H.sum(-1) > 0).sum((-2, -1)))
 
 
-def _coded(found: Candidate, rows: Rows) -> CodedCandidate:
-    code = shortest_code(rows, found.captured.flatten(-2), found.support.flatten(-2))
-    if found.naming_bits is not None:
-        code = CodeLength(code.bits + found.naming_bits.sum(-1), code.eta)
-    return CodedCandidate(found.family, found.parameters, code)
+def _coded(found: Iterator[Candidate], rows: Rows) -> Iterator[CodedCandidate]:
+    """As many candidates at once as there is room for: of small matrices one alone costs as much."""
+    room = CPU_ENTRIES if rows.total.device.type == "cpu" else GPU_ENTRIES
+    at_once = max(room // max(rows.total.numel(), 1), 1)
+    while together := list(islice(found, at_once)):
+        captured = torch.stack([one.captured.flatten(-2) for one in together])
+        support = torch.stack([one.support.expand_as(one.captured).flatten(-2) for one in together])
+        codes = shortest_code(rows, captured, support)
+        for one, bits, eta in zip(together, codes.bits, codes.eta, strict=True):
+            names = 0.0 if one.naming_bits is None else one.naming_bits.sum(-1)
+            yield CodedCandidate(one.family, one.parameters, CodeLength(bits + names, eta))
 
 
 def labels_of_codes(coded: Sequence[CodedCandidate], rows: Int[Tensor, "*#batch"]) -> Labels:
@@ -225,18 +232,29 @@ class LabelSums:
 
     def labels(self) -> Labels:
         """What `label_heads` finds on all the sentences at once."""
-        coded = []
-        of_candidate = self.groups // (_MOST_SUPPORT * _MOST_KEYS)
-        for number, (family, named) in enumerate(self.members):
-            mine = of_candidate == number
-            keys = self.groups[mine] % _MOST_KEYS
-            support = self.groups[mine] // _MOST_KEYS % _MOST_SUPPORT
-            code = shortest_code(
-                Rows(self.total[:, mine], keys.double()), self.captured[:, mine], support
-            )
-            code = CodeLength(code.bits + self.naming_bits[:, number], code.eta)
-            coded.append(CodedCandidate(family, dict(named), code))
+        keys = self.groups % _MOST_KEYS
+        support = self.groups // _MOST_KEYS % _MOST_SUPPORT
+        rows = Rows(self._by_candidate(self.total), self._by_candidate(keys.double(), fill=1.0))
+        codes = shortest_code(rows, self._by_candidate(self.captured), self._by_candidate(support))
+        every = zip(self.members, (codes.bits + self.naming_bits).T, codes.eta.T, strict=True)
+        coded = [
+            CodedCandidate(family, dict(named), CodeLength(bits, eta))
+            for (family, named), bits, eta in every
+        ]
         return labels_of_codes(coded, self.rows - self.empty_rows)
+
+    def _by_candidate(
+        self, values: Shaped[Tensor, "*head group"], *, fill: float = 0
+    ) -> Shaped[Tensor, "*head candidate most_groups"]:
+        """The groups of each candidate in a row of their own, `fill` behind them."""
+        candidate = self.groups // (_MOST_SUPPORT * _MOST_KEYS)
+        counts = candidate.bincount(minlength=len(self.members))
+        # Groups rise, so those of a candidate stand together.
+        place = torch.arange(len(candidate)) - (counts.cumsum(0) - counts)[candidate]
+        shape = (*values.shape[:-1], len(counts), int(counts.max()))
+        rows = values.new_full(shape, fill)
+        rows[..., candidate, place] = values
+        return rows
 
 
 def sum_labels(

@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import EncoderDecoderCache, StaticCache
 from zoo.bridged import (
     DECODERS,
+    KINDS,
     PAIRS,
     SPECS,
     by_token,
@@ -46,7 +47,13 @@ def sites_for(name: str, spec: str) -> tuple[str, ...]:
     return tuple(site for site in there if stands_at(spec, site))
 
 
-CASES = [(name, spec) for name in (*DECODERS, *PAIRS) for spec in SPECS if sites_for(name, spec)]
+ALL_OPTIONS = ("llama", "marian", "attnlab")
+CASES = [
+    (name, spec)
+    for name in (*DECODERS, *PAIRS)
+    for spec in (SPECS if name in ALL_OPTIONS else KINDS)
+    if sites_for(name, spec)
+]
 
 
 def test_every_mechanism_is_in_the_list() -> None:
@@ -127,6 +134,7 @@ def test_mechanisms_that_choose_by_token_refuse_a_cache_of_keys(name: str, spec:
     [
         pytest.param(name, spec, marks=() if spec in QUICK else pytest.mark.slow)
         for name, spec in CASES
+        if spec in KINDS
     ],
 )
 def test_generation_with_a_cache_equals_generation_without(

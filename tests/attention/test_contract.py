@@ -23,7 +23,10 @@ from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import MECHANISMS, make, parse
 from attnlab.core.errors import InputError
 
-TOKENS = [1, 2, 7, 16, 65, 130]
+# 64 queries are a piece; a block is whole, the last one of 7 and 65 tokens is not.
+TOKENS = [1, 2, 7, 65, 130]
+# One piece and two, for the rules that other lengths cannot break.
+FEW = [2, 65]
 CLOSE = {"rtol": 0, "atol": 1e-12}
 
 
@@ -89,7 +92,7 @@ def test_rule_1_gradients_are_those_of_the_implied_matrix(
     torch.testing.assert_close(found, expected, **CLOSE)
 
 
-@pytest.mark.parametrize("tokens", TOKENS)
+@pytest.mark.parametrize("tokens", FEW)
 @pytest.mark.parametrize(("spec", "causal"), ARRANGED)
 def test_rule_2_padding_content_is_not_seen(spec: str, causal: bool, tokens: int) -> None:
     query, key, value, visible = ragged(tokens)
@@ -170,7 +173,7 @@ def test_rule_3_cross_attention_holds_or_is_refused(spec: str) -> None:
     torch.testing.assert_close(out, matrix @ long_query[2], **CLOSE)
 
 
-@pytest.mark.parametrize("tokens", TOKENS)
+@pytest.mark.parametrize("tokens", FEW)
 @pytest.mark.parametrize("spec", SPECS)
 def test_rule_4_row_without_keys_gives_zero_and_finite_gradients(spec: str, tokens: int) -> None:
     *inputs, visible = ragged(tokens)
@@ -184,7 +187,7 @@ def test_rule_4_row_without_keys_gives_zero_and_finite_gradients(spec: str, toke
     assert torch.equal(matrix[2], torch.zeros_like(matrix[2]))
 
 
-@pytest.mark.parametrize("tokens", TOKENS)
+@pytest.mark.parametrize("tokens", FEW)
 @pytest.mark.parametrize("spec", SPECS)
 def test_rule_5_rows_of_what_is_called_weights_sum_to_one(spec: str, tokens: int) -> None:
     query, key, _, visible = ragged(tokens)
@@ -229,7 +232,7 @@ def test_rule_6_global_random_state_stays(spec: str, untouched_randomness: None)
     assert bool(out.isfinite().all())
 
 
-@pytest.mark.parametrize("tokens", TOKENS)
+@pytest.mark.parametrize("tokens", FEW)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("spec", SPECS)
 def test_rule_7_sixteen_bits_stay_finite(spec: str, dtype: torch.dtype, tokens: int) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from zoo.bridged import DECODERS, PAIRS, SCORING, SPECS, by_token, ids, model, put_in
+from zoo.bridged import DECODERS, KINDS, PAIRS, SCORING, SPECS, by_token, ids, model, put_in
 
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.registry import MECHANISMS, parse
@@ -16,8 +16,13 @@ REAL = torch.ones(ROWS, TOKENS, dtype=torch.long)
 REAL[1, :3] = 0
 REAL[2, :1] = 0
 ONE_STACK = [*DECODERS, *(name for name in SCORING if name != "modernbert")]
-CASES = [(name, "decoder") for name in ONE_STACK] + [
+PLACES = [(name, "decoder") for name in ONE_STACK] + [
     (name, site) for name in PAIRS for site in SITES
+]
+CASES = [
+    (name, site, spec)
+    for name, site in PLACES
+    for spec in (SPECS if name in ("llama", "marian") else KINDS)
 ]
 PLAIN = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "pad_token_id": 0}
 
@@ -28,11 +33,11 @@ def generated(random: Any, **more: Any) -> torch.Tensor:
 
 
 def test_every_mechanism_is_in_the_list() -> None:
-    assert {parse(spec).name for spec in SPECS} == set(MECHANISMS)
+    assert {parse(spec).name for spec in KINDS} == set(MECHANISMS)
+    assert set(KINDS) < set(SPECS)
 
 
-@pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize(("name", "site"), CASES)
+@pytest.mark.parametrize(("name", "site", "spec"), CASES)
 def test_install_refuses_or_generation_runs(name: str, site: str, spec: str) -> None:
     random = model(name)
     keys = list(random.state_dict())

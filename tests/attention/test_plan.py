@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.ragged import ragged
 
@@ -33,6 +33,7 @@ def test_the_longest_address_decides() -> None:
         st.sampled_from(["full", "band(window=(3, 1))", "topk(k=2)", "fixed(pattern='next')"]),
     )
 )
+@settings(max_examples=30)
 def test_a_file_gives_the_plan_back(
     tmp_path_factory: pytest.TempPathFactory, entries: dict[str, str]
 ) -> None:

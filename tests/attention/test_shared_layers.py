@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers as hf
 from torch import Tensor
-from zoo.bridged import SMALL, SPECS, ids, in_double, put_in
+from zoo.bridged import KINDS, SMALL, ids, in_double, put_in
 
 from attnlab.attention.bridge.installing import install, use
 from attnlab.attention.bridge.saved import load_with_plan
@@ -116,7 +116,7 @@ def test_different_mechanisms_for_one_module_are_refused(
     assert not any("attnlab" in name for name, _ in random.named_modules())
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", [*KINDS, "linformer(k=3, share='layers')"])
 def test_mechanisms_come_back_and_go_again(spec: str, tmp_path: Path) -> None:
     random = albert(4, 2)
     own = hidden(random)

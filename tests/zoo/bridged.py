@@ -147,6 +147,27 @@ SPECS = [
     "none",
 ]
 
+# One of each mechanism, two where it may choose keys by token id or by place, one that looks ahead: what a
+# family of models can treat in its own way. All of SPECS stand in a few families.
+KINDS = [
+    "full",
+    "band(window=1)",
+    "longformer(window=1)",
+    "bigbird(block=1, random=1)",
+    "sigma(window=1)",
+    "sigma(window=1, columns='first')",
+    "linear",
+    "linformer(k=3, max_length=64)",
+    "scatterbrain(window=1, features=8)",
+    "fixed(pattern='previous')",
+    "fixed(pattern='next')",
+    "topk(k=2)",
+    "keys(offsets=(-2, 0), first=1)",
+    "keys(offsets=(-1,), tokens=(5, 9, 30), reach=3)",
+    "static(offsets=(-2, 0), weights=(0.5, 0.25))",
+    "none",
+]
+
 
 def in_double(build: Callable[[], Any]) -> Any:
     """The model in float64 and eval mode, with weights large enough for uneven attention."""
