@@ -99,9 +99,7 @@ def _run(run: Path) -> Target:
     def use(folder: Path) -> None:
         model, _ = model_and_texts(folder, sentences=(SENTENCE,))
         assert isinstance(model, Run)
-        translate(
-            model.translator, model.tokenizers, [SENTENCE], beams=1, max_tokens=12
-        )
+        translate(model.translator, model.tokenizers, [SENTENCE], beams=1, max_tokens=12)
 
     files = (
         "settings.json", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
