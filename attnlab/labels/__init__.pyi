@@ -57,5 +57,6 @@ from .verdict import status_of as status_of
 from .verdict import verdict_table as verdict_table
 from .word_tokens import OTHER_MARKS as OTHER_MARKS
 from .word_tokens import START_MARKS as START_MARKS
+from .word_tokens import Alignment as Alignment
 from .word_tokens import BatchUnits as BatchUnits
 from .word_tokens import merge_tokens as merge_tokens
