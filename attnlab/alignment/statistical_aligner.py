@@ -124,7 +124,7 @@ def fit_statistical_aligner(
     Raises:
         InputError: there are no pairs, or a sentence has no words.
 
-    Cost: 95,000 pairs with 30 million pairs of words take about a minute a direction and a gigabyte.
+    Cost: 95,000 sentence pairs with 38 million pairs of words take two minutes on one core, and 1.3 GB.
     """
     if not pairs or not all(source and target for source, target in pairs):
         msg = "A statistical aligner needs sentence pairs with words on both sides."

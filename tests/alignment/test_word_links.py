@@ -97,6 +97,9 @@ def test_ties_go_to_the_lowest_index() -> None:
     )
     assert links_in(linked(even)[0, 0]) == {(1, 0), (1, 1)}
     assert links_in(linked(even, "source")[0, 0]) == {(1, 0), (2, 0), (3, 0)}
+    # So do words all of whose weight lies on special tokens, but to words that have a piece.
+    none = WordWeights(torch.zeros(1, 1, 3, 4), even.targets, even.sources)
+    assert links_in(linked(none)[0, 0]) == {(1, 0), (1, 1)}
 
 
 def test_half_precision_is_summed_in_float32() -> None:
