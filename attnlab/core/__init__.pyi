@@ -80,11 +80,11 @@ from .options import option_fields as option_fields
 from .options import options_of as options_of
 from .pretrained import read_pretrained as read_pretrained
 from .processes import Processes as Processes
+from .processes import Sums as Sums
 from .processes import launched_processes as launched_processes
 from .processes import own_device as own_device
 from .processes import usable_device as usable_device
 from .representations import ShortRepr as ShortRepr
-from .serialization import Sums as Sums
 from .signals import BETWEEN_LINES as BETWEEN_LINES
 from .signals import FIRST_LINE as FIRST_LINE
 from .signals import SIGNALS as SIGNALS
