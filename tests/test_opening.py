@@ -10,13 +10,13 @@ import pytest
 from attnlab.core.documents import read_json
 from attnlab.core.errors import InputError
 from attnlab.core.files import check_files_in, file_checksum, open_regular
-from attnlab.core.tables import read_any_table
 from attnlab.core.texts import read_lines
 from attnlab.corpora.corpus import load_corpus
 from attnlab.evaluation.sources import model_and_texts, read_texts
 from attnlab.labels.treebank import load_treebank
 from attnlab.models.embeddings import load_embeddings
 from attnlab.reading.matrix_files import load_matrices
+from attnlab.results.csv_tables import read_any_table
 
 READERS: dict[str, Callable[[Path], object]] = {
     "a.csv": lambda path: read_any_table(path, advice="make it again"),

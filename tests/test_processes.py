@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab.core.processes import Processes, launched_processes
-from attnlab.core.serialization import unwrapped, wrapped
+from attnlab.core.processes import Processes, launched_processes, unwrapped, wrapped
 
 SCRIPT = """
 import os

@@ -11,7 +11,15 @@ from typer.testing import CliRunner
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.core.files import inert_texts, write_table
-from attnlab.core.tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_any_table, read_table
+from attnlab.results.csv_tables import (
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    Kind,
+    read_any_table,
+    read_table,
+)
 from attnlab.results.export import formatted
 from attnlab.results.question import declared_tables
 from attnlab.results.records import ResultRecord, read_record, read_tables, write_record

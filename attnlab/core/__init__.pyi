@@ -43,6 +43,7 @@ from .files import inert_texts as inert_texts
 from .files import is_matrix_file as is_matrix_file
 from .files import open_regular as open_regular
 from .files import read_tensors as read_tensors
+from .files import read_text_cell as read_text_cell
 from .files import replacing as replacing
 from .files import set_usual_permissions as set_usual_permissions
 from .files import write_json as write_json
@@ -69,6 +70,7 @@ from .limits import LARGEST_NUMBER as LARGEST_NUMBER
 from .limits import LARGEST_SEED as LARGEST_SEED
 from .limits import LONGEST_TEXT as LONGEST_TEXT
 from .limits import MOST_FEATURES as MOST_FEATURES
+from .limits import MOST_LAYERS as MOST_LAYERS
 from .limits import SAME_WORDS as SAME_WORDS
 from .limits import check_memory as check_memory
 from .limits import check_word_length as check_word_length
@@ -80,11 +82,11 @@ from .options import option_fields as option_fields
 from .options import options_of as options_of
 from .pretrained import read_pretrained as read_pretrained
 from .processes import Processes as Processes
+from .processes import Sums as Sums
 from .processes import launched_processes as launched_processes
 from .processes import own_device as own_device
 from .processes import usable_device as usable_device
 from .representations import ShortRepr as ShortRepr
-from .serialization import Sums as Sums
 from .signals import BETWEEN_LINES as BETWEEN_LINES
 from .signals import FIRST_LINE as FIRST_LINE
 from .signals import SIGNALS as SIGNALS
@@ -92,14 +94,6 @@ from .signals import answering as answering
 from .signals import noting_written as noting_written
 from .signals import repeated as repeated
 from .signals import stopped_by_signals as stopped_by_signals
-from .tables import BOOLEAN as BOOLEAN
-from .tables import INTEGER as INTEGER
-from .tables import NUMBER as NUMBER
-from .tables import TEXT as TEXT
-from .tables import Kind as Kind
-from .tables import read_any_table as read_any_table
-from .tables import read_table as read_table
-from .tables import table_of as table_of
 from .texts import SENTENCES as SENTENCES
 from .texts import TREEBANK as TREEBANK
 from .texts import briefly as briefly

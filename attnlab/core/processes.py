@@ -1,20 +1,27 @@
-"""Several processes that share the work of one command, as torchrun or accelerate start them."""
+"""Several processes that share the work of one command, as torchrun or accelerate start them.
 
+What they send each other are plain values and tensors as bytes; nothing is pickled.
+"""
+
+import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import reduce
 from operator import add
+from typing import Any, TypeVar
 
 import torch
+from safetensors.torch import load, save
 from torch import Tensor, distributed
 from torch.distributed.rendezvous import rendezvous
 
 from attnlab.core.errors import INTERRUPTED, AttnlabError, InputError, ToldElsewhereError, reason
 from attnlab.core.launcher import launched
-from attnlab.core.serialization import Plain, unwrapped, wrapped
 from attnlab.core.signals import ending_at_once
 
 # Where the first process that fails on its own writes its number, beside what torch keeps there.
@@ -24,6 +31,36 @@ _MEETINGS = itertools.count()
 # How long the first waits for the others to start.
 MEETING = timedelta(minutes=5)
 _LOST = "Another process ended before its work was done; see what it printed."
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Sums(dict[Key, Value]):
+    """Values by key; `+` adds the values of a key that both sides have and keeps the others."""
+
+    def __add__(self, other: Mapping[Key, Value]) -> "Sums[Key, Value]":
+        result = Sums(self)
+        for key, value in other.items():
+            result[key] = _added(self[key], value) if key in self else value
+        return result
+
+
+def _added(one: Any, other: Any) -> Any:
+    if isinstance(one, Tensor) and one.shape != other.shape:
+        msg = (
+            f"Sums of different models do not add up: one has shape {tuple(one.shape)}, the "
+            f"other {tuple(other.shape)}."
+        )
+        raise InputError(msg)
+    return add(one, other)
+
+
+# What can be sent: None, bool, int, float, str, tensors, dataclasses, and tuples, lists, sets,
+# dictionaries and `Sums` of these.
+Plain = Any
+CONTAINERS = {one.__name__: one for one in (tuple, list, frozenset, set)}
+MAPPINGS = {one.__name__: one for one in (dict, Sums)}
+_PLAIN = "plain"
 
 
 @dataclass
@@ -60,7 +97,7 @@ class Processes:
         """What every process hands in here, in their order, the same list in each.
 
         Args:
-            value: see `attnlab.core.serialization`.
+            value: see `Plain`.
 
         Raises:
             AttnlabError: another process failed before it got here; the message is its own.
@@ -256,6 +293,78 @@ def _all_gathered(mine: bytes, count: int) -> list[bytes]:
 
 def _sentence(error: Exception) -> str:
     return str(error) if isinstance(error, AttnlabError) else f"{type(error).__name__}: {error}"
+
+
+def wrapped(value: Plain) -> bytes:
+    """The value as one safetensors file; tensors keep type and shape and come back on the CPU.
+
+    Raises:
+        TypeError: something that cannot be sent, see `Plain`.
+    """
+    tensors: dict[str, Tensor] = {}
+    text = json.dumps(_described(value, tensors))
+    return save(tensors, {_PLAIN: text})
+
+
+def unwrapped(data: bytes) -> Plain:
+    """The value that `wrapped` was given.
+
+    Raises:
+        TypeError: it holds a dataclass that this process has not imported.
+    """
+    # safetensors puts a length of 8 bytes and a JSON header in front, where the metadata stands.
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    described = json.loads(header["__metadata__"][_PLAIN])
+    return _restored(described, load(data))
+
+
+def _described(value: Plain, tensors: dict[str, Tensor]) -> Any:
+    """JSON in which everything but scalars is a pair (kind, content)."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Tensor):
+        name = str(len(tensors))
+        # A clone, since safetensors refuses tensors that share memory.
+        tensors[name] = value.detach().cpu().contiguous().clone()
+        return ["tensor", name]
+    if type(value) in MAPPINGS.values():
+        pairs = [[_described(part, tensors) for part in pair] for pair in value.items()]
+        return [type(value).__name__, pairs]
+    if type(value) in CONTAINERS.values():
+        return [type(value).__name__, [_described(part, tensors) for part in value]]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {
+            field.name: _described(getattr(value, field.name), tensors)
+            for field in dataclasses.fields(value)
+        }
+        return ["dataclass", [type(value).__module__, type(value).__name__, fields]]
+    msg = f"A {type(value).__name__} cannot be sent between processes."
+    raise TypeError(msg)
+
+
+def _restored(described: Any, tensors: dict[str, Tensor]) -> Plain:
+    if not isinstance(described, list):
+        return described
+    kind, content = described
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dataclass":
+        module, name, fields = content
+        return _dataclass(module, name)(
+            **{field: _restored(part, tensors) for field, part in fields.items()}
+        )
+    if kind in MAPPINGS:
+        return MAPPINGS[kind]([_restored(part, tensors) for part in pair] for pair in content)
+    return CONTAINERS[kind](_restored(part, tensors) for part in content)
+
+
+def _dataclass(module: str, name: str) -> type:
+    # Nothing is imported and nothing but a dataclass is called: what is sent is data, no program.
+    found = getattr(sys.modules.get(module), name, None)
+    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
+        msg = f"{module}.{name} cannot be received from another process."
+        raise TypeError(msg)
+    return found
 
 
 def usable_device(name: str | None) -> torch.device:

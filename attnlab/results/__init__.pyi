@@ -1,3 +1,5 @@
+from .csv_tables import read_any_table as read_any_table
+from .csv_tables import table_of as table_of
 from .export import ADDITIVE as ADDITIVE
 from .export import BAND as BAND
 from .export import PAGE_POINTS as PAGE_POINTS

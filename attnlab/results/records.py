@@ -10,12 +10,7 @@ import pandas as pd
 from annotated_types import Ge
 
 from attnlab.core import (
-    BOOLEAN,
-    INTEGER,
-    NUMBER,
-    TEXT,
     InputError,
-    Kind,
     Note,
     Table,
     briefly,
@@ -23,12 +18,12 @@ from attnlab.core import (
     fitting,
     path_label,
     read_json,
-    read_table,
     reason,
     write_json,
 )
 from attnlab.evaluation import OlderWeights
 from attnlab.models import WEIGHTS
+from attnlab.results.csv_tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_table
 from attnlab.results.export import declared_table
 from attnlab.results.note_words import WORDS
 from attnlab.results.result_files import RECORD, check_record_there

@@ -32,13 +32,12 @@ from attnlab.core import (
     options_of,
     read_json,
     stopped_by_signals,
-    table_of,
     write_json,
     write_table,
     write_text,
 )
 from attnlab.models import check_not_run
-from attnlab.results import table_html, together
+from attnlab.results import table_html, table_of, together
 from attnlab.studies.cluster import compute_on_cluster
 from attnlab.studies.computing import Outcome, compute_in_turn, study_named
 from attnlab.studies.study import Cell, Plan, RunningSettings, cell_of, plain_settings

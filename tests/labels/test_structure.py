@@ -5,7 +5,7 @@ import pytest
 import torch
 from planted_layers import layer, stochastic
 
-from attnlab.core.serialization import unwrapped, wrapped
+from attnlab.core.processes import unwrapped, wrapped
 from attnlab.labels.structure import HeadStructure
 from attnlab.matrices.families import CODED
 from attnlab.matrices.labels import label_heads

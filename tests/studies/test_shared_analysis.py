@@ -14,8 +14,7 @@ from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.cli.app import app
-from attnlab.core.processes import Processes
-from attnlab.core.serialization import unwrapped, wrapped
+from attnlab.core.processes import Processes, unwrapped, wrapped
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.results.result import Result
 

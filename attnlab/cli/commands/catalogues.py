@@ -1,4 +1,4 @@
-"""`attnlab corpora`: which corpora there are, and how large one of them is."""
+"""`attnlab corpora`, `mechanisms` and `doctor`: what can be used here."""
 
 import os
 import shutil

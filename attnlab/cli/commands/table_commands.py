@@ -61,8 +61,13 @@ def table(
         )
         raise InputError(msg)
 
-    from attnlab.core import read_any_table
-    from attnlab.results import declared_columns, declared_tables, formatted, notes_on_weights
+    from attnlab.results import (
+        declared_columns,
+        declared_tables,
+        formatted,
+        notes_on_weights,
+        read_any_table,
+    )
     from attnlab.studies import TABLES
 
     print_notes(notes_on_weights(file.parent))

@@ -10,7 +10,7 @@ import typer
 from attnlab.cli.command_options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import messages, print_json, print_text
 from attnlab.cli.progress import progress_bars
-from attnlab.core import InputError, Option, check_characters, lines_in, printable, read_lines
+from attnlab.core import InputError, Option, check_characters, lines_in, read_lines
 from attnlab.corpora import SPLITS
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import LANGUAGE_MODEL, TRANSLATION, GenerationSettings
@@ -92,10 +92,10 @@ def _note_file(text: str | None) -> None:
     # Longer names are refused by the system.
     if text is not None and len(text) < _LONGEST_NAME and Path(text).is_file():
         messages().print(
-            f"Note: {printable(text)} is taken as the sentence, not as a file; for its lines: --input "
-            f"{printable(text)}",
-            soft_wrap=True, highlight=False, markup=False,
-        )  # fmt: skip
+            f"Note: {text} is taken as the sentence, not as a file; for its lines: --input {text}",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 def _note_unknown(unknown: list[str]) -> None:

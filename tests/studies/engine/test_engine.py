@@ -22,7 +22,7 @@ from filelock import FileLock
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import write_json
 from attnlab.core.installed import plugins
-from attnlab.core.tables import read_any_table
+from attnlab.results.csv_tables import read_any_table
 from attnlab.studies.computing import (
     ATTEMPTS,
     STUDIES,

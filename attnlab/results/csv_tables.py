@@ -10,12 +10,20 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from attnlab.core.addresses import HEAD_COLUMNS, SITES, UNKNOWN_SITE
-from attnlab.core.documents import MOST_FILE_BYTES
-from attnlab.core.errors import InputError, reason
-from attnlab.core.files import open_regular, read_text_cell
-from attnlab.core.limits import LARGEST_NUMBER, MOST_LAYERS
-from attnlab.core.texts import briefly, counted
+from attnlab.core import (
+    HEAD_COLUMNS,
+    LARGEST_NUMBER,
+    MOST_FILE_BYTES,
+    MOST_LAYERS,
+    SITES,
+    UNKNOWN_SITE,
+    InputError,
+    briefly,
+    counted,
+    open_regular,
+    read_text_cell,
+    reason,
+)
 
 Kind = Literal["text", "integer", "number", "boolean"]
 # What the cells of a column are; all but text may be missing, which is an empty cell.
