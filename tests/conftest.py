@@ -15,12 +15,12 @@ import shape_checks
 import torch
 from browser.skipped import skipped_browser_tests
 from filelock import FileLock
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Before anything of attnlab is imported, which is then decorated.
 jaxtyping.jaxtyped = shape_checks.jaxtyped
 # How long an example takes says how busy the machine is.
-settings.register_profile("suite", deadline=None)
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 LOOPBACK = {"127.0.0.1", "::1"}
 

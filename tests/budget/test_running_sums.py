@@ -1,6 +1,7 @@
 """Running sums: static weights beside those that made the attention, and distances beside plain loops."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from observed_layers import attended
 
 from attnlab.attention.registry import make
-from attnlab.budget.running_sums import LayerSums, measure
+from attnlab.budget.running_sums import PAIR_SMOOTHING, LayerSums, measure
 from attnlab.core.addresses import SITES
 from attnlab.matrices.references import top_entries
 from attnlab.reading.observing import Observed
@@ -109,3 +110,32 @@ def test_nothing_beats_its_bounds_and_distances_are_those_of_the_matrices(
         best = top_entries(layer.weights[b, h], int(found.nonzeros[b, h]))
         expected = float((layer.weights[b, h] - best).abs().sum())
         assert float(found.bound[b, h]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("reach", [None, 2])
+@pytest.mark.parametrize("causal", [False, True])
+def test_tokens_come_in_the_order_of_the_mean_weight_that_a_row_gives_them(
+    causal: bool, reach: int | None
+) -> None:
+    generator = torch.Generator().manual_seed(3)
+    # Some tokens stand in sentences with few queries, which padding would let look asked by many.
+    lengths = [(1 + number % LONGEST, 4 + number % 6) for number in range(60)]
+    drawn = torch.rand(len(lengths), LONGEST, LONGEST, generator=generator, dtype=torch.float64)
+    ids = torch.randint(0, 4, (len(lengths), LONGEST), generator=generator)
+    ids += torch.tensor([[queries] for queries, _ in lengths])
+    received, pairs = torch.zeros(2, 4 + LONGEST, dtype=torch.float64)
+    for own, matrix, (queries, keys) in zip(ids.tolist(), drawn, lengths, strict=True):
+        matrix[queries:], matrix[:, keys:] = 0, 0
+        for i, j in itertools.product(range(queries), range(keys)):
+            if (causal and j > i) or (reach is not None and not 0 < abs(i - j) <= reach):
+                continue
+            received[own[j]] += matrix[i, j]
+            pairs[own[j]] += 1
+    mean = received.sum() / pairs.sum()
+    weight = (received + PAIR_SMOOTHING * mean) / (pairs + PAIR_SMOOTHING)
+    expected = [token for token in weight.argsort(descending=True).tolist() if pairs[token]]
+    sums = LayerSums(causal=causal, tokens=True)
+    for half in (slice(30), slice(30, 60)):
+        sums.add(replace(observed(lengths[half], drawn[half]), token_ids=ids[half]))
+    assert sums.tokens_by_weight(0, reach) == expected
+    assert sums.tokens_by_weight(0, 3) == []

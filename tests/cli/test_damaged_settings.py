@@ -64,8 +64,21 @@ DAMAGES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("command", COMMANDS)
+# One function reads the file for all commands; of what it lets pass each command may take another part.
+IN_PARTS = (
+    "an empty table",
+    "without corpus",
+    "a corpus that is a number",
+    "a size that is a text",
+)
+CASES = [
+    (command, damage)
+    for command in COMMANDS
+    for damage in (DAMAGES if command == COMMANDS[0] else IN_PARTS)
+]
+
+
+@pytest.mark.parametrize(("command", "damage"), CASES)
 def test_a_damaged_settings_file_is_named_with_what_to_do(
     attnlab, copied_run: Path, tmp_path: Path, command: str, damage: str
 ) -> None:
