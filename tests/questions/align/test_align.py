@@ -1,0 +1,287 @@
+"""Links from cross-attention against loops over the model's own outputs, and what `align` refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from zoo import random_models
+from zoo.random_models import PAIRS, tokenizer
+
+import attnlab
+from attnlab.alignment.heads_file import read_heads
+from attnlab.core.errors import InputError
+from attnlab.models.loaded import Model
+from attnlab.models.run import load
+from attnlab.questions.align.aligning import align
+from attnlab.questions.align.question import NoGold, PairsNotAligned
+from attnlab.results.result import Result
+
+QUICK: dict[str, Any] = {"quick": True}
+ENCODER_DECODERS = ["marian", "bart", "t5"]
+
+
+def word_of_each_token(text: str, encoded: Any) -> list[int | None]:
+    """The word between spaces in which a token stands; None for special tokens."""
+    found: list[int | None] = []
+    for (start, end), special in zip(
+        encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True
+    ):
+        if special or start == end:
+            found.append(None)
+        else:
+            spaces = text[:start].count(" ") + (text[start] == " ")
+            found.append(spaces)
+    return found
+
+
+def links_by_loops(
+    model: Any, both: Any, pair: tuple[str, str], row: str
+) -> dict[str, set[tuple[int, int]]]:
+    """For every head the source word of each target word with the largest weight, one weight at a time."""
+    options = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+    source, target = both.source(pair[0], **options), both.target(text_target=pair[1], **options)
+    ids, words = target["input_ids"], word_of_each_token(pair[1], target)
+    start = model.config.decoder_start_token_id
+    if ids[0] == start:
+        ids, words = ids[1:], words[1:]
+    read = [start, *ids[:-1]]
+    with torch.no_grad():
+        out = model(
+            input_ids=torch.tensor([source["input_ids"]]),
+            decoder_input_ids=torch.tensor([read]),
+            output_attentions=True,
+        )
+    keys = word_of_each_token(pair[0], source)
+    found: dict[str, set[tuple[int, int]]] = {}
+    for layer, weights in enumerate(out.cross_attentions):
+        for head in range(weights.shape[1]):
+            links = found.setdefault(f"{layer}.{head}", set())
+            for word in {one for one in words if one is not None}:
+                rows = [number for number, one in enumerate(words) if one == word]
+                if row == "input":
+                    rows = [number + 1 for number in rows if number + 1 < len(words)]
+                if not rows:
+                    continue
+                sums = {}
+                for column, key in enumerate(keys):
+                    if key is not None:
+                        total = sum(float(weights[0, head, one, column]) for one in rows)
+                        sums[key] = sums.get(key, 0.0) + total / len(rows)
+                links.add((max(sums, key=lambda one: (sums[one], -one)), word))
+    return found
+
+
+def gold_file(folder: Path, pairs: list[tuple[str, str]]) -> Path:
+    """XL-WA: words at the same place are linked."""
+    lines = [
+        f"{source}\t{target}\t"
+        + " ".join(f"{n}-{n}" for n in range(min(len(source.split()), len(target.split()))))
+        for source, target in pairs
+    ]
+    path = folder / "gold.tsv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("row", ["output", "input"])
+@pytest.mark.parametrize("name", ENCODER_DECODERS)
+def test_links_of_every_head_are_those_of_loops(name: str, row: str, tmp_path: Path) -> None:
+    model = random_models.ALL[name]().double()
+    gold = gold_file(tmp_path, PAIRS)
+    found = align((model, tokenizer()), gold=gold, row=row, **QUICK)
+    reported = PAIRS[1::2]
+    for pair, shown in zip(reported, found.details["pairs"], strict=True):
+        assert (" ".join(shown["source"]), " ".join(shown["target"])) == pair
+        both = Model(model, tokenizer()).both_tokenizers
+        for head, links in links_by_loops(model, both, pair, row).items():
+            assert {tuple(link) for link in shown["links"][head]} == links
+
+
+@pytest.mark.parametrize("row", ["output", "input"])
+def test_words_of_several_tokens(small_run: Path, row: str) -> None:
+    run = load(small_run)
+    run.model.double()
+    found = align(run, row=row, **QUICK)
+    shown = found.details["pairs"][0]
+    pair = " ".join(shown["source"]), " ".join(shown["target"])
+    spaced = align(run, [pair, pair], row=row, **QUICK)
+    for head, links in links_by_loops(run.model, run.tokenizers, pair, row).items():
+        assert {tuple(link) for link in spaced.details["pairs"][0]["links"][head]} == links
+
+
+def aer_of(shown: list[dict[str, Any]], name: str) -> float:
+    agreed = total = 0
+    for one in shown:
+        found, sure, possible = (
+            {tuple(link) for link in links}
+            for links in (one["links"][name], one["sure"], one["possible"])
+        )
+        agreed += len(found & sure) + len(found & possible)
+        total += len(found) + len(sure)
+    return 1 - agreed / total
+
+
+def test_scores_are_those_of_the_links(tmp_path: Path) -> None:
+    found = align((random_models.marian(), tokenizer()), gold=gold_file(tmp_path, PAIRS), **QUICK)
+    shown = found.details["pairs"]
+    chosen = found.systems.iloc[0]
+    assert chosen["pairs"] == len(shown) == len(PAIRS) // 2
+    assert chosen["aer"] == pytest.approx(aer_of(shown, "chosen"))
+    row = found.details["row"]
+    for one in found.heads[found.heads["row"] == row].itertuples():
+        assert one.aer == pytest.approx(aer_of(shown, f"{one.layer}.{one.head}"))
+        assert one.aer_low <= one.aer <= one.aer_high
+    bound = found.systems.set_index("system").loc["best set of the reported pairs"]
+    assert bound["aer"] <= found.heads["aer"].min() + 1e-12
+    default = found.systems.set_index("system").loc["first head of the last layer"]
+    assert (default["heads"], default["row"]) == ("2.0", "output")
+    first = found.heads.query("layer == 2 and head == 0 and row == 'output'").iloc[0]
+    assert default["aer"] == first["aer"]
+
+
+def test_heads_are_chosen_on_other_pairs_than_they_are_scored_on(tmp_path: Path) -> None:
+    """Other gold links in the reported half change the scores, never the choice."""
+    model = random_models.marian(), tokenizer()
+    gold = gold_file(tmp_path, PAIRS)
+    before = align(model, gold=gold, **QUICK)
+    lines = gold.read_text(encoding="utf-8").splitlines()
+    for number in range(1, len(lines), 2):
+        source, target, _ = lines[number].split("\t")
+        lines[number] = f"{source}\t{target}\t0-{len(target.split()) - 1}"
+    gold.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    after = align(model, gold=gold, **QUICK)
+    assert before.details["chosen"] == after.details["chosen"]
+    assert before.systems["aer"].iloc[0] != after.systems["aer"].iloc[0]
+    columns = ["row", "step", "layer", "head", "calibration_aer"]
+    pd.testing.assert_frame_equal(before.steps[columns], after.steps[columns])
+
+
+def test_a_file_of_calibration_pairs(tmp_path: Path) -> None:
+    """The same pairs in both files: chosen on all, scored on all, so the choice is the bound."""
+    gold = gold_file(tmp_path, PAIRS)
+    found = align(
+        (random_models.marian(), tokenizer()), gold=gold, calibration=gold, choose="set", **QUICK
+    )
+    systems = found.systems.set_index("system")
+    assert systems["pairs"].eq(len(PAIRS)).all()
+    bound, chosen = systems.loc["best set of the reported pairs"], systems.iloc[0]
+    assert (chosen["heads"], chosen["row"], chosen["aer"]) == tuple(bound[["heads", "row", "aer"]])
+
+
+def test_chosen_heads_align_a_corpus_line_by_line(tmp_path: Path) -> None:
+    model = random_models.marian(), tokenizer()
+    found = align(model, gold=gold_file(tmp_path, PAIRS), **QUICK)
+    found.save(tmp_path / "out")
+    heads = tmp_path / "out" / "heads.json"
+    assert [list(one) for one in read_heads(heads).heads] == found.details["chosen"]
+    long = ("cat " * 99).strip()
+    pairs = tmp_path / "pairs.tsv"
+    rows = [*PAIRS, (long, "il gatto"), PAIRS[0]]
+    pairs.write_text("".join(f"{one}\t{other}\n" for one, other in rows), encoding="utf-8")
+    again = align(model, pairs, heads=heads, links=tmp_path / "links", batch_size=2)
+    lines = (tmp_path / "links").read_text(encoding="utf-8").split("\n")
+    written = (tmp_path / "out" / "links.pharaoh").read_text(encoding="utf-8").splitlines()
+    assert lines == [*written, "", written[0], ""]
+    (note,) = (one for one in again.notes if isinstance(one, PairsNotAligned))
+    assert (note.count, note.total, note.first) == (1, len(rows), len(PAIRS) + 1)
+    for number, shown in enumerate(found.details["pairs"]):
+        own = {tuple(map(int, link.split("-"))) for link in lines[2 * number + 1].split()}
+        assert own == {tuple(link) for link in shown["links"]["chosen"]}
+
+
+def test_controls_and_the_statistical_aligner(small_run: Path) -> None:
+    found = align(small_run, sentences=20, seed=1)
+    systems = found.systems.set_index("system")
+    assert systems.loc["untrained twin, chosen alike", "kind"] == "control"
+    assert systems.loc["chosen heads, sources of other pairs", "kind"] == "control"
+    # Two hundred pairs of a small grammar are enough for a lexicon, not for an alignment by chance.
+    assert "heads chosen without gold links" in systems.index
+    assert systems["aer"].between(0, 1).all()
+    changes = systems["aer_change"].iloc[1:] + systems["aer"].iloc[0]
+    assert changes.to_numpy() == pytest.approx(systems["aer"].iloc[1:].to_numpy())
+    assert found.calibration["pairs"].is_monotonic_increasing
+
+
+def test_both_directions(tmp_path: Path) -> None:
+    model = random_models.marian()
+    model.save_pretrained(tmp_path / "back")
+    tokenizer().save_pretrained(tmp_path / "back")
+    gold = gold_file(tmp_path, PAIRS)
+    found = align((model, tokenizer()), gold=gold, reverse=tmp_path / "back", **QUICK)
+    counts = found.systems.set_index("system")["links"]
+    by = {
+        how: counts[f"chosen heads of both directions ({how})"]
+        for how in ("intersection", "grow-diag", "grow-diag-final", "union")
+    }
+    assert list(by.values()) == sorted(by.values())
+    assert by["intersection"] <= counts["chosen heads"] <= by["union"]
+
+
+def test_without_gold(tmp_path: Path) -> None:
+    model = random_models.marian(), tokenizer()
+    found = align(model, PAIRS, **QUICK)
+    assert any(isinstance(note, NoGold) for note in found.notes)
+    assert "aer" not in found.systems
+    assert found.heads["chosen"].sum() == 1
+    with pytest.raises(InputError, match="chosen by gold links"):
+        align(model, PAIRS, choose="single", **QUICK)
+    found.save(tmp_path / "out")
+    assert read_heads(tmp_path / "out" / "heads.json").aer is None
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    found = align((random_models.marian(), tokenizer()), gold=gold_file(tmp_path, PAIRS), **QUICK)
+    found.save(tmp_path / "out")
+    again = attnlab.load(tmp_path / "out")
+    assert isinstance(again, Result)
+    pd.testing.assert_frame_equal(again.heads, found.heads, check_dtype=False)
+    assert set(again.extra) == {"heads.json", "links.pharaoh"}
+    with pytest.raises(InputError, match="overwrite"):
+        found.save(tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "heads.json").read_text())["layers"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pairs": [("a cat", "il gatto")]}, None),
+        ({"pairs": []}, "at least one"),
+        ({"pairs": ["a cat"]}, "each of it 2 values"),
+        ({"pairs": PAIRS, "heads": "heads.json"}, "nothing is asked"),
+        ({"pairs": PAIRS, "source_language": "eng_Latn"}, "no languages|does not know"),
+        ({"pairs": PAIRS, "row": "middle"}, "row must be one of"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], message: str | None) -> None:
+    model = random_models.marian(), tokenizer()
+    pairs = options.pop("pairs")
+    if message is None:
+        assert len(align(model, pairs, **options, **QUICK).systems) == 1
+        return
+    with pytest.raises(InputError, match=message):
+        align(model, pairs, **options, **QUICK)
+
+
+def test_a_model_without_cross_attention() -> None:
+    with pytest.raises(InputError, match="no cross-attention"):
+        align((random_models.bert(), tokenizer()), PAIRS)
+
+
+def test_heads_of_another_model(tmp_path: Path) -> None:
+    found = align((random_models.marian(), tokenizer()), PAIRS, **QUICK)
+    found.save(tmp_path / "out")
+    other = random_models.marian(decoder_layers=1), tokenizer()
+    with pytest.raises(InputError, match="choose heads for it"):
+        align(other, PAIRS, heads=tmp_path / "out" / "heads.json", links=tmp_path / "links")
+    assert not (tmp_path / "links").exists()
+
+
+def test_padding_and_batches_change_nothing(tmp_path: Path) -> None:
+    model = random_models.marian().double(), tokenizer()
+    gold = gold_file(tmp_path, PAIRS)
+    one, other = (align(model, gold=gold, batch_size=size, **QUICK) for size in (1, 7))
+    pd.testing.assert_frame_equal(one.systems, other.systems)
+    pd.testing.assert_frame_equal(one.heads, other.heads)
