@@ -52,7 +52,7 @@ from attnlab.alignment import (
     write_heads,
 )
 from attnlab.core import InputError, Note, options_of, usable_device, write_text
-from attnlab.evaluation import Progress, versions_in_words
+from attnlab.evaluation import Progress, Steps, versions_in_words
 from attnlab.labels import untrained_twin
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.align.alignment_files import HEADS_FILE, LINKS_FILE
@@ -615,16 +615,15 @@ def _curve(
     generator = torch.Generator().manual_seed(settings.seed)
     own = calibration._replace(weights={row: calibration.weights[row]})
     rows = []
+    steps = Steps("Choosing heads on fewer pairs", DRAWN * len(sizes) + 1, settings.progress)
     for size in [*sizes, there]:
         draws = DRAWN if size < there else 1
         found, numbers = [], []
-        for done in range(draws):
+        for _ in range(draws):
             drawn = own.of(torch.randperm(there, generator=generator)[:size].tolist())
-            heads = _path(drawn, row).chosen
+            heads = steps.of(partial(_path, drawn, row))().chosen
             found.append(float(scored(_counted(report, _Chosen(row, heads)), "aer")))
             numbers.append(len(heads))
-            if settings.progress is not None:
-                settings.progress(f"Choosing on {size} pairs", done + 1, draws)
         low, high = np.quantile(found, [0.025, 0.975])
         rows.append(
             {

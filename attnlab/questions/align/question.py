@@ -288,7 +288,7 @@ def _not_aligned(note: PairsNotAligned) -> str:
 QUESTION = Question(
     name="align",
     what="alignment",
-    panel="What heads do",
+    panel="Heads",
     help="Find the cross-attention heads that say what a word translates, and align words with them.\n\n"
     "Heads are chosen by gold links on one half of the pairs (without any by what they look like) and scored "
     "on the other, beside the heads that engines take unless told otherwise, the diagonal, a statistical "
