@@ -56,6 +56,7 @@ from attnlab.evaluation import Progress, Steps, versions_in_words
 from attnlab.labels import untrained_twin
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.align.alignment_files import HEADS_FILE, LINKS_FILE
+from attnlab.questions.align.generated_words import compare_generated
 from attnlab.questions.align.question import (
     AER,
     AER_CHANGE,
@@ -105,7 +106,8 @@ def align(source: Source, settings: AlignmentSettings) -> Result:
     Returns:
         The tables `systems` (a row per way to align), `heads` (a row per head and row of the weights), and
         with gold links `steps` (the greedy choice) and `calibration` (AER by the number of pairs that heads
-        are chosen on); as `extra` `heads.json` and the links.
+        are chosen on) and, unless `quick`, `generation` (links of what the model wrote itself); as `extra`
+        `heads.json` and the links.
 
     Raises:
         InputError: the source has no cross-attention, a file cannot be read, or no pair can be aligned.
@@ -284,6 +286,7 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
             "heads": _head_rows(calibration, report, chosen, shape[1], settings.seed),
             "steps": _step_rows(paths, report, shape[1]),
             "calibration": _curve(calibration, report, _best_row(paths), settings),
+            **_generation(model, report, chosen, settings),
         },
         about={
             "Pairs": f"{len(report.numbers)} from {pairs.origin}",
@@ -499,6 +502,17 @@ def _controls(
     shuffled = [links.get(number, frozenset()) for number in report.numbers]
     name = "chosen heads, sources of other pairs"
     yield _System(name, "control", count_links(shuffled, report.links), chosen)
+
+
+def _generation(
+    model: Model, report: _Part, chosen: _Chosen, settings: AlignmentSettings
+) -> dict[str, pd.DataFrame]:
+    """The table of what the model wrote itself; a model of several languages is not told which to write."""
+    if settings.quick or settings.target_language is not None:
+        return {}
+    links = dict(zip(report.numbers, _linked(report, chosen), strict=True))
+    found = compare_generated(model, report.pairs, links, (chosen.row, chosen.heads), settings)
+    return {} if found.empty else {"generation": found}
 
 
 def _linked(part: _Part | ReadPairs, chosen: _Chosen) -> list[frozenset[Link]]:

@@ -51,6 +51,20 @@ AER_CHANGE = Estimate(
     ),
     tested=True,
 )
+GENERATED_AER = Estimate(
+    Column(
+        "generated_aer", "AER, own translation", "AER of the same words as the model wrote them.", 3
+    )
+)
+GENERATED_CHANGE = Estimate(
+    Column(
+        "generated_change",
+        "change of AER",
+        "AER in the model's own translation minus that under teacher forcing, of the same words.",
+        3,
+    ),
+    tested=True,
+)
 SCORES = (AER, PRECISION, RECALL, F1)
 
 _LAYER = Column("layer", "layer", "Decoder layer, counted from 0.")
@@ -156,6 +170,27 @@ CALIBRATION = Table(
         Column("aer_low", "AER, low", "The 2.5 % quantile over draws.", 3),
         Column("aer_high", "AER, high", "The 97.5 % quantile over draws.", 3),
         Column("heads", "heads", "How many heads were chosen, mean over draws.", 1),
+    ),
+    keys=("pairs",),
+)
+
+
+GENERATION = Table(
+    "generation.csv",
+    "choice of heads",
+    (
+        Column("pairs", "pairs", "Sentence pairs that the model translated."),
+        Column(
+            "words",
+            "words",
+            "Target words that translation and reference have in common, in order.",
+        ),
+        Column(
+            "word_share", "share of words", "Their share of the words of the references, 0 to 1.", 2
+        ),
+        *AER,
+        *GENERATED_AER,
+        *GENERATED_CHANGE,
     ),
     keys=("pairs",),
 )
@@ -294,7 +329,7 @@ QUESTION = Question(
     "on the other, beside the heads that engines take unless told otherwise, the diagonal, a statistical "
     "aligner and controls. With --heads FILE --links FILE a corpus is aligned with chosen heads.",
     settings=AlignmentSettings,
-    tables=(SYSTEMS, HEADS, STEPS, CALIBRATION),
+    tables=(SYSTEMS, HEADS, STEPS, CALIBRATION, GENERATION),
     run="attnlab.questions.align.aligning:align",
     view="attnlab.questions.align.view",
     folder="alignment",
