@@ -1,0 +1,295 @@
+"""What `attnlab align` can be told, and what its columns mean; nothing heavy is imported."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from attnlab.core import BATCH_SIZE, Column, Estimate, InputError, Note, Option, Table
+from attnlab.evaluation import MEMORY, SEED, DeviceSettings, Progress
+from attnlab.results import Question
+
+Choice = Literal["set", "single", "unsupervised"]
+CHOICES: tuple[Choice, ...] = get_args(Choice)
+ROWS = ("output", "input")
+BEST_ROW = "best"
+FROM_WORD = ("mean", "first")
+SYMMETRIZATIONS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
+# Numbers of pairs with gold links that heads are chosen on, to see how many are needed.
+CALIBRATION_SIZES = (10, 25, 50, 100, 200)
+# Whose links stand on the page.
+CHOSEN = "chosen heads"
+ORACLE = "best set of the reported pairs"
+
+AER = Estimate(
+    Column(
+        "aer",
+        "AER",
+        "Alignment error rate of the links against gold links, over all pairs together: 0 where they are the "
+        "sure links, 1 where none is right.",
+        3,
+    )
+)
+PRECISION = Estimate(
+    Column("precision", "precision", "Share of the links that are at least possible gold links.", 3)
+)
+RECALL = Estimate(Column("recall", "recall", "Share of the sure gold links that are found.", 3))
+F1 = Estimate(Column("f1", "F1", "Harmonic mean of precision and recall.", 3))
+AER_CHANGE = Estimate(
+    Column(
+        "aer_change",
+        "change of AER",
+        "AER minus that of the chosen heads on the same pairs; above 0 where the chosen heads are better.",
+        3,
+    ),
+    tested=True,
+)
+SCORES = (AER, PRECISION, RECALL, F1)
+
+_LAYER = Column("layer", "layer", "Decoder layer, counted from 0.")
+_HEAD = Column("head", "head", "Cross-attention head of the layer, counted from 0.")
+_ROW = Column(
+    "row",
+    "row",
+    "Which row of the weights belongs to a token: `output`, the step that predicts it, or `input`, the next "
+    "step, which reads it.",
+)
+SYSTEMS = Table(
+    "systems.csv",
+    "way to align",
+    (
+        Column("system", "links of", "What the links are taken from."),
+        Column(
+            "kind",
+            "kind",
+            "`choice`: what would be used; `default`: what engines take unless told otherwise; `baseline`: "
+            "without the model's attention; `control`: what is found where there is nothing to find; `bound`: "
+            "chosen on the very pairs that it is scored on.",
+        ),
+        replace(_ROW, meaning=_ROW.meaning + " Empty where no attention is read."),
+        Column("heads", "heads", "Its heads, as layer.head, both counted from 0."),
+        Column("pairs", "pairs", "Number of sentence pairs that it is scored on."),
+        Column("links", "links", "Number of links that it gives there."),
+        *(column for estimate in SCORES for column in estimate),
+        *AER_CHANGE,
+    ),
+    keys=("system",),
+)
+HEADS = Table(
+    "heads.csv",
+    "head and row",
+    (
+        _LAYER,
+        _HEAD,
+        _ROW,
+        *(column for estimate in SCORES for column in estimate),
+        Column(
+            "confidence",
+            "confidence",
+            "1 - entropy of a target word's weights over source words / its maximum, less where weight lies on "
+            "special tokens; mean over target words, 0 to 1.",
+            3,
+        ),
+        Column(
+            "coverage",
+            "coverage",
+            "Of the weight that every source word would receive if each received as much, the share that it "
+            "does, mean over source words, 0 to 1.",
+            3,
+        ),
+        Column(
+            "monotonicity",
+            "monotonicity",
+            "Share of target words whose largest weight is not before that of the word before.",
+            3,
+        ),
+        Column(
+            "agreement",
+            "agreement",
+            "Share of target words whose largest weight is that of another head, mean over the others.",
+            3,
+        ),
+        Column(
+            "score_without_gold",
+            "score without gold",
+            "Geometric mean of confidence, coverage, monotonicity and agreement, 0 to 1.",
+            3,
+        ),
+        Column("chosen", "chosen", "Whether the head is among those that are chosen."),
+    ),
+    keys=("layer", "head", "row"),
+)
+STEPS = Table(
+    "steps.csv",
+    "head that is added",
+    (
+        _ROW,
+        Column("step", "heads", "How many heads are averaged."),
+        _LAYER,
+        replace(_HEAD, meaning="The head that is added at this step."),
+        Column("calibration_aer", "AER, calibration", "AER on the pairs that heads are chosen on.", 3),
+        Column("aer", "AER", "AER on the other pairs.", 3),
+    ),
+    keys=("row", "step"),
+)
+CALIBRATION = Table(
+    "calibration.csv",
+    "number of calibration pairs",
+    (
+        Column("pairs", "calibration pairs", "How many pairs with gold links heads are chosen on."),
+        Column("draws", "draws", "How often so many pairs were drawn at random."),
+        Column("aer", "AER", "AER of the heads that were chosen, on the other pairs; mean over draws.", 3),
+        Column("aer_low", "AER, low", "The 2.5 % quantile over draws.", 3),
+        Column("aer_high", "AER, high", "The 97.5 % quantile over draws.", 3),
+        Column("heads", "heads", "How many heads were chosen, mean over draws.", 1),
+    ),
+    keys=("pairs",),
+)
+
+
+@dataclass(frozen=True)
+class PairsNotAligned(Note):
+    """Pairs whose tokens do not match their words: they have no links.
+
+    Attributes:
+        count: how many.
+        total: out of how many.
+        first: the first of them, counted from 1.
+        reason: what is wrong with it.
+    """
+
+    count: int
+    total: int
+    first: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class NoGold(Note):
+    """There are no gold links: heads are chosen by what can be said of them without any."""
+
+
+@dataclass(frozen=True)
+class SeveralLayers(Note):
+    """The chosen heads are of several layers, which CTranslate2 cannot average in translation models."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentSettings(DeviceSettings):
+    """What `attnlab align` can be told.
+
+    Attributes:
+        progress: called with (what is being done, done, in all).
+    """
+
+    pairs: Annotated[
+        str | Path | Sequence[tuple[str, str]] | None,
+        Option(
+            "File of sentence pairs (source, tab, translation on each line); words are what stands between "
+            "spaces. A run brings its test part."
+        ),
+    ] = field(kw_only=False, default=None)
+    gold: Annotated[
+        str | Path | None,
+        Option(
+            "File of gold links of the pairs: Pharaoh (.pharaoh), NAACL (.naacl), GIZA (.A3), or XL-WA "
+            "(.tsv), which brings its pairs; the embedded corpus brings its links."
+        ),
+    ] = None
+    calibration: Annotated[
+        str | Path | None,
+        Option(
+            "XL-WA file (.tsv) of other pairs with gold links, which heads are chosen on.",
+            shown="every other pair",
+        ),
+    ] = None
+    sentences: Annotated[
+        int | None,
+        Option("Maximum number of pairs.", ("--sentences", "-n"), least=2, shown="all"),
+    ] = None
+    choose: Annotated[
+        str | None,
+        Option(
+            "What is chosen: a set of heads that is averaged or a single head, by gold links, or heads "
+            "without them (unsupervised).",
+            choices=CHOICES,
+            shown="set with gold links, unsupervised without",
+        ),
+    ] = None
+    row: Annotated[
+        str,
+        Option(
+            "Which row of the weights belongs to a token: output, the step that predicts it, input, the "
+            "step that reads it, or the better one of the two (without gold links input).",
+            choices=(*ROWS, BEST_ROW),
+        ),
+    ] = BEST_ROW
+    from_word: Annotated[
+        str,
+        Option("Over which tokens of a target word weights are taken.", choices=FROM_WORD),
+    ] = "mean"
+    heads: Annotated[
+        str | Path | None,
+        Option("A heads.json that attnlab align wrote: align with these heads and choose none."),
+    ] = None
+    links: Annotated[
+        str | Path | None, Option("File that the links are written to, in Pharaoh's form.")
+    ] = None
+    reverse: Annotated[
+        str | Path | None,
+        Option("Model of the other direction, to make the links of both one."),
+    ] = None
+    quick: Annotated[
+        bool, Option("Leave out the controls and the statistical aligner.", ("--quick",))
+    ] = False
+    source_language: Annotated[
+        str | None, Option("Code of the source language, for tokenizers of several (eng_Latn, en_XX).")
+    ] = None
+    target_language: Annotated[str | None, Option("Code of the target language.")] = None
+    batch_size: Annotated[
+        int, Option("Maximum number of pairs in one forward pass.", least=1, most=100_000)
+    ] = BATCH_SIZE
+    memory: Annotated[float | None, MEMORY] = None
+    seed: Annotated[int, SEED] = 0
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads is not None and self.links is None and self.gold is None:
+            msg = "heads are given, and nothing is asked of them; name a file for the links, or gold links."
+            raise InputError(msg)
+        if self.choose in {"set", "single"} and self.heads is not None:
+            msg = "heads are given, so none are chosen; leave heads or choose out."
+            raise InputError(msg)
+
+
+def _not_aligned(note: PairsNotAligned) -> str:
+    return (
+        f"{note.count} of {note.total} pairs have no links, since their tokens do not match their words; "
+        f"the first is pair {note.first}: {note.reason}."
+    )
+
+
+QUESTION = Question(
+    name="align",
+    what="alignment",
+    panel="What heads do",
+    help="Find the cross-attention heads that say what a word translates, and align words with them.\n\n"
+    "Heads are chosen by gold links on one half of the pairs (without any by what they look like) and scored "
+    "on the other, beside the heads that engines take unless told otherwise, the diagonal, a statistical "
+    "aligner and controls. With --heads FILE --links FILE a corpus is aligned with chosen heads.",
+    settings=AlignmentSettings,
+    tables=(SYSTEMS, HEADS, STEPS, CALIBRATION),
+    run="attnlab.questions.align.aligning:align",
+    view="attnlab.questions.align.view",
+    folder="alignment",
+    announced=True,
+    figures=("pair_*", "heads", "calibration"),
+    notes={
+        PairsNotAligned: _not_aligned,
+        NoGold: "There are no gold links, so heads are chosen by confidence, coverage, monotonicity and "
+        "agreement, and nothing says how good their links are.",
+        SeveralLayers: "The chosen heads are of several layers; CTranslate2 averages heads of one layer of a "
+        "translation model.",
+    },
+)
