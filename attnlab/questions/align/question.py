@@ -31,7 +31,13 @@ AER = Estimate(
     )
 )
 PRECISION = Estimate(
-    Column("precision", "precision", "Share of the links that are at least possible gold links.", 3)
+    Column(
+        "precision",
+        "precision",
+        "Share of the links that are at least possible gold links.",
+        3,
+        "prec.",
+    )
 )
 RECALL = Estimate(Column("recall", "recall", "Share of the sure gold links that are found.", 3))
 F1 = Estimate(Column("f1", "F1", "Harmonic mean of precision and recall.", 3))
@@ -41,6 +47,7 @@ AER_CHANGE = Estimate(
         "change of AER",
         "AER minus that of the chosen heads on the same pairs; above 0 where the chosen heads are better.",
         3,
+        "change",
     ),
     tested=True,
 )
@@ -63,8 +70,8 @@ SYSTEMS = Table(
             "kind",
             "kind",
             "`choice`: what would be used; `default`: what engines take unless told otherwise; `baseline`: "
-            "without the model's attention; `control`: what is found where there is nothing to find; `bound`: "
-            "chosen on the very pairs that it is scored on.",
+            "without the model's attention; `control`: what is found where there is nothing to find; "
+            "`bound`: chosen on the very pairs that it is scored on.",
         ),
         replace(_ROW, meaning=_ROW.meaning + " Empty where no attention is read."),
         Column("heads", "heads", "Its heads, as layer.head, both counted from 0."),
@@ -86,8 +93,8 @@ HEADS = Table(
         Column(
             "confidence",
             "confidence",
-            "1 - entropy of a target word's weights over source words / its maximum, less where weight lies on "
-            "special tokens; mean over target words, 0 to 1.",
+            "1 - entropy of a target word's weights over source words / its maximum, less where weight lies "
+            "on special tokens; mean over target words, 0 to 1.",
             3,
         ),
         Column(
@@ -127,7 +134,9 @@ STEPS = Table(
         Column("step", "heads", "How many heads are averaged."),
         _LAYER,
         replace(_HEAD, meaning="The head that is added at this step."),
-        Column("calibration_aer", "AER, calibration", "AER on the pairs that heads are chosen on.", 3),
+        Column(
+            "calibration_aer", "AER, calibration", "AER on the pairs that heads are chosen on.", 3
+        ),
         Column("aer", "AER", "AER on the other pairs.", 3),
     ),
     keys=("row", "step"),
@@ -138,7 +147,12 @@ CALIBRATION = Table(
     (
         Column("pairs", "calibration pairs", "How many pairs with gold links heads are chosen on."),
         Column("draws", "draws", "How often so many pairs were drawn at random."),
-        Column("aer", "AER", "AER of the heads that were chosen, on the other pairs; mean over draws.", 3),
+        Column(
+            "aer",
+            "AER",
+            "AER of the heads that were chosen, on the other pairs; mean over draws.",
+            3,
+        ),
         Column("aer_low", "AER, low", "The 2.5 % quantile over draws.", 3),
         Column("aer_high", "AER, high", "The 97.5 % quantile over draws.", 3),
         Column("heads", "heads", "How many heads were chosen, mean over draws.", 1),
@@ -243,7 +257,8 @@ class AlignmentSettings(DeviceSettings):
         bool, Option("Leave out the controls and the statistical aligner.", ("--quick",))
     ] = False
     source_language: Annotated[
-        str | None, Option("Code of the source language, for tokenizers of several (eng_Latn, en_XX).")
+        str | None,
+        Option("Code of the source language, for tokenizers of several (eng_Latn, en_XX)."),
     ] = None
     target_language: Annotated[str | None, Option("Code of the target language.")] = None
     batch_size: Annotated[
