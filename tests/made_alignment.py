@@ -107,6 +107,7 @@ def alignment(
     else:
         table = pd.DataFrame(systems)[["system", "kind", "row", "heads", "pairs", "links"]]
     details = {
+        "chosen_by": "gold links" if gold else "confidence, coverage, monotonicity, agreement",
         "gold": gold, "row": row, "layers": LAYERS, "heads_per_layer": HEADS,
         "chosen": [list(one) for one in chosen],
         "pairs": [pair(generator, *one, gold=gold) for one in sizes],

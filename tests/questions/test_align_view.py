@@ -89,7 +89,7 @@ def test_heads_that_another_choice_beats_are_not_called_best() -> None:
 def test_without_gold_links_no_score_is_said() -> None:
     found = alignment(gold=False)
     assert answer_of(found) == (
-        "Head 0.2, read one step later, was chosen by confidence, coverage, monotonicity and agreement on "
+        "Head 0.2, read one step later, was chosen by confidence, coverage, monotonicity, agreement on "
         "250 pairs; without gold links nothing says how good these links are."
     )
     assert list(found.contents().answers) == [answer_of(found)]
@@ -333,6 +333,15 @@ def test_every_figure_is_declared_and_drawn(gold: bool) -> None:
     names = list(alignment(gold=gold).figures)
     assert names == ["heads", "pair_1", "pair_2", *(["calibration"] if gold else [])]
     assert set(QUESTION.figures) == {"pair_*", "heads", "calibration"}
+
+
+def test_a_curve_of_one_point_is_none() -> None:
+    found = alignment()
+    for curve in (found.calibration.tail(1), found.calibration.assign(aer=np.nan)):
+        short = replace(found, tables={**found.tables, "calibration": curve})
+        assert "calibration" not in short.figures
+        assert len(list(short.terminal())) == 2
+    assert len(list(found.terminal())) == 3
 
 
 def test_heads_that_were_given_have_no_map_and_no_pairs() -> None:

@@ -80,8 +80,8 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     heads = _best_heads(result)
     if not heads.empty:
         yield _heads_shown(heads, len(_of_row(result)))
-    curve = result.tables.get(CALIBRATION.name, pd.DataFrame())
-    if not curve.empty:
+    curve = _curve(result)
+    if len(curve) > 1:
         yield TerminalTable(
             (CALIBRATION["pairs"].narrow, AER.column.narrow, "over draws", "heads"),
             tuple(
@@ -152,6 +152,12 @@ def _of_row(result: Result) -> pd.DataFrame:
     return heads[heads["row"] == result.details["row"]]
 
 
+def _curve(result: Result) -> pd.DataFrame:
+    """AER by the number of calibration pairs; no row where it is not known."""
+    curve: pd.DataFrame = result.tables.get(CALIBRATION.name, pd.DataFrame({"aer": []}))
+    return curve[curve["aer"].notna()]
+
+
 def _best_heads(result: Result) -> pd.DataFrame:
     """The first heads by AER, or without gold links by the score without them; none without both."""
     heads = _of_row(result)
@@ -184,8 +190,8 @@ def _figures(result: Result) -> Iterator[DrawnFigure]:
         figure = draw_pair(pair, gold=gold, heads=alone if room > 0 else ())
         text = f"Pair {number}: source above, translation below."
         yield DrawnFigure(f"pair_{number}", figure, text)
-    curve = result.tables.get(CALIBRATION.name, pd.DataFrame())
-    if len(curve) and curve["aer"].notna().any():
+    curve = _curve(result)
+    if len(curve) > 1:
         text = (
             "AER of the heads that are chosen on so many pairs with gold links, mean over draws of these "
             "pairs and the 95 % of draws between; lines: what engines take by default, and the bound."
@@ -294,7 +300,8 @@ def _without_gold(result: Result, heads: str, chosen: Mapping[Any, Any]) -> str:
         how = f"{'gives' if one else 'give'} {counted(int(chosen['links']), 'link')} in {pairs}"
     else:
         was = "was" if one else "were"
-        how = f"{was} chosen by confidence, coverage, monotonicity and agreement on {pairs}"
+        by = result.details.get("chosen_by")
+        how = f"{was} chosen{f' by {by}' if by else ''} on {pairs}"
     return f"{_capital(heads)} {how}; without gold links nothing says how good these links are."
 
 
