@@ -280,10 +280,10 @@ def test_the_map_writes_the_error_of_every_head_and_rings_the_chosen() -> None:
 def test_the_map_without_gold_links_shows_the_score_without_them() -> None:
     heads = alignment(gold=False).heads
     figure = draw_scores(heads, [(0, 2)], "output")
-    assert figure.texts[0].get_text().startswith("score without gold of each head (more is better")
+    assert figure.texts[0].get_text().startswith("Score without gold of each head (more is better")
     assert rings(figure) == [{(0, 2)}, set()]
     missing = heads.assign(aer=np.nan)
-    assert draw_scores(missing).texts[0].get_text().startswith("score without gold")
+    assert draw_scores(missing).texts[0].get_text().startswith("Score without gold")
     one_row = draw_scores(heads[heads["row"] == "input"])
     assert len(one_row.axes) == 1
     unknown = alignment().heads

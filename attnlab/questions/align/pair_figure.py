@@ -16,7 +16,6 @@ from matplotlib.path import Path
 
 from attnlab.core import counted, shown
 from attnlab.figures import INK, PAGE, blank, panel, style
-from attnlab.questions.align.question import CHOSEN
 
 Link = tuple[int, int]
 Place = tuple[float, float]
@@ -284,7 +283,7 @@ def _legend_columns(width: float) -> int:
 
 def _example(kind: str) -> Line2D:
     stroke = STROKES[kind]
-    label = f"{stroke.meaning} by the {CHOSEN}" if kind == "found" else stroke.meaning
     return Line2D(
-        [], [], color=stroke.colour, linestyle=stroke.line, linewidth=stroke.width, label=label
-    )
+        [], [], color=stroke.colour, linestyle=stroke.line, linewidth=stroke.width,
+        label=stroke.meaning,
+    )  # fmt: skip

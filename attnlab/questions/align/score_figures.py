@@ -69,7 +69,9 @@ def draw_scores(
             _draw_panel(axes, heads[heads["row"] == name], rings, scale, link if rings else "")
             axes.set_title(_TITLES[name], loc="left", pad=4)
         least = "less is better" if gold else "more is better"
-        title = f"{shown.heading} of each head ({least}; ring: chosen)"
+        title = (
+            f"{shown.heading[:1].upper()}{shown.heading[1:]} of each head ({least}; ring: chosen)"
+        )
         figure.text(0.012, 1 - 0.13 / figure.get_figheight(), title, va="center", fontsize=9)
     return figure
 

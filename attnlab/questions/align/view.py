@@ -182,7 +182,9 @@ def _figures(result: Result) -> Iterator[DrawnFigure]:
             heads, [tuple(one) for one in details["chosen"]], details["row"],
             link=_ADDRESS if pairs else "",
         )  # fmt: skip
-        yield DrawnFigure("heads", figure, f"{what} of every head alone, by layer.{below}{click}")
+        yield DrawnFigure(
+            "heads", figure, f"{_capital(what)} of every head alone, by layer.{below}{click}"
+        )
     room = _MOST_BYTES
     for number, pair in enumerate(pairs, start=1):
         alone = [name for name in pair["links"] if name != "chosen"]
