@@ -38,7 +38,13 @@ AER = Estimate(
     )
 )
 PRECISION = Estimate(
-    Column("precision", "precision", "Share of the links that are at least possible gold links.", 3)
+    Column(
+        "precision",
+        "precision",
+        "Share of the links that are at least possible gold links.",
+        3,
+        "prec.",
+    )
 )
 RECALL = Estimate(Column("recall", "recall", "Share of the sure gold links that are found.", 3))
 F1 = Estimate(Column("f1", "F1", "Harmonic mean of precision and recall.", 3))
@@ -48,6 +54,7 @@ AER_CHANGE = Estimate(
         "change of AER",
         "AER minus that of the chosen heads on the same pairs; above 0 where the chosen heads are better.",
         3,
+        "change",
     ),
     tested=True,
 )
