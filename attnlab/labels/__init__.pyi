@@ -10,6 +10,7 @@ from .gold import gold_of_embedded as gold_of_embedded
 from .gold import gold_of_texts as gold_of_texts
 from .gold import gold_of_treebank as gold_of_treebank
 from .gold import shuffled as shuffled
+from .label_columns import AER as AER
 from .label_columns import AGREEMENT as AGREEMENT
 from .label_columns import CONTROLS as CONTROLS
 from .label_columns import DETAIL as DETAIL

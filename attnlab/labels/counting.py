@@ -240,7 +240,9 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
             gather_units(side, axis.real)
             for side, axis in ((rows, layer.queries), (sources, layer.keys))
         )
-        possible = possible_links(links, keys.words, scope.groups, self_attention=False)
+        possible = possible_links(
+            links, keys.words, scope.groups, self_attention=False, queries=queries.of_tokens
+        )
         return GoldWords(queries, keys, possible)
 
 

@@ -9,7 +9,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.labels.counts import GROUPS, Counts, Largest, RatioCounts, Scope, count_ratio, largest
+from attnlab.labels.counts import (
+    GROUPS,
+    Counts,
+    Largest,
+    RatioCounts,
+    Scope,
+    count_ratio,
+    largest,
+    sum_by_group,
+)
 from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.verdict import Verdict
 from attnlab.labels.word_tokens import Alignment, BatchUnits
@@ -94,6 +103,7 @@ class LinkCounts(Counts):
         followed: those that the head's arg-max follows, over all.
         offsets: links by offset in word units, from -MAX_LINK_OFFSET to +MAX_LINK_OFFSET; longer ones are in
             `links` only.
+        queries: words that look at the other sentence; 0 where a word looks at its own sentence.
     """
 
     kinds: tuple[LinkKind, ...]
@@ -101,6 +111,9 @@ class LinkCounts(Counts):
     chance: Float[Tensor, "group kind"]
     followed: RatioCounts
     offsets: Int[Tensor, "group kind offset"]
+    queries: Int[Tensor, " group"] = field(
+        default_factory=lambda: torch.zeros(GROUPS, dtype=torch.long)
+    )
 
 
 @dataclass(frozen=True)
@@ -127,6 +140,7 @@ def possible_links(
     *,
     self_attention: bool,
     causal: bool = False,
+    queries: Bool[Tensor, "batch query_word"] | None = None,
 ) -> PossibleLinks:
     """The links that could be followed, where the query had two candidates or more.
 
@@ -136,6 +150,7 @@ def possible_links(
         groups: of each sentence.
         self_attention: a query's own word is no candidate.
         causal: words behind the query are no candidates.
+        queries: True for words that look at another sentence.
     """
     device = links.key.device
     offset = links.key - links.query
@@ -151,6 +166,9 @@ def possible_links(
     kept = Links(links.kinds, *(column[possible] for column in columns))
     cell = groups.to(device)[kept.sentence] * len(links.kinds) + kept.kind
     counts = _count_possible(kept, cell, candidates[possible])
+    if queries is not None:
+        looking = (queries & (words.sum(1) >= 2)[:, None]).sum(1)
+        counts = replace(counts, queries=sum_by_group(looking.to(device), groups.to(device)))
     return PossibleLinks(kept, groups.to(device), counts, self_attention)
 
 

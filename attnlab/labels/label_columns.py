@@ -233,6 +233,15 @@ GAIN = Estimate(
     Column("gain_over_shuffled", "gain over shuffled", "Accuracy minus that on shuffled words.", 2),
     "Newcombe's",
 )
+AER = Estimate(
+    Column(
+        "aer",
+        "AER",
+        "Alignment error rate of the links against gold links, over all pairs together: 0 where they are the "
+        "sure links, 1 where none is right.",
+        3,
+    )
+)
 RELATIONS = Table(
     "relations.csv",
     "head, relation and direction",
@@ -254,6 +263,7 @@ RELATIONS = Table(
             ),
             OVER_SENTENCES,
         ),
+        *AER,
         Column(
             "baseline",
             "best offset",

@@ -27,7 +27,7 @@ from attnlab.labels.label import (
     count_links,
     make_links,
 )
-from attnlab.labels.label_columns import LINKS, Rule
+from attnlab.labels.label_columns import AER, CONFIDENCE_LEVEL, LINKS, Rule
 from attnlab.labels.verdict import Verdict, decided, status_of
 from attnlab.labels.word_tokens import Alignment, merge_tokens
 
@@ -105,6 +105,9 @@ def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.
             f"{prefix}chance": by_kind(chance[half]),
             f"{prefix}threshold": by_kind(threshold[half]),
         }
+    if counts.kinds == ALIGNMENT_KINDS:
+        rates = alignment_error_rates(counts, seed)
+        columns |= dict(zip((AER.name, AER.low, AER.high), map(by_head, rates), strict=True))
     columns |= {
         "baseline_offset": by_kind(best - MAX_LINK_OFFSET),
         "counted": by_kind(links.amin(0)),
@@ -115,6 +118,25 @@ def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.
     status = [_status(row) for row in table.itertuples(index=False)]
     few = table["counted"] < table["needed"]
     return table.assign(status=status, stability=table["stability"].mask(few))
+
+
+def alignment_error_rates(
+    counts: LinkCounts, seed: int
+) -> tuple[Float[Tensor, "kind head"], Float[Tensor, "kind head"], Float[Tensor, "kind head"]]:
+    """AER of the links of each head in the reported half, and the ends of its 95 % bootstrap interval.
+
+    Each target word gives one link, and all gold links are sure: 1 - 2 |A n S| / (|A| + |S|). The bootstrap
+    draws groups of sentences. Source: Och and Ney 2003, Computational Linguistics 29 (1).
+    """
+
+    def rate(hits: Tensor, given: Tensor, gold: Tensor) -> Tensor:
+        return 1 - 2 * hits / (given[..., None, None] + gold[..., None])
+
+    followed, given, gold = counts.followed.numerator, counts.queries, counts.links
+    found = rate(*(sum_of_halves(one)[REPORTED] for one in (followed, given, gold)))
+    drawn = rate(*(resampled(one, seed)[:, REPORTED] for one in (followed, given, gold)))
+    tail = (1 - CONFIDENCE_LEVEL) / 2
+    return found, drawn.nanquantile(tail, 0), drawn.nanquantile(1 - tail, 0)
 
 
 def _stability(

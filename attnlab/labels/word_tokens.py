@@ -182,6 +182,11 @@ class BatchUnits:
     membership: Float[Tensor, "batch token unit"]
     words: Bool[Tensor, "batch word"]
 
+    @property
+    def of_tokens(self) -> Bool[Tensor, "batch word"]:
+        """True for words that have a token."""
+        return self.words & self.membership[..., : self.words.shape[1]].any(1)
+
 
 def gather_units(
     alignments: Sequence[Alignment | None], visible: Bool[Tensor, "batch token"]

@@ -53,12 +53,11 @@ from attnlab.alignment import (
 )
 from attnlab.core import InputError, Note, options_of, usable_device, write_text
 from attnlab.evaluation import Progress, Steps, versions_in_words
-from attnlab.labels import untrained_twin
+from attnlab.labels import AER, untrained_twin
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.align.alignment_files import HEADS_FILE, LINKS_FILE
 from attnlab.questions.align.generated_words import compare_generated
 from attnlab.questions.align.question import (
-    AER,
     AER_CHANGE,
     BEST_ROW,
     CALIBRATION_SIZES,
@@ -84,6 +83,7 @@ DRAWN = 20
 # Pairs of the training text that the statistical aligner learns from, and the fewest that it can.
 MOST_TRAINING, FEWEST_TRAINING = 200_000, 500
 Counts = Int[Tensor, "pair 4"]
+_NOTHING_TELLS = "No pair has two words with tokens on both sides, so nothing tells the heads apart; give longer pairs."
 
 
 @options_of(AlignmentSettings)
@@ -266,11 +266,14 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
     statistical = _statistical(model, [*pairs.words, *calibration.words], settings)
     paths = _paths(calibration)
     choices = _choices(calibration, paths, statistical)
-    chosen = choices[settings.choose or "set"]
+    wanted = settings.choose or "set"
+    if wanted not in choices:
+        raise InputError(_NOTHING_TELLS)
+    chosen = choices[wanted]
     shape = aligned.layers, aligned.reading.attention_sites.heads
     systems = [
         _System(CHOSEN, "choice", _counted(report, chosen), chosen),
-        *_others(report, choices, settings.choose or "set", shape),
+        *_others(report, choices, wanted, shape),
         *_baselines(report, statistical),
         *_both_directions(pairs, report, chosen, settings),
         *_controls(model, pairs, report, chosen, settings),
@@ -351,24 +354,26 @@ def _choices(
 ) -> dict[str, _Chosen]:
     """What can be chosen, by name: the best set, the best single head, and heads without gold links."""
     single = min(paths, key=lambda row: paths[row].aers[0])
-    return {
-        "set": _best(paths),
-        "single": _Chosen(single, (paths[single].single,)),
-        "unsupervised": _unsupervised(calibration, statistical),
-    }
+    choices = {"set": _best(paths), "single": _Chosen(single, (paths[single].single,))}
+    unsupervised = _unsupervised(calibration, statistical)
+    return choices if unsupervised is None else {**choices, "unsupervised": unsupervised}
 
 
-def _unsupervised(part: _Part, statistical: "_Statistical | None") -> _Chosen:
+def _unsupervised(part: _Part, statistical: "_Statistical | None") -> _Chosen | None:
     """The set that is nearest to the links of a statistical aligner, which has learned from text alone.
 
     Without one the head of the highest score (`head_properties`), in the row in which it links more of the
-    words that are written alike on both sides: nothing else there tells the rows apart.
+    words that are written alike on both sides: nothing else there tells the rows apart. None where no pair
+    has two words with tokens on both sides.
     """
     if statistical is not None:
         silver = part.with_links(statistical.both(part.words))
         return _best(_paths(silver))
     alike = part.with_links([_written_alike(*words) for words in part.words])
-    heads = {row: without_gold(head_properties(words), 1) for row, words in part.weights.items()}
+    properties = {row: head_properties(words) for row, words in part.weights.items()}
+    if not any(one.score.any() for one in properties.values()):
+        return None
+    heads = {row: without_gold(one, 1) for row, one in properties.items()}
     found = {row: _counted(alike, _Chosen(row, one)) for row, one in heads.items()}
     row = max(heads, key=lambda one: float(scored(found[one], "recall")))
     return _Chosen(row, heads[row])
@@ -734,6 +739,8 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
     part = _part(pairs, read)
     statistical = _statistical(model, part.words, settings)
     chosen = _unsupervised(part, statistical)
+    if chosen is None:
+        raise InputError(_NOTHING_TELLS)
     shape = aligned.layers, aligned.reading.attention_sites.heads
     links = _links_of(read, chosen)
     tables = [

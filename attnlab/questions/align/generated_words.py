@@ -22,10 +22,9 @@ from attnlab.alignment import (
 )
 from attnlab.core import AttnlabError
 from attnlab.evaluation import evaluator_of
-from attnlab.labels import Gold, GoldSentence, Span
+from attnlab.labels import AER, Gold, GoldSentence, Span
 from attnlab.models import Model
 from attnlab.questions.align.question import (
-    AER,
     GENERATED_AER,
     GENERATED_CHANGE,
     AlignmentSettings,
@@ -44,8 +43,8 @@ def compare_generated(
     """How good the links are while the model writes, and under teacher forcing, for the same words.
 
     Gold links are to words of the reference, so words are compared that its greedy translation and the
-    reference have in common, in the same order (`difflib`). Greedy decoding attends as teacher forcing on what
-    was written does, so the translation is read again.
+    reference have in common, in the same order (`difflib`). Greedy decoding attends as teacher forcing on
+    what was written does, so the translation is read again.
 
     Args:
         model: with its tokenizer.
@@ -57,7 +56,7 @@ def compare_generated(
     Returns:
         One row; none where the model writes none of the words, or cannot be evaluated.
     """
-    written = _translations(model, pairs, list(links), settings)
+    written = translations_of(model, pairs, list(links), settings)
     kept = [number for number, sentence in written.items() if sentence.spans]
     if not kept:
         return pd.DataFrame()
@@ -81,7 +80,7 @@ def compare_generated(
     return _row(torch.stack(counts, 1), shared, words, settings.seed)
 
 
-def _translations(
+def translations_of(
     model: Model, pairs: WordPairs, numbers: Sequence[int], settings: AlignmentSettings
 ) -> dict[int, GoldSentence]:
     """The greedy translation of each pair as a sentence of words, by number."""
@@ -92,10 +91,11 @@ def _translations(
         return {}
     usable = [numbers[one.number] for one in evaluator.sentences.usable]
     found = zip(usable, evaluator.translations(settings.progress), strict=True)
-    return {number: _sentence(number, text) for number, text in found}
+    return {number: sentence_of(number, text) for number, text in found}
 
 
-def _sentence(number: int, text: str) -> GoldSentence:
+def sentence_of(number: int, text: str) -> GoldSentence:
+    """The words of a text, with where they stand."""
     spans, start = [], 0
     for word in words_of(text):
         start = text.index(word, start)

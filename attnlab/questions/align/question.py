@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from attnlab.core import BATCH_SIZE, Column, Estimate, InputError, Note, Option, Table
 from attnlab.evaluation import MEMORY, SEED, DeviceSettings, Progress
+from attnlab.labels import AER
 from attnlab.results import Question
 
 Choice = Literal["set", "single", "unsupervised"]
@@ -28,15 +29,6 @@ CHOICE_NAMES = {
 }
 ORACLE = "best set of the reported pairs"
 
-AER = Estimate(
-    Column(
-        "aer",
-        "AER",
-        "Alignment error rate of the links against gold links, over all pairs together: 0 where they are the "
-        "sure links, 1 where none is right.",
-        3,
-    )
-)
 PRECISION = Estimate(
     Column(
         "precision",
@@ -54,7 +46,7 @@ AER_CHANGE = Estimate(
         "change of AER",
         "AER minus that of the chosen heads on the same pairs; above 0 where the chosen heads are better.",
         3,
-        "change",
+        "vs chosen",
     ),
     tested=True,
 )
@@ -276,7 +268,7 @@ class AlignmentSettings(DeviceSettings):
         str,
         Option(
             "Which row of the weights belongs to a token: output, the step that predicts it, input, the "
-            "step that reads it, or the better one of the two (without gold links input).",
+            "step that reads it, or the better one of the two.",
             choices=(*ROWS, BEST_ROW),
         ),
     ] = BEST_ROW
@@ -332,9 +324,9 @@ QUESTION = Question(
     what="alignment",
     panel="Heads",
     help="Find the cross-attention heads that say what a word translates, and align words with them.\n\n"
-    "Heads are chosen by gold links on one half of the pairs (without any by what they look like) and scored "
-    "on the other, beside the heads that engines take unless told otherwise, the diagonal, a statistical "
-    "aligner and controls. With --heads FILE --links FILE a corpus is aligned with chosen heads.",
+    "Heads are chosen by gold links on one half of the pairs and scored on the other, beside the heads that "
+    "engines take unless told otherwise, the diagonal, a statistical aligner and controls; without gold links "
+    "they are chosen by those of the statistical aligner. With --heads FILE --links FILE a corpus is aligned with chosen heads.",
     settings=AlignmentSettings,
     tables=(SYSTEMS, HEADS, STEPS, CALIBRATION, GENERATION),
     run="attnlab.questions.align.aligning:align",

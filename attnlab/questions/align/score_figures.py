@@ -12,7 +12,8 @@ from matplotlib.patches import Rectangle
 
 from attnlab.core import rounded
 from attnlab.figures import COLUMN, INK, Mark, blank, check_table, colour, panel, style
-from attnlab.questions.align.question import AER, CALIBRATION, HEADS, ROWS, SYSTEMS
+from attnlab.labels import AER
+from attnlab.questions.align.question import CALIBRATION, HEADS, ROWS, SYSTEMS
 
 _WITHOUT_GOLD = HEADS["score_without_gold"]
 _TITLES = {

@@ -8,12 +8,15 @@ import pandas as pd
 
 from attnlab.core import Estimate, counted
 from attnlab.figures import PAGE
+from attnlab.labels import AER
 from attnlab.questions.align.pair_figure import draw_pair
 from attnlab.questions.align.question import (
-    AER,
     AER_CHANGE,
     CALIBRATION,
     CHOSEN,
+    GENERATED_AER,
+    GENERATED_CHANGE,
+    GENERATION,
     HEADS,
     PRECISION,
     RECALL,
@@ -65,9 +68,10 @@ def contents(result: Result) -> Contents:
         ShownTable(HEADS.file, "Every head alone", _ENDS),
         ShownTable(STEPS.file, "Heads that are added one after another"),
         ShownTable(CALIBRATION.file, "How many pairs with gold links it takes"),
+        ShownTable(GENERATION.file, "While the model writes, and under teacher forcing"),
     )
     return Contents(
-        [answer_of(result), *_beside(result)],
+        [answer_of(result), *_beside(result), *_written(result)],
         facts | _configuration(details["configuration"]),
         list(_figures(result)),
         shown,
@@ -116,7 +120,7 @@ def _systems_shown(result: Result) -> TerminalTable:
     )  # fmt: skip
     return TerminalTable(
         (name, heads, *columns), rows, tuple(columns),
-        caption=answer_of(result), gap=1, prose=(name,),
+        caption=" ".join([answer_of(result), *_written(result)]), gap=1, prose=(name,),
     )  # fmt: skip
 
 
@@ -324,3 +328,18 @@ def _beside(result: Result) -> list[str]:
             told[0] += f", {_points(away)} {'above' if away >= 0 else 'below'} the {CHOSEN}"
         said.append(f"{begins}: AER of {'; '.join(told)}.")
     return said
+
+
+def _written(result: Result) -> Iterator[str]:
+    """What the chosen heads say of words that the model writes itself, beside teacher forcing."""
+    for row in result.tables.get(GENERATION.name, pd.DataFrame()).to_dict("records"):
+        low, high = (
+            GENERATED_CHANGE.column.shown(end, signed=True) for end in GENERATED_CHANGE.ends(row)
+        )
+        words = counted(int(row["words"]), "word")
+        free, forced = (one.column.shown(row[one.name]) for one in (GENERATED_AER, AER))
+        yield (
+            f"Where the model writes the translation itself, links of the {words} that it shares with the "
+            f"reference ({row['word_share']:.0%}) have AER {free}, against {forced} under teacher forcing "
+            f"(difference [{low}, {high}])."
+        )

@@ -166,6 +166,7 @@ _RELATION = [
     "accuracy_high",
     "baseline",
     "chance",
+    "aer",
     "shuffled_accuracy",
     "untrained_accuracy",
     "links",

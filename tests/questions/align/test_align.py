@@ -1,6 +1,7 @@
 """Links from cross-attention against loops over the model's own outputs, and what `align` refuses."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from attnlab.alignment.heads_file import read_heads
 from attnlab.core.errors import InputError
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
+from attnlab.questions.align import generated_words
 from attnlab.questions.align.aligning import align
 from attnlab.questions.align.question import NoGold, PairsNotAligned
 from attnlab.results.result import Result
@@ -285,3 +287,61 @@ def test_padding_and_batches_change_nothing(tmp_path: Path) -> None:
     one, other = (align(model, gold=gold, batch_size=size, **QUICK) for size in (1, 7))
     pd.testing.assert_frame_equal(one.systems, other.systems)
     pd.testing.assert_frame_equal(one.heads, other.heads)
+
+
+def test_analyze_reports_the_same_error_rate(small_run: Path) -> None:
+    given = {"sentences": 60, "quick": True}
+    heads = align(small_run, row="output", **given).heads.sort_values(["layer", "head"])
+    relations = attnlab.analyze(small_run, sites=["cross"], **given).relations
+    found = relations[relations["relation"] == "alignment"].sort_values(["layer", "head"])
+    assert len(found) == len(heads)
+    assert found["aer"].tolist() == pytest.approx(heads["aer"].tolist(), abs=1e-12)
+    assert (found["aer_low"] <= found["aer"]).all()
+    assert (found["aer"] <= found["aer_high"]).all()
+    assert (found["aer_high"] > found["aer_low"]).any()
+
+
+def writing(monkeypatch: pytest.MonkeyPatch, written: Callable[[str], str]) -> None:
+    """The model writes this in place of each reference."""
+
+    def translations(model: Any, pairs: Any, numbers: Sequence[int], settings: Any) -> Any:
+        targets = {number: written(pairs.gold.target[number].text) for number in numbers}
+        return {
+            number: generated_words.sentence_of(number, text) for number, text in targets.items()
+        }
+
+    monkeypatch.setattr(generated_words, "translations_of", translations)
+
+
+def generation_of(tmp_path: Path) -> Any:
+    model = random_models.marian(), tokenizer()
+    gold = tmp_path / "links.pharaoh"
+    gold.write_text("0-0 1-1\n" * len(PAIRS))
+    return align(model, PAIRS, gold=gold).generation.iloc[0]
+
+
+def test_references_that_the_model_writes_itself_have_the_links_of_teacher_forcing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing(monkeypatch, str)
+    found = generation_of(tmp_path)
+    assert found["word_share"] == 1
+    assert found["words"] == sum(len(target.split()) for _, target in PAIRS[1::2])
+    assert found["generated_aer"] == found["aer"]
+    assert found["generated_change"] == 0
+
+
+def test_words_that_only_the_reference_has_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing(monkeypatch, lambda text: text.split(maxsplit=1)[1])
+    found = generation_of(tmp_path)
+    words = sum(len(target.split()) for _, target in PAIRS[1::2])
+    assert found["words"] == words - len(PAIRS[1::2])
+    assert found["word_share"] == pytest.approx(found["words"] / words)
+
+
+def test_pairs_of_single_words_tell_no_heads_apart(tmp_path: Path) -> None:
+    pairs = [("cat", "gatto"), ("dog", "cane")]
+    with pytest.raises(InputError, match="No pair has two words with tokens on both sides"):
+        align((random_models.marian(), tokenizer()), pairs, **QUICK)
