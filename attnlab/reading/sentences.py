@@ -402,6 +402,10 @@ def _length(sentence: Sentence) -> int:
     return max(len(sentence.source), len(sentence.target or ()))
 
 
+# Their decoders begin with the last token of the translation, the code of its language.
+_WRAPPING = frozenset({"mbart", "plbart"})
+
+
 def read_sentences(
     model: Model, texts: Sequence[Text], origin: str = "sentences handed in"
 ) -> Sentences:
@@ -424,7 +428,11 @@ def read_sentences(
         msg = "Either every sentence has a translation or none has; hand in one kind at a time."
         raise InputError(msg)
     tokenized = tokenize(model, texts)
-    sentences = [_sentence(number, one, start) for number, one in enumerate(tokenized)]
+    wraps = start is None and config.model_type in _WRAPPING
+    sentences = [
+        _sentence(number, one, one.target.ids[-1] if wraps and one.target else start)
+        for number, one in enumerate(tokenized)
+    ]
     limit = min(most_positions(config), both.source.model_max_length)
     vocabulary = Vocabulary(both.source)
     usable, dropped = _usable(sentences, limit, vocabulary)

@@ -13,8 +13,14 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
     MarianConfig,
     MarianMTModel,
+    MBartConfig,
+    MBartForConditionalGeneration,
+    MBartTokenizer,
+    NllbTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     T5Config,
@@ -111,6 +117,48 @@ def marian(*, encoder_layers: int = 2, decoder_layers: int = 3, heads: int = 5) 
 def small_marian() -> PreTrainedModel:
     """Nine heads, for what is asked of every head."""
     return marian(encoder_layers=1, decoder_layers=1, heads=3)
+
+
+def nllb() -> PreTrainedModel:
+    config = M2M100Config(
+        vocab_size=len(nllb_tokenizer()), d_model=15, encoder_layers=2, decoder_layers=3,
+        encoder_attention_heads=3, decoder_attention_heads=5, encoder_ffn_dim=11,
+        decoder_ffn_dim=7, max_position_embeddings=37, pad_token_id=1, bos_token_id=0,
+        eos_token_id=2, decoder_start_token_id=2,
+    )  # fmt: skip
+    return seeded(lambda: M2M100ForConditionalGeneration(config))
+
+
+def nllb_tokenizer() -> NllbTokenizer:
+    """Words, the code of the language before them."""
+    vocabulary = {word: number for number, word in enumerate([*_FAIRSEQ, *_marked()])}
+    found = NllbTokenizer(vocab=vocabulary, merges=[])
+    # Words are whole tokens; merges of letters would spell them out.
+    found.backend_tokenizer.model = models.WordLevel(vocabulary, unk_token="<unk>")
+    return found
+
+
+def mbart() -> PreTrainedModel:
+    """No start token: the decoder begins with the last token of the translation."""
+    config = MBartConfig(
+        vocab_size=len(mbart_tokenizer()), d_model=15, encoder_layers=2, decoder_layers=3,
+        encoder_attention_heads=3, decoder_attention_heads=5, encoder_ffn_dim=11,
+        decoder_ffn_dim=7, max_position_embeddings=37, pad_token_id=1, bos_token_id=0,
+        eos_token_id=2, forced_eos_token_id=None,
+    )  # fmt: skip
+    return seeded(lambda: MBartForConditionalGeneration(config))
+
+
+def mbart_tokenizer() -> MBartTokenizer:
+    """Words, the code of the language behind them."""
+    return MBartTokenizer(vocab=[(word, 0.0) for word in [*_FAIRSEQ, *_marked()]])
+
+
+_FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]
+
+
+def _marked() -> list[str]:
+    return [f"▁{word}" for word in WORDS]
 
 
 def t5() -> PreTrainedModel:

@@ -83,7 +83,7 @@ DRAWN = 20
 # Pairs of the training text that the statistical aligner learns from, and the fewest that it can.
 MOST_TRAINING, FEWEST_TRAINING = 200_000, 500
 Counts = Int[Tensor, "pair 4"]
-_NOTHING_TELLS = "No pair has two words with tokens on both sides, so nothing tells the heads apart; give longer pairs."
+_NOTHING_TELLS = "No pair has two words with tokens on both sides, so nothing tells heads apart."
 
 
 @options_of(AlignmentSettings)

@@ -325,8 +325,9 @@ QUESTION = Question(
     panel="Heads",
     help="Find the cross-attention heads that say what a word translates, and align words with them.\n\n"
     "Heads are chosen by gold links on one half of the pairs and scored on the other, beside the heads that "
-    "engines take unless told otherwise, the diagonal, a statistical aligner and controls; without gold links "
-    "they are chosen by those of the statistical aligner. With --heads FILE --links FILE a corpus is aligned with chosen heads.",
+    "engines take unless told otherwise, the diagonal, a statistical aligner and controls; without gold "
+    "links they are chosen by those of the statistical aligner. With --heads FILE --links FILE a corpus is "
+    "aligned with chosen heads.",
     settings=AlignmentSettings,
     tables=(SYSTEMS, HEADS, STEPS, CALIBRATION, GENERATION),
     run="attnlab.questions.align.aligning:align",

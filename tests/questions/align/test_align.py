@@ -19,6 +19,7 @@ from attnlab.models.run import load
 from attnlab.questions.align import generated_words
 from attnlab.questions.align.aligning import align
 from attnlab.questions.align.question import NoGold, PairsNotAligned
+from attnlab.reading.sentences import read_sentences
 from attnlab.results.result import Result
 
 QUICK: dict[str, Any] = {"quick": True}
@@ -49,7 +50,7 @@ def links_by_loops(
     start = model.config.decoder_start_token_id
     if ids[0] == start:
         ids, words = ids[1:], words[1:]
-    read = [start, *ids[:-1]]
+    read = [ids[-1] if start is None else start, *ids[:-1]]
     with torch.no_grad():
         out = model(
             input_ids=torch.tensor([source["input_ids"]]),
@@ -100,6 +101,53 @@ def test_links_of_every_head_are_those_of_loops(name: str, row: str, tmp_path: P
         both = Model(model, tokenizer()).both_tokenizers
         for head, links in links_by_loops(model, both, pair, row).items():
             assert {tuple(link) for link in shown["links"][head]} == links
+
+
+MULTILINGUAL = {
+    "nllb": (random_models.nllb, random_models.nllb_tokenizer, "eng_Latn", "ita_Latn"),
+    "mbart": (random_models.mbart, random_models.mbart_tokenizer, "en_XX", "it_IT"),
+}
+
+
+@pytest.mark.parametrize("row", ["output", "input"])
+@pytest.mark.parametrize("name", MULTILINGUAL)
+def test_languages_are_told_to_the_tokenizer(name: str, row: str, tmp_path: Path) -> None:
+    build, tokenizer_of, source, target = MULTILINGUAL[name]
+    model, told = build().double(), tokenizer_of()
+    found = align(
+        (model, tokenizer_of()), gold=gold_file(tmp_path, PAIRS), row=row,
+        source_language=source, target_language=target, **QUICK,
+    )  # fmt: skip
+    told.src_lang, told.tgt_lang = source, target
+    both = Model(model, told).both_tokenizers
+    codes = told.convert_tokens_to_ids([source, target])
+    assert {codes[0]} & set(told(PAIRS[0][0])["input_ids"])
+    assert {codes[1]} & set(told(text_target=PAIRS[0][1])["input_ids"])
+    for pair, shown in zip(PAIRS[1::2], found.details["pairs"], strict=True):
+        for head, links in links_by_loops(model, both, pair, row).items():
+            assert {tuple(link) for link in shown["links"][head]} == links
+
+
+@pytest.mark.parametrize("name", MULTILINGUAL)
+def test_the_decoder_reads_what_transformers_hands_it(name: str) -> None:
+    build, tokenizer_of, source, target = MULTILINGUAL[name]
+    model, told = build(), tokenizer_of()
+    told.src_lang, told.tgt_lang = source, target
+    (first, *_) = read_sentences(Model(model, told), PAIRS).usable
+    labels = torch.tensor([told(text_target=PAIRS[0][1])["input_ids"]])
+    handed: list[torch.Tensor] = []
+    model.get_decoder().register_forward_pre_hook(
+        lambda module, args, given: handed.append(given["input_ids"]), with_kwargs=True
+    )
+    model(input_ids=torch.tensor([told(PAIRS[0][0])["input_ids"]]), labels=labels)
+    (read,) = handed
+    assert (first.target, first.labels) == (tuple(read[0].tolist()), tuple(labels[0].tolist()))
+
+
+def test_an_unknown_language_is_told(tmp_path: Path) -> None:
+    model = random_models.nllb(), random_models.nllb_tokenizer()
+    with pytest.raises(InputError, match="does not know the language 'xx'"):
+        align(model, gold=gold_file(tmp_path, PAIRS), source_language="xx", **QUICK)
 
 
 @pytest.mark.parametrize("row", ["output", "input"])
