@@ -1,9 +1,8 @@
 """Which cross-attention heads of a model say what a word translates: what `attnlab align` computes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 from attnlab.ablation import Difference
 from attnlab.alignment import (
     AlignmentHeads,
+    FoundLinks,
     FromWord,
     GoldGrid,
     GoldLinks,
@@ -56,6 +56,7 @@ from attnlab.evaluation import Progress, Steps, versions_in_words
 from attnlab.labels import AER, untrained_twin
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.align.alignment_files import HEADS_FILE, LINKS_FILE
+from attnlab.questions.align.corpus_links import CorpusLinks, weighed_links, write_links
 from attnlab.questions.align.generated_words import compare_generated
 from attnlab.questions.align.question import (
     AER_CHANGE,
@@ -115,9 +116,9 @@ def align(source: Source, settings: AlignmentSettings) -> Result:
     device = usable_device(settings.device)
     model = _model(source, settings)
     model.model.to(device)
-    pairs = pairs_of(model, settings.pairs, settings.gold, settings.sentences)
     if settings.heads is not None:
-        return _with_given_heads(model, pairs, settings)
+        return _with_given_heads(model, settings)
+    pairs = pairs_of(model, settings.pairs, settings.gold, settings.sentences)
     if not pairs.links:
         return _without_gold(model, pairs, settings)
     return _with_gold(model, pairs, settings)
@@ -297,9 +298,8 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
         },
         notes=_unaligned(read, pairs),
         shown=_shown(pairs, read, report.numbers, shape[1], chosen),
-        links=_links_of(read, chosen),
-        count=len(pairs),
         heads_file=heads_file,
+        found=_found(pairs, read, chosen),
     )
 
 
@@ -485,7 +485,7 @@ def _both_directions(
     forward = _linked(report, chosen)
     for how in SYMMETRIZATIONS:
         links = [
-            symmetrized(own, turned(back.get(number, frozenset())), how)
+            symmetrized(own, turned(back.get(number, {})), how)
             for number, own in zip(report.numbers, forward, strict=True)
         ]
         name = f"chosen heads of both directions ({how})"
@@ -504,7 +504,7 @@ def _controls(
     yield _System("untrained twin, chosen alike", "control", _counted(found.report, own), own)
     others = AlignedPairs(model, pairs.with_other_sources(), memory=settings.memory)
     links = _links_of(_read(others, settings, "Control: shuffled pairs"), chosen)
-    shuffled = [links.get(number, frozenset()) for number in report.numbers]
+    shuffled = [links.get(number, {}) for number in report.numbers]
     name = "chosen heads, sources of other pairs"
     yield _System(name, "control", count_links(shuffled, report.links), chosen)
 
@@ -520,14 +520,19 @@ def _generation(
     return {} if found.empty else {"generation": found}
 
 
-def _linked(part: _Part | ReadPairs, chosen: _Chosen) -> list[frozenset[Link]]:
-    grids = linked(part.weights[chosen.row].of_heads(chosen.heads))[:, 0]
-    return [links_in(grid) for grid in grids]
+def _linked(part: _Part | ReadPairs, chosen: _Chosen) -> list[dict[Link, float]]:
+    return weighed_links(part.weights[chosen.row].of_heads(chosen.heads))
 
 
-def _links_of(read: ReadPairs, chosen: _Chosen) -> dict[int, frozenset[Link]]:
+def _links_of(read: ReadPairs, chosen: _Chosen) -> dict[int, dict[Link, float]]:
     """The links of every pair that was read, by number."""
     return dict(zip(read.numbers, _linked(read, chosen), strict=True))
+
+
+def _found(pairs: WordPairs, read: ReadPairs, chosen: _Chosen) -> list[FoundLinks]:
+    """The links of every pair that was given."""
+    links = _links_of(read, chosen)
+    return [FoundLinks(*words, links.get(number, {})) for number, words in enumerate(pairs.words)]
 
 
 def _unaligned(read: ReadPairs | AlignedPairs, pairs: WordPairs) -> list[Note]:
@@ -689,7 +694,7 @@ def _shown(
     return found
 
 
-def _listed(links: frozenset[Link]) -> list[list[int]]:
+def _listed(links: Collection[Link]) -> list[list[int]]:
     return [list(link) for link in sorted(links)]
 
 
@@ -765,67 +770,50 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
         about={"Pairs": f"{len(read.numbers)} from {pairs.origin}"},
         notes=[NoGold(), *_unaligned(read, pairs)],
         shown=_shown(pairs, read, read.numbers, shape[1], chosen),
-        links=links,
-        count=len(pairs),
         heads_file=_heads_file(model, chosen, shape, settings, {"sentences": len(read.numbers)}),
+        found=_found(pairs, read, chosen),
     )
 
 
-def _with_given_heads(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> Result:
-    """The links of all pairs by heads that were chosen before; memory grows with the links alone."""
+def _with_given_heads(model: Model, settings: AlignmentSettings) -> Result:
+    """The links of all pairs by heads that were chosen before; memory does not grow with the pairs."""
     assert settings.heads is not None  # noqa: S101 - that is what this is for
     given = read_heads(settings.heads)
-    aligned = AlignedPairs(model, pairs, memory=settings.memory)
-    shape = aligned.layers, aligned.reading.attention_sites.heads
-    given.check_fits(*shape, model.weights)
-    layers = sorted({layer for layer, _ in given.heads})
-    columns = [layers.index(layer) * shape[1] + head for layer, head in given.heads]
-    links: dict[int, frozenset[Link]] = {}
-
-    def take(numbers: Sequence[int], batch: dict[Row, WordWeights]) -> None:
-        grids = linked(batch[given.row].of_heads(columns), given.rule)[:, 0].cpu()
-        found = zip(numbers, grids, strict=True)
-        links.update({number: links_in(grid) for number, grid in found})
-
-    tell = None if settings.progress is None else partial(settings.progress, "Aligning pairs")
-    aligned.feed(
-        take,
-        rows=[given.row],
-        from_word=given.from_word,
-        layers=layers,
-        batch_size=settings.batch_size,
-        progress=tell,
-    )
-    links = {number: links[number] for number in aligned.numbers}
-    chosen = _Chosen(given.row, given.numbers)
+    corpus = CorpusLinks(model, given, settings)
+    corpus.write()
     row: dict[str, Any] = {
         "system": CHOSEN,
         "kind": "choice",
         "row": given.row,
-        "heads": _addresses(given.numbers, shape[1]),
-        "pairs": len(links),
-        "links": sum(map(len, links.values())),
+        "heads": _addresses(given.numbers, given.heads_per_layer),
+        "pairs": corpus.aligned,
+        "links": corpus.links,
     }
-    if pairs.links:
-        gold = [pairs.links[number] for number in links]
-        _add_scores([row], count_links(list(links.values()), gold)[None], settings.seed)
+    if corpus.counts:
+        _add_scores([row], torch.cat(corpus.counts)[None], settings.seed)
     table = pd.DataFrame(
         {
             "layer": [layer for layer, _ in given.heads],
             "head": [head for _, head in given.heads],
-            "row": chosen.row,
+            "row": given.row,
             "chosen": True,
         }
     )
+    unaligned = []
+    if corpus.first_unaligned is not None:
+        number, why = corpus.first_unaligned
+        missing = corpus.pairs - corpus.aligned
+        unaligned = [PairsNotAligned(missing, corpus.pairs, number + 1, why)]
     return _result(
         model,
         settings,
         tables={"systems": pd.DataFrame([row]), "heads": table},
-        about={"Pairs": f"{len(links)} from {pairs.origin}", "Heads from": str(settings.heads)},
-        notes=_unaligned(aligned, pairs),
+        about={
+            "Pairs": f"{corpus.aligned} from {corpus.origin}",
+            "Heads from": str(settings.heads),
+        },
+        notes=unaligned,
         shown=[],
-        links=links,
-        count=len(pairs),
         heads_file=given,
     )
 
@@ -838,15 +826,15 @@ def _result(
     about: Mapping[str, str],
     notes: Sequence[Note],
     shown: Sequence[Mapping[str, Any]],
-    links: Mapping[int, frozenset[Link]],
-    count: int,
     heads_file: AlignmentHeads,
+    found: Sequence[FoundLinks] | None = None,
 ) -> Result:
-    """The result; the links are written where they were asked for, a line for every pair that was given."""
-    lines = (pharaoh_line(links.get(number, frozenset())) for number in range(count))
-    text = "".join(f"{line}\n" for line in lines)
-    if settings.links is not None:
-        write_text(Path(settings.links), text)
+    """The result; `found` are the links of all pairs, written where that was asked for and kept with it."""
+    extra = {HEADS_FILE: partial(write_heads, heads=heads_file)}
+    if found is not None:
+        write_links(settings.links, iter(found))
+        text = "".join(f"{pharaoh_line(one.weights)}\n" for one in found)
+        extra[LINKS_FILE] = partial(write_text, text=text)
     layers = {layer for layer, _ in heads_file.heads}
     one_layer = (
         ctranslate2_heads(heads_file.heads, heads_file.heads_per_layer)
@@ -887,8 +875,5 @@ def _result(
             },
         },
         weights=model.weights,
-        extra={
-            HEADS_FILE: partial(write_heads, heads=heads_file),
-            LINKS_FILE: partial(write_text, text=text),
-        },
+        extra=extra,
     )

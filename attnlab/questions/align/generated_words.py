@@ -1,6 +1,6 @@
 """Links of words that a model wrote itself, beside those of the same words read from the reference."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 
@@ -36,7 +36,7 @@ from attnlab.reading import read_sentences
 def compare_generated(
     model: Model,
     pairs: WordPairs,
-    links: Mapping[int, frozenset[Link]],
+    links: Mapping[int, Collection[Link]],
     heads: tuple[Row, Sequence[int]],
     settings: AlignmentSettings,
 ) -> pd.DataFrame:

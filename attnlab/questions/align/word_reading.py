@@ -1,10 +1,11 @@
 """Sentence pairs with their words, and the cross-attention of a model between these words."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
@@ -74,12 +75,11 @@ class WordPairs:
         return replace(self, gold=replace(self.gold, source=sources, pairs=()))
 
 
-def pairs_of(
-    model: Model,
-    pairs: str | Path | Sequence[tuple[str, str]] | None,
-    gold: str | Path | None,
-    count: int | None,
-) -> WordPairs:
+Pairs: TypeAlias = str | Path | Sequence[tuple[str, str]] | None
+_Linked: TypeAlias = tuple[Words, Words, GoldLinks | None]
+
+
+def pairs_of(model: Model, pairs: Pairs, gold: str | Path | None, count: int | None) -> WordPairs:
     """The sentence pairs that are asked for, with their gold links where there are any.
 
     Args:
@@ -91,19 +91,32 @@ def pairs_of(
     Raises:
         InputError: there are no pairs, or the files cannot be used.
     """
-    if gold is not None:
-        known = None if pairs is None else _words_of(pairs)
-        found = list(islice(read_links(gold, known), count))
-        # What stands behind is checked too: a file of other pairs is told by its length.
-        return _named(
-            model,
-            [(one.source, one.target) for one in found],
-            tuple(one.links for one in found),
-            path_label(gold),
-        )
-    if pairs is not None:
-        origin = path_label(pairs) if isinstance(pairs, str | Path) else "pairs handed in"
-        return _named(model, list(islice(_words_of(pairs), count)), (), origin)
+    if gold is None and pairs is None:
+        return _own_pairs(model, count)
+    return _named(model, list(_linked_pairs(pairs, gold, count)), _origin(pairs, gold))
+
+
+def parts_of(
+    model: Model, pairs: Pairs, gold: str | Path | None, count: int | None, size: int
+) -> Iterator[WordPairs]:
+    """The pairs as `pairs_of`, so many at a time; a file is read as far as is needed."""
+    if gold is None and pairs is None:
+        yield _own_pairs(model, count)
+        return
+    found = _linked_pairs(pairs, gold, count)
+    while part := list(islice(found, size)):
+        yield _named(model, part, _origin(pairs, gold))
+
+
+def number_of_pairs(model: Model, pairs: Pairs, gold: str | Path | None, count: int | None) -> int:
+    """How many pairs `pairs_of` gives, without holding them; raises as it does."""
+    if gold is None and pairs is None:
+        return len(_own_pairs(model, count))
+    return sum(1 for _ in _linked_pairs(pairs, gold, count))
+
+
+def _own_pairs(model: Model, count: int | None) -> WordPairs:
+    """Pairs of the test part of a run."""
     _, texts = model_and_texts(model, sentences=count or OWN_PAIRS, gold=True)
     own = texts.gold
     assert own is not None  # noqa: S101 - it was asked for
@@ -112,6 +125,21 @@ def pairs_of(
         raise InputError(msg)
     links = tuple(gold_links((source, target) for target, source in one) for one in own.pairs)
     return WordPairs(own, links, texts.origin)
+
+
+def _linked_pairs(pairs: Pairs, gold: str | Path | None, count: int | None) -> Iterator[_Linked]:
+    if gold is None:
+        assert pairs is not None  # noqa: S101 - one of the two is there
+        return ((*words, None) for words in islice(_words_of(pairs), count))
+    known = None if pairs is None else _words_of(pairs)
+    found = islice(read_links(gold, known), count)
+    return ((one.source, one.target, one.links) for one in found)
+
+
+def _origin(pairs: Pairs, gold: str | Path | None) -> str:
+    if gold is not None:
+        return path_label(gold)
+    return path_label(pairs) if isinstance(pairs, str | Path) else "pairs handed in"
 
 
 def _words_of(pairs: str | Path | Sequence[tuple[str, str]]) -> Iterable[tuple[Words, Words]]:
@@ -124,18 +152,14 @@ def _words_of(pairs: str | Path | Sequence[tuple[str, str]]) -> Iterable[tuple[W
     return [(tuple(source.split()), tuple(target.split())) for source, target in pairs]
 
 
-def _named(
-    model: Model,
-    words: Sequence[tuple[Words, Words]],
-    links: tuple[GoldLinks, ...],
-    origin: str,
-) -> WordPairs:
-    if not words:
+def _named(model: Model, found: Sequence[_Linked], origin: str) -> WordPairs:
+    if not found:
         msg = f"There are no sentence pairs in {origin}; give at least one."
         raise InputError(msg)
-    texts = [(" ".join(source), " ".join(target)) for source, target in words]
+    texts = [(" ".join(source), " ".join(target)) for source, target, _ in found]
     if model.lowercase:
         texts = [(source.lower(), target.lower()) for source, target in texts]
+    links = tuple(one for *_, one in found if one is not None)
     return WordPairs(gold_of_texts(texts), links, origin)
 
 

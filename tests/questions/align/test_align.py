@@ -16,7 +16,7 @@ from attnlab.alignment.heads_file import read_heads
 from attnlab.core.errors import InputError
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
-from attnlab.questions.align import generated_words
+from attnlab.questions.align import corpus_links, generated_words
 from attnlab.questions.align.aligning import align
 from attnlab.questions.align.question import NoGold, PairsNotAligned
 from attnlab.reading.sentences import read_sentences
@@ -393,3 +393,57 @@ def test_pairs_of_single_words_tell_no_heads_apart(tmp_path: Path) -> None:
     pairs = [("cat", "gatto"), ("dog", "cane")]
     with pytest.raises(InputError, match="No pair has two words with tokens on both sides"):
         align((random_models.marian(), tokenizer()), pairs, **QUICK)
+
+
+def chosen_heads(folder: Path) -> tuple[Any, Path]:
+    model = random_models.marian(), tokenizer()
+    align(model, gold=gold_file(folder, PAIRS), **QUICK).save(folder / "found")
+    return model, folder / "found" / "heads.json"
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_parts_of_a_corpus_are_aligned_as_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    model, heads = chosen_heads(tmp_path)
+    # One pair has no token of a word on the target side, in a part of its own where that is of one pair.
+    pairs = [*PAIRS[:3], ("the cat", "\u00ad"), *PAIRS[3:]]
+    told: list[tuple[int, int]] = []
+    for name, most in (("whole", 99), ("parts", size)):
+        monkeypatch.setattr(corpus_links, "PART", most)
+        found = align(
+            model, pairs, heads=heads, links=tmp_path / name,
+            progress=lambda what, done, total: told.append((done, total)),
+        )  # fmt: skip
+        row = found.systems.iloc[0]
+        lines = (tmp_path / name).read_text().splitlines()
+        assert len(lines) == len(pairs)
+        assert row["links"] == sum(len(line.split()) for line in lines)
+        assert row["pairs"] == sum(map(bool, lines))
+    assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert all(total == len(pairs) for _, total in told)
+
+
+def test_links_with_words_and_weights(tmp_path: Path) -> None:
+    model, heads = chosen_heads(tmp_path)
+    for ending in ("jsonl", "pharaoh"):
+        align(model, PAIRS, heads=heads, links=tmp_path / f"links.{ending}")
+    lines = (tmp_path / "links.pharaoh").read_text().splitlines()
+    objects = map(json.loads, (tmp_path / "links.jsonl").read_text().splitlines())
+    for one, line, (source, target) in zip(objects, lines, PAIRS, strict=True):
+        assert " ".join(f"{s}-{t}" for s, t in one["links"]) == line
+        assert (one["source"], one["target"]) == (source.split(), target.split())
+        assert len(one["weights"]) == len(one["links"])
+        assert all(0 < weight <= 1 for weight in one["weights"])
+
+
+def test_a_bad_last_line_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    model, heads = chosen_heads(tmp_path)
+    pairs, links = tmp_path / "pairs.tsv", tmp_path / "links.pharaoh"
+    links.write_text("kept\n")
+    pairs.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS) + "no tab\n")
+    told: list[object] = []
+    with pytest.raises(InputError, match=rf"pairs.tsv, line {len(PAIRS) + 1}, has no tab"):
+        align(model, pairs, heads=heads, links=links, progress=lambda *done: told.append(done))
+    assert not told
+    assert links.read_text() == "kept\n"

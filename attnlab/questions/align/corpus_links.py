@@ -1,0 +1,148 @@
+"""Links of a corpus by heads that were chosen before, in parts: memory does not grow with the corpus."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from attnlab.alignment import (
+    AlignmentHeads,
+    FoundLinks,
+    Link,
+    LinkRule,
+    Row,
+    WordWeights,
+    count_links,
+    linked,
+    write_json_lines,
+    write_pharaoh,
+)
+from attnlab.core import InputError
+from attnlab.models import Model
+from attnlab.questions.align.question import AlignmentSettings
+from attnlab.questions.align.word_reading import AlignedPairs, WordPairs, number_of_pairs, parts_of
+
+# Pairs that are tokenized and held at once.
+PART = 8192
+
+
+def weighed_links(words: WordWeights, rule: LinkRule = "target") -> list[dict[Link, float]]:
+    """The links of the one head there is, with their weights, of every sentence."""
+    grids, weights = linked(words, rule)[:, 0].cpu(), words.weights[:, 0].cpu()
+    found = []
+    for grid, own in zip(grids, weights, strict=True):
+        places = grid.nonzero()
+        values = own[tuple(places.T)].tolist()
+        found.append(
+            {
+                (source, target): value
+                for (target, source), value in zip(places.tolist(), values, strict=True)
+            }
+        )
+    return found
+
+
+@dataclass
+class CorpusLinks:
+    """Aligns a corpus part by part, and counts what it finds.
+
+    Attributes:
+        model: an encoder-decoder.
+        heads: whose weights are averaged.
+        settings: those of the question: what the pairs are.
+        origin: where the pairs come from, in words.
+        pairs: how many were gone through.
+        aligned: how many of them have links.
+        links: how many links they have.
+        counts: of the aligned pairs of each part as `count_links` has them; none without gold links.
+        first_unaligned: the number of the first pair without links, and why it has none.
+    """
+
+    model: Model
+    heads: AlignmentHeads
+    settings: AlignmentSettings
+    origin: str = ""
+    pairs: int = 0
+    aligned: int = 0
+    links: int = 0
+    counts: list[Tensor] = field(default_factory=list)
+    first_unaligned: tuple[int, str] | None = None
+
+    def write(self) -> None:
+        """Aligns all pairs, and writes a line for each where that is asked for, empty without links.
+
+        A file whose name ends in `.jsonl` holds words, links and weights, any other one Pharaoh's form.
+
+        Raises:
+            InputError: the pairs cannot be read, or none of them can be aligned.
+        """
+        asked = self.settings.pairs, self.settings.gold, self.settings.sentences
+        # All lines are checked before the first pair is read by the model.
+        total = number_of_pairs(self.model, *asked)
+        found = (
+            one for part in parts_of(self.model, *asked, PART) for one in self._part(part, total)
+        )
+        write_links(self.settings.links, found)
+        if not self.aligned:
+            number, why = self.first_unaligned or (0, "there are none")
+            msg = f"None of the {self.pairs} pairs can be aligned; of pair {number + 1}: {why}."
+            raise InputError(msg)
+
+    def _part(self, pairs: WordPairs, total: int) -> Iterator[FoundLinks]:
+        self.origin, before = pairs.origin, self.pairs
+        found, unaligned = self._links(pairs, total)
+        self.pairs += len(pairs)
+        self.aligned += len(found)
+        self.links += sum(map(len, found.values()))
+        if unaligned and self.first_unaligned is None:
+            number, why = min(unaligned.items())
+            self.first_unaligned = before + number, why
+        if pairs.links:
+            gold = [pairs.links[number] for number in found]
+            self.counts.append(count_links(list(found.values()), gold))
+        for number, (source, target) in enumerate(pairs.words):
+            yield FoundLinks(source, target, found.get(number, {}))
+
+    def _links(
+        self, pairs: WordPairs, total: int
+    ) -> tuple[dict[int, dict[Link, float]], Mapping[int, str]]:
+        try:
+            aligned = AlignedPairs(self.model, pairs, memory=self.settings.memory)
+        except InputError as error:
+            # The other parts may have pairs that can be aligned.
+            return {}, dict.fromkeys(range(len(pairs)), str(error).rstrip("."))
+        given, count = self.heads, aligned.reading.attention_sites.heads
+        given.check_fits(aligned.layers, count, self.model.weights)
+        layers = sorted({layer for layer, _ in given.heads})
+        columns = [layers.index(layer) * count + head for layer, head in given.heads]
+        found: dict[int, dict[Link, float]] = {}
+
+        def take(numbers: Sequence[int], batch: dict[Row, WordWeights]) -> None:
+            own = weighed_links(batch[given.row].of_heads(columns), given.rule)
+            found.update(zip(numbers, own, strict=True))
+
+        tell, before = self.settings.progress, self.pairs
+        aligned.feed(
+            take,
+            rows=[given.row],
+            from_word=given.from_word,
+            layers=layers,
+            batch_size=self.settings.batch_size,
+            progress=tell and (lambda done, _: tell("Aligning pairs", before + done, total)),
+        )
+        return {number: found[number] for number in aligned.numbers}, aligned.unaligned
+
+
+def write_links(path: str | Path | None, found: Iterator[FoundLinks]) -> None:
+    """Writes the links as they come, a line a pair; without a path they are only gone through.
+
+    A file whose name ends in `.jsonl` holds words, links and weights, any other one Pharaoh's form.
+    """
+    if path is None:
+        deque(found, maxlen=0)
+    elif Path(path).suffix == ".jsonl":
+        write_json_lines(path, found)
+    else:
+        write_pharaoh(path, (one.weights for one in found))
