@@ -179,9 +179,6 @@ def read_audio(
             a transcript is empty or too long.
     """
     config = model.model.config
-    if not all(isinstance(audio, Audio) for audio, _ in pairs):
-        msg = "Either all that is read is audio with a transcript or nothing is; hand in one kind at a time."
-        raise InputError(msg)
     if not reads_audio(model.model) or config.model_type != "whisper":
         kind = "other audio" if reads_audio(model.model) else "text"
         msg = f"{model.label} reads {kind}, and was given log-mel features; give a Whisper, or other pairs."

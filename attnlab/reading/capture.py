@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from attnlab.core import BATCH_SIZE, ShortRepr, Side, Site, sides_of
+from attnlab.core import BATCH_SIZE, InputError, ShortRepr, Side, Site, sides_of
 from attnlab.models import Model, Source, model_of
 from attnlab.reading.audio import Audio, read_audio
 from attnlab.reading.hooks import AttentionSites, attentions_of, opened, probe, ready_to_show
@@ -168,11 +168,15 @@ class Reading:
 
 
 # Texts, or audio with transcripts.
-Read = Sequence[Text] | Sequence[tuple[Audio, str]]
+Read = Sequence[Text | tuple[Audio, str]]
 
 
 def _sentences(model: Model, given: Read) -> Sentences:
-    if any(isinstance(one, tuple) and isinstance(one[0], Audio) for one in given):
+    heard = [isinstance(one, tuple) and isinstance(one[0], Audio) for one in given]
+    if any(heard) and not all(heard):
+        msg = "Either all that is read is audio with a transcript or nothing is; hand in one kind at a time."
+        raise InputError(msg)
+    if any(heard):
         return read_audio(model, cast("Sequence[tuple[Audio, str]]", given))
     return read_sentences(model, cast("Sequence[Text]", given))
 

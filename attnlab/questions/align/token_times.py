@@ -69,9 +69,9 @@ _BOTH, _TOKEN, _FRAME = range(3)
 
 
 def _first_frames(
-    steps: Int[np.ndarray, "head token+1 frame+1"],
+    steps: Int[np.ndarray, "head row column"],
 ) -> Int[np.ndarray, "head token"]:
-    """Where the path to the last token and frame enters each token, from back to front."""
+    """Where the path to the last token and frame enters each token; rows and columns have one before them."""
     heads, tokens, frames = steps.shape
     steps[:, 0], steps[:, :, 0] = _FRAME, _TOKEN
     every = np.arange(heads)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -77,7 +78,7 @@ class WordPairs:
 
 def pairs_of(
     model: Model,
-    pairs: str | Path | Sequence[tuple[str, str]] | None,
+    pairs: str | Path | Sequence[tuple[Any, Any]] | None,
     gold: str | Path | None,
     count: int | None,
 ) -> WordPairs:
@@ -115,7 +116,7 @@ def pairs_of(
     return WordPairs(own, links, texts.origin)
 
 
-def _words_of(pairs: str | Path | Sequence[tuple[str, str]]) -> Iterable[tuple[Words, Words]]:
+def _words_of(pairs: str | Path | Sequence[tuple[Any, Any]]) -> Iterable[tuple[Words, Words]]:
     if isinstance(pairs, str | Path):
         check_is_text(pairs)
         return read_pairs(pairs)
