@@ -14,6 +14,7 @@ HEADS_FILE = "heads.json"
 
 _Number: TypeAlias = Annotated[int, Ge(0), Le(100_000)]
 _Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
+_Seconds: TypeAlias = Annotated[float, Ge(0)]
 LayerHead: TypeAlias = tuple[_Number, _Number]
 
 
@@ -30,12 +31,15 @@ class AlignmentHeads:
         heads_per_layer: cross-attention heads of each.
         model: its name.
         checksum: SHA-256 of its weights, in hexadecimal digits; None where they are in no file.
-        chosen_by: `aer` or a rule that needs no gold links.
+        chosen_by: gold links, starts of words, or a rule that needs neither.
         sentences: number of sentence pairs that the heads were chosen on.
         aer: of the heads on gold links, 0 to 1; None where there are none.
         aer_low: lower end of its 95 % interval.
         aer_high: upper end.
-        scored_on: what gold links those are.
+        scored_on: what gold links, or words of audio, those are.
+        start_error: mean absolute error of starts of words, in seconds; None for heads of texts.
+        start_error_low: lower end of its 95 % interval.
+        start_error_high: upper end.
     """
 
     heads: Annotated[tuple[LayerHead, ...], MinLen(1)]
@@ -52,6 +56,9 @@ class AlignmentHeads:
     aer_low: _Share | None = None
     aer_high: _Share | None = None
     scored_on: str | None = None
+    start_error: _Seconds | None = None
+    start_error_low: _Seconds | None = None
+    start_error_high: _Seconds | None = None
 
     @property
     def numbers(self) -> tuple[int, ...]:

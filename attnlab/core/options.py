@@ -319,6 +319,8 @@ def _inner_kinds(kind: Any) -> tuple[Any, ...]:
 
 
 def _is_kind(value: Any, kind: Any) -> bool:
+    if kind is Any:
+        return True
     inner = _inner_kinds(kind)
     if inner:
         # Arrays are lists too, of numbers.

@@ -54,11 +54,14 @@ def load_transformers(source: str | Path, *, scores: bool) -> Model:
         AutoModel,
         AutoModelForCausalLM,
         AutoModelForSeq2SeqLM,
+        AutoModelForSpeechSeq2Seq,
         AutoTokenizer,
     )
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING,
         MODEL_FOR_MASKED_LM_MAPPING,
+        MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+        MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
     )
 
     name = model_source(source)
@@ -66,7 +69,9 @@ def load_transformers(source: str | Path, *, scores: bool) -> Model:
         config = read_pretrained(AutoConfig, name)
         kind: Any = AutoModel
         if config.is_encoder_decoder:
-            kind = AutoModelForSeq2SeqLM
+            hears = type(config) in MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
+            reads = type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+            kind = AutoModelForSpeechSeq2Seq if hears and not reads else AutoModelForSeq2SeqLM
         elif (
             scores
             and type(config) in MODEL_FOR_CAUSAL_LM_MAPPING

@@ -1,3 +1,8 @@
+from .audio import FRAME_SECONDS as FRAME_SECONDS
+from .audio import Audio as Audio
+from .audio import audio_of as audio_of
+from .audio import read_audio as read_audio
+from .audio import read_audio_file as read_audio_file
 from .capture import Consumer as Consumer
 from .capture import Coverage as Coverage
 from .capture import Reading as Reading
@@ -30,6 +35,7 @@ from .sentences import forward as forward
 from .sentences import inputs_of as inputs_of
 from .sentences import most_positions as most_positions
 from .sentences import read_sentences as read_sentences
+from .sentences import reads_audio as reads_audio
 from .sentences import source_of as source_of
 from .sentences import tokenize as tokenize
 from .sentences import tokens_of as tokens_of

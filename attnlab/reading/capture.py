@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from attnlab.core import BATCH_SIZE, ShortRepr, Side, Site, sides_of
+from attnlab.core import BATCH_SIZE, InputError, ShortRepr, Side, Site, sides_of
 from attnlab.models import Model, Source, model_of
+from attnlab.reading.audio import Audio, read_audio
 from attnlab.reading.hooks import AttentionSites, attentions_of, opened, probe, ready_to_show
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
 from attnlab.reading.sentences import (
@@ -166,9 +167,23 @@ class Reading:
         )
 
 
+# Texts, or audio with transcripts.
+Read = Sequence[Text | tuple[Audio, str]]
+
+
+def _sentences(model: Model, given: Read) -> Sentences:
+    heard = [isinstance(one, tuple) and isinstance(one[0], Audio) for one in given]
+    if any(heard) and not all(heard):
+        msg = "Either all that is read is audio with a transcript or nothing is; hand in one kind at a time."
+        raise InputError(msg)
+    if any(heard):
+        return read_audio(model, cast("Sequence[tuple[Audio, str]]", given))
+    return read_sentences(model, cast("Sequence[Text]", given))
+
+
 def prepare(
     source: Source,
-    sentences: Sentences | Sequence[Text],
+    sentences: Sentences | Read,
     sites: Sequence[str] | None = None,
     *,
     memory: float | None = None,
@@ -181,7 +196,7 @@ def prepare(
     """
     model = model_of(source, scores=False)
     if not isinstance(sentences, Sentences):
-        sentences = read_sentences(model, sentences)
+        sentences = _sentences(model, sentences)
     found, wanted = probe(model.model, sentences, sites)
     layers = 1 if found.hooks else sum(found.layers.values())
     sentences.check_memory(found.heads * layers, memory=memory, device=model.model.device)
@@ -209,7 +224,7 @@ class Capture(ShortRepr):
 
 def capture(
     source: Source,
-    sentences: Sequence[Text],
+    sentences: Read,
     *,
     sites: Sequence[str] | None = None,
     batch_size: int = BATCH_SIZE,
@@ -226,7 +241,8 @@ def capture(
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
             `attnlab.load` returned, or a pair (model, tokenizer; or an object with tokenizers `.source` and
             `.target`). The model is used where it stands, in eval mode, and left as it was.
-        sentences: texts, or pairs (source, target) for the decoder of an encoder-decoder.
+        sentences: texts, or pairs (source, target) for the decoder of an encoder-decoder; for Whisper pairs
+            (audio, transcript), see `attnlab.reading.audio_of`. Its own encoder's weights are not read.
         sites: which attention to look at; None for all that the sentences allow.
         batch_size: most sentences in one forward pass.
         share: (index, count): this call takes every count-th batch, so that several processes

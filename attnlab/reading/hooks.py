@@ -13,7 +13,14 @@ from transformers import PreTrainedModel
 
 from attnlab.attention import Mechanism, always_returning_weights, mechanisms_in
 from attnlab.core import SITES, AttnlabError, InputError, Site
-from attnlab.reading.sentences import Sentence, Sentences, forward, most_positions
+from attnlab.reading.sentences import (
+    Sentence,
+    Sentences,
+    encoded,
+    forward,
+    most_positions,
+    reads_audio,
+)
 from attnlab.reading.weights import TOLERANCES
 
 Receiver = Callable[[Site, int, Tensor], None]
@@ -293,7 +300,7 @@ def probe(
 
 
 def _attention_sites(model: Any, sentences: Sentences) -> AttentionSites:
-    axes = sentences.axes([few_tokens(sentences)], model.device)
+    axes = encoded(model, sentences.axes([few_tokens(sentences)], model.device))
     return find(model, lambda: forward(model, axes, with_weights=True))
 
 
@@ -301,7 +308,13 @@ def few_tokens(sentences: Sentences) -> Sentence:
     """A sentence to try a model on; source and target differ in length to tell the sites apart."""
     first = sentences.usable[0]
     target = None if first.target is None else (first.target * 5)[:5]
-    return Sentence(0, (first.source * 3)[:3], target)
+    return replace(first, number=0, source=_cut(first, 3), target=target, labels=())
+
+
+def _cut(sentence: Sentence, tokens: int, times: int = 3) -> tuple[int, ...]:
+    """The first tokens of a source that is repeated; audio is always as long."""
+    audio = sentence.features is not None
+    return sentence.source if audio else (sentence.source * times)[:tokens]
 
 
 def _wanted(
@@ -315,6 +328,8 @@ def _wanted(
             reason = (
                 "the sentences have no translations" if lacking else "the model has no such site"
             )
+            if site == "encoder" and reads_audio(model):
+                reason = "weights between all frames of audio are not read"
             msg = (
                 f"Site '{site}' cannot be analyzed, since {reason}; "
                 f"choose from: {', '.join(found.layers)}."
@@ -348,10 +363,12 @@ def _check_padding_ignored(model: Any, sentences: Sentences, found: AttentionSit
     Convolutions over tokens (ConvBERT) and landmarks (Nystromformer) do that.
     """
     first = sentences.usable[0]
-    short = Sentence(0, first.source[:3], first.target and first.target[:5])
+    short = replace(
+        first, number=0, source=_cut(first, 3, 1), target=first.target and first.target[:5]
+    )
     most = most_positions(model.config)
     target = first.target and (first.target[:5] * 3)[:most]
-    long = Sentence(1, (first.source[:3] * 3)[:most], target)
+    long = replace(short, number=1, source=_cut(short, most), target=target)
 
     def weights(batch: list[Sentence]) -> dict[Site, tuple[Tensor, ...]]:
         outputs = forward(model, sentences.axes(batch, model.device), with_weights=True)

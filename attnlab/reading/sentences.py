@@ -2,13 +2,14 @@
 
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
+from transformers.modeling_outputs import BaseModelOutput
 
 from attnlab.core import InputError, Note, Side, check_memory
 from attnlab.models import IGNORED_LABEL, Model
@@ -164,12 +165,14 @@ class Sentence:
         source: what the encoder reads, or the only stack of a model that has one.
         target: what the decoder reads under teacher forcing: the row of a token predicts the next.
         labels: what the rows of the last stack predict; -100 where nothing.
+        features: of audio, where the encoder reads that; `source` are its frames then.
     """
 
     number: int
     source: tuple[int, ...]
     target: tuple[int, ...] | None = None
     labels: tuple[int, ...] = ()
+    features: Float[Tensor, "mel column"] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,8 @@ class Axis:
         opening: a special token at position 0 ([CLS], BOS, a decoder's start token).
         closing: an end of sentence or separator behind position 0.
         punctuation: a content token of punctuation characters only.
+        features: of audio, whose frames the tokens are.
+        states: what the encoder made of them, see `encoded`.
     """
 
     ids: Int[Tensor, "batch token"]
@@ -193,6 +198,8 @@ class Axis:
     opening: Bool[Tensor, "batch token"]
     closing: Bool[Tensor, "batch token"]
     punctuation: Bool[Tensor, "batch token"]
+    features: Float[Tensor, "batch mel column"] | None = None
+    states: Float[Tensor, "batch token state"] | None = None
 
 
 # What special tokens are for, the unknown word aside.
@@ -287,7 +294,11 @@ class Sentences:
 
     def axes(self, batch: Sequence[Sentence], device: torch.device) -> dict[Side, Axis]:
         """A batch ready for the model: `source`, and `target` where there are translations."""
-        axes: dict[Side, Axis] = {"source": self.source.axis([s.source for s in batch], device)}
+        source = self.source.axis([s.source for s in batch], device)
+        features = [one.features for one in batch if one.features is not None]
+        if features:
+            source = replace(source, features=torch.stack(features).to(device))
+        axes: dict[Side, Axis] = {"source": source}
         if batch[0].target is not None:
             axes["target"] = self.target.axis([s.target or () for s in batch], device)
         return axes
@@ -364,7 +375,9 @@ class Sentences:
         what = (
             f"Text {longest.number + 1}, of {tokens:,} tokens, with {weights_a_cell} heads at once,"
         )
-        wanted = BYTES_A_WEIGHT * weights_a_cell * tokens**2
+        # Weights of an audio encoder are not handed on.
+        cells = tokens * (tokens if longest.features is None else len(longest.target or ()))
+        wanted = BYTES_A_WEIGHT * weights_a_cell * cells
         check_memory(wanted, what, SHORTEN, memory=memory, device=device)
 
     def batches(
@@ -421,6 +434,9 @@ def read_sentences(
     """
     both, config = model.both_tokenizers, model.model.config
     start = getattr(config, "decoder_start_token_id", None)
+    if reads_audio(model.model):
+        msg = f"{model.label} reads audio, and was given text; give a model that reads text."
+        raise InputError(msg)
     if not texts:
         msg = "There are no sentences to read; hand in at least one."
         raise InputError(msg)
@@ -449,16 +465,26 @@ def _sentence(number: int, text: TokenizedText, start: int | None) -> Sentence:
     source = text.source.ids
     if text.target is None:
         return Sentence(number, source, labels=(*source[1:], IGNORED_LABEL))
-    ids = text.target.ids
-    whole = ids if start is None or ids[:1] == (start,) else (start, *ids)
+    whole = shifted(text.target.ids, start)
     return Sentence(number, source, whole[:-1], whole[1:])
+
+
+def shifted(ids: tuple[int, ...], start: int | None) -> tuple[int, ...]:
+    """Ids of a translation behind the token that a decoder starts with."""
+    return ids if start is None or ids[:1] == (start,) else (start, *ids)
+
+
+def reads_audio(model: Any) -> bool:
+    """Whether the encoder of a transformers model reads features of audio."""
+    return getattr(model, "main_input_name", "input_ids") == "input_features"
 
 
 def most_positions(config: Any) -> int:
     """How many tokens a model has positions for; sinusoidal and relative ones never end."""
     if getattr(config, "positions", None) == "learned":
         return int(config.max_positions)
-    limit = int(getattr(config, "max_position_embeddings", None) or 0)
+    names = ("max_position_embeddings", "max_target_positions")
+    limit = int(next((one for name in names if (one := getattr(config, name, None))), 0))
     # XLNet says -1.
     return limit if limit > 0 else 2**31
 
@@ -510,7 +536,7 @@ def batches(
         yield tuple(batch)
 
 
-def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Tensor]:
+def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Any]:
     """What a transformers model is called with, to read a batch.
 
     Args:
@@ -518,7 +544,11 @@ def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Tensor]:
         axes: the batch; without a target an encoder-decoder has nothing for its decoder to read.
     """
     source = axes["source"]
-    given = {"input_ids": source.ids, "attention_mask": source.real.long()}
+    given: dict[str, Any] = {"input_ids": source.ids, "attention_mask": source.real.long()}
+    if source.states is not None:
+        given = {"encoder_outputs": BaseModelOutput(last_hidden_state=source.states)}
+    elif source.features is not None:
+        given = {"input_features": source.features.to(model.dtype)}
     if model.config.is_encoder_decoder and "target" in axes:
         target = axes["target"]
         given |= {
@@ -526,6 +556,15 @@ def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Tensor]:
             "decoder_attention_mask": target.real.long(),
         }
     return given
+
+
+def encoded(model: Any, axes: Mapping[Side, Axis]) -> Mapping[Side, Axis]:
+    """The batch with what an encoder makes of its audio, without weights, which would be large."""
+    source = axes["source"]
+    if source.features is None or source.states is not None:
+        return axes
+    states = model.get_encoder()(source.features.to(model.dtype)).last_hidden_state
+    return {**axes, "source": replace(source, states=states)}
 
 
 def forward(model: Any, axes: Mapping[Side, Axis], *, with_weights: bool) -> Any:
@@ -536,7 +575,7 @@ def forward(model: Any, axes: Mapping[Side, Axis], *, with_weights: bool) -> Any
         axes: the batch; without a target an encoder-decoder runs its encoder alone.
         with_weights: whether attention weights are among the outputs.
     """
-    given: dict[str, Any] = {**inputs_of(model, axes)}
+    given = inputs_of(model, encoded(model, axes))
     if with_weights:
         given |= {"output_attentions": True, "return_dict": True}
     if not model.config.is_encoder_decoder:

@@ -25,6 +25,9 @@ from transformers import (
     PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
+    WhisperTokenizer,
 )
 
 WORDS = ["the", "a", "cat", "dog", "bird", "sees", "runs", "old", "red", ",", ".", "!", "never"]
@@ -187,3 +190,32 @@ def gpt2() -> PreTrainedModel:
 ONE_STACK = {"bert": bert, "distilbert": distilbert, "llama": llama, "gpt2": gpt2}
 TWO_STACKS = {"marian": marian, "bart": bart, "t5": t5}
 ALL = ONE_STACK | TWO_STACKS
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+# What stands behind them in the vocabulary of Whisper are times.
+WHISPER_MARKS = ["<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|translate|>"]
+WHISPER_MARKS += ["<|transcribe|>", "<|notimestamps|>"]
+WHISPER_TYPES = [*LETTERS, "Ġ", *(f"Ġ{letter}" for letter in LETTERS), *WHISPER_MARKS]
+
+
+def whisper_tokenizer() -> WhisperTokenizer:
+    """A token is a letter, the first of a word with the space before it."""
+    return WhisperTokenizer(
+        vocab={token: number for number, token in enumerate(WHISPER_TYPES)},
+        merges=[("Ġ", letter) for letter in LETTERS],
+        additional_special_tokens=WHISPER_MARKS[1:],
+    )
+
+
+def whisper(bins: int = 7) -> PreTrainedModel:
+    """Reads one second: 100 columns of mel bins."""
+    start = len(WHISPER_TYPES) - len(WHISPER_MARKS)
+    config = WhisperConfig(
+        vocab_size=len(WHISPER_TYPES), num_mel_bins=bins, d_model=30, encoder_layers=2,
+        decoder_layers=3, encoder_attention_heads=3, decoder_attention_heads=5,
+        encoder_ffn_dim=11, decoder_ffn_dim=7, max_source_positions=50, max_target_positions=37,
+        pad_token_id=start, bos_token_id=start, eos_token_id=start,
+        decoder_start_token_id=start + 1, begin_suppress_tokens=None,
+    )  # fmt: skip
+    return seeded(lambda: WhisperForConditionalGeneration(config))

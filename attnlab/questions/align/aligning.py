@@ -75,6 +75,8 @@ from attnlab.questions.align.question import (
     SeveralLayers,
 )
 from attnlab.questions.align.word_reading import AlignedPairs, ReadPairs, WordPairs, pairs_of
+from attnlab.questions.align.word_times import align_audio
+from attnlab.reading import reads_audio
 from attnlab.results import Result
 
 # Of so many pairs the page shows the links.
@@ -96,6 +98,8 @@ def align(source: Source, settings: AlignmentSettings) -> Result:
     greedily, and scored on the rest, beside what engines take by default, the diagonal, a statistical aligner
     trained on the run's own training text, an untrained twin and shuffled pairs, which are chosen alike.
 
+    Of Whisper see `align_audio`: when words were spoken.
+
     Cost: a pass over the pairs, a second one for the twin and a third for shuffled pairs; the statistical
     aligner takes minutes on 100,000 pairs.
 
@@ -114,7 +118,10 @@ def align(source: Source, settings: AlignmentSettings) -> Result:
         InputError: the source has no cross-attention, a file cannot be read, or no pair can be aligned.
     """
     device = usable_device(settings.device)
-    model = _model(source, settings)
+    loaded = model_of(source, scores=False)
+    if reads_audio(loaded.model):
+        return align_audio(loaded, settings)
+    model = _model(loaded, settings)
     model.model.to(device)
     if settings.heads is not None:
         return _with_given_heads(model, settings)

@@ -105,7 +105,7 @@ def draw_pair(pair: Mapping[str, Any], *, gold: bool, heads: Sequence[str] = ())
         legend_rows = -(-len(kinds) // _legend_columns(layout.width))
         below = (legend_rows + bool(note)) * _LEGEND_ROW + 0.1
         figure = blank(layout.width, layout.height + below)
-        axes = panel(figure, 0, 0, layout.width, layout.height)
+        axes = panel(figure, 0.0, 0.0, layout.width, layout.height)
         axes.set_xlim(0, layout.width)
         axes.set_ylim(layout.height, 0)
         axes.set_axis_off()

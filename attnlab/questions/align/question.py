@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from attnlab.core import BATCH_SIZE, Column, Estimate, InputError, Note, Option, Table
 from attnlab.evaluation import MEMORY, SEED, DeviceSettings, Progress
@@ -65,6 +65,27 @@ GENERATED_CHANGE = Estimate(
     tested=True,
 )
 SCORES = (AER, PRECISION, RECALL, F1)
+START_ERROR = Estimate(
+    Column(
+        "start_error",
+        "error of starts (s)",
+        "Of audio: mean absolute error of when words begin, over all words together, in seconds.",
+        3,
+        "error (s)",
+    ),
+    interval="a bootstrap over audio",
+)
+START_CHANGE = Estimate(
+    Column(
+        "start_error_change",
+        "change of error (s)",
+        "Error of starts minus that of the chosen heads on the same audio; above 0 where those are better.",
+        3,
+        "change",
+    ),
+    interval="a bootstrap over audio",
+    tested=True,
+)
 
 _LAYER = Column("layer", "layer", "Decoder layer, counted from 0.")
 _HEAD = Column("head", "head", "Cross-attention head of the layer, counted from 0.")
@@ -92,6 +113,9 @@ SYSTEMS = Table(
         Column("links", "links", "Number of links that it gives there."),
         *(column for estimate in SCORES for column in estimate),
         *AER_CHANGE,
+        Column("words", "words", "Of audio: number of words that it is scored on."),
+        *START_ERROR,
+        *START_CHANGE,
     ),
     keys=("system",),
 )
@@ -103,6 +127,7 @@ HEADS = Table(
         _HEAD,
         _ROW,
         *(column for estimate in SCORES for column in estimate),
+        *START_ERROR,
         Column(
             "confidence",
             "confidence",
@@ -195,6 +220,21 @@ GENERATION = Table(
 )
 
 
+WORDS = Table(
+    "words.csv",
+    "spoken word",
+    (
+        Column("pair", "pair", "The audio, counted from 1 among those that are scored."),
+        Column("audio", "audio", "Its name."),
+        Column("position", "position", "The word in its transcript, counted from 0."),
+        Column("word", "word", "The word."),
+        Column("start", "start (s)", "When it begins.", 2),
+        Column("found_start", "found start (s)", "When it begins by the chosen heads.", 2),
+    ),
+    keys=("pair", "position"),
+)
+
+
 @dataclass(frozen=True)
 class PairsNotAligned(Note):
     """Pairs whose tokens do not match their words: they have no links.
@@ -231,10 +271,11 @@ class AlignmentSettings(DeviceSettings):
     """
 
     pairs: Annotated[
-        str | Path | Sequence[tuple[str, str]] | None,
+        str | Path | Sequence[tuple[Any, Any]] | None,
         Option(
             "File of sentence pairs (source, tab, translation on each line); words are what stands between "
-            "spaces. A run brings its test part."
+            "spaces. A run brings its test part. For Whisper audio file (.wav, or .npy of log-mel features), "
+            "start and end in seconds, and word on each line."
         ),
     ] = field(kw_only=False, default=None)
     gold: Annotated[
@@ -247,7 +288,7 @@ class AlignmentSettings(DeviceSettings):
     calibration: Annotated[
         str | Path | None,
         Option(
-            "XL-WA file (.tsv) of other pairs with gold links, which heads are chosen on.",
+            "XL-WA file (.tsv) of other pairs with gold links, or other audio, which heads are chosen on.",
             shown="every other pair",
         ),
     ] = None
@@ -268,7 +309,7 @@ class AlignmentSettings(DeviceSettings):
         str,
         Option(
             "Which row of the weights belongs to a token: output, the step that predicts it, input, the "
-            "step that reads it, or the better one of the two.",
+            "step that reads it, or the better one of the two (of audio input).",
             choices=(*ROWS, BEST_ROW),
         ),
     ] = BEST_ROW
@@ -281,7 +322,10 @@ class AlignmentSettings(DeviceSettings):
         Option("A heads.json that attnlab align wrote: align with these heads and choose none."),
     ] = None
     links: Annotated[
-        str | Path | None, Option("File that the links are written to, in Pharaoh's form.")
+        str | Path | None,
+        Option(
+            "File that the links are written to, in Pharaoh's form; of audio the times of words."
+        ),
     ] = None
     reverse: Annotated[
         str | Path | None,
@@ -329,7 +373,7 @@ QUESTION = Question(
     "links they are chosen by those of the statistical aligner. With --heads FILE --links FILE a corpus is "
     "aligned with chosen heads.",
     settings=AlignmentSettings,
-    tables=(SYSTEMS, HEADS, STEPS, CALIBRATION, GENERATION),
+    tables=(SYSTEMS, HEADS, STEPS, CALIBRATION, GENERATION, WORDS),
     run="attnlab.questions.align.aligning:align",
     view="attnlab.questions.align.view",
     folder="alignment",

@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from attnlab.core import rounded
+from attnlab.core import Column, rounded
 from attnlab.figures import COLUMN, INK, Mark, blank, check_table, colour, panel, style
 from attnlab.labels import AER
 from attnlab.questions.align.question import CALIBRATION, HEADS, ROWS, SYSTEMS
@@ -34,7 +34,12 @@ def measured(heads: pd.DataFrame) -> bool:
 
 
 def draw_scores(
-    heads: pd.DataFrame, chosen: Collection[tuple[int, int]] = (), row: str = "", *, link: str = ""
+    heads: pd.DataFrame,
+    chosen: Collection[tuple[int, int]] = (),
+    row: str = "",
+    *,
+    link: str = "",
+    score: Column | None = None,
 ) -> Figure:
     """Layers by heads, a panel per row of the weights: AER, or without gold links the score without them.
 
@@ -45,12 +50,13 @@ def draw_scores(
         chosen: (layer, head) of the heads that were chosen.
         row: of the choice, `output` or `input`.
         link: beginning of the address that a cell of that row leads to, before the name of its head.
+        score: what is drawn instead, of which less is better.
 
     Raises:
         InputError: it is no such table, or has no row.
     """
-    gold = isinstance(heads, pd.DataFrame) and measured(heads)
-    shown = AER.column if gold else _WITHOUT_GOLD
+    gold = score is not None or (isinstance(heads, pd.DataFrame) and measured(heads))
+    shown = score or (AER.column if gold else _WITHOUT_GOLD)
     check_table(heads, ["layer", "head", "row", shown.name], "align(...).heads or heads.csv")
     panels = [name for name in ROWS if (heads["row"] == name).any()]
     layers, count = int(heads["layer"].max()) + 1, int(heads["head"].max()) + 1
@@ -67,7 +73,8 @@ def draw_scores(
             left, top = _LEFT + index % beside * step[0], _TOP + index // beside * step[1]
             axes = panel(figure, left, top, width, height)
             rings = set(chosen) if name == row else set()
-            _draw_panel(axes, heads[heads["row"] == name], rings, scale, link if rings else "")
+            table = heads[heads["row"] == name]
+            _draw_panel(axes, table, rings, scale, link=link if rings else "", column=shown)
             axes.set_title(_TITLES[name], loc="left", pad=4)
         least = "less is better" if gold else "more is better"
         title = (
@@ -82,10 +89,11 @@ def _draw_panel(
     table: pd.DataFrame,
     rings: Collection[tuple[int, int]],
     scale: Normalize,
+    *,
     link: str,
+    column: Column,
 ) -> None:
-    column = AER.column if measured(table) else _WITHOUT_GOLD
-    map_name = "cividis_r" if column is AER.column else "cividis"
+    map_name = "cividis" if column is _WITHOUT_GOLD else "cividis_r"
     shades = mpl.colormaps[map_name]
     for one in table.to_dict("records"):
         layer, head, value = int(one["layer"]), int(one["head"]), one[column.name]

@@ -25,6 +25,7 @@ from attnlab.questions.align.question import (
     SYSTEMS,
 )
 from attnlab.questions.align.score_figures import draw_calibration, draw_scores, measured
+from attnlab.questions.align.time_view import is_of_times, times_contents, times_terminal
 from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable, rows_shown
 
 # Defaults that are so near to the chosen heads leave little to gain.
@@ -52,6 +53,8 @@ _ENDS = tuple(
 
 def contents(result: Result) -> Contents:
     """What the page of an alignment shows."""
+    if is_of_times(result.systems):
+        return times_contents(result)
     details = result.details
     facts = {"Model": str(result.about["Model"])} if "Model" in result.about else {}
     facts |= {
@@ -80,6 +83,9 @@ def contents(result: Result) -> Contents:
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """Ways to align; the best heads alone, of the row of the choice; and AER by calibration pairs."""
+    if is_of_times(result.systems):
+        yield from times_terminal(result)
+        return
     yield _systems_shown(result)
     heads = _best_heads(result)
     if not heads.empty:

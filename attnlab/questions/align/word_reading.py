@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -27,6 +27,7 @@ from attnlab.core import InputError, check_memory, check_sentences, path_label
 from attnlab.evaluation import Progress, model_and_texts
 from attnlab.labels import Alignment, Gold, align_corpus, gold_of_texts
 from attnlab.models import Model
+from attnlab.questions.align.spoken_words import check_is_text
 from attnlab.reading import LayerWeights, Reading, prepare, read_sentences
 
 # Pairs of its test part that a run brings.
@@ -75,7 +76,7 @@ class WordPairs:
         return replace(self, gold=replace(self.gold, source=sources, pairs=()))
 
 
-Pairs: TypeAlias = str | Path | Sequence[tuple[str, str]] | None
+Pairs: TypeAlias = str | Path | Sequence[tuple[Any, Any]] | None
 _Linked: TypeAlias = tuple[Words, Words, GoldLinks | None]
 
 
@@ -142,13 +143,17 @@ def _origin(pairs: Pairs, gold: str | Path | None) -> str:
     return path_label(pairs) if isinstance(pairs, str | Path) else "pairs handed in"
 
 
-def _words_of(pairs: str | Path | Sequence[tuple[str, str]]) -> Iterable[tuple[Words, Words]]:
+def _words_of(pairs: str | Path | Sequence[tuple[Any, Any]]) -> Iterable[tuple[Words, Words]]:
     if isinstance(pairs, str | Path):
+        check_is_text(pairs)
         return read_pairs(pairs)
-    check_sentences(pairs)
     if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
         msg = "Pairs must be a list of (source, target) with at least one entry."
         raise InputError(msg)
+    if not all(isinstance(side, str) for pair in pairs for side in pair):
+        msg = "Pairs must be of two texts for a model that reads text; give a Whisper for audio."
+        raise InputError(msg)
+    check_sentences(pairs)
     return [(tuple(source.split()), tuple(target.split())) for source, target in pairs]
 
 
@@ -230,10 +235,10 @@ class AlignedPairs:
             msg = f"None of the {len(pairs)} pairs can be aligned; of pair {number + 1}: {why}."
             raise InputError(msg)
         self._sources = [
-            _pieces(one, len(gold.source[n].spans)) for n, one in enumerate(sources.alignments)
+            pieces_of(one, len(gold.source[n].spans)) for n, one in enumerate(sources.alignments)
         ]
         self._targets = [
-            _pieces(one, len(gold.target[n].spans)) for n, one in enumerate(targets.alignments)
+            pieces_of(one, len(gold.target[n].spans)) for n, one in enumerate(targets.alignments)
         ]
         for number, one in usable.items():
             # A start token that the tokenizer put there is not predicted.
@@ -339,7 +344,7 @@ class _Consumer:
     update: Callable[[LayerWeights], None]
 
 
-def _pieces(alignment: Alignment | None, count: int) -> Pieces:
+def pieces_of(alignment: Alignment | None, count: int) -> Pieces:
     """Which word each token belongs to; words between spaces share no token, so a unit is a word."""
     if alignment is None:
         return Pieces((), count)
