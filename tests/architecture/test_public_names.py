@@ -13,7 +13,7 @@ import attnlab
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
     "attnlab": {
-        "Result", "__version__", "analyze", "approximate", "attention", "capture", "compare",
+        "Result", "__version__", "align", "analyze", "approximate", "attention", "capture", "compare",
         "describe_notes", "embed", "importance", "inspect", "load", "matrices", "neighbours",
         "plan", "plot", "prune", "resume",
         "run_study", "train", "view",

@@ -44,8 +44,8 @@ def compare_generated(
     """How good the links are while the model writes, and under teacher forcing, for the same words.
 
     Gold links are to words of the reference, so words are compared that its greedy translation and the
-    reference have in common, in the same order (`difflib`). Greedy decoding attends as teacher forcing on what
-    was written does, so the translation is read again.
+    reference have in common, in the same order (`difflib`). Greedy decoding attends as teacher forcing on
+    what was written does, so the translation is read again.
 
     Args:
         model: with its tokenizer.

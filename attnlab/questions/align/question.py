@@ -304,7 +304,7 @@ class AlignmentSettings(DeviceSettings):
     ] = None
     target_language: Annotated[str | None, Option("Code of the target language.")] = None
     batch_size: Annotated[
-        int, Option("Maximum number of pairs in one forward pass.", least=1, most=100_000)
+        int, Option("Maximum number of sentences in one forward pass.", least=1, most=100_000)
     ] = BATCH_SIZE
     memory: Annotated[float | None, MEMORY] = None
     seed: Annotated[int, SEED] = 0
