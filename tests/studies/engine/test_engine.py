@@ -354,6 +354,7 @@ def test_a_cluster_that_does_not_answer_is_named(
 ) -> None:
     import dask
 
+    monkeypatch.setattr("attnlab.studies.cluster.SECONDS_TO_ANSWER", 0.5)
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "0.2s"}),
         pytest.raises(InputError, match=r"No Dask scheduler answers at tcp://127.0.0.1:9 "),
