@@ -16,6 +16,7 @@ FEW = {"sentences": 8}
 LEARNING = {"calibration": 4, "validation": 4}
 # Of each verb, a table of what it finds.
 VERBS: dict[str, Callable[[Source], pd.DataFrame]] = {
+    "align": lambda run: attnlab.align(run, **FEW, quick=True).systems,
     "analyze": lambda run: attnlab.analyze(run, **FEW, quick=True, structure_sentences=2).heads,
     "importance": lambda run: attnlab.importance(run, **FEW, bleu=()).importance,
     "compare": lambda run: (
