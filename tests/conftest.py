@@ -66,6 +66,31 @@ def no_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlab.cli.progress.BEAT", 1e6)
 
 
+@pytest.fixture(scope="session")
+def empty_picture() -> bytes:
+    """A PNG file."""
+    import io
+
+    from matplotlib.figure import Figure
+
+    file = io.BytesIO()
+    Figure((0.1, 0.1)).savefig(file, format="png")
+    return file.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def pictures(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, empty_picture: bytes
+) -> None:
+    """A figure of a result is drawn once, as SVG, and not as PNG too but in the tests of figures."""
+    if request.path.parent.name != "figures":
+        from attnlab.figures import canvas
+
+        monkeypatch.setitem(
+            canvas.WRITERS, ".png", lambda figure, file, name: file.write(empty_picture)
+        )
+
+
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any connection that leaves the machine fails at once."""

@@ -13,13 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.command_classes import Command, Group, help_of
-from attnlab.cli.commands.catalogues import corpora, doctor, mechanisms
-from attnlab.cli.commands.demo import demo
+from attnlab.cli.commands import own_commands
 from attnlab.cli.commands.questions import command_of
 from attnlab.cli.commands.study_commands import study
-from attnlab.cli.commands.table_commands import report, table
-from attnlab.cli.commands.train import embed, train
-from attnlab.cli.commands.translate import generate, score, translate
 from attnlab.cli.output import print_error, with_output
 from attnlab.core import AttnlabError, InputError, ToldElsewhereError
 from attnlab.core.installed import __version__
@@ -127,28 +123,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_OWN = {
-    "Models": (demo, train, translate, generate, score),
-    "Words": (embed,),
-    "Heads": (),
-    "What could replace them": (),
-    "Lists, tables and studies": (corpora, mechanisms, table, report, doctor),
-}
-# All others print tables, which --json gives as one object.
-_WITHOUT_TABLES = {train, embed, translate, generate}
+# In the order of the help; a panel that only questions have comes behind them.
+_PANELS = ("Models", "Words", "Heads", "What could replace them", "Lists, tables and studies")
 
 
-def _add(command: Callable[..., None], panel: str) -> None:
-    shared = with_output(command, tables=command not in _WITHOUT_TABLES)
+def _add(command: Callable[..., None], panel: str, *, tables: bool = True) -> None:
+    shared = with_output(command, tables=tables)
     app.command(cls=Command, help=help_of(command), rich_help_panel=panel)(shared)
 
 
-for panel in dict.fromkeys([*_OWN, *(one.panel for one in own_questions().values())]):
+for panel in dict.fromkeys([*_PANELS, *(one.panel for one in own_questions().values())]):
     for question in own_questions().values():
         if question.panel == panel:
             _add(command_of(question), panel)
-    for command in _OWN.get(panel, ()):
-        _add(command, panel)
+    for listed in own_commands():
+        if listed.panel == panel:
+            _add(listed.command, panel, tables=listed.tables)
 app.add_typer(study, rich_help_panel="Lists, tables and studies")
 # Of attnlab's own commands.
 _NAMES = {"study", *(one.callback.__name__ for one in app.registered_commands if one.callback)}

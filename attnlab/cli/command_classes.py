@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import EACCES, ENAMETOOLONG
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -34,6 +34,20 @@ _NAMES_OR_PATHS = {"source", "corpus"}
 _ASSIGNED_NOTHING = re.compile(r"--[a-z-]+=")
 # Written files that the message of an interruption names.
 _MOST_NAMED = 3
+
+
+class Listed(NamedTuple):
+    """A command, for the list of a file of commands.
+
+    Attributes:
+        command: its function.
+        panel: heading in the help.
+        tables: whether it prints tables, which --json gives as one object.
+    """
+
+    command: Callable[..., None]
+    panel: str
+    tables: bool = True
 
 
 @contextmanager

@@ -88,6 +88,8 @@ def versions(libraries: Sequence[str] = LIBRARIES) -> dict[str, str]:
     return own | {name: version for name, version in found.items() if version is not None}
 
 
+# Of a small cell of a study, reading what is installed would be most of the work.
+@cache
 def version_of(distribution: str) -> str | None:
     """The version of an installed distribution; None where it is not installed."""
     try:

@@ -5,25 +5,34 @@ other languages need and English does not show is fixed by convention or by the 
 that the translation is a function of the English text: `you` is one person (tu), `I`, `you` and `we`
 are masculine, `it` and `them` take the gender of the noun they refer to.
 
-A language is a folder that writes structures out, and a line in `LANGUAGES`.
+A language is a folder beside this file: its `tokens` write a structure out, its `CODE` names it.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
 from random import Random
 from typing import TypeAlias
 
 from attnlab.core import InputError
 from attnlab.grammar.english.english_sentences import english_tokens
-from attnlab.grammar.italian.italian_sentences import italian_tokens
 from attnlab.grammar.phrase_structure import Sentence
 from attnlab.grammar.sampling import Sampler
 from attnlab.grammar.trees import Token, Word, aligned_positions, finished_words, surface
 
-LANGUAGES: Mapping[str, Callable[[Sentence], list[Token]]] = {
-    "en": english_tokens,
-    "it": italian_tokens,
-}
+
+def _languages() -> dict[str, Callable[[Sentence], list[Token]]]:
+    here = import_module(__package__)
+    folders = (
+        import_module(f"{__package__}.{one.name}")
+        for one in iter_modules(here.__path__)
+        if one.ispkg
+    )
+    return {folder.CODE: folder.tokens for folder in folders}
+
+
+LANGUAGES: Mapping[str, Callable[[Sentence], list[Token]]] = _languages()
 Languages: TypeAlias = tuple[str, str]
 FEWEST_WORDS = 4
 MOST_WORDS = 16

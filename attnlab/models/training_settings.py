@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from attnlab.core import LARGEST_SEED, InputError, Option, Settings, Side, briefly, option_fields
+from attnlab.models.tokenizer import BLANK_TOKENIZERS
 
 TRANSLATION, LANGUAGE_MODEL = TASKS = ("translation", "language-model")
 TRANSFORMER, RECURRENT = KINDS = ("transformer", "recurrent")
@@ -231,7 +232,7 @@ class TokenizerSettings(Settings):
         Option(
             "Kind of tokenizer: bpe, or word as in the thesis.",
             ("--tokenizer",),
-            choices=("bpe", "word"),
+            choices=tuple(BLANK_TOKENIZERS),
         ),
     ] = "bpe"
     vocabulary: Annotated[int, Option("Maximum number of types per tokenizer.", most=1_000_000)] = (

@@ -25,9 +25,11 @@ MOST_SUBMISSIONS = 10
 # How many attempts at a cell did not end with rows, and the outcome of the last if its worker outlived it.
 NEVER_BEGUN = (0, None)
 SECONDS_TO_ANSWER = 10
-# Ctrl-C and the end of a terminal reach workers too, whose client ends them in order. Dask runs this in each.
-IGNORE_INTERRUPTS = (
-    "import signal; [signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGHUP)]"
+# Ctrl-C and the end of a terminal reach workers too, whose client ends them in order; what a worker that is
+# ended in the middle of a cell cannot put away is no matter for the terminal. Dask runs this in each.
+LEAVE_QUIETLY = (
+    "import signal, sys; [signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGHUP)]; "
+    "sys.unraisablehook = lambda _: None"
 )
 # Dask has workers give freed memory back at once, so that every tensor is paid for in page faults.
 KEEP_FREED_MEMORY = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None}
@@ -167,7 +169,7 @@ def _client(jobs: int | None, cluster: str | None) -> Iterator[Any]:
                     dashboard_address=f"{LOOPBACK}:0",
                     # Rows are small, so that a large process has nothing that Dask could put elsewhere.
                     memory_limit=None,
-                    preload=[IGNORE_INTERRUPTS],
+                    preload=[LEAVE_QUIETLY],
                     silence_logs=logging.CRITICAL,
                 )
             )

@@ -365,6 +365,10 @@ def test_topk_captures_at_least_what_any_pattern_of_its_size_does() -> None:
 def test_cost_counts_visible_keys() -> None:
     assert make("band(window=(3, 1))").cost(100, 100, 8).multiply_adds == 2 * 100 * 5 * 8
     assert make("full").cost(100, 90, 8).multiply_adds == 2 * 100 * 90 * 8
+    assert (make("none").cost(100, 90, 8).multiply_adds, make("none").cost(100, 90, 8).bytes) == (
+        0,
+        0,
+    )
     globals_too = 2 * (98 * 9 + 2 * 100) * 8
     assert (
         make("longformer(window=3, global_tokens=[0, -1])").cost(100, 100, 8).multiply_adds

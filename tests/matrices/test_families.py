@@ -1,8 +1,10 @@
 """One suite for all fits: brute force over every member, and what must hold of any fit."""
 
+import inspect
 import math
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from itertools import pairwise
 
 import pytest
@@ -17,10 +19,12 @@ from attnlab.matrices import batched as in_pieces
 from attnlab.matrices.bands import fit_band
 from attnlab.matrices.column import fit_column, fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
+from attnlab.matrices.families import FAMILIES, FITTED
 from attnlab.matrices.fit import Fit
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.references import top_entries
 from attnlab.matrices.sigma_sets import fit_sigma
+from attnlab.matrices.synthetic import draw_corpus
 
 VALUES = ["binary", "free", "stochastic"]
 SHAPES = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6), (5, 3), (3, 5)]
@@ -324,3 +328,41 @@ def test_a_window_wider_than_the_matrix_costs_and_finds_no_more(
     torch.testing.assert_close(wide.structure, enough.structure, rtol=0, atol=0)
     for name in [*DISTANCES, "budget"]:
         torch.testing.assert_close(getattr(wide, name), getattr(enough, name), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_family_takes_each_option_of_its_fit(name: str) -> None:
+    """What users choose reaches the fit."""
+    module, _, fit = FAMILIES[name].fit.partition(":")
+    taken = set(inspect.signature(getattr(import_module(module), fit)).parameters)
+    options = {"window", "num_pos", "values", "dropout", "keep", "budget"}
+    assert set(FAMILIES[name].options) >= taken & options
+
+
+def test_the_column_beside_a_band_is_the_nearest_of_rows_above_1() -> None:
+    """Stochastic rows: of those with more weight than 1 a column adds nothing, by brute force."""
+    generator = torch.Generator().manual_seed(4)
+    for _ in range(20):
+        H = torch.rand(6, 6, dtype=torch.float64, generator=generator)
+        H *= torch.rand(6, 1, dtype=torch.float64, generator=generator)
+        near = (torch.arange(6)[:, None] - torch.arange(6)).abs() <= 1
+        distances = []
+        for column in range(6):
+            support = near | (torch.arange(6) == column)
+            held = torch.where(support, H, 0).sum(-1)
+            distances.append(float((H.sum(-1) - held + (1 - held).abs()).sum()))
+        found = fit_column_band(H, window=1, values="stochastic")
+        assert float(found.l1) <= min(distances) + 1e-9
+
+
+def test_a_column_is_planted_beside_bands_and_beside_single_offsets() -> None:
+    drawn = [
+        draw_corpus(
+            "column_band", torch.tensor([9]), noise=0.0, window=2, num_pos=2,
+            generator=torch.Generator().manual_seed(seed),
+        )[0]
+        for seed in range(12)
+    ]  # fmt: skip
+    widest = [int((matrix > 0).sum(-1).max()) for matrix in drawn]
+    assert min(widest) == 2
+    assert max(widest) > 2

@@ -1,11 +1,13 @@
 import math
+from itertools import product
 
 import pytest
 import torch
 
 from attnlab.core.errors import InputError
 from attnlab.matrices.batched import check_weights, normalized_rows
-from attnlab.matrices.references import top_entries, truncated_svd
+from attnlab.matrices.offsets import band_entries, mean_weight_by_offset
+from attnlab.matrices.references import cumulative_spectrum, top_entries, truncated_svd
 
 
 def attention(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -68,3 +70,27 @@ def test_rows_without_mass_cannot_be_normalized() -> None:
     H[1, 2] = 0
     with pytest.raises(InputError, match="Row 2 of matrix 1 sums to 0"):
         normalized_rows(H)
+
+
+def test_means_by_offset_are_over_the_entries_that_a_rectangle_has() -> None:
+    H = torch.rand(3, 4, 6, dtype=torch.float64)
+    found = mean_weight_by_offset(H)
+    for index, offset in enumerate(range(-3, 6)):
+        entries = [h[i, i + offset] for h in H for i in range(4) if 0 <= i + offset < 6]
+        torch.testing.assert_close(found[index], torch.stack(entries).mean())
+    with pytest.raises(InputError, match="at least 3 dimensions"):
+        mean_weight_by_offset(H[0])
+
+
+def test_rows_without_keys_have_entries_of_a_band_all_the_same() -> None:
+    assert band_entries(torch.zeros(2, 3, 0), (1, 2)).tolist() == torch.zeros(2, 3, 4).tolist()
+
+
+def test_a_spectrum_is_of_each_matrix_alone() -> None:
+    H = torch.rand(2, 3, 4, 4, dtype=torch.float64)
+    found = cumulative_spectrum(H)
+    for i, j in product(range(2), range(3)):
+        values = torch.linalg.svdvals(H[i, j]).tolist()
+        expected = [sum(values[: rank + 1]) / sum(values) for rank in range(4)]
+        assert found[i, j].tolist() == pytest.approx(expected)
+        assert cumulative_spectrum(H[i, j]).tolist() == pytest.approx(expected)

@@ -9,6 +9,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
+from attnlab.cli.command_classes import Listed
 from attnlab.cli.output import new_table, output, print_json, print_table, results
 from attnlab.cli.progress import progress_bars
 from attnlab.core import LIBRARIES, InputError, version_of, versions
@@ -236,3 +237,10 @@ def _devices() -> list[str]:
     if torch.backends.mps.is_available():
         found.append("mps")
     return found
+
+
+COMMANDS = (
+    Listed(corpora, "Lists, tables and studies"),
+    Listed(mechanisms, "Lists, tables and studies"),
+    Listed(doctor, "Lists, tables and studies"),
+)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from attnlab.cli.command_classes import Listed
 from attnlab.cli.command_options import chosen, with_options
 from attnlab.cli.output import messages, output, results
 from attnlab.cli.progress import progress_bars
@@ -123,3 +124,6 @@ def _translate(folder: Path, settings: DemoSettings, say: Callable[[str], None])
     translation = translate(run.model, run.tokenizers, [SENTENCE], beams=5)[0]
     say(f"{SENTENCE}  ->  {translation}")
     return scores
+
+
+COMMANDS = (Listed(demo, "Models"),)

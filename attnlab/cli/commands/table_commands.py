@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlab.cli.command_classes import Listed
 from attnlab.cli.output import (
     AS_TEXT,
     check_form,
@@ -184,3 +185,9 @@ def report(
         print_json(report=page)
     else:
         results().print(f"Report: {page}", soft_wrap=True)
+
+
+COMMANDS = (
+    Listed(table, "Lists, tables and studies"),
+    Listed(report, "Lists, tables and studies"),
+)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.command_classes import first_of_several, warn_once
+from attnlab.cli.command_classes import Listed, first_of_several, warn_once
 from attnlab.cli.command_options import (
     OVERWRITE,
     check_corpus,
@@ -421,3 +421,9 @@ def embed(
         f"Next: attnlab neighbours {folder} WORD",
         soft_wrap=True,
     )
+
+
+COMMANDS = (
+    Listed(train, "Models", tables=False),
+    Listed(embed, "Words", tables=False),
+)

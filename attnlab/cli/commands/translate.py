@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnlab.cli.command_classes import Listed
 from attnlab.cli.command_options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import messages, print_json, print_text
 from attnlab.cli.progress import progress_bars
@@ -200,3 +201,10 @@ def score(
     if out is not None:
         write_text(out, "".join(f"{text}\n" for text in texts))
     print_json(**scores)
+
+
+COMMANDS = (
+    Listed(translate, "Models", tables=False),
+    Listed(generate, "Models", tables=False),
+    Listed(score, "Models"),
+)

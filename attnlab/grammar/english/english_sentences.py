@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attnlab.grammar.english import english_words as forms
+import attnlab.grammar.english.english_words as forms
 from attnlab.grammar.english.english_words import DETERMINERS, GOVERNED, word
 from attnlab.grammar.lexicon import Adjective, Adverb, Noun
 from attnlab.grammar.phrase_structure import (

@@ -8,7 +8,7 @@ the finite verb, whose ending stands for it.
 
 from dataclasses import dataclass
 
-from attnlab.grammar.italian import italian_words as forms
+import attnlab.grammar.italian.italian_words as forms
 from attnlab.grammar.italian.italian_words import (
     ADJECTIVE_WORDS,
     BEFORE_TOWNS,

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import torch
 from jaxtyping import Float, UInt8
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from torch import Tensor
 from torch.nn.functional import max_pool2d
@@ -290,6 +290,20 @@ _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("attnlab.results.page", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_visible,
+    )
+    environment.globals["letters_of"] = letters_of
+    return environment.get_template("report.html.j2")
+
+
 def render_page(
     title: str,
     about: Mapping[str, str],
@@ -317,16 +331,7 @@ def render_page(
         most_bytes: of figures, tables and text.
     """
     kept, left_out = _within(sections, most_bytes)
-    environment = Environment(
-        loader=PackageLoader("attnlab.results.page", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_visible,
-    )
-    environment.globals["letters_of"] = letters_of
-    return environment.get_template("report.html.j2").render(
+    return _template().render(
         title=title,
         about=about,
         notes=notes,

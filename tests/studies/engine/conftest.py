@@ -1,6 +1,8 @@
 """Toy studies that this process and workers can import, and a cluster started by hand."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,11 +46,15 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (folder / "log").open("w") as log:
         for line in words:
             command = [sys.executable, "-m", "dask", *line]
-            started.append(subprocess.Popen(command, env=ENVIRONMENT, stdout=log, stderr=log))
+            # In sessions of their own, which end with all their processes.
+            process = subprocess.Popen(
+                command, env=ENVIRONMENT, stdout=log, stderr=log, start_new_session=True
+            )
+            started.append(process)
             wait_until(file.exists)
         yield json.loads(file.read_text())["address"]
         for process in reversed(started):
-            process.terminate()
+            os.killpg(process.pid, signal.SIGKILL)
         for process in started:
             process.wait(30)
 

@@ -20,7 +20,9 @@ from attnlab.studies.trained_models import (
     corpus_of_cell,
 )
 
-TROUBLES = ("none", "raise", "raise once", "kill", "kill once")
+TROUBLES = ("none", "raise", "raise once", "kill", "kill once", "wait once")
+# Longer than any test: a cell that waits is ended from outside.
+WAIT_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,6 @@ class ToySettings(Settings):
     scale: Annotated[float, Option("A factor.")] = 1.0
     trouble: Annotated[str, Option("What goes wrong.", choices=TROUBLES)] = "none"
     marks: Annotated[str, Option("A folder.")] = ""
-    seconds: Annotated[float, Option("How long it takes.")] = 0.0
 
 
 def toy_rows(settings: ToySettings) -> pd.DataFrame:
@@ -40,7 +41,8 @@ def toy_rows(settings: ToySettings) -> pd.DataFrame:
         folder = Path(settings.marks)
         (folder / f"{settings.number}-{uuid.uuid4().hex}").touch()
         times = len(list(folder.glob(f"{settings.number}-*")))
-    time.sleep(settings.seconds)
+    if settings.trouble == "wait once" and times == 1:
+        time.sleep(WAIT_SECONDS)
     if settings.trouble == "kill" or (settings.trouble == "kill once" and times == 1):
         os._exit(9)
     if settings.trouble == "raise" or (settings.trouble == "raise once" and times == 1):
@@ -65,7 +67,6 @@ class ToyOptions(Settings):
     scale: Annotated[float, Option("A factor.")] = 1.0
     troubles: Annotated[Sequence[str], Option("What goes wrong.", ("--trouble",))] = ()
     marks: Annotated[str, Option("A folder.")] = ""
-    seconds: Annotated[float, Option("How long a cell takes.")] = 0.0
 
 
 def toy_cells(options: ToyOptions) -> list[ToySettings]:
@@ -76,7 +77,6 @@ def toy_cells(options: ToyOptions) -> list[ToySettings]:
             scale=options.scale,
             trouble=troubles.get(str(number), "none"),
             marks=options.marks,
-            seconds=options.seconds,
         )
         for number in range(options.count)
     ]
@@ -89,8 +89,8 @@ TOY = Study(
     cells=toy_cells,
     settings=ToySettings,
     rows=toy_rows,
-    # Where marks lie and how long a cell sleeps changes no row.
-    locations=("marks", "seconds"),
+    # Where marks lie changes no row.
+    locations=("marks",),
 )
 
 
