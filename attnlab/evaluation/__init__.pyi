@@ -3,12 +3,15 @@ from .evaluator import ScoredBatch as ScoredBatch
 from .evaluator import evaluator_of as evaluator_of
 from .evaluator import load_evaluator as load_evaluator
 from .evaluator import scored as scored
+from .losses import LOSS_IN_WORDS as LOSS_IN_WORDS
+from .losses import LOSS_UNITS as LOSS_UNITS
 from .parts import Parts as Parts
 from .parts import observe_part as observe_part
 from .parts import parts_of as parts_of
 from .shared_settings import ABLATION_SENTENCES as ABLATION_SENTENCES
 from .shared_settings import ENOUGH_FOR_INTERVALS as ENOUGH_FOR_INTERVALS
 from .shared_settings import ENOUGH_FOR_MEANS as ENOUGH_FOR_MEANS
+from .shared_settings import LOSS_OPTION as LOSS_OPTION
 from .shared_settings import MEMORY as MEMORY
 from .shared_settings import SEED as SEED
 from .shared_settings import SENTENCE_FLAGS as SENTENCE_FLAGS
