@@ -2,7 +2,9 @@ from .evaluator import Evaluator as Evaluator
 from .evaluator import ScoredBatch as ScoredBatch
 from .evaluator import evaluator_of as evaluator_of
 from .evaluator import load_evaluator as load_evaluator
+from .evaluator import loss_kind as loss_kind
 from .evaluator import scored as scored
+from .losses import DISTANCES as DISTANCES
 from .losses import LOSS_IN_WORDS as LOSS_IN_WORDS
 from .losses import LOSS_UNITS as LOSS_UNITS
 from .parts import Parts as Parts

@@ -31,7 +31,15 @@ from attnlab.evaluation.losses import (
 from attnlab.evaluation.shared_settings import Progress, TextSettings
 from attnlab.evaluation.sources import first_pairs, model_and_texts
 from attnlab.models import IGNORED_LABEL, Model, Source, Tokenizers, translate_ids
-from attnlab.reading import Sentences, Text, few_tokens, inputs_of, read_sentences, source_of
+from attnlab.reading import (
+    Sentences,
+    Text,
+    few_tokens,
+    inputs_of,
+    read_sentences,
+    ready_to_show,
+    source_of,
+)
 
 
 @dataclass(frozen=True)
@@ -224,7 +232,7 @@ class Evaluator(ShortRepr):
             InputError: it has no loss on any of them.
         """
         read = read_sentences(self.loaded, texts, origin)
-        sentences = scored(self.loaded, read, self.loss)
+        sentences = _labelled(self.loaded, read, self.loss)
         batches = tuple(scored_batches(sentences, self.batch_size, self.model))
         untouched = None if self.untouched is None else _untouched(self.model, sentences, batches)
         return replace(self, sentences=sentences, batches=batches, untouched=untouched)
@@ -302,8 +310,6 @@ def load_evaluator(
 def scored(model: Model, sentences: Sentences, loss: LossKind = "next tokens") -> Sentences:
     """Those on which the model has a loss: of a run pairs no longer than those it was trained on.
 
-    Of masked tokens the sentences with some of their tokens masked.
-
     Raises:
         InputError: it has none on any of them.
     """
@@ -313,12 +319,22 @@ def scored(model: Model, sentences: Sentences, loss: LossKind = "next tokens") -
             "line."
         )
         raise InputError(msg)
-    if loss == "masked tokens":
-        mask = model.both_tokenizers.source.mask_token_id
-        return mask_tokens(sentences, mask).scored(model.most_tokens)
-    if loss in DISTANCES:
+    if loss != "next tokens":
         sentences = all_labelled(sentences)
     return sentences.scored(model.most_tokens)
+
+
+def loss_kind(model: Model, sentences: Sentences, wanted: str | None = None) -> LossKind:
+    """What the model is evaluated by, see `loss_of`; found on a few tokens."""
+    return loss_of(model, _scores_next(model, sentences), wanted)
+
+
+def _labelled(model: Model, sentences: Sentences, loss: LossKind) -> Sentences:
+    """Those on which the model has a loss, with some of their tokens masked where it is that of these."""
+    found = scored(model, sentences, loss)
+    if loss != "masked tokens":
+        return found
+    return mask_tokens(found, model.both_tokenizers.source.mask_token_id)
 
 
 def evaluator_of(
@@ -341,8 +357,8 @@ def evaluator_of(
         InputError: none of the sentences can be used.
     """
     model.model.eval()
-    kind = loss_of(model, _scores_next(model, sentences), loss)
-    usable = scored(model, sentences, kind)
+    kind = loss_kind(model, sentences, loss)
+    usable = _labelled(model, sentences, kind)
     batches = tuple(scored_batches(usable, batch_size, model.model))
     return Evaluator(
         loaded=model,
@@ -390,10 +406,12 @@ def _scores_next(model: Model, sentences: Sentences) -> bool:
     if inner.config.is_encoder_decoder:
         return inner.get_output_embeddings() is not None
     ids = inputs_of(inner, sentences.axes([few_tokens(sentences)], inner.device))["input_ids"]
-    before = getattr(inner(input_ids=ids), "logits", None)
-    if before is None or before.ndim != 3:
-        return False
     other = ids.clone()
     other[0, -1] = (ids[0, -1] + 1) % inner.config.vocab_size
-    change = (inner(input_ids=other).logits - before)[:, :-1].abs().max()
+    # Dropout would look like a later token that is seen.
+    with ready_to_show(inner):
+        before, after = (getattr(inner(input_ids=one), "logits", None) for one in (ids, other))
+    if before is None or after is None or before.ndim != 3:
+        return False
+    change = (after - before)[:, :-1].abs().max()
     return bool(change <= 1e-5 * before.abs().max())

@@ -10,6 +10,7 @@ from zoo.random_models import PAIRS, SENTENCES, SPECIALS, seeded, tokenizer
 
 import attnlab
 from attnlab.ablation.ablation import ablated
+from attnlab.attention import use
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import Evaluator, load_evaluator
@@ -150,3 +151,48 @@ def test_a_masked_model_is_loaded_with_the_layer_that_scores(tmp_path: Any) -> N
     assert evaluator.loss == "masked tokens"
     direct = load_evaluator((masked_bert(), with_mask()), sentences=SENTENCES)
     assert torch.allclose(evaluator.losses(), direct.losses(), rtol=1e-6)
+
+
+# The scores of T5 hold relative positions, which observed heads cannot do without.
+COMPARED = ["bert", "distilbert", "gpt2", "llama", "marian"]
+
+
+@pytest.mark.parametrize("name", [*COMPARED, "masked"])
+def test_compare_measures_the_loss_of_any_model(name: str) -> None:
+    texts = PAIRS if name in {"marian", "t5"} else SENTENCES
+    source = (
+        (masked_bert(), with_mask())
+        if name == "masked"
+        else (random_models.ALL[name](), tokenizer())
+    )
+    found = attnlab.compare(
+        source, [3], sentences=texts[:4], calibration=texts[4:6], validation=texts[6:],
+        mechanisms=["band"], quick=True,
+    )  # fmt: skip
+    evaluator = load_evaluator(source, sentences=texts[:4])
+    assert found.details["loss"] == evaluator.loss
+    full = found.summary[found.summary["mechanism"] == "full"].iloc[0]
+    count = evaluator.tokens.sum()
+    assert full["loss_nats"] == pytest.approx(float(evaluator.losses().sum() / count), abs=1e-6)
+    bands = found.summary[found.summary["mechanism"] == "band"]
+    assert len(bands)
+    for row in bands[bands["sites"] != "all"].to_dict("records"):
+        heads = found.mechanisms_by_head.query(f"mechanism == 'band' and site == '{row['sites']}'")
+        (written,) = set(heads["written"])
+        with use(evaluator.model, {row["sites"]: written}):
+            changed = float(evaluator.losses().sum() / count)
+        assert row["loss_nats"] == pytest.approx(changed, rel=1e-5)
+        assert row["loss_change_nats"] == pytest.approx(changed - full["loss_nats"], abs=1e-5)
+
+
+def test_what_compare_needs_for_a_loss() -> None:
+    parts = {"calibration": PAIRS[4:6], "validation": PAIRS[6:], "mechanisms": ["band"]}
+    marian = random_models.marian(), tokenizer()
+    with pytest.raises(InputError, match="Only runs of attnlab train are trained further"):
+        attnlab.compare(marian, [3], sentences=PAIRS[:4], fine_tune=2, **parts)
+    sources = [[one for one, _ in part] for part in (PAIRS[:4], PAIRS[4:6], PAIRS[6:])]
+    given = dict(zip(("sentences", "calibration", "validation"), sources, strict=True))
+    with pytest.raises(InputError, match="An encoder-decoder has a loss on sentences with their"):
+        attnlab.compare(marian, [3], mechanisms=["band"], loss="cosine", **given)
+    found = attnlab.compare(marian, [3], mechanisms=["band"], **given)
+    assert "loss_nats" not in found.summary
