@@ -6,21 +6,40 @@ decoding with a cache goes through the same projections as the loss under teache
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from attnlab.ablation import Projections, projections_of
 from attnlab.core import BATCH_SIZE, InputError, ShortRepr, usable_device
 from attnlab.corpora import ParallelCorpus
+from attnlab.evaluation.losses import (
+    DISTANCES,
+    FinalStates,
+    LossKind,
+    all_labelled,
+    cross_entropy,
+    final_states,
+    loss_of,
+    mask_tokens,
+    state_distances,
+)
 from attnlab.evaluation.shared_settings import Progress, TextSettings
 from attnlab.evaluation.sources import first_pairs, model_and_texts
 from attnlab.models import IGNORED_LABEL, Model, Source, Tokenizers, translate_ids
-from attnlab.reading import Sentences, Text, few_tokens, inputs_of, read_sentences, source_of
+from attnlab.reading import (
+    Sentences,
+    Text,
+    few_tokens,
+    inputs_of,
+    read_sentences,
+    ready_to_show,
+    source_of,
+)
 
 
 @dataclass(frozen=True)
@@ -56,20 +75,24 @@ class Evaluator(ShortRepr):
     """A model with the sentences that it is evaluated on, made by `evaluator_of`.
 
     Attributes:
-        loaded: in eval mode, with its tokenizer; it scores next tokens.
+        loaded: in eval mode, with its tokenizer.
         sentences: those on which it has a loss.
+        loss: what it is evaluated by.
         projections: where its heads are apart.
         batches: the sentences in batches of like length, longest first.
         batch_size: most sentences in one forward pass.
         corpus: the corpus that other sentences can come from, if there is one, loaded when first called.
+        untouched: final states of the model as it was, where the loss is their distance.
     """
 
     loaded: Model
     sentences: Sentences
+    loss: LossKind
     projections: Projections
     batches: tuple[ScoredBatch, ...]
     batch_size: int
     corpus: Callable[[], ParallelCorpus] | None = None
+    untouched: FinalStates | None = None
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -83,6 +106,11 @@ class Evaluator(ShortRepr):
     def dropped(self) -> int:
         """How many sentences were left out, since they are empty or too long."""
         return sum(one.count for one in self.sentences.dropped)
+
+    @property
+    def scores(self) -> bool:
+        """Whether the loss is that of tokens, and no distance from the untouched model."""
+        return self.untouched is None
 
     @property
     def translates(self) -> bool:
@@ -104,8 +132,8 @@ class Evaluator(ShortRepr):
         return torch.tensor(counts, dtype=torch.float64)
 
     def run(self, batch: ScoredBatch) -> Any:
-        """The model's outputs under teacher forcing."""
-        return self.model(**batch.inputs, use_cache=False, return_dict=True)
+        """The model's outputs, under teacher forcing where it has a decoder."""
+        return self.model(**batch.inputs, **without_cache(self.model), return_dict=True)
 
     def real(self, batch: ScoredBatch, site: str) -> Bool[Tensor, "batch query"]:
         """True where a query of `site` is a real token."""
@@ -114,20 +142,17 @@ class Evaluator(ShortRepr):
         return batch.labels != IGNORED_LABEL
 
     def example_losses(self, batch: ScoredBatch) -> Float[Tensor, " example"]:
-        """Each sentence's summed cross-entropy without label smoothing, in nats; differentiable."""
-        logits = self.run(batch).logits
-        exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        found = F.cross_entropy(
-            exact.flatten(0, 1),
-            batch.labels.flatten(),
-            ignore_index=IGNORED_LABEL,
-            reduction="none",
-        )
-        return found.view(batch.labels.shape).double().sum(1)
+        """Each sentence's loss summed over its tokens; differentiable."""
+        if self.untouched is None:
+            return cross_entropy(self.run(batch).logits, batch.labels)
+        states = final_states(self.model, batch.inputs)
+        numbers = [self.sentences.usable[place].number for place in batch.numbers]
+        before = self.untouched.of(numbers, states)
+        return state_distances(states, before, batch.labels, self.loss)
 
     @torch.inference_mode()
     def losses(self) -> Float[Tensor, " sentence"]:
-        """Each sentence's summed cross-entropy without label smoothing, in nats, in order."""
+        """Each sentence's loss summed over its tokens, in order."""
         found = torch.zeros(len(self), dtype=torch.float64)
         for batch in self.batches:
             found[list(batch.numbers)] = self.example_losses(batch).cpu()
@@ -201,16 +226,20 @@ class Evaluator(ShortRepr):
     def on(self, texts: Sequence[Text], origin: str = "sentences handed in") -> "Evaluator":
         """The same model evaluated on other sentences.
 
+        Where the loss is the distance of final states, that to those of the model as it stands now.
+
         Raises:
             InputError: it has no loss on any of them.
         """
-        return self._of(scored(self.loaded, read_sentences(self.loaded, texts, origin)))
+        read = read_sentences(self.loaded, texts, origin)
+        sentences = _labelled(self.loaded, read, self.loss)
+        batches = tuple(scored_batches(sentences, self.batch_size, self.model))
+        untouched = None if self.untouched is None else _untouched(self.model, sentences, batches)
+        return replace(self, sentences=sentences, batches=batches, untouched=untouched)
 
     def half(self, first: int) -> "Evaluator":
         """The same model evaluated on every other of its sentences, from the one with index `first`."""
-        return self._of(self.sentences.half(first))
-
-    def _of(self, sentences: Sentences) -> "Evaluator":
+        sentences = self.sentences.half(first)
         batches = tuple(scored_batches(sentences, self.batch_size, self.model))
         return replace(self, sentences=sentences, batches=batches)
 
@@ -249,13 +278,13 @@ def load_evaluator(
     pair: str | None = None,
     batch_size: int = BATCH_SIZE,
     device: str | None = None,
+    loss: str | None = None,
 ) -> Evaluator:
     """The model at `source` with held-out sentences to evaluate it on.
 
     Args:
-        source: a run or its folder, a folder or hub name of a transformers encoder-decoder or of a language
-            model that reads from left to right, or a pair (model, tokenizer). The model is put in
-            eval mode and on `device`.
+        source: a run or its folder, a folder or hub name of a transformers model, or a pair (model,
+            tokenizer). The model is put in eval mode and on `device`.
         sentences: how many sentences at most, or the sentences themselves: pairs (source, target)
             for an encoder-decoder.
         text: a file of sentences (encoder-decoder: source, tab, translation).
@@ -263,9 +292,10 @@ def load_evaluator(
         pair: languages of `corpus`; None: those of the run, or `en-it`.
         batch_size: most sentences in one forward pass.
         device: where the model runs; None: a GPU if there is one.
+        loss: see `loss_of`.
 
     Raises:
-        InputError: the source or the sentences cannot be used, or the model predicts no tokens.
+        InputError: the source or the sentences cannot be used.
     """
     TextSettings(batch_size=batch_size)  # refuses what it cannot be
     on = usable_device(device)
@@ -274,10 +304,10 @@ def load_evaluator(
     )
     model.model.to(on)
     read = read_sentences(model, found.texts, found.origin)
-    return evaluator_of(model, read, batch_size, found.corpus)
+    return evaluator_of(model, read, batch_size, found.corpus, loss)
 
 
-def scored(model: Model, sentences: Sentences) -> Sentences:
+def scored(model: Model, sentences: Sentences, loss: LossKind = "next tokens") -> Sentences:
     """Those on which the model has a loss: of a run pairs no longer than those it was trained on.
 
     Raises:
@@ -289,7 +319,22 @@ def scored(model: Model, sentences: Sentences) -> Sentences:
             "line."
         )
         raise InputError(msg)
+    if loss != "next tokens":
+        sentences = all_labelled(sentences)
     return sentences.scored(model.most_tokens)
+
+
+def loss_kind(model: Model, sentences: Sentences, wanted: str | None = None) -> LossKind:
+    """What the model is evaluated by, see `loss_of`; found on a few tokens."""
+    return loss_of(model, _scores_next(model, sentences), wanted)
+
+
+def _labelled(model: Model, sentences: Sentences, loss: LossKind) -> Sentences:
+    """Those on which the model has a loss, with some of their tokens masked where it is that of these."""
+    found = scored(model, sentences, loss)
+    if loss != "masked tokens":
+        return found
+    return mask_tokens(found, model.both_tokenizers.source.mask_token_id)
 
 
 def evaluator_of(
@@ -297,6 +342,7 @@ def evaluator_of(
     sentences: Sentences,
     batch_size: int = BATCH_SIZE,
     corpus: Callable[[], ParallelCorpus] | None = None,
+    loss: str | None = None,
 ) -> Evaluator:
     """A model with sentences to evaluate it on, where it stands; put in eval mode.
 
@@ -305,49 +351,67 @@ def evaluator_of(
         sentences: those on which it has no loss are left out, see `scored`.
         batch_size: most sentences in one forward pass.
         corpus: see `Evaluator`.
+        loss: see `loss_of`.
 
     Raises:
-        InputError: none of the sentences can be used, or the model predicts no tokens.
+        InputError: none of the sentences can be used.
     """
     model.model.eval()
-    usable = scored(model, sentences)
+    kind = loss_kind(model, sentences, loss)
+    usable = _labelled(model, sentences, kind)
+    batches = tuple(scored_batches(usable, batch_size, model.model))
     return Evaluator(
         loaded=model,
         sentences=usable,
+        loss=kind,
         projections=_projections(model.model, usable),
-        batches=tuple(scored_batches(usable, batch_size, model.model)),
+        batches=batches,
         batch_size=batch_size,
         corpus=corpus,
+        untouched=_untouched(model.model, usable, batches) if kind in DISTANCES else None,
     )
 
 
-def _projections(model: Any, sentences: Sentences) -> Projections:
-    """Found on a few tokens; source and target differ in length to tell the sites apart.
-
-    Raises:
-        InputError: the model predicts no next tokens, so that there is no loss.
-    """
-    given = inputs_of(model, sentences.axes([few_tokens(sentences)], model.device))
-    if not model.config.is_encoder_decoder and not _predicts(model, given["input_ids"]):
-        msg = (
-            f"{type(model).__name__} does not predict the next token, so there is no loss to "
-            "evaluate its heads by; give an encoder-decoder or a language model that reads from "
-            "left to right."
-        )
-        raise InputError(msg)
-    return projections_of(
-        model, lambda: model(**given, use_cache=False, output_attentions=True, return_dict=True)
-    )
+def without_cache(model: Any) -> dict[str, bool]:
+    """The argument that turns off the cache of decoding, where a model takes it."""
+    takes = signature(model.forward).parameters
+    return {"use_cache": False} if "use_cache" in takes or "kwargs" in takes else {}
 
 
 @torch.inference_mode()
-def _predicts(model: Any, ids: Int[Tensor, "1 token"]) -> bool:
+def _untouched(model: Any, sentences: Sentences, batches: Sequence[ScoredBatch]) -> FinalStates:
+    """The final states of the model as it stands, in memory."""
+    found = {}
+    for batch in batches:
+        states = final_states(model, batch.inputs)
+        for place, own, labels in zip(batch.numbers, states, batch.labels, strict=True):
+            sentence = sentences.usable[place]
+            # A label may be missing at the end, a state is not.
+            found[sentence.number] = own[: len(sentence.labels)].clone()
+            assert len(labels) == len(own)  # noqa: S101 - one label a state
+    return FinalStates(found)
+
+
+def _projections(model: Any, sentences: Sentences) -> Projections:
+    """Found on a few tokens; source and target differ in length to tell the sites apart."""
+    given: dict[str, Any] = inputs_of(model, sentences.axes([few_tokens(sentences)], model.device))
+    given |= {**without_cache(model), "output_attentions": True, "return_dict": True}
+    return projections_of(model, lambda: model(**given))
+
+
+@torch.inference_mode()
+def _scores_next(model: Model, sentences: Sentences) -> bool:
     """Whether the model scores tokens, and no score depends on a later token."""
-    before = getattr(model(input_ids=ids), "logits", None)
-    if before is None:
-        return False
+    inner = model.model
+    if inner.config.is_encoder_decoder:
+        return inner.get_output_embeddings() is not None
+    ids = inputs_of(inner, sentences.axes([few_tokens(sentences)], inner.device))["input_ids"]
     other = ids.clone()
-    other[0, -1] = (ids[0, -1] + 1) % model.config.vocab_size
-    after = model(input_ids=other).logits
+    other[0, -1] = (ids[0, -1] + 1) % inner.config.vocab_size
+    # Dropout would look like a later token that is seen.
+    with ready_to_show(inner):
+        before, after = (getattr(inner(input_ids=one), "logits", None) for one in (ids, other))
+    if before is None or after is None or before.ndim != 3:
+        return False
     change = (after - before)[:, :-1].abs().max()
-    return before.ndim == 3 and bool(change <= 1e-5 * before.abs().max())
+    return bool(change <= 1e-5 * before.abs().max())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attnlab.core import InputError
-from attnlab.evaluation.evaluator import scored
+from attnlab.evaluation.evaluator import loss_kind, scored
 from attnlab.evaluation.shared_settings import Progress, TextsAsked
 from attnlab.evaluation.sources import Texts, first_pairs, read_texts
 from attnlab.models import Model
@@ -29,6 +29,7 @@ def parts_of(
     validation: TextsAsked,
     calibration_text: str | Path | None = None,
     with_loss: bool,
+    loss: str | None = None,
 ) -> Parts:
     """Training sentences to learn on and validation sentences to choose on, beside those to report on.
 
@@ -41,6 +42,7 @@ def parts_of(
         validation: the validation sentences, or how many at most.
         calibration_text: a file of training sentences.
         with_loss: whether sentences on which the model has no loss are left out.
+        loss: see `loss_of`.
 
     Raises:
         InputError: there is no sentence left for a part.
@@ -49,7 +51,7 @@ def parts_of(
 
     def read(part: Sequence[Text], origin: str) -> Sentences:
         found = read_sentences(model, part, origin)
-        return scored(model, found) if with_loss else found
+        return scored(model, found, loss_kind(model, found, loss)) if with_loss else found
 
     test = read(texts.texts, texts.origin)
     used = set(map(source_of, texts.texts))

@@ -122,6 +122,12 @@ class CorpusTextSettings(TextSettings):
             raise InputError(msg)
 
 
+LOSS_OPTION = Option(
+    "What the model is evaluated by: how far its final states move from those of the untouched model, as "
+    "cosine or squared distance.",
+    choices=("cosine", "squared"),
+    shown="the loss of the tokens that it scores; cosine where it scores none",
+)
 ENOUGH_FOR_MEANS = 30
 ENOUGH_FOR_INTERVALS = 100
 

@@ -26,7 +26,7 @@ def model_of(source: Source, *, scores: bool = True) -> Model:
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
             `attnlab.load` returned, or a pair (model, tokenizer).
-        scores: whether a transformers model must score next tokens, where there is one that does.
+        scores: whether a transformers model must score tokens, where there is one that does.
 
     Raises:
         InputError: it cannot be loaded.
@@ -44,7 +44,7 @@ def load_transformers(source: str | Path, *, scores: bool) -> Model:
 
     Args:
         source: the folder or the name.
-        scores: whether the model must score next tokens.
+        scores: whether the model must score tokens, where there is one that does.
 
     Raises:
         InputError: they cannot be loaded.
@@ -53,6 +53,7 @@ def load_transformers(source: str | Path, *, scores: bool) -> Model:
         AutoConfig,
         AutoModel,
         AutoModelForCausalLM,
+        AutoModelForMaskedLM,
         AutoModelForSeq2SeqLM,
         AutoModelForSpeechSeq2Seq,
         AutoTokenizer,
@@ -79,6 +80,8 @@ def load_transformers(source: str | Path, *, scores: bool) -> Model:
             and (type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_decoder)
         ):
             kind = AutoModelForCausalLM
+        elif scores and _scores_masked(config):
+            kind = AutoModelForMaskedLM
         check_generation_config(name)
         model = load_body(kind, name, scores=scores)
         check_has_tokenizer(name)
@@ -97,3 +100,9 @@ def load_transformers(source: str | Path, *, scores: bool) -> Model:
         msg = f"{source} was saved with mechanisms in it; download it and give its folder."
         raise InputError(msg)
     return Model(model, tokenizer, str(source))
+
+
+def _scores_masked(config: Any) -> bool:
+    """Whether the layer that scores masked tokens was saved with the model."""
+    names = getattr(config, "architectures", None) or ()
+    return any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in names)

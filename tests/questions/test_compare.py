@@ -257,11 +257,11 @@ def test_rows_are_of_every_site_and_of_all_sites_where_a_mechanism_can_be(marian
     assert full["mass_fraction"].item() == pytest.approx(1)
 
 
-def test_a_model_that_is_no_run_has_no_loss(marian: Result) -> None:
-    assert not {"loss_nats", "bleu", "time_ratio"} & set(marian.summary)
+def test_a_model_that_is_no_run_has_loss_and_bleu_and_is_not_trained(marian: Result) -> None:
+    assert {"loss_nats", "bleu", "time_ratio"} <= set(marian.summary)
     pair = random_models.marian(), tokenizer()
-    with pytest.raises(InputError, match="Only runs of attnlab train have a loss here"):
-        compare(pair, [5], sentences=PAIRS[:2], calibration=PAIRS[3:], per_head=True)
+    with pytest.raises(InputError, match="Only runs of attnlab train are trained further here"):
+        compare(pair, [5], sentences=PAIRS[:2], calibration=PAIRS[3:], fine_tune=3)
 
 
 def test_tables_do_not_depend_on_how_sentences_are_batched(marian: Result) -> None:

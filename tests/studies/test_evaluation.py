@@ -213,16 +213,6 @@ def test_models_from_a_folder(tmp_path: Path) -> None:
         evaluator.on_split("train", 3)
 
 
-def test_an_encoder_alone_is_refused(tmp_path: Path) -> None:
-    model = random_models.bert()
-    with pytest.raises(InputError, match="BertModel does not predict the next token"):
-        load_evaluator((model, tokenizer()), sentences=SENTENCES)
-    model.save_pretrained(tmp_path)
-    tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="does not predict the next token"):
-        load_evaluator(tmp_path, sentences=SENTENCES)
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -113,7 +113,7 @@ def test_a_language_model_has_a_loss_and_an_encoder_has_none(tmp_path) -> None:
     assert "BertModel" in lacking.about["Model"]
     (note,) = (note for note in lacking.notes if isinstance(note, NoLoss))
     assert "there is no loss" in note.reason
-    with pytest.raises(InputError, match="BertModel does not predict the next token"):
+    with pytest.raises(InputError, match="BertModel scores no tokens"):
         analyze(tmp_path / "bert", ablation=True, **options)
 
 

@@ -368,7 +368,12 @@ def _evaluator(reading: Reading, settings: AnalysisSettings) -> Evaluator | str 
         return None
     try:
         sentences = reading.sentences.first(ABLATION_SENTENCES)
-        return evaluator_of(reading.loaded, sentences, settings.batch_size)
+        evaluator = evaluator_of(reading.loaded, sentences, settings.batch_size)
+        if evaluator.scores:
+            return evaluator
+        name = type(reading.model).__name__
+        msg = f"{name} scores no tokens, so there is no loss to evaluate its heads by."
+        raise InputError(msg)
     except AttnlabError as error:
         if settings.ablation:
             raise InputError(str(error)) from error

@@ -32,6 +32,7 @@ from attnlab.budget import (
 from attnlab.core import Head, InputError, Note, Table, options_of, usable_device
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
+    LOSS_IN_WORDS,
     Evaluator,
     FewForIntervals,
     Parts,
@@ -71,16 +72,16 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     Tables of sigma and the best fixed pattern are learned on training sentences; the setting that each
     mechanism has at a site is the one nearest to full attention on validation sentences whose rows see at
     most the budget there, counted; without a support the work of as many keys counts. Captured
-    attention, output error and, of a run, loss, BLEU and time are measured on held-out sentences with the
+    attention, output error, loss, BLEU and time are measured on held-out sentences with the
     mechanism at all heads of a site, and of all sites where it can be. With `fine_tune` the run is
     trained that many batches further with each mechanism in place, beside full attention trained as long.
 
-    Cost: the matrices of every setting on the validation sentences; of a run a pass over the held-out
+    Cost: the matrices of every setting on the validation sentences; a pass over the held-out
     sentences and a round of translation for each row, and with `per_head` a pass for each head.
 
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair
-            (model, tokenizer); none is changed. Loss, BLEU and time are those of runs.
+            (model, tokenizer); none is changed.
         settings: as keyword arguments.
 
     Returns:
@@ -100,12 +101,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     model, texts = model_and_texts(source, sentences=sentences, text=text)
     model.model.to(device)
     scores_them = _has_loss(model, texts)
-    if not scores_them and (settings.fine_tune or settings.per_head):
-        msg = (
-            "Only runs of attnlab train have a loss here, on sentences with their translations; leave "
-            "fine_tune and per_head out."
-        )
-        raise InputError(msg)
+    _check_loss(model, settings, has_loss=scores_them)
     _check_plans(plans, model)
     parts = parts_of(
         model,
@@ -114,6 +110,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         validation=settings.validation,
         calibration_text=settings.calibration_text,
         with_loss=scores_them,
+        loss=settings.loss,
     )
     choosing = _chosen(parts, model, settings)
     candidates = choosing.candidates()
@@ -133,8 +130,12 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         raise InputError(msg)
     by_head = scores.heads()
     summary = _means(cases, by_head, scores, choosing, settings.seed)
+    kind = None
     if scores_them:
-        evaluator = evaluator_of(model, parts.test, settings.batch_size, texts.corpus)
+        evaluator = evaluator_of(
+            model, parts.test, settings.batch_size, texts.corpus, settings.loss
+        )
+        kind = evaluator.loss
         replacing = Replacing(evaluator, translate=not settings.quick, seed=settings.seed)
         installed = _Plans(evaluator, candidates)
         found = list(_replaced(replacing, cases, summary, installed, settings))
@@ -154,13 +155,14 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             "Validation sentences": len(parts.validation),
             "Training sentences": len(parts.calibration),
             "Seed": settings.seed,
+            **({} if kind is None else {"Loss": LOSS_IN_WORDS[kind]}),
             **{
                 f"Mean tokens, {site}": f"{queries} queries, {keys} keys"
                 for site, (queries, keys) in lengths.items()
             },
         },
         _notes(parts, model, texts, choosing, settings),
-        {"mean_tokens": lengths},
+        {"mean_tokens": lengths, "loss": kind},
         weights=model.weights,
     )
 
@@ -180,9 +182,21 @@ class _Case:
 
 
 def _has_loss(model: Model, texts: Texts) -> bool:
-    """Whether loss and BLEU are measured: of a run, on sentences with the translations that it needs."""
-    paired = isinstance(texts.texts[0], tuple)
-    return isinstance(model, Run) and (paired or not model.model.config.is_encoder_decoder)
+    """Whether there is a loss on these sentences: an encoder-decoder needs their translations."""
+    return isinstance(texts.texts[0], tuple) or not model.model.config.is_encoder_decoder
+
+
+def _check_loss(model: Model, settings: ComparisonSettings, *, has_loss: bool) -> None:
+    """Raises InputError where something is asked for that needs a loss, or a run's training."""
+    if settings.fine_tune and not isinstance(model, Run):
+        msg = "Only runs of attnlab train are trained further here; leave fine_tune out."
+        raise InputError(msg)
+    if not has_loss and (settings.fine_tune or settings.per_head or settings.loss):
+        msg = (
+            "An encoder-decoder has a loss on sentences with their translations alone; give pairs, or "
+            "leave fine_tune, per_head and loss out."
+        )
+        raise InputError(msg)
 
 
 def _check_plans(plans: Mapping[str, AttentionPlan], model: Model) -> None:

@@ -20,7 +20,15 @@ from attnlab.budget import (
     WRITTEN,
 )
 from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
-from attnlab.evaluation import MEMORY, SEED, SENTENCE_FLAGS, TextsAsked, TextSettings, words_in
+from attnlab.evaluation import (
+    LOSS_OPTION,
+    MEMORY,
+    SEED,
+    SENTENCE_FLAGS,
+    TextsAsked,
+    TextSettings,
+    words_in,
+)
 from attnlab.results import Question
 
 DEFAULT_BUDGET = 5
@@ -142,6 +150,7 @@ class ComparisonSettings(TextSettings):
         ),
     ] = None
     memory: Annotated[float | None, MEMORY] = None
+    loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0
 
     def __post_init__(self) -> None:
@@ -165,8 +174,8 @@ QUESTION = Question(
     help="Compare mechanisms at equal budgets of attended keys: error, loss, BLEU, time.\n\n"
     "Every mechanism replaces all heads of each site where it can be, and of these sites together, without "
     "retraining and with --fine-tune STEPS again after so many training batches. Its setting is the "
-    "nearest to full attention within the budget, chosen on validation sentences. Loss, BLEU and time are "
-    "those of runs; of other models the output error is compared.",
+    "nearest to full attention within the budget, chosen on validation sentences. The loss is "
+    "that of the tokens that a model scores; of an encoder without a head how far its final states move.",
     settings=ComparisonSettings,
     tables=(SUMMARY, MECHANISMS_BY_HEAD),
     run="attnlab.questions.compare.comparison:compare",

@@ -47,7 +47,7 @@ class Outcome:
     """What a model did on the test sentences.
 
     Attributes:
-        losses: of each sentence, in nats, summed over its tokens.
+        losses: of each sentence, summed over its tokens.
         translations: greedy translations; None where they were not asked for.
         bleu: of those; NaN without them.
         time_ratio: time of the losses, divided by that of full attention; NaN where not measured.
@@ -63,7 +63,7 @@ class Replacing:
     """Tries one plan after another; the model is put back after each.
 
     Args:
-        evaluator: the model of a run, on test sentences.
+        evaluator: the model, on test sentences.
         translate: whether to translate them.
         seed: of what fine-tuning draws.
     """

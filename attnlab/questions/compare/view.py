@@ -39,7 +39,7 @@ from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalT
 _AXES = {
     MASS: "share of attention captured",
     ERROR: "relative output error",
-    LOSS_CHANGE: "change of loss (nats per token)",
+    LOSS_CHANGE: "change of loss",
     BLEU_CHANGE: "change of BLEU",
 }
 # Of these more is better.
@@ -164,7 +164,7 @@ def answer_of(rows: pd.DataFrame) -> str | None:
         said = f"is nearest to full attention{among} that can be used: {error}"
     else:
         bleu = BLEU_CHANGE.shown(row, signed=True) if BLEU_CHANGE.name in row else ""
-        loss = f"{LOSS_CHANGE.shown(row, signed=True)} nats per token"
+        loss = f"{LOSS_CHANGE.shown(row, signed=True)} a token"
         parts = (loss, f"{bleu} BLEU" if bleu else "", error)
         said = f"costs least loss{among} that can be used: {', '.join(filter(None, parts))}"
     steps = int(row["steps"])

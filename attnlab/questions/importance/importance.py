@@ -26,6 +26,7 @@ from attnlab.ablation import (
 from attnlab.core import AttnlabError, Estimate, Head, InputError, Note, layer_name, options_of
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
+    LOSS_IN_WORDS,
     Evaluator,
     FewForIntervals,
     Progress,
@@ -41,6 +42,7 @@ from attnlab.questions.importance.question import (
     LOSS,
     QUESTION,
     ImportanceSettings,
+    NoGradients,
     NoMeans,
     NotUniform,
 )
@@ -86,15 +88,20 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
     evaluator = load_evaluator(
         source, sentences=settings.sentences, text=settings.text, corpus=settings.corpus,
         pair=settings.pair, batch_size=settings.batch_size, device=settings.device,
+        loss=settings.loss,
     )  # fmt: skip
     evaluator = _at_sites(evaluator, settings.sites)
     bleu = _bleu(evaluator, settings)
     ablations, notes = _possible_ablations(evaluator, settings.replacements, settings.training)
     halves = [evaluator.half(first) for first in (0, 1)]
-    slopes = _gradients(halves, progress)
+    slopes = _gradients(halves, progress) if evaluator.scores else None
     losses = _ablated_losses(evaluator, ablations, progress)
     draws = draws_for(len(all_heads(evaluator.projections)))
-    table = (slopes[0] + slopes[1]).table().rename(columns=_OF_GRADIENTS)
+    if slopes is None:
+        notes.append(NoGradients())
+        table = pd.DataFrame([head._asdict() for head in all_heads(evaluator.projections)])
+    else:
+        table = (slopes[0] + slopes[1]).table().rename(columns=_OF_GRADIENTS)
     before = evaluator.losses()
     for ablation in ablations:
         after = losses[ablation.replacement]
@@ -106,7 +113,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
     for ablation, found in _bleu_changes(evaluator, ablations, bleu, (seed, draws), progress):
         _add_changes(table, BLEU[ablation.replacement], found)
     cumulative = _cumulative(
-        halves, slopes[0], losses, before, ablations,
+        halves, slopes[0] if slopes else None, losses, before, ablations,
         bleu=bool(bleu), points=settings.points, seed=seed, progress=progress,
     )  # fmt: skip
     return Result(
@@ -119,6 +126,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
         },
         _about(evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
         tuple(notes),
+        {"loss": evaluator.loss},
         weights=evaluator.loaded.weights,
     )
 
@@ -284,7 +292,7 @@ def _gradients(halves: Sequence[Evaluator], progress: Progress | None) -> list[G
 
 def _cumulative(
     halves: Sequence[Evaluator],
-    slopes: GradientImportance,
+    slopes: GradientImportance | None,
     losses: Mapping[Replacement, Mapping[Head, Tensor]],
     before: Tensor,
     ablations: Sequence[_Ablation],
@@ -298,20 +306,14 @@ def _cumulative(
     choosing, reporting = halves
     heads = all_heads(reporting.projections)
     one = next(found for found in ablations if len(found.heads) == len(heads))
-    table = slopes.table()
-    by_head = dict(
-        zip(
-            map(Head, table["site"], table["layer"], table["head"]),
-            table["importance"],
-            strict=True,
-        )
-    )
     measures = pd.DataFrame(
-        {
-            "gradient": [by_head[head] for head in heads],
-            "loss": [float((losses[one.replacement][h] - before)[::2].sum()) for h in heads],
-        }
+        {"loss": [float((losses[one.replacement][h] - before)[::2].sum()) for h in heads]}
     )
+    if slopes is not None:
+        table = slopes.table()
+        keys = map(Head, table["site"], table["layer"], table["head"])
+        by_head = dict(zip(keys, table["importance"], strict=True))
+        measures.insert(0, "gradient", [by_head[head] for head in heads])
     orders = orders_of(heads, measures, seed=seed)
     passes = len(orders) * (len(heads) + 1)
     curves = removal_curves(
@@ -336,10 +338,8 @@ def _cumulative(
 
 def _measures(table: pd.DataFrame) -> pd.DataFrame:
     """Every measure by its size where a head is needed: what helps the model counts as large."""
-    columns = {
-        "gradient": table["gradient_importance"],
-        "gradient in layer": table["gradient_in_layer"],
-    }
+    gradients = {"gradient": "gradient_importance", "gradient in layer": "gradient_in_layer"}
+    columns = {measure: table[name] for measure, name in gradients.items() if name in table}
     for name in REPLACEMENTS:
         if LOSS[name].name in table:
             columns[f"{name}: loss"] = table[LOSS[name].name]
@@ -355,7 +355,7 @@ def _about(evaluator: Evaluator, loss: float, draws: int, seed: int) -> dict[str
         **model.facts,
         **model.history,
         "Sentences": f"{len(evaluator)} from {evaluator.sentences.origin}{left_out}",
-        "Loss of the whole model": f"{loss:.4f} nats per token, without label smoothing",
+        "Loss of the whole model": f"{loss:.4f} ({LOSS_IN_WORDS[evaluator.loss]})",
         "Bootstrap": f"{draws} draws of sentences, seed {seed}; 95% intervals",
         "Significant": "at 5% after Holm's correction for the number of heads",
         "Device": str(evaluator.model.device),

@@ -8,6 +8,7 @@ from attnlab.ablation import REPLACEMENTS
 from attnlab.core import HEAD, HEAD_KEYS, Column, Estimate, InputError, Note, Option, Table
 from attnlab.evaluation import (
     ABLATION_SENTENCES,
+    LOSS_OPTION,
     SEED,
     SENTENCE_FLAGS,
     CorpusTextSettings,
@@ -117,6 +118,11 @@ RANK_AGREEMENT = Table(
 
 
 @dataclass(frozen=True)
+class NoGradients(Note):
+    """The loss is a distance from the untouched model, so it is least there and has no gradient."""
+
+
+@dataclass(frozen=True)
 class NoMeans(Note):
     """Heads are not replaced by their mean, for a reason that is a sentence."""
 
@@ -181,6 +187,7 @@ class ImportanceSettings(CorpusTextSettings):
     training: Annotated[
         int, Option("Number of training sentences for the mean outputs of heads.", least=1)
     ] = 500
+    loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0
 
     def __post_init__(self) -> None:
@@ -209,14 +216,15 @@ QUESTION = Question(
     view="attnlab.questions.importance.view",
     figures=("importance",),
     notes={
+        NoGradients: "There are no gradients: the loss is a distance from the untouched model, whose own "
+        "is 0 and cannot fall.",
         NoMeans: "Heads are not replaced by their mean: {reason}",
         NotUniform: lambda note: (
             f"Heads of {', '.join(note.layers)} cannot be made uniform, since their scores do not come "
             "from the query alone; they are left out there."
         ),
     },
-    source="A run of `attnlab train`, or a transformers encoder-decoder or language model (folder, or "
-    "name on the hub).",
+    source="A run of `attnlab train`, or a transformers model (folder, or name on the hub).",
     folder="importance",
     announced=True,
     printed=2,

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from attnlab.core import HEAD_KEYS, counted
+from attnlab.evaluation import LOSS_UNITS
 from attnlab.figures import INK, blank, check_table, panel, style
 from attnlab.questions.importance.question import (
     CHANGES,
@@ -36,6 +37,8 @@ ORDER_NAMES = {
     "random": "random order",
 }
 _CURVES = ("order", "heads_removed", "replacement", "loss_nats", "bleu")
+# A loss of less has no place on a logarithmic axis.
+_NEARLY_NONE = 1e-6
 _LEFT, _WIDTH, _GAP, _TOP = 0.6, 2.15, 0.5, 0.72
 _CURVE_HEIGHT, _BETWEEN = 2.1, 1.05
 _ORDERS = {"gradient": "by gradient", "loss": "by loss", "random": "at random"}
@@ -45,7 +48,7 @@ def contents(result: Result) -> Contents:
     """What the page of an importance study shows."""
     figure = DrawnFigure(
         "importance",
-        draw_importance(result.importance, result.cumulative),
+        draw_importance(result.importance, result.cumulative, unit=loss_unit(result)),
         "Above: change of loss with each head replaced alone; right of 0 the model needs it. Below: what "
         "is left when heads are removed one after another.",
     )
@@ -61,28 +64,33 @@ def contents(result: Result) -> Contents:
         for name in ("Model", "Sentences", "Loss of the whole model")
         if name in result.about
     }
-    answers = [*_needed(result.importance), *removable(result.cumulative)]
+    answers = [*_needed(result.importance, loss_unit(result)), *removable(result.cumulative)]
     return Contents(answers, facts, [figure], shown)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """Heads replaced alone, the first ones where a model has many; then heads removed in turn."""
-    yield _alone(result.importance)
+    yield _alone(result.importance, loss_unit(result))
     yield _in_turn(result.cumulative)
 
 
-def _alone(heads: pd.DataFrame) -> TerminalTable:
+def loss_unit(result: Result) -> str:
+    """What the loss is counted in."""
+    return LOSS_UNITS[result.details["loss"]]
+
+
+def _alone(heads: pd.DataFrame, unit: str) -> TerminalTable:
     """Change of loss and BLEU by head."""
     more = len(heads) - MOST_ROWS
     left_out = f"\nand {counted(more, 'more head')} in {IMPORTANCE.file}" if more > 0 else ""
-    gradient = IMPORTANCE["gradient_importance"]
+    gradients = [one for one in (IMPORTANCE["gradient_importance"],) if one.name in heads]
     changes = [change for change in CHANGES if change.name in heads]
-    numbers = (gradient.narrow, *(change.column.narrow for change in changes))
+    numbers = (*(one.narrow for one in gradients), *(change.column.narrow for change in changes))
     first = heads.head(MOST_ROWS)
     rows = tuple(
         (
             name,
-            gradient.shown(row[gradient.name]),
+            *(one.shown(row[one.name]) for one in gradients),
             *(
                 change.column.shown(row[change.name], signed=True)
                 + ("*" if row[change.significant] else " ")
@@ -96,7 +104,7 @@ def _alone(heads: pd.DataFrame) -> TerminalTable:
         rows,
         numbers,
         "Each head replaced alone",
-        "Loss in nats per token: above 0 the head is needed. * beyond chance (5%, corrected "
+        f"Loss in {unit}: above 0 the head is needed. * beyond chance (5%, corrected "
         f"for {counted(len(heads), 'head')}).{left_out}",
     )
 
@@ -132,7 +140,7 @@ def _in_turn(curves: pd.DataFrame) -> TerminalTable:
     )
 
 
-def _needed(heads: pd.DataFrame) -> list[str]:
+def _needed(heads: pd.DataFrame, unit: str) -> list[str]:
     """How many heads the model needs when each is replaced alone, and which most, as sentences."""
     found = []
     for replacement, change in LOSS.items():
@@ -144,7 +152,7 @@ def _needed(heads: pd.DataFrame) -> list[str]:
         found.append(
             f"Replaced alone ({replacement}), {len(needed)} of {counted(len(heads), 'head')} "
             f"{raises} the loss beyond chance, most {head_names(ranked)[0]} "
-            f"({change.column.shown(float(ranked[change.name].iloc[0]), signed=True)} nats per token)."
+            f"({change.column.shown(float(ranked[change.name].iloc[0]), signed=True)}, {unit})."
         )
     return found
 
@@ -172,7 +180,9 @@ def removable(cumulative: pd.DataFrame) -> list[str]:
     return [told]
 
 
-def draw_importance(heads: pd.DataFrame, cumulative: pd.DataFrame) -> Figure:
+def draw_importance(
+    heads: pd.DataFrame, cumulative: pd.DataFrame, *, unit: str = LOSS_UNITS["next tokens"]
+) -> Figure:
     """Above: change of loss with each head replaced alone, with intervals, a panel per site, one scale.
 
     Below: loss (logarithmic) and BLEU of the model by the number of heads removed, a line per order.
@@ -181,6 +191,7 @@ def draw_importance(heads: pd.DataFrame, cumulative: pd.DataFrame) -> Figure:
         heads: one row per head, as `importance(...).importance` and `importance.csv`.
         cumulative: one row per order and number of heads, as `importance(...).cumulative` and
             `cumulative.csv`.
+        unit: what the loss is counted in.
 
     Raises:
         InputError: one of them is no table, or lacks a column.
@@ -198,7 +209,7 @@ def draw_importance(heads: pd.DataFrame, cumulative: pd.DataFrame) -> Figure:
         for index, table in enumerate(sites):
             left = _LEFT + index * (_WIDTH + _GAP)
             axes = panel(figure, left, _TOP, _WIDTH, row * len(table) + 0.1)
-            _draw_heads(axes, table, row)
+            _draw_heads(axes, table, row, unit)
         limits = [axes.get_xlim() for axes in figure.axes]
         for axes in figure.axes:
             axes.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
@@ -207,7 +218,7 @@ def draw_importance(heads: pd.DataFrame, cumulative: pd.DataFrame) -> Figure:
             bbox_to_anchor=(0.99, 1 - 0.2 / figure.get_figheight()), fontsize=8, ncols=3,
             columnspacing=1, handletextpad=0.1,
         )  # fmt: skip
-        _draw_curves(figure, cumulative, _TOP + height + _BETWEEN, wide)
+        _draw_curves(figure, cumulative, _TOP + height + _BETWEEN, wide, unit)
         figure.text(
             0.012, 1 - 0.2 / figure.get_figheight(),
             "Each head replaced alone (rows: layer.head; bars: 95% intervals; one scale)",
@@ -222,7 +233,7 @@ def _changes(heads: pd.DataFrame) -> list[str]:
     return [name for change in there for name in (change.name, change.low, change.high)]
 
 
-def _draw_heads(axes: Axes, table: pd.DataFrame, row: float) -> None:
+def _draw_heads(axes: Axes, table: pd.DataFrame, row: float, unit: str) -> None:
     there = [name for name in REPLACEMENT_COLOURS if LOSS[name].name in table]
     for index, name in enumerate(there):
         shift = (index - (len(there) - 1) / 2) * 0.24
@@ -241,13 +252,15 @@ def _draw_heads(axes: Axes, table: pd.DataFrame, row: float) -> None:
     axes.set_yticks(range(len(table)), names, fontsize=8 if row > 0.2 else 6)
     axes.set_ylim(len(table) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("change of loss (nats per token)", fontsize=8.5)
+    axes.set_xlabel(f"change of loss ({unit})", fontsize=8.5)
     axes.set_title(str(table["site"].iloc[0]), loc="left")
     sns.despine(ax=axes)
 
 
-def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float) -> None:
-    measures = {"loss_nats": "loss (nats per token, logarithmic)"}
+def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float, unit: str) -> None:
+    # A distance from the untouched model begins at 0, which has no logarithm.
+    logarithmic = bool((curves["loss_nats"] > _NEARLY_NONE).all())
+    measures = {"loss_nats": f"loss ({unit}{', logarithmic' if logarithmic else ''})"}
     if curves["bleu"].notna().any():
         measures["bleu"] = "BLEU"
     width = (wide - _LEFT - 1.75) / 2 - _GAP
@@ -259,7 +272,7 @@ def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float) 
                 linewidth=1.4, marker="o" if name == "bleu" else None, markersize=3,
                 label=ORDER_NAMES[str(order)],
             )  # fmt: skip
-        if name == "loss_nats":
+        if name == "loss_nats" and logarithmic:
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
             axes.yaxis.set_minor_locator(NullLocator())

@@ -1,0 +1,177 @@
+"""The loss of any model: of next tokens, of masked tokens, or how far its final states move.
+
+A decoder scores next tokens. A masked model (BERT, RoBERTa) scores tokens that are masked, which are drawn
+by seed. An encoder without a head scores nothing: how far its final states are from those of the untouched
+model stands in for a loss, and is 0 before anything is changed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.core import InputError
+from attnlab.models import IGNORED_LABEL, Model
+from attnlab.reading import Sentence, Sentences
+
+LossKind: TypeAlias = Literal["next tokens", "masked tokens", "cosine", "squared"]
+DISTANCES: tuple[LossKind, ...] = ("cosine", "squared")
+# Devlin et al. 2019 (arXiv 1810.04805) mask this share of the tokens; here all of them become the mask token.
+MASKED_SHARE = 0.15
+MASK_SEED = 0
+LOSS_IN_WORDS: dict[LossKind, str] = {
+    "next tokens": "cross-entropy of next tokens, nats a token",
+    "masked tokens": f"cross-entropy of masked tokens ({MASKED_SHARE:.0%}, drawn by seed), nats a token",
+    "cosine": "1 - cosine between final states and those of the untouched model, mean over tokens",
+    "squared": "mean squared error between final states and those of the untouched model, mean over tokens",
+}
+LOSS_UNITS: dict[str, str] = {
+    "next tokens": "nats per token",
+    "masked tokens": "nats per masked token",
+    "cosine": "1 - cosine",
+    "squared": "squared error",
+}
+
+
+def loss_of(model: Model, scores_next: bool, wanted: str | None = None) -> LossKind:
+    """What a model is evaluated by: what it was trained to score, or the distance of its final states.
+
+    Args:
+        model: with its tokenizer.
+        scores_next: whether it scores next tokens.
+        wanted: `cosine` or `squared`, for the distance of the final states whatever it scores; None: the
+            loss that it has, and without one `cosine`.
+
+    Raises:
+        InputError: another kind.
+    """
+    if wanted is not None:
+        found = next((kind for kind in DISTANCES if kind == wanted), None)
+        if found is None:
+            msg = f"loss must be one of {', '.join(DISTANCES)}, or left out, not {wanted!r}."
+            raise InputError(msg)
+        return found
+    if scores_next:
+        return "next tokens"
+    return "masked tokens" if _scores_masked(model) else "cosine"
+
+
+def _scores_masked(model: Model) -> bool:
+    """Whether the model has a layer that scores tokens, and its tokenizer a token to mask them with."""
+    mask = getattr(model.both_tokenizers.source, "mask_token_id", None)
+    config = model.model.config
+    return (
+        mask is not None
+        and not config.is_encoder_decoder
+        and model.model.get_output_embeddings() is not None
+    )
+
+
+def mask_tokens(sentences: Sentences, mask: int, seed: int = MASK_SEED) -> Sentences:
+    """The sentences with some tokens masked, which are the labels; the same ones whatever stands beside them.
+
+    Args:
+        sentences: of one stack.
+        mask: id of the token that stands in for them.
+        seed: with the number of a sentence it draws the tokens; at least one is drawn.
+    """
+    masked = tuple(
+        _masked(one, sentences.source.special, mask, seed)
+        for one in sentences.usable
+        if set(one.source) - sentences.source.special
+    )
+    return replace(sentences, usable=masked)
+
+
+def _masked(sentence: Sentence, special: set[int], mask: int, seed: int) -> Sentence:
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + sentence.number)
+    content = [place for place, token in enumerate(sentence.source) if token not in special]
+    count = max(1, round(MASKED_SHARE * len(content)))
+    order = torch.randperm(len(content), generator=generator)[:count].tolist()
+    drawn = {content[index] for index in order}
+    numbered = list(enumerate(sentence.source))
+    return replace(
+        sentence,
+        source=tuple(mask if place in drawn else token for place, token in numbered),
+        labels=tuple(token if place in drawn else IGNORED_LABEL for place, token in numbered),
+    )
+
+
+def all_labelled(sentences: Sentences) -> Sentences:
+    """The sentences with a label at every token, where each counts: a decoder's own are left."""
+    if sentences.paired:
+        return sentences
+    return replace(
+        sentences, usable=tuple(replace(one, labels=one.source) for one in sentences.usable)
+    )
+
+
+def cross_entropy(
+    logits: Float[Tensor, "batch target type"], labels: Int[Tensor, "batch target"]
+) -> Float[Tensor, " batch"]:
+    """Each sentence's summed cross-entropy without label smoothing, in nats; differentiable."""
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    found = F.cross_entropy(
+        exact.flatten(0, 1), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="none"
+    )
+    return found.view(labels.shape).double().sum(1)
+
+
+def state_distances(
+    states: Float[Tensor, "batch target dim"],
+    untouched: Float[Tensor, "batch target dim"],
+    labels: Int[Tensor, "batch target"],
+    kind: LossKind,
+) -> Float[Tensor, " batch"]:
+    """Each sentence's summed distance between final states; differentiable.
+
+    Args:
+        states: of the model as it stands.
+        untouched: of the model as it was.
+        labels: -100 where a state does not count.
+        kind: `cosine` or `squared`.
+    """
+    now, before = states.double(), untouched.double()
+    if kind == "cosine":
+        found = (1 - F.cosine_similarity(now, before, dim=-1)).clamp(min=0)
+    else:
+        found = (now - before).square().mean(-1)
+    return found.masked_fill(labels == IGNORED_LABEL, 0).sum(1)
+
+
+@dataclass(frozen=True)
+class FinalStates:
+    """Final states of the untouched model, by sentence.
+
+    Attributes:
+        states: of each sentence without padding, by its number.
+    """
+
+    states: dict[int, Tensor]
+
+    def of(self, numbers: Sequence[int], like: Tensor) -> Tensor:
+        """Those of a batch, 0 where it is padded.
+
+        Args:
+            numbers: of its sentences.
+            like: states of the batch as the model gives them now.
+        """
+        found = torch.zeros_like(like)
+        for row, number in enumerate(numbers):
+            own = self.states[number]
+            found[row, : len(own)] = own.to(found)
+        return found
+
+
+def final_states(model: Any, inputs: dict[str, Any]) -> Float[Tensor, "batch target dim"]:
+    """The states behind the last layer, of the decoder where there are two stacks."""
+    found = model.base_model(**inputs, return_dict=True, output_hidden_states=True)
+    if "last_hidden_state" in found:
+        return found.last_hidden_state
+    # The base model of T5 is the model that scores.
+    states: Any = found.get("decoder_hidden_states", found.get("hidden_states"))
+    return states[-1]
