@@ -206,7 +206,6 @@ QUESTION = Question(
     settings=ImportanceSettings,
     tables=(IMPORTANCE, CUMULATIVE, RANK_AGREEMENT),
     run="attnlab.questions.importance.importance:importance",
-    view="attnlab.questions.importance.view",
     figures=("importance",),
     notes={
         NoMeans: "Heads are not replaced by their mean: {reason}",
