@@ -34,7 +34,8 @@ class Question:
         arrays: the arrays that its result holds beside the tables, by name: their axes and what they mean.
         run: `module:function`, of a source and the settings as keyword arguments, which gives a `Result`.
         view: `module`, with `contents(result)` for the page, and where the rows of the first table are not
-            what a terminal or a notebook shows best, `terminal(result)` and `notebook(result)`.
+            what a terminal or a notebook shows best, `terminal(result)` and `notebook(result)`; None: `view`
+            beside the module of `run`.
         notes: the words of its own kinds of notes, see `attnlab.results.note_words`.
         figures: names of its figures without the suffix, with * where they depend on what was found.
         source: help of the argument.
@@ -58,7 +59,7 @@ class Question:
     settings: type[Settings]
     tables: tuple[Table, ...]
     run: str
-    view: str
+    view: str | None = None
     arrays: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[type[Note], str | Callable[[Any], str]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
@@ -100,7 +101,7 @@ class Question:
         Raises:
             InputError: it cannot be imported.
         """
-        contents: Callable[[Any], Any] = self._imported(f"{self.view}:contents")
+        contents: Callable[[Any], Any] = self._imported(f"{self._view}:contents")
         return contents
 
     @property
@@ -110,7 +111,12 @@ class Question:
         Raises:
             InputError: it cannot be imported.
         """
-        return self._imported(self.view)
+        return self._imported(self._view)
+
+    @property
+    def _view(self) -> str:
+        package = self.run.partition(":")[0].rpartition(".")[0]
+        return f"{package}.view" if self.view is None else self.view
 
     @property
     def files_kind(self) -> Any:

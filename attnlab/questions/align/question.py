@@ -375,7 +375,6 @@ QUESTION = Question(
     settings=AlignmentSettings,
     tables=(SYSTEMS, HEADS, STEPS, CALIBRATION, GENERATION, WORDS),
     run="attnlab.questions.align.aligning:align",
-    view="attnlab.questions.align.view",
     folder="alignment",
     layout="attnlab.questions.align.alignment_files:AlignmentFiles",
     announced=True,

@@ -485,7 +485,6 @@ QUESTION = Question(
     settings=AnalysisSettings,
     tables=(SUMMARY, HEADS, DISTANCES, FITS, LABELS, RELATIONS, CONTROLS, STRUCTURE, AGREEMENT),
     run="attnlab.questions.analyze.analysis:analyze",
-    view="attnlab.questions.analyze.view",
     figures=("mass_by_offset", "distance_by_window", "heads_sentence*"),
     notes={
         LayersHeldAtOnce: "This model's layers could not be read one at a time, so all layers of "

@@ -198,7 +198,6 @@ QUESTION = Question(
     settings=ApproximationSettings,
     tables=(APPROXIMATION, BITS),
     run="attnlab.questions.approximate.approximation:approximate",
-    view="attnlab.questions.approximate.view",
     source="Attention matrices: .npz, .npy or .safetensors, [*batch, query, key], or matrices.safetensors "
     "of an analysis.",
     only_matrices=True,

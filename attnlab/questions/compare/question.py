@@ -179,7 +179,6 @@ QUESTION = Question(
     settings=ComparisonSettings,
     tables=(SUMMARY, MECHANISMS_BY_HEAD),
     run="attnlab.questions.compare.comparison:compare",
-    view="attnlab.questions.compare.view",
     folder="comparison",
     announced=True,
     figures=("mechanisms_*", "pareto_*"),

@@ -213,7 +213,6 @@ QUESTION = Question(
     settings=ImportanceSettings,
     tables=(IMPORTANCE, CUMULATIVE, RANK_AGREEMENT),
     run="attnlab.questions.importance.importance:importance",
-    view="attnlab.questions.importance.view",
     figures=("importance",),
     notes={
         NoGradients: "There are no gradients: the loss is a distance from the untouched model, whose own "

@@ -133,7 +133,6 @@ QUESTION = Question(
         "embedding, NaN stands for padding."
     },
     run="attnlab.questions.inspect.inspection:inspect",
-    view="attnlab.questions.inspect.view",
     figures=("moves",),
     notes={
         UnknownWords: _unknown_words,

@@ -59,7 +59,6 @@ QUESTION = Question(
     settings=NeighbourSettings,
     tables=(NEIGHBOURS, MAP),
     run="attnlab.questions.neighbours.neighbours:neighbours",
-    view="attnlab.questions.neighbours.view",
     figures=("map",),
     source="Run, folder of attnlab embed, file of embeddings (.safetensors, or word2vec .txt or .vec), "
     "transformers folder, or name on the hub.",

@@ -239,7 +239,6 @@ QUESTION = Question(
     settings=PlanSettings,
     tables=(SCORES, MECHANISMS),
     run="attnlab.questions.plan.planning:plan",
-    view="attnlab.questions.plan.view",
     layout="attnlab.questions.plan.plan_files:PlanFiles",
     figures=("plan",),
     notes={

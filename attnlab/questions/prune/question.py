@@ -227,7 +227,6 @@ QUESTION = Question(
     settings=PruningSettings,
     tables=(CURVE, GATES, TRAINING),
     run="attnlab.questions.prune.pruning:prune",
-    view="attnlab.questions.prune.view",
     layout="attnlab.questions.prune.pruned_runs:PruningFiles",
     figures=("curve",),
     notes={
