@@ -1,10 +1,11 @@
 """Links from cross-attention against loops over the model's own outputs, and what `align` refuses."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import pandas as pd
 import pytest
 import torch
@@ -294,6 +295,14 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "heads.json").read_text())["layers"] == 3
 
 
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Without checks of types, which stop some values before the package does."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -305,6 +314,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
         ({"pairs": PAIRS, "row": "middle"}, "row must be one of"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_what_is_refused(options: dict[str, Any], message: str | None) -> None:
     model = random_models.marian(), tokenizer()
     pairs = options.pop("pairs")
