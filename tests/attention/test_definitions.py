@@ -365,6 +365,9 @@ def test_topk_captures_at_least_what_any_pattern_of_its_size_does() -> None:
 def test_cost_counts_visible_keys() -> None:
     assert make("band(window=(3, 1))").cost(100, 100, 8).multiply_adds == 2 * 100 * 5 * 8
     assert make("full").cost(100, 90, 8).multiply_adds == 2 * 100 * 90 * 8
+    fixed = make("static(offsets=[-1, 0, 1], weights=[1, 2, 1])")
+    assert fixed.cost(100, 90, 8).multiply_adds == 100 * 3 * 8
+    assert fixed.cost(100, 2, 8).multiply_adds == 100 * 2 * 8
     assert (make("none").cost(100, 90, 8).multiply_adds, make("none").cost(100, 90, 8).bytes) == (
         0,
         0,

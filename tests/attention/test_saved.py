@@ -15,7 +15,9 @@ from attnlab.attention.bridge.installing import PLAN_FILE, TENSOR_FILE, install
 from attnlab.attention.bridge.saved import install_written, load_with_plan
 from attnlab.attention.bridge.sites import mechanism_of
 from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.multihead import OwnAttention
 from attnlab.attention.plan import plan_of, write_plan
+from attnlab.attention.registry import make
 from attnlab.core.addresses import SITES
 from attnlab.core.errors import InputError
 
@@ -206,3 +208,16 @@ def test_missing_and_stale_tensors_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="There is no transformers model in"):
         load_with_plan(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("additive", [True, False])
+def test_only_additive_scores_refuse_what_computes_its_own(additive: bool) -> None:
+    site = OwnAttention(2, make("full"), additive=additive)
+    site.check_fits(make("band(window=1)"), "cross")
+    if additive:
+        with pytest.raises(
+            InputError, match="'linear' cannot stand in cross, whose scores are additive"
+        ):
+            site.check_fits(make("linear"), "cross")
+    else:
+        site.check_fits(make("linear"), "cross")
