@@ -63,14 +63,18 @@ KEYS_OVER_BUDGET = Column(
     2,
 )
 WORK = Column("multiply_adds", "multiply-adds", "Work on a sentence of mean length, per head.", 0)
-LOSS = Column("loss_nats", "loss (nats)", "Loss per token with the heads replaced.", 4)
+LOSS = Column(
+    "loss",
+    "loss",
+    "Loss per token with the heads replaced: nats, or the distance that the result names.",
+    4,
+)
 PAIRED = "a paired bootstrap over held-out sentences"
 LOSS_CHANGE = Estimate(
     Column(
-        "loss_change_nats",
+        "loss_change",
         "loss, change",
-        "Change of the loss per token, in nats, from full attention after as many `steps`; above 0 is "
-        "worse.",
+        "Change of the loss per token from full attention after as many `steps`; above 0 is worse.",
         4,
         "loss",
     ),

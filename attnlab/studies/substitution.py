@@ -133,7 +133,7 @@ SUBSTITUTION = Study(
     data_checksum=model_checksum,
     locations=MODEL_LOCATIONS,
     primary=Primary(
-        "loss_change_nats",
+        "loss_change",
         "change of loss in nats",
         larger=False,
         within=("layers", "scope", "budget"),

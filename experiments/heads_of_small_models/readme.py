@@ -152,20 +152,20 @@ def importance(models: Models) -> pd.DataFrame:
         heads = read_table(folder, "importance")
         for site in SITES:
             own = heads[heads["site"] == site]
-            top = own.nlargest(1, "zero_loss_change_nats").iloc[0]
-            changed = own["zero_loss_change_nats_significant"].astype(bool)
+            top = own.nlargest(1, "zero_loss_change").iloc[0]
+            changed = own["zero_loss_change_significant"].astype(bool)
             bleu = own[own["zero_bleu_change_significant"].astype(bool)]["zero_bleu_change"]
             rows.append(
                 {
                     "model": name,
                     "site": site,
                     "heads": len(own),
-                    "loss up": int((changed & (own["zero_loss_change_nats"] > 0)).sum()),
-                    "loss down": int((changed & (own["zero_loss_change_nats"] < 0)).sum()),
+                    "loss up": int((changed & (own["zero_loss_change"] > 0)).sum()),
+                    "loss down": int((changed & (own["zero_loss_change"] < 0)).sum()),
                     "BLEU down": int((bleu < 0).sum()),
                     "BLEU up": int((bleu > 0).sum()),
                     "largest loss change": f"{site}.{top['layer']}.{top['head']}",
-                    "loss change (nats)": _estimate(top, "zero_loss_change_nats", 3),
+                    "loss change (nats)": _estimate(top, "zero_loss_change", 3),
                     "BLEU change": _estimate(top, "zero_bleu_change", 1),
                 }
             )
@@ -205,7 +205,7 @@ def importance_by_label(models: Models) -> pd.DataFrame:
         )
         each = heads.assign(label=heads["standing"].str.split("; ")).explode("label")
         for label, table in each.groupby("label"):
-            change = table["zero_loss_change_nats"]
+            change = table["zero_loss_change"]
             rows.append(
                 {
                     "model": name,

@@ -46,7 +46,7 @@ def sites_in_short(labelled: Models, weighed: Models) -> list[dict[str, Any]]:
             own = heads[heads["site"] == site]
             row |= {
                 "heads": len(own),
-                "loss_changed": own["zero_loss_change_nats_significant"].astype(bool).sum(),
+                "loss_changed": own["zero_loss_change_significant"].astype(bool).sum(),
                 "bleu_changed": own["zero_bleu_change_significant"].astype(bool).sum(),
             }
         rows.append(row)

@@ -8,8 +8,8 @@ from attnlab.figures import INK, blank, panel, style
 from attnlab.questions.plan.question import FULL
 from attnlab.questions.plan.view import PLANS
 
-MEASURES = {"bleu_kept": "BLEU kept (%)", "loss_change_nats": "change of loss (nats per token)"}
-WHOLE = {"bleu_kept": 100.0, "loss_change_nats": 0.0}
+MEASURES = {"bleu_kept": "BLEU kept (%)", "loss_change": "change of loss (nats per token)"}
+WHOLE = {"bleu_kept": 100.0, "loss_change": 0.0}
 
 
 def draw_plans(models: pd.DataFrame) -> Figure:

@@ -64,7 +64,7 @@ def plans_over_models(rows: pd.DataFrame) -> pd.DataFrame:
     for end in ("low", "high"):
         rows[f"bleu_kept_{end}"] = 100 + 100 * rows[f"bleu_change_{end}"] / bleu
     measures = [
-        "bleu", "bleu_kept", "loss_change_nats", "error", "keys_per_row", "share_of_full", "length_ratio",
+        "bleu", "bleu_kept", "loss_change", "error", "keys_per_row", "share_of_full", "length_ratio",
         "bleu_gain", "loss_gain",
     ]  # fmt: skip
     return over_models_or_sentences(rows, ["layers", "budget", "plan"], measures)
@@ -173,7 +173,7 @@ def shown_gains(models: pd.DataFrame) -> pd.DataFrame:
 def shown_plans(models: pd.DataFrame) -> pd.DataFrame:
     """Keys really seen, BLEU kept and change of loss, a column a plan."""
     return _by_plan(models, (SEARCHED, *BASELINES), lambda row: (
-        f"{row['keys_per_row']:.2f}: {row['bleu_kept']:.0f} %, {row['loss_change_nats']:+.3f}, "
+        f"{row['keys_per_row']:.2f}: {row['bleu_kept']:.0f} %, {row['loss_change']:+.3f}, "
         f"{row['length_ratio']:.2f}"
     ))  # fmt: skip
 

@@ -75,7 +75,7 @@ def _labels(rows: pd.DataFrame) -> list[str]:
     if rows.empty:
         return []
     labels = rows.apply(_label, axis=1)
-    order = rows["loss_change_nats"].groupby(labels).mean().sort_values(ascending=False)
+    order = rows["loss_change"].groupby(labels).mean().sort_values(ascending=False)
     return [str(name) for name in order.index]
 
 
@@ -84,15 +84,15 @@ def _draw_changes(axes: Axes, rows: pd.DataFrame, names: list[str]) -> None:
         height = names.index(_label(pd.Series(row)))
         colour = LEVEL_COLOURS.get(row["level"], INK)
         axes.plot(
-            [row["loss_change_nats_low"], row["loss_change_nats_high"]],
+            [row["loss_change_low"], row["loss_change_high"]],
             [height, height],
             color=colour,
             linewidth=1,
         )
         marker = LEVEL_MARKERS.get(row["level"], "*")
-        axes.plot(row["loss_change_nats"], height, marker, color=colour, markersize=4)
+        axes.plot(row["loss_change"], height, marker, color=colour, markersize=4)
     axes.margins(x=0.08)
-    largest = float(rows[["loss_change_nats_low", "loss_change_nats_high"]].abs().to_numpy().max())
+    largest = float(rows[["loss_change_low", "loss_change_high"]].abs().to_numpy().max())
     scale = stretch(axes, "x", threshold=0.1, largest=largest)
     axes.set_xlabel(f"nats per token{scale}", fontsize=8.5)
     axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
@@ -110,10 +110,10 @@ def _draw_prediction(axes: Axes, rows: pd.DataFrame, predictor: str) -> None:
         own = sites == site
         if own.any():
             axes.plot(
-                values[own], rows.loc[own, "loss_change_nats"], marker, markersize=3, alpha=0.6,
+                values[own], rows.loc[own, "loss_change"], marker, markersize=3, alpha=0.6,
                 label=site, markeredgewidth=0,
             )  # fmt: skip
-    scale = stretch(axes, "y", threshold=0.01, largest=float(rows["loss_change_nats"].abs().max()))
+    scale = stretch(axes, "y", threshold=0.01, largest=float(rows["loss_change"].abs().max()))
     axes.set_ylabel(f"nats per token{scale}", fontsize=8.5)
     axes.axhline(0, color=INK, linewidth=0.8, linestyle=":")
     sns.despine(ax=axes)

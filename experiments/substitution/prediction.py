@@ -27,7 +27,7 @@ def prediction(heads: pd.DataFrame, *, seed: int) -> pd.DataFrame:
 
     Args:
         heads: rows of scope `head` of the study: `replaced`, `site`, `budget`,
-            `mechanism`, `mass_fraction`, `output_error`, `loss_change_nats`.
+            `mechanism`, `mass_fraction`, `output_error`, `loss_change`.
         seed: of the bootstrap.
 
     Returns:
@@ -35,7 +35,7 @@ def prediction(heads: pd.DataFrame, *, seed: int) -> pd.DataFrame:
         mechanism together, `mechanisms` the mechanisms of each head, `heads` the heads under each
         mechanism, both averaged; NaN where fewer than `FEWEST_RANKED` would be ranked.
     """
-    known = heads.dropna(subset=["mass_fraction", "output_error", "loss_change_nats"])
+    known = heads.dropna(subset=["mass_fraction", "output_error", "loss_change"])
     known = known.assign(missing_mass=1 - known["mass_fraction"])
     sites = list(dict.fromkeys(known["site"]))
     groups = [(site, known[known["site"] == site]) for site in sites]
@@ -43,7 +43,7 @@ def prediction(heads: pd.DataFrame, *, seed: int) -> pd.DataFrame:
         groups.append(("all", known))
     rows: list[dict[str, Any]] = []
     for site, table in groups:
-        loss, *values = (_matrix(table, name) for name in ("loss_change_nats", *PREDICTORS))
+        loss, *values = (_matrix(table, name) for name in ("loss_change", *PREDICTORS))
         draws = np.random.default_rng(seed).integers(0, len(loss), (DRAWS, len(loss)))
         for predictor, value in zip(PREDICTORS, values, strict=True):
             for across, correlate in _KINDS.items():

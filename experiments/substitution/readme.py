@@ -12,7 +12,7 @@ from experiments.substitution.prediction import PREDICTORS
 
 # A translation model of less BLEU is called weak.
 WEAK = 25
-FORMS = {"loss_change_nats": "+.3f", "bleu_change": "+.1f"}
+FORMS = {"loss_change": "+.3f", "bleu_change": "+.1f"}
 
 
 def readme(folder: Path) -> str:
@@ -68,7 +68,7 @@ def size(
         "layers": layers,
         "models": int(own["models"].max()),
         "bleu": whole["bleu"].tolist(),
-        "loss": whole["loss_nats"].tolist(),
+        "loss": whole["loss"].tolist(),
         "heads": int(runs[runs["scope"] == "model"]["replaced_heads"].max()),
         "cases": cases,
         "figure": figure_of(layers, models),
@@ -79,29 +79,27 @@ def size(
 
 def case(runs: pd.DataFrame, rows: pd.DataFrame) -> dict[str, Any]:
     """The mechanism that costs least in place of all heads at a budget, and in how many models it does."""
-    best = rows.iloc[int(rows["loss_change_nats"].argmin())]
+    best = rows.iloc[int(rows["loss_change"].argmin())]
     steps, budget = best["steps"], best["budget"]
     alone = runs[
         (runs["scope"] == "model") & (runs["level"] != "oracle") & (runs["replaced_heads"] > 0)
         & (runs["steps"] == steps) & (runs["budget"] == budget)
     ]  # fmt: skip
-    least = alone.loc[alone.groupby("seed")["loss_change_nats"].idxmin()]
+    least = alone.loc[alone.groupby("seed")["loss_change"].idxmin()]
     whole = runs[(runs["replaced_heads"] == 0) & (runs["steps"] == steps)]
     return {
         "steps": int(steps),
         "budget": int(budget),
         "mechanism": best["mechanism"],
         "mechanisms": len(rows),
-        "loss": written(best, "loss_change_nats"),
+        "loss": written(best, "loss_change"),
         "bleu": written(best, "bleu_change"),
         "least_in": int((least["mechanism"] == best["mechanism"]).sum()),
-        "worse_in": int(
-            (alone[alone["mechanism"] == best["mechanism"]]["loss_change_nats"] > 0).sum()
-        ),
+        "worse_in": int((alone[alone["mechanism"] == best["mechanism"]]["loss_change"] > 0).sum()),
         "everywhere": sorted(
-            name for name, own in alone.groupby("mechanism") if (own["loss_change_nats"] > 0).all()
+            name for name, own in alone.groupby("mechanism") if (own["loss_change"] > 0).all()
         ),
-        "whole_loss": whole["loss_nats"].mean(),
+        "whole_loss": whole["loss"].mean(),
     }
 
 
@@ -122,7 +120,7 @@ def shown(models: pd.DataFrame) -> pd.DataFrame:
         for each in own.to_dict("records"):
             parts = [written(each, name) for name in FORMS if pd.notna(each[name])]
             row[f"{each['replaced']}: loss, BLEU"] = ", ".join(parts)
-        row["order"] = own["loss_change_nats"].mean()
+        row["order"] = own["loss_change"].mean()
         rows.append(row)
     table = pd.DataFrame(rows).sort_values(["layers", "steps", "budget", "order"])
     return table.drop(columns="order").fillna("")

@@ -24,7 +24,7 @@ from experiments.substitution.prediction import PREDICTORS, prediction
 from experiments.substitution.readme import figure_of, readme
 
 STUDY = "substitution"
-CHANGES = ("loss_change_nats", "bleu_change")
+CHANGES = ("loss_change", "bleu_change")
 # The mechanisms whose losses in place of all heads are compared without retraining, and with what: beside
 # the two predictors all that is tested. Other questions need other models.
 CONTRASTS = (("sigma salience", "full"), ("sigma salience", "band"))
@@ -73,7 +73,7 @@ def tested(rows: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
     for model, own in rows[(rows["scope"] == "model") & (rows["steps"] == 0)].groupby(MODEL):
         layers = int(str(model[0]))
         for budget, at in own[own["replaced_heads"] > 0].groupby("budget"):
-            losses = at.set_index("mechanism")["loss_change_nats"].to_dict() | {"full": 0.0}
+            losses = at.set_index("mechanism")["loss_change"].to_dict() | {"full": 0.0}
             for one, other in CONTRASTS:
                 if one in losses and other in losses:
                     name = f"{one} less {other}, {budget} keys per row: loss"

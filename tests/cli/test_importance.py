@@ -34,7 +34,7 @@ def test_writes_its_folder_and_says_what_it_found(
     drawn = sorted(path.name for path in (out / "figures").iterdir())
     assert drawn == ["importance.png", "importance.svg"]
     heads = pd.read_csv(out / "importance.csv")
-    assert {f"{name}_loss_change_nats" for name in ("zero", "mean", "uniform")} <= set(heads)
+    assert {f"{name}_loss_change" for name in ("zero", "mean", "uniform")} <= set(heads)
     assert {"zero_bleu_change", "zero_bleu_change_significant"} <= set(heads)
     explained = (out / "tables.md").read_text(encoding="utf-8")
     assert "Holm" in explained

@@ -138,10 +138,10 @@ def test_importance_of_an_encoder_without_a_head(name: str) -> None:
     found = attnlab.importance((random_models.ALL[name](), tokenizer()), sentences=SENTENCES * 2)
     assert "gradient_importance" not in found.importance
     assert set(found.cumulative["order"]) == {"loss", "random"}
-    assert (found.importance["zero_loss_change_nats"] > 0).all()
+    assert (found.importance["zero_loss_change"] > 0).all()
     assert "cosine" in str(found.about["Loss of the whole model"])
     whole = found.cumulative[found.cumulative["heads_removed"] == 0]
-    assert whole["loss_nats"].abs().max() < 1e-6
+    assert whole["loss"].abs().max() < 1e-6
 
 
 def test_a_masked_model_is_loaded_with_the_layer_that_scores(tmp_path: Any) -> None:
@@ -173,7 +173,7 @@ def test_compare_measures_the_loss_of_any_model(name: str) -> None:
     assert found.details["loss"] == evaluator.loss
     full = found.summary[found.summary["mechanism"] == "full"].iloc[0]
     count = evaluator.tokens.sum()
-    assert full["loss_nats"] == pytest.approx(float(evaluator.losses().sum() / count), abs=1e-6)
+    assert full["loss"] == pytest.approx(float(evaluator.losses().sum() / count), abs=1e-6)
     bands = found.summary[found.summary["mechanism"] == "band"]
     assert len(bands)
     for row in bands[bands["sites"] != "all"].to_dict("records"):
@@ -181,8 +181,8 @@ def test_compare_measures_the_loss_of_any_model(name: str) -> None:
         (written,) = set(heads["written"])
         with use(evaluator.model, {row["sites"]: written}):
             changed = float(evaluator.losses().sum() / count)
-        assert row["loss_nats"] == pytest.approx(changed, rel=1e-5)
-        assert row["loss_change_nats"] == pytest.approx(changed - full["loss_nats"], abs=1e-5)
+        assert row["loss"] == pytest.approx(changed, rel=1e-5)
+        assert row["loss_change"] == pytest.approx(changed - full["loss"], abs=1e-5)
 
 
 def test_what_compare_needs_for_a_loss() -> None:
@@ -195,4 +195,4 @@ def test_what_compare_needs_for_a_loss() -> None:
     with pytest.raises(InputError, match="An encoder-decoder has a loss on sentences with their"):
         attnlab.compare(marian, [3], mechanisms=["band"], loss="cosine", **given)
     found = attnlab.compare(marian, [3], mechanisms=["band"], **given)
-    assert "loss_nats" not in found.summary
+    assert "loss" not in found.summary

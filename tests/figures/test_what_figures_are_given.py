@@ -37,11 +37,11 @@ OTHERS: dict[str, Callable[[Any], object]] = {
 }
 CONSTANTS = {"COLUMN", "PAGE"}
 HEADS = pd.DataFrame(
-    {"site": ["encoder"], "layer": [0], "head": [0], "zero_loss_change_nats": [0.1],
-     "zero_loss_change_nats_low": [0.0], "zero_loss_change_nats_high": [0.2]}
+    {"site": ["encoder"], "layer": [0], "head": [0], "zero_loss_change": [0.1],
+     "zero_loss_change_low": [0.0], "zero_loss_change_high": [0.2]}
 )  # fmt: skip
 CUMULATIVE = pd.DataFrame(
-    {"order": ["random"], "heads_removed": [1], "replacement": ["zero"], "loss_nats": [2.0],
+    {"order": ["random"], "heads_removed": [1], "replacement": ["zero"], "loss": [2.0],
      "bleu": [None]}
 )  # fmt: skip
 # A table of heads without what any figure shows of them.

@@ -30,11 +30,11 @@ def rows_of(seed: int, steps: int, predicts: str) -> list[dict[str, Any]]:
     def changes(loss: float, *, bleu: bool = True) -> dict[str, Any]:
         loss += random.normal(0, 0.002)
         found = {
-            "loss_change_nats": loss,
-            "loss_change_nats_low": loss - 0.01,
-            "loss_change_nats_high": loss + 0.01,
+            "loss_change": loss,
+            "loss_change_low": loss - 0.01,
+            "loss_change_high": loss + 0.01,
         }
-        found["loss_nats"] = 3 + loss
+        found["loss"] = 3 + loss
         if bleu:
             found |= {
                 "bleu_change": -loss,
@@ -45,7 +45,7 @@ def rows_of(seed: int, steps: int, predicts: str) -> list[dict[str, Any]]:
         return found
 
     whole = {"scope": "model", "replaced": "", "mechanism": "full", "replaced_heads": 0}
-    found = [shared | whole | {"steps": at, "loss_nats": 3.0, "bleu": 16.0} for at in {0, steps}]
+    found = [shared | whole | {"steps": at, "loss": 3.0, "bleu": 16.0} for at in {0, steps}]
     for name, cost in COSTS.items():
         level = "oracle" if name == "top-k" else "calibrated"
         one = {"budget": BUDGET, "mechanism": name, "level": level, "settings_tried": 68}
@@ -96,8 +96,8 @@ def test_three_models_answer_with_intervals_over_models(tmp_path: Path) -> None:
     assert set(models["models"]) == {3}
     assert not [name for name in models if name.endswith("_p_value")]
     own = models[(models["mechanism"] == "band") & (models["steps"] == 0)]
-    assert own["loss_change_nats"].to_numpy() == pytest.approx(0.9, abs=0.01)
-    assert (own["loss_change_nats_low"] < own["loss_change_nats"]).all()
+    assert own["loss_change"].to_numpy() == pytest.approx(0.9, abs=0.01)
+    assert (own["loss_change_low"] < own["loss_change"]).all()
 
 
 def test_the_difference_of_the_predictors_has_the_sign_of_the_better(tmp_path: Path) -> None:

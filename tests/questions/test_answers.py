@@ -12,7 +12,7 @@ from attnlab.questions.plan.view import planning_answers
 
 def curve(order: str, lows: list[float]) -> pd.DataFrame:
     return pd.DataFrame(
-        {"order": order, "heads_removed": range(len(lows)), "loss_change_nats_low": lows}
+        {"order": order, "heads_removed": range(len(lows)), "loss_change_low": lows}
     )
 
 
@@ -34,9 +34,9 @@ def test_heads_go_up_to_the_first_that_is_missed(lows: dict[str, list[float]], s
 
 def planned(searched: tuple[float, float], band: tuple[float, float], *, bleu: bool) -> list[str]:
     """What is said of a searched plan and a band, each with its BLEU and its loss."""
-    rows = [{"plan": "full", "bleu": 30.0, "loss_nats": 1.0, "error": 0.0}]
+    rows = [{"plan": "full", "bleu": 30.0, "loss": 1.0, "error": 0.0}]
     for name, (own, loss), error in (("searched", searched, 0.7), ("band", band, 1.2)):
-        rows.append({"plan": name, "budget": 3, "bleu": own, "loss_nats": loss, "error": error,
+        rows.append({"plan": name, "budget": 3, "bleu": own, "loss": loss, "error": error,
                      "written": "none 8, ends 4"})  # fmt: skip
     for name, gain in (("bleu", searched[0] - band[0]), ("loss", band[1] - searched[1])):
         ends = {"": gain, "_low": gain - 1, "_high": gain + 1}

@@ -258,7 +258,7 @@ def test_rows_are_of_every_site_and_of_all_sites_where_a_mechanism_can_be(marian
 
 
 def test_a_model_that_is_no_run_has_loss_and_bleu_and_is_not_trained(marian: Result) -> None:
-    assert {"loss_nats", "bleu", "time_ratio"} <= set(marian.summary)
+    assert {"loss", "bleu", "time_ratio"} <= set(marian.summary)
     pair = random_models.marian(), tokenizer()
     with pytest.raises(InputError, match="Only runs of attnlab train are trained further here"):
         compare(pair, [5], sentences=PAIRS[:2], calibration=PAIRS[3:], fine_tune=3)

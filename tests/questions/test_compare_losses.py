@@ -93,7 +93,7 @@ def test_every_site_has_every_mechanism_that_can_be_there(study: Result) -> None
     assert by_target["all"] == everywhere | {"whole.json", "narrow.json", "full"}
     assert set(study.summary["replaced_heads"]) == {0, 2, 6}
     heads = study.mechanisms_by_head.dropna(subset=["budget"])
-    assert heads["loss_change_nats"].notna().all()
+    assert heads["loss_change"].notna().all()
     assert len(heads) == 6 * 3 + 2
 
 
@@ -103,7 +103,7 @@ def test_full_attention_in_place_of_itself_changes_nothing(
     at_once = row(study, mechanism="whole.json")
     tuned = row(tuned_study, mechanism="whole.json", steps=STEPS)
     for same in (at_once, tuned):
-        assert same["loss_change_nats"] == 0
+        assert same["loss_change"] == 0
     assert at_once["bleu_change"] == 0
     assert at_once["output_error"] == pytest.approx(0, abs=1e-6)
     full = row(study, mechanism="full")
@@ -165,10 +165,10 @@ def test_losses_are_those_of_the_plan_installed_by_hand(study: Result, small_run
         with use(evaluator.model, {replaced: "band(window=0)" if narrow else found["written"]}):
             after = evaluator.losses()
         change = loss_difference(before, after, evaluator.tokens, seed=0)
-        assert found["loss_change_nats"] == pytest.approx(change.change, abs=1e-6)
-        assert found["loss_nats"] == pytest.approx(change.after, abs=1e-6)
-        assert found["loss_change_nats_low"] == pytest.approx(change.low, abs=1e-6)
-        assert found["loss_change_nats_high"] == pytest.approx(change.high, abs=1e-6)
+        assert found["loss_change"] == pytest.approx(change.change, abs=1e-6)
+        assert found["loss"] == pytest.approx(change.after, abs=1e-6)
+        assert found["loss_change_low"] == pytest.approx(change.low, abs=1e-6)
+        assert found["loss_change_high"] == pytest.approx(change.high, abs=1e-6)
 
 
 def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
@@ -190,7 +190,7 @@ def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
     start = {name: part.clone() for name, part in run.model.state_dict().items()}
     whole = tuned()
     assert float(whole.sum() / evaluator.tokens.sum()) == pytest.approx(
-        row(tuned_study, mechanism="full", steps=STEPS)["loss_nats"], abs=1e-6
+        row(tuned_study, mechanism="full", steps=STEPS)["loss"], abs=1e-6
     )
     run.model.load_state_dict(start)
     found = row(tuned_study, mechanism="top-k", steps=STEPS)
@@ -198,7 +198,7 @@ def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
     with use(run.model, {"encoder": topk}):
         after = tuned()
     change = float((after - whole).sum() / evaluator.tokens.sum())
-    assert found["loss_change_nats"] == pytest.approx(change, abs=1e-6)
+    assert found["loss_change"] == pytest.approx(change, abs=1e-6)
 
 
 def test_the_run_is_as_it_was(small_run: Path) -> None:
@@ -213,8 +213,8 @@ def test_the_run_is_as_it_was(small_run: Path) -> None:
 
 def test_intervals_are_of_their_rows(study: Result) -> None:
     rows = study.summary[study.summary["replaced_heads"] > 0]
-    assert (rows["loss_change_nats_low"] <= rows["loss_change_nats"]).all()
-    assert (rows["loss_change_nats"] <= rows["loss_change_nats_high"]).all()
+    assert (rows["loss_change_low"] <= rows["loss_change"]).all()
+    assert (rows["loss_change"] <= rows["loss_change_high"]).all()
     assert rows["bleu_change"].notna().all()
     assert rows["time_ratio"].gt(0).all()
     # What a mechanism costs is a question about models: a row is an estimate, and has no test.
@@ -275,10 +275,10 @@ def test_what_decides_the_loss_predicts_it() -> None:
             for site in ("encoder", "cross") for head in range(6) for name in "abcdef"
         ]
     )  # fmt: skip
-    table["loss_change_nats"] = table["output_error"] ** 3
+    table["loss_change"] = table["output_error"] ** 3
     table.loc[len(table)] = {
         "replaced": "encoder.0.0", "site": "encoder", "budget": 5, "mechanism": "linear",
-        "mass_fraction": np.nan, "output_error": 9.0, "loss_change_nats": -1.0,
+        "mass_fraction": np.nan, "output_error": 9.0, "loss_change": -1.0,
     }  # fmt: skip
     found = prediction(table, seed=0).set_index(["site", "predictor", "across"])
     for site in ("encoder", "cross", "all"):
@@ -299,7 +299,7 @@ def few(heads: int, mechanisms: int) -> pd.DataFrame:
     table = table.assign(
         replaced="cross.0." + table["head"].astype(str), site="cross", budget=5,
         mechanism="m" + table["name"].astype(str), mass_fraction=-figure, output_error=figure,
-        loss_change_nats=figure**2,
+        loss_change=figure**2,
     )  # fmt: skip
     return prediction(table, seed=0).set_index(["predictor", "across"]).loc["output_error"]
 
@@ -321,7 +321,7 @@ def test_too_few_are_not_ranked() -> None:
 def test_what_does_not_vary_predicts_nothing() -> None:
     table = pd.DataFrame(
         {"replaced": [f"encoder.0.{head}" for head in range(4)], "site": "encoder", "budget": 5,
-         "mechanism": "band", "mass_fraction": 0.5, "output_error": 1.0, "loss_change_nats": 0.1}
+         "mechanism": "band", "mass_fraction": 0.5, "output_error": 1.0, "loss_change": 0.1}
     )  # fmt: skip
     assert prediction(table, seed=0)[["spearman", "low", "high"]].isna().all(axis=None)
 
@@ -382,8 +382,8 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_is_measured(
 def mechanism(name: str, level: str, loss: float, heads: int = 8, **more: Any) -> dict[str, Any]:
     return {
         "mechanism": name, "level": level, "budget": 5, "steps": 0, "replaced_heads": heads,
-        "visible_keys": 4.5, "loss_change_nats": loss, "loss_change_nats_low": 0.0,
-        "loss_change_nats_high": 1.0, "output_error": 0.2, "output_error_low": 0.1,
+        "visible_keys": 4.5, "loss_change": loss, "loss_change_low": 0.0,
+        "loss_change_high": 1.0, "output_error": 0.2, "output_error_low": 0.1,
         "output_error_high": 0.3,
     } | more  # fmt: skip
 

@@ -36,13 +36,13 @@ def curve(*, bleu: bool) -> pd.DataFrame:
     rows = [("unpruned", None, 12, 0.0, 0.0), ("fine-tuned", None, 12, -2.0, 0.1),
             ("pruned", 0.1, 8, -12.0, 0.2), ("pruned", 1.0, 0, -30.0, 1.5)]  # fmt: skip
     table = pd.DataFrame(
-        rows, columns=["kind", "penalty", "heads_left", "bleu_change", "loss_change_nats"]
+        rows, columns=["kind", "penalty", "heads_left", "bleu_change", "loss_change"]
     )
     table = table.assign(
         split="test", heads=12, encoder_left=table["heads_left"], seed=0, sentences=60,
-        bleu=30.0 + table["bleu_change"], loss_nats=2.0 + table["loss_change_nats"],
+        bleu=30.0 + table["bleu_change"], loss=2.0 + table["loss_change"],
     )  # fmt: skip
-    for name, half in (("bleu_change", 3.0), ("loss_change_nats", 0.1)):
+    for name, half in (("bleu_change", 3.0), ("loss_change", 0.1)):
         table[f"{name}_low"], table[f"{name}_high"] = table[name] - half, table[name] + half
     if not bleu:
         table["bleu"] = float("nan")
@@ -52,7 +52,7 @@ def curve(*, bleu: bool) -> pd.DataFrame:
 @pytest.mark.parametrize("bleu", [True, False])
 def test_intervals_of_a_pruning_are_those_of_the_change(bleu: bool) -> None:
     table = curve(bleu=bleu)
-    name = "bleu_change" if bleu else "loss_change_nats"
+    name = "bleu_change" if bleu else "loss_change"
     figure = draw_pruning(table)
     axes = figure.axes[0]
     pruned = table[table["kind"] == "pruned"]
@@ -69,10 +69,10 @@ def scores(*, bleu: bool) -> pd.DataFrame:
         (None, "full", 20.0, 0.0, 0.0, 0.0), (3, "searched", 2.9, 0.7, -4.6, 0.69),
         (3, "band", 3.0, 1.3, -1.3, 0.63), (3, "longformer", 2.8, 1.2, -2.4, 0.73),
     ]  # fmt: skip
-    names = ["budget", "plan", "keys_per_row", "error", "bleu_change", "loss_change_nats"]
+    names = ["budget", "plan", "keys_per_row", "error", "bleu_change", "loss_change"]
     table = pd.DataFrame(rows, columns=names).assign(sentences=60, seed=0)
-    table["bleu"], table["loss_nats"] = 4.8 + table["bleu_change"], 2.3 + table["loss_change_nats"]
-    for name, half in (("error", 0.1), ("bleu_change", 2.5), ("loss_change_nats", 0.1)):
+    table["bleu"], table["loss"] = 4.8 + table["bleu_change"], 2.3 + table["loss_change"]
+    for name, half in (("error", 0.1), ("bleu_change", 2.5), ("loss_change", 0.1)):
         table[f"{name}_low"], table[f"{name}_high"] = table[name] - half, table[name] + half
     return table if bleu else table[[name for name in table if not name.startswith("bleu")]]
 
@@ -80,7 +80,7 @@ def scores(*, bleu: bool) -> pd.DataFrame:
 @pytest.mark.parametrize("bleu", [True, False])
 def test_intervals_of_plans_are_those_of_the_change(bleu: bool) -> None:
     table = scores(bleu=bleu)
-    name = "bleu_change" if bleu else "loss_change_nats"
+    name = "bleu_change" if bleu else "loss_change"
     figure = draw_planning(table)
     own = table[table["plan"] != "full"]
     for axes, drawn in zip(figure.axes, ("error", name), strict=True):

@@ -55,13 +55,11 @@ def test_a_head_that_adds_nothing_is_worth_nothing(found: Result) -> None:
     useless = row_of(found.importance, USELESS)
     assert useless["gradient_importance"] == 0
     for name in ("zero", "uniform"):
-        assert useless[f"{name}_loss_change_nats"] == 0
-        assert (
-            useless[f"{name}_loss_change_nats_low"] == useless[f"{name}_loss_change_nats_high"] == 0
-        )
-        assert useless[f"{name}_loss_change_nats_p"] == 1
-        assert not useless[f"{name}_loss_change_nats_significant"]
-    others = found.importance[found.importance["zero_loss_change_nats"] != 0]
+        assert useless[f"{name}_loss_change"] == 0
+        assert useless[f"{name}_loss_change_low"] == useless[f"{name}_loss_change_high"] == 0
+        assert useless[f"{name}_loss_change_p"] == 1
+        assert not useless[f"{name}_loss_change_significant"]
+    others = found.importance[found.importance["zero_loss_change"] != 0]
     assert len(others) == 5
     assert (others["gradient_importance"] > 0).all()
     first = found.cumulative[found.cumulative["heads_removed"] == 1].set_index("order")
@@ -77,9 +75,9 @@ def test_changes_are_those_of_the_evaluator(found: Result, planted) -> None:
             with ablated(evaluator.projections, [head], name):
                 change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
             row = row_of(found.importance, head)
-            assert row[f"{name}_loss_change_nats"] == pytest.approx(change, abs=1e-12)
-            assert row[f"{name}_loss_change_nats_low"] <= change + 1e-12
-            assert row[f"{name}_loss_change_nats_high"] >= change - 1e-12
+            assert row[f"{name}_loss_change"] == pytest.approx(change, abs=1e-12)
+            assert row[f"{name}_loss_change_low"] <= change + 1e-12
+            assert row[f"{name}_loss_change_high"] >= change - 1e-12
 
 
 def test_orders_are_chosen_and_reported_apart(found: Result, planted) -> None:
@@ -99,7 +97,7 @@ def test_orders_are_chosen_and_reported_apart(found: Result, planted) -> None:
         removed = [head for head in heads if str(head) in expected[:count]]
         with ablated(evaluator.projections, removed, "zero"):
             loss = float(reporting.losses().sum() / reporting.tokens.sum())
-        assert curve["loss_nats"].iloc[count] == pytest.approx(loss, abs=1e-12)
+        assert curve["loss"].iloc[count] == pytest.approx(loss, abs=1e-12)
     assert set(curve["chosen_on"]) == {"5 sentences: 1st, 3rd, ..."}
     assert set(curve["reported_on"]) == {"4 sentences: 2nd, 4th, ..."}
 
@@ -111,12 +109,10 @@ def test_every_order_ends_with_all_heads_removed(found: Result) -> None:
         assert sorted(curve["removed"])[1:] == sorted(
             f"{site}.0.{head}" for site in ("encoder", "decoder", "cross") for head in (0, 1)
         )
-    ends = curves[curves["heads_removed"] == 6]["loss_nats"]
+    ends = curves[curves["heads_removed"] == 6]["loss"]
     assert ends.max() - ends.min() < 1e-12
     starts = curves[curves["heads_removed"] == 0]
-    assert (starts[["loss_change_nats", "loss_change_nats_low", "loss_change_nats_high"]] == 0).all(
-        axis=None
-    )
+    assert (starts[["loss_change", "loss_change_low", "loss_change_high"]] == 0).all(axis=None)
 
 
 def test_bleu_and_means_of_a_run(small_run: Path) -> None:
@@ -135,7 +131,7 @@ def test_bleu_and_means_of_a_run(small_run: Path) -> None:
             change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
             bleu = score(evaluator.translations(), evaluator.references).bleu
         row = row_of(found.importance, head)
-        assert row["mean_loss_change_nats"] == pytest.approx(change, abs=1e-6)
+        assert row["mean_loss_change"] == pytest.approx(change, abs=1e-6)
         assert row["mean_bleu_change"] == pytest.approx(bleu - whole, abs=1e-3)
     assert len(found.importance) == 2
     assert found.cumulative["bleu"].notna().all()
@@ -150,7 +146,7 @@ def test_a_language_model_has_no_bleu() -> None:
     found = importance(source, sentences=SENTENCES)
     assert "zero_bleu_change" not in found.importance
     assert found.cumulative["bleu"].isna().all()
-    assert "mean_loss_change_nats" not in found.importance
+    assert "mean_loss_change" not in found.importance
     assert found.notes[0] == FewForIntervals(len(SENTENCES))
     assert isinstance(found.notes[1], NoMeans)
     assert "There is no corpus" in found.notes[1].reason
@@ -168,7 +164,7 @@ def test_a_corpus_that_was_changed_leaves_the_mean_out(small_run: Path, tmp_path
     found = importance(
         copied, sentences=texts, replacements=["zero", "mean"], bleu=(), sites=["cross"]
     )
-    assert "mean_loss_change_nats" not in found.importance
+    assert "mean_loss_change" not in found.importance
     assert isinstance(found.notes[-1], NoMeans)
     assert "its checksum differs" in found.notes[-1].reason
 
@@ -176,10 +172,10 @@ def test_a_corpus_that_was_changed_leaves_the_mean_out(small_run: Path, tmp_path
 def test_uniform_is_left_out_where_it_cannot_be_done() -> None:
     source = (random_models.t5(), tokenizer())
     found = importance(source, sentences=PAIRS, replacements=["zero", "uniform"], bleu=())
-    t5_bias = found.importance["uniform_loss_change_nats"].isna()
+    t5_bias = found.importance["uniform_loss_change"].isna()
     assert t5_bias.any()
-    assert not found.importance.loc[t5_bias, "uniform_loss_change_nats_significant"].any()
-    assert found.importance["zero_loss_change_nats"].notna().all()
+    assert not found.importance.loc[t5_bias, "uniform_loss_change_significant"].any()
+    assert found.importance["zero_loss_change"].notna().all()
     assert isinstance(found.notes[-1], NotUniform)
     assert "encoder.0" in found.notes[-1].layers
     with pytest.raises(InputError, match="can be done for every head here; add zero"):
@@ -210,12 +206,12 @@ def test_significance_is_corrected_for_the_number_of_tests() -> None:
     loss, bleu = LOSS["zero"], BLEU["zero"]
     add_changes(table, loss, found)
     # Holm compares 0.01, 0.02, 0.04 with 0.05 / 3, 0.05 / 2, 0.05 / 1.
-    assert table["zero_loss_change_nats_significant"].tolist() == [True, True, True, False]
-    assert table["zero_loss_change_nats_p"].tolist()[:3] == [0.04, 0.02, 0.01]
+    assert table["zero_loss_change_significant"].tolist() == [True, True, True, False]
+    assert table["zero_loss_change_p"].tolist()[:3] == [0.04, 0.02, 0.01]
     found[11] = Difference(1.0, 2.0, 1.0, 0.5, 1.5, 0.03, 9)
     add_changes(table, loss, found)
-    assert table["zero_loss_change_nats_significant"].tolist() == [False, False, True, False]
-    assert np.isnan(table["zero_loss_change_nats"].iloc[3])
+    assert table["zero_loss_change_significant"].tolist() == [False, False, True, False]
+    assert np.isnan(table["zero_loss_change"].iloc[3])
     add_changes(table, bleu, {})
     assert table["zero_bleu_change"].isna().all()
     assert not table["zero_bleu_change_significant"].any()

@@ -83,7 +83,7 @@ def test_labels_and_importance_leave_out_the_same_pairs(
     )
     assert len(both) == len(weighed.importance)
     for end in ("", "_low", "_high"):
-        difference = both[f"ablation_loss_change{end}"] - both[f"zero_loss_change_nats{end}"]
+        difference = both[f"ablation_loss_change{end}"] - both[f"zero_loss_change{end}"]
         assert difference.abs().max() < 1e-6
 
 

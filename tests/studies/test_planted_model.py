@@ -141,5 +141,5 @@ def test_a_planted_model_gets_exactly_the_plan_that_was_planted(
     assert written[3] == f"keys(offsets={listed})"
     assert heads["error"].to_numpy() == pytest.approx(0, abs=0.02)
     scored = found.scores.set_index("plan")
-    assert scored.loc["searched", "loss_change_nats"] == pytest.approx(0, abs=0.01)
+    assert scored.loc["searched", "loss_change"] == pytest.approx(0, abs=0.01)
     assert scored.loc["searched", "error"] < scored.loc["band", "error"] - 0.2

@@ -88,7 +88,7 @@ def test_heads_that_nothing_reads_are_closed_first(frozen: Result) -> None:
     assert useless["p_zero"].min() > 0.9
     assert others["p_zero"].max() < 0.2
     pruned = frozen.curve[frozen.curve["kind"] == "pruned"]
-    assert pruned["loss_change_nats"].abs().max() < 1e-6, "nothing read them, so nothing changes"
+    assert pruned["loss_change"].abs().max() < 1e-6, "nothing read them, so nothing changes"
     assert set(frozen.curve["kind"]) == {"unpruned", "pruned", "random"}
 
 
@@ -97,7 +97,7 @@ def test_random_heads_are_as_many_of_each_site(frozen: Result) -> None:
     pruned, random = (frozen.curve[frozen.curve["kind"] == kind] for kind in ("pruned", "random"))
     assert random[left].to_numpy().tolist() == pruned[left].to_numpy().tolist()
     assert pruned[left].iloc[0].tolist() == [4, 1, 2, 1]
-    assert (random["loss_change_nats"] != 0).all()
+    assert (random["loss_change"] != 0).all()
     assert NoRandomHeads(0.001) not in frozen.notes
 
 
@@ -109,7 +109,7 @@ def test_penalty_zero_closes_none_and_a_huge_one_all(found: Result) -> None:
     assert NoRandomHeads(0.0) not in found.notes, "nothing was closed"
     every = found.curve[found.curve["heads_left"] == 0]
     assert every["bleu"].between(0, 5).all()
-    assert every["loss_nats"].map(math.isfinite).all()
+    assert every["loss"].map(math.isfinite).all()
 
 
 def test_the_curve_has_its_baselines_on_both_splits(found: Result) -> None:
@@ -117,10 +117,10 @@ def test_the_curve_has_its_baselines_on_both_splits(found: Result) -> None:
     kinds = ["unpruned", "fine-tuned", "pruned", "pruned"]
     assert rows == [(kind, split) for kind in kinds for split in ("validation", "test")]
     unpruned = found.curve[found.curve["kind"] == "unpruned"]
-    assert (unpruned[["loss_change_nats", "bleu_change"]] == 0).all(axis=None)
+    assert (unpruned[["loss_change", "bleu_change"]] == 0).all(axis=None)
     assert unpruned["steps"].tolist() == [0, 0]
     tuned = found.curve[found.curve["kind"] == "fine-tuned"]
-    assert (tuned["loss_change_nats"] < 0).all(), "the small run is far from trained"
+    assert (tuned["loss_change"] < 0).all(), "the small run is far from trained"
     assert len(found.training) == 2 * 29
     opening = found.training[found.training["step"] == 1]["expected_open"]
     assert opening.tolist() == pytest.approx([5.7] * 2, abs=0.2)
@@ -134,7 +134,7 @@ def test_what_is_kept_is_what_was_measured(found: Result, small_run: Path, tmp_p
     evaluator.model.load_state_dict(load(tmp_path).model.state_dict())
     losses = evaluator.losses()
     row = found.curve[(found.curve["penalty"] == HUGE) & (found.curve["split"] == "test")].iloc[0]
-    assert row["loss_nats"] == pytest.approx(float(losses.sum() / evaluator.tokens.sum()), abs=1e-9)
+    assert row["loss"] == pytest.approx(float(losses.sum() / evaluator.tokens.sum()), abs=1e-9)
     with ablated(evaluator.projections, closed, "zero"):
         torch.testing.assert_close(evaluator.losses(), losses, rtol=0, atol=1e-6)
 

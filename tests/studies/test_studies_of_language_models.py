@@ -30,7 +30,7 @@ def test_the_evaluator_counts_what_score_counts(language_run: Path) -> None:
     mean = float(evaluator.losses().sum() / evaluator.tokens.sum())
     found = score_language_model(load(language_run))
     assert int(evaluator.tokens.sum()) == found["tokens"]
-    assert mean == pytest.approx(found["loss_nats"], rel=1e-5)
+    assert mean == pytest.approx(found["loss"], rel=1e-5)
     assert not evaluator.translates
 
 
@@ -48,7 +48,7 @@ def test_comparison(language_run: Path) -> None:
     )  # fmt: skip
     assert heads_of(found.mechanisms_by_head) == HEADS
     assert set(found.summary["sites"]) == {"decoder"}
-    assert np.isfinite(found.summary["loss_nats"]).all()
+    assert np.isfinite(found.summary["loss"]).all()
     assert set(found.summary["steps"]) == {0, 1}
     assert not [name for name in found.summary if "bleu" in name]
 
@@ -64,7 +64,7 @@ def test_importance(language_run: Path) -> None:
     row = found.importance[(found.importance["layer"] == 1) & (found.importance["head"] == 0)].iloc[
         0
     ]
-    assert row["zero_loss_change_nats"] == pytest.approx(change, abs=1e-6)
+    assert row["zero_loss_change"] == pytest.approx(change, abs=1e-6)
     with pytest.raises(InputError, match="translates nothing; leave BLEU out"):
         attnlab.importance(language_run, sentences=4, replacements=["zero"], bleu=["zero"])
 
@@ -73,7 +73,7 @@ def test_pruning_goes_by_loss(language_run: Path, tmp_path: Path) -> None:
     found = attnlab.prune(language_run, sentences=6, penalties=[0.0, 5.0], steps=3)
     assert set(found.curve["kind"]) == {"unpruned", "fine-tuned", "pruned"}
     assert found.curve["bleu"].isna().all()
-    assert np.isfinite(found.curve["loss_nats"]).all()
+    assert np.isfinite(found.curve["loss"]).all()
     assert "decoder_left" in found.curve
     assert "encoder_left" not in found.curve
     titles = {axes.get_title(loc="left") for axes in draw_pruning(found.curve).axes}

@@ -116,9 +116,9 @@ def test_importance(recurrent_run: Path) -> None:
         with ablated(evaluator.projections, [HEAD], kind):
             change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
         assert change != 0
-        name = f"{kind}_loss_change_nats"
+        name = f"{kind}_loss_change"
         assert found.importance[name].iloc[0] == pytest.approx(change, abs=1e-6)
-    assert np.isfinite(found.importance["mean_loss_change_nats"]).all()
+    assert np.isfinite(found.importance["mean_loss_change"]).all()
 
 
 def test_replaced_heads_and_a_written_plan(recurrent_run: Path, tmp_path: Path) -> None:
@@ -132,14 +132,14 @@ def test_replaced_heads_and_a_written_plan(recurrent_run: Path, tmp_path: Path) 
         plans=[tmp_path / "mine.json"], **options,
     )  # fmt: skip
     rows = found.summary
-    assert np.isfinite(rows[["loss_nats", "bleu"]]).all(axis=None)
+    assert np.isfinite(rows[["loss", "bleu"]]).all(axis=None)
     assert {"full", "band", "top-k", "mine.json"} == set(rows["mechanism"])
     heads = found.mechanisms_by_head
     band = heads[heads["mechanism"] == "band"].iloc[0]
     evaluator = load_evaluator(recurrent_run, sentences=4)
     with use(evaluator.model, {"cross": band["written"]}):
         loss = float(evaluator.losses().sum() / evaluator.tokens.sum())
-    assert band["loss_nats"] == pytest.approx(loss, rel=1e-6)
+    assert band["loss"] == pytest.approx(loss, rel=1e-6)
     refused = r"The mechanism 'linear' cannot be in cross: .* additive scores are no products"
     with pytest.raises(InputError, match=refused):
         attnlab.compare(recurrent_run, [5], mechanisms=["band", "linear"], **options)

@@ -13,13 +13,13 @@ from attnlab.studies.substitution import TABLES, SubstitutionCell
 
 
 def test_means_over_seeds_are_of_figures_and_of_no_interval_or_p_value() -> None:
-    change = Estimate(Column("loss_change_nats", "change", ""), tested=True)
+    change = Estimate(Column("loss_change", "change", ""), tested=True)
     rows = [
         {"seed": seed, "mechanism": "band", **change.cells(value, value - 1, value + 1, 0.01)}
         for seed, value in enumerate((1.0, 3.0))
     ]
     means = means_over_seeds(pd.DataFrame(rows), ["seed"])
-    assert means.to_dict("records") == [{"mechanism": "band", "loss_change_nats": 2.0, "seeds": 2}]
+    assert means.to_dict("records") == [{"mechanism": "band", "loss_change": 2.0, "seeds": 2}]
 
 
 @pytest.mark.slow

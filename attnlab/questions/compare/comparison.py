@@ -421,7 +421,7 @@ def _changes(evaluator: Evaluator, outcomes: Sequence[Outcome], seed: int) -> pd
     rows = []
     for outcome, *both in zip(outcomes, *changes, strict=True):
         row = {
-            "loss_nats": float(outcome.losses.sum() / tokens.sum()),
+            "loss": float(outcome.losses.sum() / tokens.sum()),
             "bleu": outcome.bleu,
             "time_ratio": outcome.time_ratio,
         }
@@ -451,7 +451,7 @@ def _alone(
     tokens = replacing.evaluator.tokens
     found = loss_differences(whole.losses, losses, tokens, seed=settings.seed)
     cells = [
-        {"loss_nats": one.after} | LOSS_CHANGE.cells(one.change, one.low, one.high) for one in found
+        {"loss": one.after} | LOSS_CHANGE.cells(one.change, one.low, one.high) for one in found
     ]
     return by_head.join(pd.DataFrame(cells, index=rows.index))
 

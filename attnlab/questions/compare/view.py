@@ -107,7 +107,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
             for row in ordered.to_dict("records")
         ]
         full = rows[rows["mechanism"] == FULL].iloc[0]
-        lost = f"; changes from loss {full['loss_nats']:.3f}" if len(estimates) > 1 else ""
+        lost = f"; changes from loss {full['loss']:.3f}" if len(estimates) > 1 else ""
         lost += f", BLEU {full['bleu']:.1f}" if len(estimates) > 2 else ""
         yield TerminalTable(
             headings=("mechanism", *numbers, "sites"),

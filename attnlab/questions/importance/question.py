@@ -30,7 +30,7 @@ def _replaced(name: str, measure: str) -> Estimate:
         f"with the head's output, before the output projection, replaced by {REPLACED_BY[name]}"
     )
     unit, sign, digits, short = {
-        "loss_change_nats": ("the loss per token, in nats", "above", 4, "loss"),
+        "loss_change": ("the loss per token", "above", 4, "loss"),
         "bleu_change": ("BLEU (greedy)", "below", 2, "BLEU"),
     }[measure]
     change = Column(
@@ -43,11 +43,11 @@ def _replaced(name: str, measure: str) -> Estimate:
     return Estimate(change, "a paired bootstrap over sentences", together="all heads in the column")
 
 
-LOSS = {name: _replaced(name, "loss_change_nats") for name in REPLACED_BY}
+LOSS = {name: _replaced(name, "loss_change") for name in REPLACED_BY}
 BLEU = {name: _replaced(name, "bleu_change") for name in REPLACED_BY}
 CHANGES = (*LOSS.values(), *BLEU.values())
 REMOVED_CHANGE = Estimate(
-    Column("loss_change_nats", "change (nats)", "Its change from the whole model.", 3),
+    Column("loss_change", "change of loss", "Its change from the whole model.", 3),
     "a paired bootstrap over sentences, for one step at a time",
 )
 IMPORTANCE = Table(
@@ -88,7 +88,13 @@ CUMULATIVE = Table(
         ),
         Column("heads_removed", "removed", "How many heads are removed."),
         Column("removed", "last removed", "The head that went last."),
-        Column("loss_nats", "loss (nats)", "Loss per token.", 3, "loss"),
+        Column(
+            "loss",
+            "loss",
+            "Loss per token: nats, or the distance that the result names.",
+            3,
+            "loss",
+        ),
         *REMOVED_CHANGE,
         Column("replacement", "replacement", "What stands in for a removed head."),
         Column("bleu", "BLEU", "BLEU (greedy), at some numbers of heads.", 1),

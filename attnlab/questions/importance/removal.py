@@ -79,7 +79,7 @@ def _curve(name: str, order: Sequence[Head], found: Sequence[Difference]) -> pd.
             "order": name,
             "heads_removed": range(len(found)),
             "removed": ["", *map(str, order)],
-            "loss_nats": [step.after for step in found],
+            "loss": [step.after for step in found],
             REMOVED_CHANGE.name: [step.change for step in found],
             REMOVED_CHANGE.low: [step.low for step in found],
             REMOVED_CHANGE.high: [step.high for step in found],

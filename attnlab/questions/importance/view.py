@@ -36,7 +36,7 @@ ORDER_NAMES = {
     "loss": "least loss alone first",
     "random": "random order",
 }
-_CURVES = ("order", "heads_removed", "replacement", "loss_nats", "bleu")
+_CURVES = ("order", "heads_removed", "replacement", "loss", "bleu")
 # A loss of less has no place on a logarithmic axis.
 _NEARLY_NONE = 1e-6
 _LEFT, _WIDTH, _GAP, _TOP = 0.6, 2.15, 0.5, 0.72
@@ -112,7 +112,7 @@ def _alone(heads: pd.DataFrame, unit: str) -> TerminalTable:
 def _in_turn(curves: pd.DataFrame) -> TerminalTable:
     """Loss and BLEU with none, all and at most about ten numbers of heads between removed."""
     orders = list(dict.fromkeys(curves["order"]))
-    loss, bleu = CUMULATIVE["loss_nats"], CUMULATIVE["bleu"]
+    loss, bleu = CUMULATIVE["loss"], CUMULATIVE["bleu"]
     measured = curves[curves[bleu.name].notna()]
     columns = [loss] if measured.empty else [loss, bleu]
     counts = sorted(set((curves if measured.empty else measured)["heads_removed"]))
@@ -259,8 +259,8 @@ def _draw_heads(axes: Axes, table: pd.DataFrame, row: float, unit: str) -> None:
 
 def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float, unit: str) -> None:
     # A distance from the untouched model begins at 0, which has no logarithm.
-    logarithmic = bool((curves["loss_nats"] > _NEARLY_NONE).all())
-    measures = {"loss_nats": f"loss ({unit}{', logarithmic' if logarithmic else ''})"}
+    logarithmic = bool((curves["loss"] > _NEARLY_NONE).all())
+    measures = {"loss": f"loss ({unit}{', logarithmic' if logarithmic else ''})"}
     if curves["bleu"].notna().any():
         measures["bleu"] = "BLEU"
     width = (wide - _LEFT - 1.75) / 2 - _GAP
@@ -272,7 +272,7 @@ def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float, 
                 linewidth=1.4, marker="o" if name == "bleu" else None, markersize=3,
                 label=ORDER_NAMES[str(order)],
             )  # fmt: skip
-        if name == "loss_nats" and logarithmic:
+        if name == "loss" and logarithmic:
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
             axes.yaxis.set_minor_locator(NullLocator())

@@ -287,7 +287,7 @@ def output_of(evaluator: Evaluator, plan: AttentionPlan | None, *, bleu: bool) -
 def changes(evaluator: Evaluator, before: Output, after: Output, *, seed: int) -> dict[str, Any]:
     """Loss and BLEU of `after`, and their changes against `before` with bootstrap intervals."""
     loss = loss_difference(before.losses, after.losses, evaluator.tokens, seed=seed)
-    found = {"loss_nats": loss.after} | LOSS_CHANGE.cells(loss.change, loss.low, loss.high)
+    found = {"loss": loss.after} | LOSS_CHANGE.cells(loss.change, loss.low, loss.high)
     if after.translations:
         texts = before.translations, after.translations, evaluator.references
         bleu = bleu_difference(*texts, seed=seed)

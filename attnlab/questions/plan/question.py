@@ -47,7 +47,7 @@ ERROR = Estimate(
     )
 )
 _CHANGED = "Change against the run as it is."
-LOSS_CHANGE = Estimate(Column("loss_change_nats", "change of loss", _CHANGED, 3))
+LOSS_CHANGE = Estimate(Column("loss_change", "change of loss", _CHANGED, 3))
 BLEU_CHANGE = Estimate(Column("bleu_change", "change of BLEU", _CHANGED, 1))
 
 
@@ -86,7 +86,7 @@ SCORES = Table(
             "On validation sentences no choice of the same candidates within the budget has a smaller error.",
             3,
         ),
-        Column("loss_nats", "loss (nats)", "Per target token, without label smoothing.", 3, "loss"),
+        Column("loss", "loss (nats)", "Per target token, without label smoothing.", 3, "loss"),
         *LOSS_CHANGE,
         *LOSS_GAIN,
         Column("bleu", "BLEU", "Greedy.", 1),

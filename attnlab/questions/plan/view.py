@@ -58,7 +58,7 @@ BY_BLEU = Metric(
     SCORES["bleu"], BLEU_CHANGE, BLEU_GAIN, "BLEU", "BLEU", 1, "change of BLEU (greedy)"
 )
 BY_LOSS = Metric(
-    SCORES["loss_nats"], LOSS_CHANGE, LOSS_GAIN, "loss", "nats per token", -1,
+    SCORES["loss"], LOSS_CHANGE, LOSS_GAIN, "loss", "nats per token", -1,
     "change of loss (nats per token)",
 )  # fmt: skip
 
@@ -93,7 +93,7 @@ def contents(result: Result) -> Contents:
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """Plans by budget in at most 80 columns, and what they say in sentences."""
     scores = result.scores
-    names = ("keys_per_row", "error", "loss_nats", "bleu")
+    names = ("keys_per_row", "error", "loss", "bleu")
     columns = [SCORES[name] for name in names if name in scores]
     gain = metric_of(scores).gain
     numbers = tuple(column.narrow for column in (*columns, gain.column))

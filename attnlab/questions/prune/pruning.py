@@ -183,7 +183,7 @@ class _Curve:
         before = self.before[split]
         loss = loss_difference(before.losses, found.losses, before.tokens, seed=self.seed)
         return {
-            "loss_nats": loss.after,
+            "loss": loss.after,
             **loss.cells(LOSS_CHANGE),
             **self._bleu(before, found),
             "sentences": len(found.losses),
@@ -281,7 +281,7 @@ def _gate_rows(gates: HeadGates, penalty: float) -> list[dict[str, Any]]:
 
 def _training_rows(history: Sequence[GateStep], penalty: float) -> list[dict[str, Any]]:
     return [
-        {"penalty": penalty, "step": number, "loss_nats": step.loss,
+        {"penalty": penalty, "step": number, "loss": step.loss,
          "expected_open": step.expected_open}
         for number, step in enumerate(history, 1)
     ]  # fmt: skip

@@ -27,7 +27,7 @@ def _change(name: str, of: str, digits: int, *, tested: bool) -> Estimate:
     )
 
 
-LOSS_CHANGE = _change("loss_change_nats", "loss", 2, tested=False)
+LOSS_CHANGE = _change("loss_change", "loss", 2, tested=False)
 BLEU_CHANGE = _change("bleu_change", "BLEU", 1, tested=True)
 CURVE = Table(
     "curve.csv",
@@ -54,7 +54,7 @@ CURVE = Table(
             for site in SITES
         ),
         Column(
-            "loss_nats",
+            "loss",
             "loss (nats)",
             "Loss per target token, without label smoothing.",
             2,
@@ -92,7 +92,7 @@ TRAINING = Table(
         PENALTY,
         Column("step", "step", "Training step, from 1."),
         Column(
-            "loss_nats",
+            "loss",
             "loss (nats)",
             "Loss of the batch in training, with dropout and label smoothing, without the penalty.",
             3,

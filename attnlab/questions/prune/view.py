@@ -19,7 +19,7 @@ TOLERANCE = 0.5
 # What a model that translates nothing may lose, in nats per token.
 LOSS_TOLERANCE = 0.05
 
-_WANTED = ("split", "kind", "penalty", "heads", "heads_left", "loss_nats", "bleu")
+_WANTED = ("split", "kind", "penalty", "heads", "heads_left", "loss", "bleu")
 PRUNED, RANDOM = "#2178d9", "#9aa1ab"
 SITE_COLOURS = {"encoder": "#2178d9", "decoder": "#c2571a", "cross": "#3a8f4d"}
 
@@ -39,7 +39,7 @@ class Measure(NamedTuple):
 MEASURES = {
     True: Measure("bleu", BLEU_CHANGE, "BLEU", "change of BLEU (greedy)", 1, "lower right"),
     False: Measure(
-        "loss_nats", LOSS_CHANGE, "loss", "change of loss (nats per token)", 2, "upper right"
+        "loss", LOSS_CHANGE, "loss", "change of loss (nats per token)", 2, "upper right"
     ),
 }
 
@@ -79,7 +79,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     kind, penalty = CURVE["kind"], CURVE["penalty"]
     sites = (f"{site}_left" for site in SITES if f"{site}_left" in test)
     left = [CURVE[name] for name in ("heads_left", *sites)]
-    scores = [CURVE["loss_nats"], *([CURVE["bleu"]] if translates else [])]
+    scores = [CURVE["loss"], *([CURVE["bleu"]] if translates else [])]
     numbers = tuple(column.narrow for column in (penalty, *left, *scores, change.column))
     rows = tuple(
         (
@@ -113,7 +113,7 @@ def smallest_model(curve: pd.DataFrame) -> str:
     if penalty is None:
         return f"No penalty that closed heads stayed within {within} of the unpruned run on validation."
     test = pruned[(pruned["penalty"] == penalty) & (pruned["split"] == "test")].iloc[0]
-    scored = f"BLEU {test['bleu']:.1f}" if translates else f"loss {test['loss_nats']:.2f}"
+    scored = f"BLEU {test['bleu']:.1f}" if translates else f"loss {test['loss']:.2f}"
     return (
         f"Fewest heads within {within} of the run on validation: {test['heads_left']} "
         f"(penalty {penalty:g}); test {scored}."

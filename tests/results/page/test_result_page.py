@@ -47,7 +47,7 @@ def test_a_study_begins_with_its_best_rows_over_seeds() -> None:
         "seed": [0, 1] * 4, "scope": ["model"] * 8, "budget": [4] * 6 + [6] * 2,
         "mechanism": ["band", "band", "near", "near", "sigma", "sigma", "near", "near"],
         "level": ["calibrated"] * 4 + ["oracle"] * 2 + ["calibrated"] * 2,
-        "loss_change_nats": [0.5, 0.7, 0.1, 0.3, 0.0, 0.0, 0.05, 0.05],
+        "loss_change": [0.5, 0.7, 0.1, 0.3, 0.0, 0.0, 0.05, 0.05],
     }  # fmt: skip
     cells = pd.DataFrame({"seed": [0, 1], "state": ["done", "missing"]})
     record = ResultRecord(STUDY.what, "t", {"Study": "substitution"})
