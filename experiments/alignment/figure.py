@@ -2,6 +2,7 @@
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from attnlab.core import counted
 from attnlab.figures import blank, panel, style
@@ -15,6 +16,13 @@ COLOURS = {
     "baseline": "#5f6770",
     "control": "#b5bcc4",
 }
+KINDS = {
+    "choice": "chosen",
+    "bound": "bound",
+    "default": "default of engines",
+    "baseline": "without attention",
+    "control": "control",
+}
 
 
 def model_name(text: str, layers: int, seed: int) -> str:
@@ -27,12 +35,12 @@ def draw_systems(systems: pd.DataFrame) -> Figure:
     """AER with its 95 % interval over sentence pairs, a row a way to align, the lowest first."""
     models = list(systems.groupby(MODEL, sort=True))
     longest = max(len(rows) for _, rows in models)
-    left, width, height, gap = 2.9, 3.6, 0.21 * longest, 0.7
+    left, width, height, gap = 2.9, 3.6, 0.21 * longest, 0.6
     with style():
-        figure = blank(left + width + 0.3, 0.5 + len(models) * (height + gap))
+        figure = blank(left + width + 0.3, 0.75 + len(models) * (height + gap))
         for index, (key, rows) in enumerate(models):
-            bottom = 0.75 + (len(models) - 1 - index) * (height + gap)
-            axes = panel(figure, left, bottom, width, height)
+            top = 0.35 + index * (height + gap)
+            axes = panel(figure, left, top, width, height)
             ordered = rows.sort_values("aer", ascending=False)
             for place, row in enumerate(ordered.to_dict("records")):
                 colour = COLOURS[row["kind"]]
@@ -45,6 +53,11 @@ def draw_systems(systems: pd.DataFrame) -> Figure:
             axes.grid(axis="x", color="#e3e6ea", linewidth=0.6)
             axes.set_axisbelow(True)
             axes.spines[["top", "right"]].set_visible(False)
+        marks = [
+            Line2D([], [], color=colour, marker="o", markersize=4.5, label=KINDS[kind])
+            for kind, colour in COLOURS.items()
+        ]
+        figure.legend(handles=marks, loc="lower center", ncols=len(marks), frameon=False)
         figure.axes[-1].set_xlabel("AER, 95 % interval over sentence pairs (lower is better)")
     return figure
 

@@ -76,8 +76,8 @@ def near_defaults(systems: pd.DataFrame) -> list[dict[str, Any]]:
     found = []
     for name, rows in by_model(systems):
         defaults = rows[(rows["kind"] == "default") & (rows["aer_change"] < NEAR)]
-        for row in defaults.drop_duplicates("heads").to_dict("records"):
-            found.append({"model": name, **row})
+        each = defaults.drop_duplicates("heads").to_dict("records")
+        found.extend({"model": name, **row} for row in each)
     return found
 
 
