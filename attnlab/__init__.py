@@ -11,6 +11,7 @@ from attnlab.core.installed import __version__
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
     from attnlab.models import embed, resume, train
+    from attnlab.questions.align.aligning import align
     from attnlab.questions.analyze.analysis import analyze
     from attnlab.questions.analyze.viewer import view
     from attnlab.questions.approximate.approximation import approximate
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Result",
     "__version__",
+    "align",
     "analyze",
     "approximate",
     "attention",

@@ -143,11 +143,11 @@ def _add(command: Callable[..., None], panel: str) -> None:
     app.command(cls=Command, help=help_of(command), rich_help_panel=panel)(shared)
 
 
-for panel, commands in _OWN.items():
+for panel in dict.fromkeys([*_OWN, *(one.panel for one in own_questions().values())]):
     for question in own_questions().values():
         if question.panel == panel:
             _add(command_of(question), panel)
-    for command in commands:
+    for command in _OWN.get(panel, ()):
         _add(command, panel)
 app.add_typer(study, rich_help_panel="Lists, tables and studies")
 # Of attnlab's own commands.

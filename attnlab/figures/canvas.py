@@ -24,7 +24,10 @@ INK = "#1c2127"
 # The square root of a weight, so that 0.05 can be told from 0; one scale for all heads and figures.
 WEIGHTS = PowerNorm(0.5, vmin=0.0, vmax=1.0)
 _STYLE = Path(__file__).parent / "attnlab.mplstyle"
-_ID = re.compile(r'\b(id="|xlink:href="#|url\(#)')
+# An address of the page, such as that of a head, is no identifier of the figure.
+_ID = re.compile(r'\b(id="|xlink:href="#(?!head=)|url\(#)')
+# Matplotlib has a window opened for every link.
+_OPENED = re.compile(r'(<a xlink:href="#[^"]*") target="_blank"')
 _XML = '<?xml version="1.0" encoding="utf-8"?>\n'
 # The settings that are read only when a figure is written.
 _WRITTEN = ("svg.fonttype", "pdf.fonttype", "text.parse_math")
@@ -82,7 +85,8 @@ def svg(figure: Figure, name: str) -> str:
     with _drawing({"svg.hashsalt": name}):
         FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": "attnlab"})
     whole = text.getvalue()
-    return _ID.sub(rf"\g<1>{name}-", whole[whole.index("<svg") :])
+    within = _OPENED.sub(r"\g<1>", whole[whole.index("<svg") :])
+    return _ID.sub(rf"\g<1>{name}-", within)
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:

@@ -46,6 +46,7 @@ from .structure import HeadStructure as HeadStructure
 from .structure import agreement_table as agreement_table
 from .structure import chosen_by_bits as chosen_by_bits
 from .syntactic import best_heads as best_heads
+from .treebank import GoldSentence as GoldSentence
 from .treebank import sentences_in as sentences_in
 from .verdict import BELOW as BELOW
 from .verdict import BORDERLINE as BORDERLINE
@@ -59,4 +60,5 @@ from .word_tokens import OTHER_MARKS as OTHER_MARKS
 from .word_tokens import START_MARKS as START_MARKS
 from .word_tokens import Alignment as Alignment
 from .word_tokens import BatchUnits as BatchUnits
+from .word_tokens import Span as Span
 from .word_tokens import merge_tokens as merge_tokens

@@ -1,4 +1,3 @@
-from .callbacks import read_metrics as read_metrics
 from .checkpoints import save_model as save_model
 from .configuration import IGNORED_LABEL as IGNORED_LABEL
 from .configuration import TranslationConfig as TranslationConfig
@@ -15,6 +14,7 @@ from .first_embeddings import SKIP_GRAM as SKIP_GRAM
 from .first_embeddings import embed as embed
 from .loaded import BothTokenizers as BothTokenizers
 from .loaded import Model as Model
+from .metrics import read_metrics as read_metrics
 from .model import OwnModel as OwnModel
 from .model import TranslationModel as TranslationModel
 from .opening import Source as Source

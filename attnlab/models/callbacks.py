@@ -4,11 +4,9 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from annotated_types import Ge
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from transformers import (
@@ -22,14 +20,10 @@ from transformers import (
 from attnlab.core import (
     BETWEEN_LINES,
     AttnlabError,
-    InputError,
     duration,
-    fitting,
-    parse_json,
-    read_lines,
-    reason,
     write_text,
 )
+from attnlab.models.metrics import METRICS, read_metrics
 from attnlab.models.run_folder import checkpoint_path
 from attnlab.models.trainer import CHOICE, choice
 
@@ -72,7 +66,6 @@ def choose_again(state: TrainerState, kept_step: int) -> None:
                 state.best_metric = row[name]
 
 
-METRICS = "metrics.jsonl"
 # What an evaluation gives, and what it is called in the file.
 MEASURES = {
     "eval_loss": "validation_loss",
@@ -83,44 +76,6 @@ MEASURES = {
     "eval_chrf_signature": "chrf_signature",
     "eval_sentences": "validation_sentences",
 }
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """One value per line of `metrics.jsonl`, oldest first; empty when there is none."""
-    path = folder / METRICS
-    if not path.exists():
-        return []
-    found = []
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line:
-            continue
-        try:
-            # A training that diverges writes NaN.
-            row = parse_json(line, finite=False)
-            fitting(_Evaluation, row)
-        except InputError as error:
-            msg = (
-                f"{path} is damaged (line {number}: {reason(error)}); restore it, or delete it to lose "
-                "the history only."
-            )
-            raise InputError(msg) from error
-        found.append(row)
-    return found
-
-
-@dataclass(frozen=True)
-class _Evaluation:
-    """A line of `metrics.jsonl`."""
-
-    epoch: Annotated[float, Ge(0)]
-    step: Annotated[int, Ge(0)]
-    training_loss: float | None = None
-    training_seconds: float = 0.0
-    target_tokens_per_second: float | None = None
-    validation_loss: float = 0.0
-    validation_perplexity: float = 0.0
-    validation_bleu: float = 0.0
-    validation_chrf: float = 0.0
 
 
 def generalisation(metrics: Mapping[str, float]) -> dict[str, float]:

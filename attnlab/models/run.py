@@ -29,9 +29,9 @@ from attnlab.core import (
 )
 from attnlab.core.installed import __version__
 from attnlab.corpora import SPLITS, ParallelCorpus, load_corpus, local_path, looks_like_a_path
-from attnlab.models.callbacks import read_metrics
 from attnlab.models.configuration import IGNORED_LABEL
 from attnlab.models.loaded import Model
+from attnlab.models.metrics import read_metrics
 from attnlab.models.model import LanguageModel, OwnModel, TranslationModel, model_class
 from attnlab.models.run_folder import (
     WEIGHTS,

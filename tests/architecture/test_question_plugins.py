@@ -325,3 +325,12 @@ def test_a_broken_question_is_one_sentence(
 @pytest.mark.parametrize("name", own_questions())
 def test_what_attnlab_declares_can_be_imported(name: str) -> None:
     own_questions()[name].check()
+
+
+def test_every_question_of_attnlab_is_a_command() -> None:
+    """Also one whose heading in the help no other command has."""
+    import typer.main
+
+    from attnlab.cli.app import app
+
+    assert set(own_questions()) <= set(typer.main.get_command(app).commands)

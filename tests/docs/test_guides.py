@@ -37,6 +37,7 @@ LONG = {
     *(
         f"guides/{name}"
         for name in (
+            "alignment_heads",
             "command_line",
             "hub_model",
             "new_label",
@@ -57,6 +58,7 @@ LESS = {
     "--max-tokens 40 --validation-sentences 2",
     "embed": "--epochs 1",
     "analyze": f"{FEW} --fit-sentences 2 --structure-sentences 4 --keep-matrices 1 --quick",
+    "align": "--quick",
     "compare": f"{FEW} --calibration 8 --validation 4 --mechanisms band,top-k --quick",
     "plan": f"{FEW} --validation 4 --calibration 8 --families none,band --no-bleu",
     "importance": "--sentences 8 --training 8 --points 2",

@@ -9,7 +9,8 @@ from small_run import small_settings
 from transformers import TrainerControl, TrainerState
 
 from attnlab.core.errors import InputError
-from attnlab.models.callbacks import Metrics, Patience, ProgressBar, read_metrics
+from attnlab.models.callbacks import Metrics, Patience, ProgressBar
+from attnlab.models.metrics import read_metrics
 from attnlab.models.trainer import choice, training_arguments, training_device
 from attnlab.models.training import resume, train
 from attnlab.models.training_settings import OptimizerSettings

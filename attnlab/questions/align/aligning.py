@@ -52,10 +52,11 @@ from attnlab.alignment import (
     write_heads,
 )
 from attnlab.core import InputError, Note, options_of, usable_device, write_text
-from attnlab.evaluation import Progress, versions_in_words
+from attnlab.evaluation import Progress, Steps, versions_in_words
 from attnlab.labels import untrained_twin
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.align.alignment_files import HEADS_FILE, LINKS_FILE
+from attnlab.questions.align.generated_words import compare_generated
 from attnlab.questions.align.question import (
     AER,
     AER_CHANGE,
@@ -105,7 +106,8 @@ def align(source: Source, settings: AlignmentSettings) -> Result:
     Returns:
         The tables `systems` (a row per way to align), `heads` (a row per head and row of the weights), and
         with gold links `steps` (the greedy choice) and `calibration` (AER by the number of pairs that heads
-        are chosen on); as `extra` `heads.json` and the links.
+        are chosen on) and, unless `quick`, `generation` (links of what the model wrote itself); as `extra`
+        `heads.json` and the links.
 
     Raises:
         InputError: the source has no cross-attention, a file cannot be read, or no pair can be aligned.
@@ -284,6 +286,7 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
             "heads": _head_rows(calibration, report, chosen, shape[1], settings.seed),
             "steps": _step_rows(paths, report, shape[1]),
             "calibration": _curve(calibration, report, _best_row(paths), settings),
+            **_generation(model, report, chosen, settings),
         },
         about={
             "Pairs": f"{len(report.numbers)} from {pairs.origin}",
@@ -501,6 +504,17 @@ def _controls(
     yield _System(name, "control", count_links(shuffled, report.links), chosen)
 
 
+def _generation(
+    model: Model, report: _Part, chosen: _Chosen, settings: AlignmentSettings
+) -> dict[str, pd.DataFrame]:
+    """The table of what the model wrote itself; a model of several languages is not told which to write."""
+    if settings.quick or settings.target_language is not None:
+        return {}
+    links = dict(zip(report.numbers, _linked(report, chosen), strict=True))
+    found = compare_generated(model, report.pairs, links, (chosen.row, chosen.heads), settings)
+    return {} if found.empty else {"generation": found}
+
+
 def _linked(part: _Part | ReadPairs, chosen: _Chosen) -> list[frozenset[Link]]:
     grids = linked(part.weights[chosen.row].of_heads(chosen.heads))[:, 0]
     return [links_in(grid) for grid in grids]
@@ -615,16 +629,15 @@ def _curve(
     generator = torch.Generator().manual_seed(settings.seed)
     own = calibration._replace(weights={row: calibration.weights[row]})
     rows = []
+    steps = Steps("Choosing heads on fewer pairs", DRAWN * len(sizes) + 1, settings.progress)
     for size in [*sizes, there]:
         draws = DRAWN if size < there else 1
         found, numbers = [], []
-        for done in range(draws):
+        for _ in range(draws):
             drawn = own.of(torch.randperm(there, generator=generator)[:size].tolist())
-            heads = _path(drawn, row).chosen
+            heads = steps.of(partial(_path, drawn, row))().chosen
             found.append(float(scored(_counted(report, _Chosen(row, heads)), "aer")))
             numbers.append(len(heads))
-            if settings.progress is not None:
-                settings.progress(f"Choosing on {size} pairs", done + 1, draws)
         low, high = np.quantile(found, [0.025, 0.975])
         rows.append(
             {

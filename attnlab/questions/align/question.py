@@ -38,7 +38,13 @@ AER = Estimate(
     )
 )
 PRECISION = Estimate(
-    Column("precision", "precision", "Share of the links that are at least possible gold links.", 3)
+    Column(
+        "precision",
+        "precision",
+        "Share of the links that are at least possible gold links.",
+        3,
+        "prec.",
+    )
 )
 RECALL = Estimate(Column("recall", "recall", "Share of the sure gold links that are found.", 3))
 F1 = Estimate(Column("f1", "F1", "Harmonic mean of precision and recall.", 3))
@@ -47,6 +53,21 @@ AER_CHANGE = Estimate(
         "aer_change",
         "change of AER",
         "AER minus that of the chosen heads on the same pairs; above 0 where the chosen heads are better.",
+        3,
+        "change",
+    ),
+    tested=True,
+)
+GENERATED_AER = Estimate(
+    Column(
+        "generated_aer", "AER, own translation", "AER of the same words as the model wrote them.", 3
+    )
+)
+GENERATED_CHANGE = Estimate(
+    Column(
+        "generated_change",
+        "change of AER",
+        "AER in the model's own translation minus that under teacher forcing, of the same words.",
         3,
     ),
     tested=True,
@@ -156,6 +177,27 @@ CALIBRATION = Table(
         Column("aer_low", "AER, low", "The 2.5 % quantile over draws.", 3),
         Column("aer_high", "AER, high", "The 97.5 % quantile over draws.", 3),
         Column("heads", "heads", "How many heads were chosen, mean over draws.", 1),
+    ),
+    keys=("pairs",),
+)
+
+
+GENERATION = Table(
+    "generation.csv",
+    "choice of heads",
+    (
+        Column("pairs", "pairs", "Sentence pairs that the model translated."),
+        Column(
+            "words",
+            "words",
+            "Target words that translation and reference have in common, in order.",
+        ),
+        Column(
+            "word_share", "share of words", "Their share of the words of the references, 0 to 1.", 2
+        ),
+        *AER,
+        *GENERATED_AER,
+        *GENERATED_CHANGE,
     ),
     keys=("pairs",),
 )
@@ -288,13 +330,13 @@ def _not_aligned(note: PairsNotAligned) -> str:
 QUESTION = Question(
     name="align",
     what="alignment",
-    panel="What heads do",
+    panel="Heads",
     help="Find the cross-attention heads that say what a word translates, and align words with them.\n\n"
     "Heads are chosen by gold links on one half of the pairs (without any by what they look like) and scored "
     "on the other, beside the heads that engines take unless told otherwise, the diagonal, a statistical "
     "aligner and controls. With --heads FILE --links FILE a corpus is aligned with chosen heads.",
     settings=AlignmentSettings,
-    tables=(SYSTEMS, HEADS, STEPS, CALIBRATION),
+    tables=(SYSTEMS, HEADS, STEPS, CALIBRATION, GENERATION),
     run="attnlab.questions.align.aligning:align",
     view="attnlab.questions.align.view",
     folder="alignment",

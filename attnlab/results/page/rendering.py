@@ -279,6 +279,7 @@ SCRIPTS = (
     "head_matrix",
     "evidence",
     "tables",
+    "links",
     "saving",
     "keyboard",
     "picker",

@@ -6,6 +6,7 @@ import { byId, make } from "./elements.js";
 import { Grid } from "./grid.js";
 import { HeadView } from "./head_view.js";
 import { neighbour, watchKeys } from "./keyboard.js";
+import { linksOfHeads } from "./links.js";
 import { Picker } from "./picker.js";
 import { saveCsv, savePng, saveSvg } from "./saving.js";
 import { enhanceTables } from "./tables.js";
@@ -198,4 +199,7 @@ document.documentElement.classList.add("scripted");
 enhanceTables();
 unfoldInPrint();
 if (document.getElementById("attnlab-data")) new Page(readData("attnlab-data"));
-else themeOfTables();
+else {
+  themeOfTables();
+  linksOfHeads();
+}

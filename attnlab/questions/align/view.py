@@ -1,0 +1,326 @@
+"""An alignment drawn: which heads align best, their links in sentences; and its rows on a terminal."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from attnlab.core import Estimate, counted
+from attnlab.figures import PAGE
+from attnlab.questions.align.pair_figure import draw_pair
+from attnlab.questions.align.question import (
+    AER,
+    AER_CHANGE,
+    CALIBRATION,
+    CHOSEN,
+    HEADS,
+    PRECISION,
+    RECALL,
+    SCORES,
+    STEPS,
+    SYSTEMS,
+)
+from attnlab.questions.align.score_figures import draw_calibration, draw_scores, measured
+from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable, rows_shown
+
+# Defaults that are so near to the chosen heads leave little to gain.
+NEAR = 0.02
+# Of the heads a terminal shows the first ones.
+_BEST = 10
+_MOST_NAMED = 8
+# What is said of systems beside the chosen heads, by their kind.
+_BESIDE = {
+    "baseline": "Without attention",
+    "control": "Where there is nothing to find",
+    "bound": "What a better choice could gain",
+}
+_READ = {"input": "read one step later", "output": "read at the step that predicts the word"}
+_WITHOUT_GOLD = HEADS["score_without_gold"]
+_PROPERTIES = tuple(HEADS[name] for name in ("confidence", "coverage", "monotonicity", "agreement"))
+# Beginning of the address that shows the links of one head.
+_ADDRESS = "#head="
+# Bytes of the page for links of single heads, and what a link and a kind of links of a head take.
+_MOST_BYTES, _LINK_BYTES, _KIND_BYTES = 2_500_000, 50, 260
+_ENDS = tuple(
+    end for one in SCORES if one is not AER for end in (one.low, one.high)
+)  # of figures that stand beside AER
+
+
+def contents(result: Result) -> Contents:
+    """What the page of an alignment shows."""
+    details = result.details
+    facts = {"Model": str(result.about["Model"])} if "Model" in result.about else {}
+    facts |= {
+        name: str(result.about[name])
+        for name in ("Pairs", "Heads chosen on", "Heads from")
+        if name in result.about
+    }
+    facts["Heads"] = (
+        f"{_listed(details['chosen'])}, {_READ[details['row']]} ({details['row']} row), of "
+        f"{details['layers']} x {details['heads_per_layer']}"
+    )
+    shown = (
+        ShownTable(SYSTEMS.file, "Ways to align", _ENDS),
+        ShownTable(HEADS.file, "Every head alone", _ENDS),
+        ShownTable(STEPS.file, "Heads that are added one after another"),
+        ShownTable(CALIBRATION.file, "How many pairs with gold links it takes"),
+    )
+    return Contents(
+        [answer_of(result), *_beside(result)],
+        facts | _configuration(details["configuration"]),
+        list(_figures(result)),
+        shown,
+    )
+
+
+def terminal(result: Result) -> Iterator[TerminalTable]:
+    """Ways to align; the best heads alone, of the row of the choice; and AER by calibration pairs."""
+    yield _systems_shown(result)
+    heads = _best_heads(result)
+    if not heads.empty:
+        yield _heads_shown(heads, len(_of_row(result)))
+    curve = _curve(result)
+    if len(curve) > 1:
+        yield TerminalTable(
+            (CALIBRATION["pairs"].narrow, AER.column.narrow, "over draws", "heads"),
+            tuple(
+                (
+                    str(int(row["pairs"])),
+                    CALIBRATION["aer"].shown(row["aer"]),
+                    f"[{AER.column.shown(row['aer_low'])}, {AER.column.shown(row['aer_high'])}]",
+                    CALIBRATION["heads"].shown(row["heads"]),
+                )
+                for row in curve.to_dict("records")
+            ),
+            (CALIBRATION["pairs"].narrow, AER.column.narrow, "over draws", "heads"),
+            title="\nHeads chosen on fewer pairs",
+        )
+
+
+def _systems_shown(result: Result) -> TerminalTable:
+    systems = result.systems
+    estimates: list[Estimate] = [one for one in (AER, PRECISION, RECALL) if _known(systems, one)]
+    columns = [one.column.narrow for one in estimates]
+    change = [AER_CHANGE] if _known(systems, AER_CHANGE) else []
+    columns += [one.column.narrow for one in change]
+    name, heads = SYSTEMS["system"].narrow, SYSTEMS["heads"].narrow
+    rows = tuple(
+        (
+            str(row["system"]),
+            _shortened(str(row["heads"])) if pd.notna(row["heads"]) else "",
+            *(one.shown(row) if one is AER else one.column.shown(row[one.name]) for one in estimates),
+            *(one.column.shown(row[one.name], signed=True) for one in change),
+        )
+        for row in systems.to_dict("records")
+    )  # fmt: skip
+    return TerminalTable(
+        (name, heads, *columns), rows, tuple(columns),
+        caption=answer_of(result), gap=1, prose=(name,),
+    )  # fmt: skip
+
+
+def _shortened(heads: str) -> str:
+    """The names of two heads, and how many they are where there are more."""
+    names = heads.split(", ")
+    return heads if len(names) <= 2 else counted(len(names), "head")
+
+
+def _heads_shown(heads: pd.DataFrame, total: int) -> TerminalTable:
+    gold = measured(heads)
+    named = heads.assign(
+        head=heads["layer"].astype(str) + "." + heads["head"].astype(str),
+        chosen=["yes" if one else "" for one in heads["chosen"]],
+    )
+    if gold:
+        named[AER.name] = [AER.shown(row) for row in heads.to_dict("records")]
+    wanted = [
+        HEADS["head"],
+        *([AER.column, PRECISION.column, RECALL.column] if gold else _PROPERTIES),
+        _WITHOUT_GOLD,
+        HEADS["chosen"],
+    ]
+    by = "AER on these pairs" if gold else _WITHOUT_GOLD.heading
+    title = f"\nHeads alone, {heads['row'].iloc[0]} row: the best {len(heads)} of {total} by {by}"
+    columns = [column for column in wanted if column.name in named]
+    return rows_shown(named, columns, title=title, gap=1)
+
+
+def _of_row(result: Result) -> pd.DataFrame:
+    """The heads, by the row of the choice."""
+    heads: pd.DataFrame = result.heads
+    return heads[heads["row"] == result.details["row"]]
+
+
+def _curve(result: Result) -> pd.DataFrame:
+    """AER by the number of calibration pairs; no row where it is not known."""
+    curve: pd.DataFrame = result.tables.get(CALIBRATION.name, pd.DataFrame({"aer": []}))
+    return curve[curve["aer"].notna()]
+
+
+def _best_heads(result: Result) -> pd.DataFrame:
+    """The first heads by AER, or without gold links by the score without them; none without both."""
+    heads = _of_row(result)
+    if measured(heads):
+        ordered = heads.sort_values(AER.name, kind="stable")
+    elif _WITHOUT_GOLD.name in heads:
+        ordered = heads.sort_values(_WITHOUT_GOLD.name, ascending=False, kind="stable")
+    else:
+        return heads.head(0)
+    return ordered.head(_BEST)
+
+
+def _figures(result: Result) -> Iterator[DrawnFigure]:
+    details, heads = result.details, result.heads
+    gold, pairs = bool(details["gold"]), details["pairs"]
+    names = "the chosen heads" if len(details["chosen"]) > 1 else "the chosen head"
+    if measured(heads) or _WITHOUT_GOLD.name in heads:
+        what = AER.column.heading if measured(heads) else _WITHOUT_GOLD.heading
+        below = f" Below: links of {names} in pairs." if pairs else ""
+        click = " A head of the panel with the ring leads to its own links." if pairs else ""
+        figure = draw_scores(
+            heads, [tuple(one) for one in details["chosen"]], details["row"],
+            link=_ADDRESS if pairs else "",
+        )  # fmt: skip
+        yield DrawnFigure(
+            "heads", figure, f"{_capital(what)} of every head alone, by layer.{below}{click}"
+        )
+    room = _MOST_BYTES
+    for number, pair in enumerate(pairs, start=1):
+        alone = [name for name in pair["links"] if name != "chosen"]
+        room -= _size(pair, gold=gold)
+        figure = draw_pair(pair, gold=gold, heads=alone if room > 0 else ())
+        text = f"Pair {number}: source above, translation below."
+        yield DrawnFigure(f"pair_{number}", figure, text)
+    curve = _curve(result)
+    if len(curve) > 1:
+        text = (
+            "AER of the heads that are chosen on so many pairs with gold links, mean over draws of these "
+            "pairs and the 95 % of draws between; lines: what engines take by default, and the bound."
+        )
+        figure = draw_calibration(curve, result.systems, width=PAGE)
+        yield DrawnFigure(CALIBRATION.name, figure, text)
+
+
+def _size(pair: Mapping[str, Any], *, gold: bool) -> int:
+    """About how many bytes the links of all heads of a pair take in the page."""
+    missed = len(pair["possible"]) if gold else 0
+    kinds = 5 if gold else 1
+    return sum(
+        kinds * _KIND_BYTES + (len(links) + missed) * _LINK_BYTES
+        for name, links in pair["links"].items()
+        if name != "chosen"
+    )
+
+
+def _configuration(given: Mapping[str, Any]) -> dict[str, str]:
+    """What other programs take of the heads, as lines to copy."""
+    lines = {"generation_config.json": json.dumps(given["generation_config"])[1:-1]}
+    one_layer = given["ctranslate2"]
+    if one_layer is None:
+        lines["CTranslate2"] = "nothing for a translation model: the heads are of several layers"
+    else:
+        fields = ", ".join(f"{name} = {json.dumps(value)}" for name, value in one_layer.items())
+        lines["CTranslate2"] = fields
+    return lines
+
+
+def _known(table: pd.DataFrame, estimate: Estimate) -> bool:
+    return estimate.name in table and bool(table[estimate.name].notna().any())
+
+
+def _listed(heads: list[list[int]]) -> str:
+    """The names of heads, the first ones where there are many."""
+    names = [f"{layer}.{head}" for layer, head in heads]
+    more = len(names) - _MOST_NAMED
+    if more > 1:
+        return f"{', '.join(names[:_MOST_NAMED])} and {more} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _chosen_row(systems: pd.DataFrame) -> dict[Any, Any]:
+    return dict(systems[systems["system"] == CHOSEN].iloc[0])
+
+
+def _points(difference: float) -> str:
+    """A difference of AER in points of 0.01, without its sign."""
+    return f"{100 * abs(difference):.1f} points"
+
+
+def answer_of(result: Result) -> str:
+    """Which heads align best, how well, and how far from what engines take by default, as a sentence."""
+    details, systems = result.details, result.systems
+    one, chosen = len(details["chosen"]) == 1, _chosen_row(systems)
+    heads = f"{'head' if one else 'heads'} {_listed(details['chosen'])}, {_READ[details['row']]},"
+    if not _known(systems, AER):
+        return _without_gold(result, heads, chosen)
+    score = f"AER {AER.shown(chosen)} on {counted(int(chosen['pairs']), 'pair')}"
+    defaults = systems[(systems["kind"] == "default") & systems[AER.name].notna()]
+    if defaults.empty or pd.isna(chosen[AER.name]):
+        return f"{_capital(heads)} {'has' if one else 'have'} {score}."
+    default = dict(defaults.loc[defaults[AER.name].idxmin()])
+    gap = default[AER.name] - chosen[AER.name]
+    many = len(defaults) > 1
+    name = f"{default['system']}, AER {AER.shown(default)}"
+    taken = f"{'the best of ' if many else ''}what engines take by default ({name})"
+    if abs(gap) <= NEAR:
+        side = "below" if gap > 0 else "above"
+        near = "the same" if round(gap, 3) == 0 else f"{_points(gap)} {side} it"
+        return (
+            f"{_capital(taken)} is within {round(100 * NEAR)} points of the chosen {heads} which "
+            f"{'has' if one else 'have'} {score}, {near}: there is little to gain."
+        )
+    if gap < 0:
+        return (
+            f"{_capital(taken)} aligns better than the chosen {heads} which {'has' if one else 'have'} "
+            f"{score}, {_points(gap)} above it."
+        )
+    low, _ = AER_CHANGE.ends(default)
+    doubt = f" (95 % interval of the difference {_interval(default)})" if low <= 0 else ""
+    choices = systems.loc[systems["kind"] == "choice", AER.name]
+    # Heads may have been chosen by another rule than the one that serves best here.
+    best = f"{'aligns' if one else 'align'} best:" if chosen[AER.name] <= choices.min() else ""
+    return (
+        f"{_capital(heads)} {best or ('has' if one else 'have')} {score}, {_points(gap)} below "
+        f"{taken}{doubt}."
+    )
+
+
+def _interval(row: Mapping[Any, Any]) -> str:
+    low, high = (AER.column.shown(end, signed=True) for end in AER_CHANGE.ends(row))
+    return f"[{low}, {high}]"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _without_gold(result: Result, heads: str, chosen: Mapping[Any, Any]) -> str:
+    one = len(result.details["chosen"]) == 1
+    pairs = counted(int(chosen["pairs"]), "pair")
+    if "Heads from" in result.about:
+        how = f"{'gives' if one else 'give'} {counted(int(chosen['links']), 'link')} in {pairs}"
+    else:
+        was = "was" if one else "were"
+        by = result.details.get("chosen_by")
+        how = f"{was} chosen{f' by {by}' if by else ''} on {pairs}"
+    return f"{_capital(heads)} {how}; without gold links nothing says how good these links are."
+
+
+def _beside(result: Result) -> list[str]:
+    """What aligns without attention, what is found by chance, and how much a better choice could gain."""
+    systems = result.systems
+    if not _known(systems, AER):
+        return []
+    known, said = systems[systems[AER.name].notna()], []
+    own = _chosen_row(systems)[AER.name]
+    for kind, begins in _BESIDE.items():
+        rows = known[known["kind"] == kind].sort_values(AER.name, kind="stable").to_dict("records")
+        if not rows:
+            continue
+        told = [f"{row['system']} {AER.shown(row)}" for row in rows]
+        away = rows[0][AER.name] - own
+        if kind != "control":
+            told[0] += f", {_points(away)} {'above' if away >= 0 else 'below'} the {CHOSEN}"
+        said.append(f"{begins}: AER of {'; '.join(told)}.")
+    return said
