@@ -1,31 +1,23 @@
 """English-Italian training texts, several corpora in one file."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attnlab.alignment import read_links, words_of
 from attnlab.core import iterate_lines, write_text
 
-# By name of a text the corpora that it is of, and of each how many pairs at most; None: all.
-TEXTS: Mapping[str, Mapping[str, int | None]] = {
-    "small": {"europarl": 40_000, "tatoeba": None},
-    "full": {"europarl": None, "bible": None, "tatoeba": None},
-}
+CORPORA = ("europarl", "bible", "tatoeba")
 
 
-def write_corpus(
-    data: Path, taken: Mapping[str, int | None], gold: Sequence[Path], file: Path
-) -> None:
+def write_corpus(data: Path, gold: Sequence[Path], file: Path) -> None:
     """One line a pair, lower-cased, words and punctuation apart by spaces, as gold alignments have them.
 
     Of the training parts of the corpora; pairs that stand there twice and those of which a side stands in the
-    gold files are left out. Lines are in the order of their SHA-1, so that the first are a sample.
+    gold files are left out. Lines are in the order of their SHA-1.
 
     Args:
         data: the folder of the corpora.
-        taken: a value of `TEXTS`.
         gold: files of XL-WA.
         file: that is written.
     """
@@ -37,8 +29,8 @@ def write_corpus(
     }
     lines = {
         "\t".join(sides)
-        for folder, most in taken.items()
-        for sides in map(_split, islice(_pairs(data / folder), most))
+        for name in CORPORA
+        for sides in map(_split, _pairs(data / name))
         if all(sides) and not reported & {_key(side) for side in sides}
     }
     ordered = sorted(lines, key=lambda line: hashlib.sha1(line.encode()).digest())  # noqa: S324

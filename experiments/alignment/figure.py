@@ -1,14 +1,16 @@
-"""AER of every way to align, a panel a model."""
+"""AER of every way to align, a panel a kind of model."""
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab.core import counted
-from attnlab.figures import blank, panel, style
+from attnlab.figures import PAGE, blank, panel, style
 
-# Which columns tell models apart.
-MODEL = ["text", "layers", "seed"]
+# Which columns tell models apart, and which kinds of models.
+MODEL, KIND = ["text", "layers", "seed"], ["text", "layers"]
+REAL, EMBEDDED = "en-it", "embedded"
 COLOURS = {
     "choice": "#2178d9",
     "bound": "#8bb8ea",
@@ -23,45 +25,62 @@ KINDS = {
     "baseline": "without attention",
     "control": "control",
 }
+NAMES_WIDTH, PANEL_GAP, ROW_HEIGHT, TOP, BOTTOM = 2.3, 0.14, 0.21, 0.3, 0.75
+
+
+def kind_name(text: str, layers: int) -> str:
+    """What models of a kind are called: `English-Italian, 3 layers`."""
+    trained_on = "embedded grammar" if text == EMBEDDED else "English-Italian"
+    return f"{trained_on}, {counted(layers, 'layer')}"
 
 
 def model_name(text: str, layers: int, seed: int) -> str:
-    """What a model is called: `English-Italian (small), 3 layers, seed 0`."""
-    trained_on = "embedded grammar" if text == "embedded" else f"English-Italian ({text})"
-    return f"{trained_on}, {counted(layers, 'layer')}, seed {seed}"
+    """What a model is called: `English-Italian, 3 layers, seed 0`."""
+    return f"{kind_name(text, layers)}, seed {seed}"
 
 
 def draw_systems(systems: pd.DataFrame) -> Figure:
-    """AER with its 95 % interval over sentence pairs, a row a way to align, the lowest first."""
-    models = list(systems.groupby(MODEL, sort=True))
-    longest = max(len(rows) for _, rows in models)
-    left, width, height, gap = 2.9, 3.6, 0.21 * longest, 0.6
+    """AER with its 95 % interval over sentence pairs: rows are ways to align, panels kinds of models.
+
+    Rows are in the order of their mean AER; models of a kind stand one below the other within a row.
+    """
+    order = systems.groupby("system")["aer"].mean().sort_values(ascending=False)
+    kinds = list(systems.groupby(KIND, sort=True))[::-1]
+    width = (PAGE - NAMES_WIDTH - PANEL_GAP * len(kinds)) / len(kinds)
+    height = ROW_HEIGHT * len(order)
     with style():
-        figure = blank(left + width + 0.3, 0.75 + len(models) * (height + gap))
-        for index, (key, rows) in enumerate(models):
-            top = 0.35 + index * (height + gap)
-            axes = panel(figure, left, top, width, height)
-            ordered = rows.sort_values("aer", ascending=False)
-            for place, row in enumerate(ordered.to_dict("records")):
-                colour = COLOURS[row["kind"]]
-                ends = [row["aer_low"], row["aer_high"]]
-                axes.plot(ends, [place, place], color=colour, linewidth=1.6)
-                axes.plot(row["aer"], place, "o", color=colour, markersize=4.5)
-            axes.set_yticks(range(len(ordered)), _shortened(ordered))
-            axes.set(xlim=(0, 1), ylim=(-0.6, longest - 0.4))
-            axes.set_title(model_name(*key), loc="left")
-            axes.grid(axis="x", color="#e3e6ea", linewidth=0.6)
-            axes.set_axisbelow(True)
-            axes.spines[["top", "right"]].set_visible(False)
+        figure = blank(PAGE, TOP + height + BOTTOM)
+        for index, (key, rows) in enumerate(kinds):
+            left = NAMES_WIDTH + index * (width + PANEL_GAP)
+            axes = panel(figure, left, TOP, width, height)
+            _draw_kind(axes, rows, list(order.index))
+            axes.set_yticks(range(len(order)), list(map(_shortened, order.index)))
+            axes.tick_params(labelleft=index == 0)
+            axes.set_title(kind_name(*key), loc="left")
         marks = [
-            Line2D([], [], color=colour, marker="o", markersize=4.5, label=KINDS[kind])
+            Line2D([], [], color=colour, marker="o", markersize=4, label=KINDS[kind])
             for kind, colour in COLOURS.items()
         ]
+        figure.supxlabel("AER, 95 % interval over sentence pairs (lower is better)", y=0.09)
         figure.legend(handles=marks, loc="lower center", ncols=len(marks), frameon=False)
-        figure.axes[-1].set_xlabel("AER, 95 % interval over sentence pairs (lower is better)")
     return figure
 
 
-def _shortened(rows: pd.DataFrame) -> list[str]:
-    names = rows["system"].str.replace(" (grow-diag-final-and)", "", regex=False)
-    return names.tolist()
+def _draw_kind(axes: Axes, rows: pd.DataFrame, order: list[str]) -> None:
+    seeds = sorted(rows["seed"].unique())
+    for row in rows.to_dict("records"):
+        # Seeds share the middle two thirds of a row.
+        place = order.index(row["system"]) + (2 * seeds.index(row["seed"]) - len(seeds) + 1) / (
+            -3 * len(seeds)
+        )
+        colour = COLOURS[row["kind"]]
+        axes.plot([row["aer_low"], row["aer_high"]], [place, place], color=colour, linewidth=1.2)
+        axes.plot(row["aer"], place, "o", color=colour, markersize=3)
+    axes.set(xlim=(0, 1), ylim=(-0.6, len(order) - 0.4))
+    axes.grid(axis="x", color="#e3e6ea", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _shortened(system: str) -> str:
+    return system.removesuffix(" (grow-diag-final-and)")

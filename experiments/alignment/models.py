@@ -12,11 +12,8 @@ from attnlab.models import Run, RunSettings, settings_from
 from experiments.shared.runs import trained_run
 
 DIM, HEADS = 128, 4
-OPTIMIZER: dict[str, dict[str, Any]] = {
-    "small": {"epochs": 3},
-    "full": {"epochs": 6},
-}
-SHARED: dict[str, Any] = {
+OPTIMIZER: dict[str, Any] = {
+    "epochs": 3,
     "batch_tokens": 1024,
     "learning_rate": 1.5e-3,
     "warmup": 300,
@@ -25,7 +22,7 @@ SHARED: dict[str, Any] = {
 }
 
 
-def settings_of(text: str, file: Path, layers: int, seed: int) -> RunSettings:
+def settings_of(file: Path, layers: int, seed: int) -> RunSettings:
     """How a model of so many layers is trained on a text."""
     return settings_from(
         {
@@ -38,14 +35,14 @@ def settings_of(text: str, file: Path, layers: int, seed: int) -> RunSettings:
                 "encoder_layers": layers,
                 "decoder_layers": layers,
             },
-            "optimizer": SHARED | OPTIMIZER[text] | {"seed": seed},
+            "optimizer": OPTIMIZER | {"seed": seed},
         }
     )
 
 
-def demo_settings() -> RunSettings:
-    """Those of `attnlab demo`."""
-    return settings_from(DEMO_SETTINGS)
+def demo_settings(seed: int) -> RunSettings:
+    """Those of `attnlab demo`; the seed also draws the corpus."""
+    return settings_from(DEMO_SETTINGS | {"optimizer": DEMO_SETTINGS["optimizer"] | {"seed": seed}})
 
 
 def trained(name: str, settings: RunSettings, runs: Path) -> Run:

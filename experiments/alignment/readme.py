@@ -1,54 +1,59 @@
 """The README of the result, from the tables and facts of its folder."""
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from attnlab.questions.align.question import CHOICE_NAMES, CHOSEN, ORACLE
-from experiments.alignment.corpus import TEXTS
-from experiments.alignment.figure import MODEL, model_name
+from attnlab.ablation import over_models
+from attnlab.questions.align.question import CHOSEN, ORACLE
+from experiments.alignment.contrasts import FEW_PAIRS, FIRST_HEAD, STATISTICAL, WANTED
+from experiments.alignment.figure import EMBEDDED, KIND, MODEL, REAL, kind_name, model_name
 from experiments.shared.readme import read_facts, read_table, render
 
 # So near to the chosen heads an engine's default is said to be as good, in AER.
 NEAR = 0.02
 # Models of one kind from which on something is said of models in general.
 FEWEST_MODELS = 3
-# Calibration pairs at which the chosen set is compared with the bound.
-FEW_PAIRS = 100
-FIRST_HEAD = "first head of the last layer"
-STATISTICAL = "statistical aligner, both directions (grow-diag-final-and)"
+TABLES = ("models", "systems", "heads", "calibration", "contrasts", "generation")
 
 
 def readme(folder: Path) -> str:
     """The README, from the tables of the folder."""
     facts = read_facts(folder)
     tables = {
-        name: read_table(folder, name)
-        for name in ("models", "systems", "heads", "calibration", "contrasts")
+        name: read_table(folder, name) for name in TABLES if (folder / f"{name}.csv").exists()
     }
     models, systems = tables["models"], tables["systems"]
+    counts = models.groupby(KIND, sort=True).size()
     return render(
         Path(__file__).with_name("run.py").as_posix(),
         facts,
-        models=models,
-        main=headline(models, systems),
-        near=near_defaults(systems),
+        main=headline(tables),
+        near=list(near_defaults(systems)),
         near_points=100 * NEAR,
-        alike=int(models.groupby(["text", "layers"]).size().max()),
+        kinds=[(kind_name(*key), count) for key, count in counts.items()],
+        real=models[models["text"] == REAL],
+        embedded=models[models["text"] == EMBEDDED],
         fewest=FEWEST_MODELS,
         few_pairs=FEW_PAIRS,
-        texts={name: TEXTS[name] for name in models["text"].unique() if name in TEXTS},
-        hopes=pd.DataFrame(hopes(tables)),
         contrasts=shown_contrasts(tables["contrasts"]),
+        over_seeds=shown_over_seeds(tables["contrasts"]),
+        consistency=consistency(systems),
         described=shown_models(models),
         systems=shown_systems(systems),
         choices=shown_choices(systems),
         calibration=shown_calibration(tables["calibration"]),
-        rows=list(best_rows(tables["heads"])),
+        generation=shown_generation(tables.get("generation", pd.DataFrame())),
+        best=list(best_rows(tables["heads"])),
+        files=[f"{name}.csv" for name in (*TABLES, "steps") if (folder / f"{name}.csv").exists()],
     )
+
+
+def points(value: float, low: float, high: float, sign: str = "") -> str:
+    """A figure with its interval, in AER points."""
+    return f"{100 * value:{sign}.1f} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
 
 
 def by_model(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -57,72 +62,103 @@ def by_model(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield model_name(*key), rows
 
 
-def headline(models: pd.DataFrame, systems: pd.DataFrame) -> dict[str, Any]:
+def headline(tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
     """The figures of the model that the answer is given for: of real text, with the highest BLEU."""
-    real = models[models["text"].isin(TEXTS)]
+    models, contrasts = tables["models"], tables["contrasts"]
+    real = models[models["text"] == REAL]
     taken = (real if len(real) else models).nlargest(1, "validation_bleu").iloc[0]
-    own = systems[(systems[MODEL] == taken[MODEL]).all(axis=1)].set_index("system")
+    systems, own = (
+        table[(table[MODEL] == taken[MODEL]).all(axis=1)]
+        for table in (tables["systems"], contrasts)
+    )
+    rows = systems.set_index("system")
     return {
         "name": model_name(*taken[MODEL]),
         "model": taken,
-        "chosen": own.loc[CHOSEN],
-        "first": own.loc[FIRST_HEAD],
-        "statistical": own.loc[STATISTICAL],
+        "chosen": rows.loc[CHOSEN],
+        "bound": rows.loc[ORACLE],
+        "first": rows.loc[FIRST_HEAD],
+        "statistical": rows.loc[STATISTICAL] if STATISTICAL in rows.index else None,
+        "reached": own[own["reached"]]["contrast"].tolist(),
+        "missed": own[~own["reached"]]["contrast"].tolist(),
     }
 
 
-def near_defaults(systems: pd.DataFrame) -> list[dict[str, Any]]:
-    """Defaults of engines less than `NEAR` above the chosen heads; one set of heads stands there once."""
-    found = []
+def near_defaults(systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of each model the best default of engines, where it is less than `NEAR` above the chosen heads."""
     for name, rows in by_model(systems):
-        defaults = rows[(rows["kind"] == "default") & (rows["aer_change"] < NEAR)]
-        each = defaults.drop_duplicates("heads").to_dict("records")
-        found.extend({"model": name, **row} for row in each)
-    return found
-
-
-def hopes(tables: dict[str, pd.DataFrame]) -> Iterator[dict[str, str]]:
-    """What was hoped for before a model was read, and by model whether it is so and by which figure."""
-    rows: dict[str, dict[str, str]] = {}
-    curves = dict(by_model(tables["calibration"]))
-    for name, own in by_model(tables["systems"]):
-        systems = own.set_index("system")
-        curve = curves[name].set_index("pairs")["aer"]
-        change = systems["aer_change"]
-        least = change[systems["kind"] == "default"].min()
-        figures = {
-            f"the set from {FEW_PAIRS} pairs within 1 point of the bound": (
-                curve.get(FEW_PAIRS, float("nan")) - systems.loc[ORACLE, "aer"],
-                lambda figure: figure <= 0.01,
-            ),
-            "every default of engines at least 10 points higher": (least, lambda f: f >= 0.1),
-            "heads without gold links within 3 points": (
-                change[CHOICE_NAMES["unsupervised"]],
-                lambda figure: figure <= 0.03,
-            ),
-            "the statistical aligner not below": (change[STATISTICAL], lambda f: f >= 0),
-        }
-        for hope, (figure, fulfilled) in figures.items():
-            answer = "yes" if fulfilled(figure) else "no"
-            known = "not measured" if math.isnan(figure) else f"{answer} ({100 * figure:+.1f})"
-            rows.setdefault(hope, {"hope": hope})[name] = known
-    yield from rows.values()
+        best = rows[rows["kind"] == "default"].nsmallest(1, "aer").iloc[0]
+        if best["aer_change"] < NEAR:
+            ends = (best["aer_change"], best["aer_change_low"], best["aer_change_high"])
+            yield {"model": name, "system": best["system"], "points": points(*ends, sign="+")}
 
 
 def shown_contrasts(contrasts: pd.DataFrame) -> pd.DataFrame:
-    """A row a contrast, a column a model: AER of the other minus that of the chosen heads, in points."""
-    rows: dict[str, dict[str, str]] = {}
+    """A row a model, a column a contrast: whether it was reached, with the figure in AER points."""
+    rows = []
     for name, own in by_model(contrasts):
-        for row in own.to_dict("records"):
-            shown = " ".join(
-                [
-                    f"{100 * row['difference']:+.1f}",
-                    f"[{100 * row['difference_low']:+.1f}, {100 * row['difference_high']:+.1f}]",
-                ]
-            )
-            contrast = row["contrast"]
-            rows.setdefault(contrast, {"against": contrast})[name] = shown
-    return pd.DataFrame(list(rows.values()))
+        cells = {
+            row["contrast"]: ("reached" if row["reached"] else "missed")
+            + " "
+            + points(row["difference"], row["difference_low"], row["difference_high"], sign="+")
+            for row in own.to_dict("records")
+        }
+        found = {_titled(one): cells.get(one, "not measured") for one in WANTED}
+        rows.append({"model": name} | found)
+    return pd.DataFrame(rows)
+
+
+def _titled(contrast: str) -> str:
+    least, most = WANTED[contrast]
+    limit = f"at most {100 * most:+g}" if least == float("-inf") else f"at least {100 * least:+g}"
+    return f"{contrast}: {limit.replace('+0', '0')}"
+
+
+def shown_over_seeds(contrasts: pd.DataFrame) -> pd.DataFrame:
+    """Contrasts as means over the models of a kind, where there are enough of them."""
+    found = over_models(contrasts, [*KIND, "contrast"], ["difference"])
+    enough = found[found["models"] >= FEWEST_MODELS]
+    rows = [
+        {
+            "models": f"{row['models']} of {kind_name(row['text'], row['layers'])}",
+            "contrast": row["contrast"],
+            "mean": points(
+                row["difference"], row["difference_low"], row["difference_high"], sign="+"
+            ),
+        }
+        for row in enough.to_dict("records")
+    ]
+    return pd.DataFrame(rows)
+
+
+def consistency(systems: pd.DataFrame) -> pd.DataFrame:
+    """What the chosen sets of several models of a kind have in common: row, layers, how many heads."""
+    rows = []
+    for key, own in systems[systems["system"] == CHOSEN].groupby(KIND, sort=True):
+        if len(own) < 2:
+            continue
+        heads = own["heads"].astype(str).str.split(", ")
+        layers = heads.map(lambda each: {int(one.split(".")[0]) for one in each})
+        rows.append(
+            {
+                "models": f"{len(own)} of {kind_name(*key)}",
+                "row": ", ".join(f"{row} in {n}" for row, n in own["row"].value_counts().items()),
+                "layers in all of them": _listed(set.intersection(*layers)),
+                "layers in any": _listed(set.union(*layers)),
+                "number of heads": _range(heads.map(len), "d"),
+                "AER": _range(100 * own["aer"], ".1f"),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _listed(numbers: set[int]) -> str:
+    return ", ".join(map(str, sorted(numbers))) or "none"
+
+
+def _range(values: "pd.Series[Any]", form: str) -> str:
+    low, high = format(values.min(), form), format(values.max(), form)
+    return low if low == high else f"{low} to {high}"
 
 
 def shown_models(models: pd.DataFrame) -> pd.DataFrame:
@@ -131,7 +167,12 @@ def shown_models(models: pd.DataFrame) -> pd.DataFrame:
         {
             "model": [model_name(*key) for key in models[MODEL].itertuples(index=False)],
             "training pairs": models["training_pairs"].map("{:,}".format),
-            "epochs": models["epochs"],
+            "epochs": models["epochs"].map("{:g}".format),
+            "steps": models["steps"].map("{:,}".format),
+            "layers x heads": [
+                f"{one.layers} x {one.heads_per_layer}" for one in models.itertuples()
+            ],
+            "dim": models["dim"],
             "parameters": models["parameters"].map("{:,}".format),
             "validation BLEU": models["validation_bleu"].map("{:.1f}".format),
             "reported pairs": models["reported_pairs"],
@@ -159,10 +200,7 @@ def shown_choices(systems: pd.DataFrame) -> pd.DataFrame:
             "choice": chosen["system"],
             "row": chosen["row"],
             "heads": chosen["heads"],
-            "AER": [
-                f"{100 * row.aer:.1f} [{100 * row.aer_low:.1f}, {100 * row.aer_high:.1f}]"
-                for row in chosen.itertuples()
-            ],
+            "AER": [points(row.aer, row.aer_low, row.aer_high) for row in chosen.itertuples()],
             "precision": (100 * chosen["precision"]).map("{:.1f}".format),
             "recall": (100 * chosen["recall"]).map("{:.1f}".format),
         }
@@ -183,6 +221,23 @@ def shown_calibration(curve: pd.DataFrame) -> pd.DataFrame:
             "heads": curve["heads"].map("{:.1f}".format),
         }
     )
+
+
+def shown_generation(table: pd.DataFrame) -> pd.DataFrame:
+    """AER of words that a model wrote itself, beside that of the same words under teacher forcing."""
+    rows = [
+        {
+            "model": model_name(row["text"], row["layers"], row["seed"]),
+            "words in common": f"{row['words']:,} ({100 * row['word_share']:.0f} %)",
+            "AER, teacher forcing": f"{100 * row['aer']:.1f}",
+            "AER, own translation": f"{100 * row['generated_aer']:.1f}",
+            "change": points(
+                *(row[f"generated_change{end}"] for end in ("", "_low", "_high")), sign="+"
+            ),
+        }
+        for row in table.to_dict("records")
+    ]
+    return pd.DataFrame(rows)
 
 
 def best_rows(heads: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """Which cross-attention heads of translation models say what a word translates, beside what engines take.
 
-    python experiments/alignment/run.py ../shared/data --text small --layers 3 1
-    python experiments/alignment/run.py ../shared/data --text full --layers 1 3 6 --seeds 3
+    python experiments/alignment/run.py ../shared/data --layers 3 1
+    python experiments/alignment/run.py ../shared/data --layers 1 3 6 --seeds 3
+    python experiments/alignment/run.py ../shared/data --layers --embedded 3
 
 writes results/alignment/. Texts and models go to runs/alignment/; a model that is there with the same
 settings and text is not trained again. Models that were published before and are not asked for stay.
@@ -21,24 +22,19 @@ from attnlab.core import path_label, quiet, write_table
 from attnlab.figures import write_figure
 from attnlab.models import Run, choice
 from attnlab.questions.align.aligning import align
-from attnlab.questions.align.question import CHOICE_NAMES, CHOSEN
 from attnlab.results import Result
-from experiments.alignment.corpus import TEXTS, write_corpus
-from experiments.alignment.figure import MODEL, draw_systems
+from experiments.alignment.contrasts import contrasts
+from experiments.alignment.corpus import write_corpus
+from experiments.alignment.figure import EMBEDDED, MODEL, REAL, draw_systems
 from experiments.alignment.models import demo_settings, settings_of, trained
-from experiments.alignment.readme import FIRST_HEAD, STATISTICAL, readme
-from experiments.shared.readme import RESULTS, read_table, write_facts, write_readme
+from experiments.alignment.readme import readme
+from experiments.shared.readme import RESULTS, read_facts, read_table, write_facts, write_readme
 
 OUT = RESULTS / "alignment"
-EMBEDDED = "embedded"
-TABLES = ("systems", "heads", "steps", "calibration")
+TABLES = ("systems", "heads", "steps", "calibration", "generation")
 SEED = 0
-# What is compared with the heads that are chosen by gold links, fixed before any model was read.
-CONTRASTS = {
-    "first head of the last layer, output row": FIRST_HEAD,
-    "statistical aligner, both directions": STATISTICAL,
-    "heads chosen without gold links": CHOICE_NAMES["unsupervised"],
-}
+# Of numbers in tables: more than any figure that is said, and far below what another draw would change.
+DIGITS = 6
 
 
 class Gold(NamedTuple):
@@ -63,30 +59,28 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder of europarl, bible, tatoeba and xlwa")
-    parser.add_argument("--text", choices=tuple(TEXTS), default="full", help="to train on")
     parser.add_argument("--layers", type=int, nargs="*", default=[1, 3, 6])
     parser.add_argument("--seeds", type=int, default=1, help="number of models of each size")
     parser.add_argument(
-        "--embedded", action=argparse.BooleanOptionalAction, default=True,
-        help="also the model of attnlab demo, with exact links",
-    )  # fmt: skip
+        "--embedded", type=int, default=1, help="number of models of attnlab demo, with exact links"
+    )
     parser.add_argument("--runs", type=Path, default=RESULTS.parent / "runs" / "alignment")
     return parser
 
 
 def _models(chosen: argparse.Namespace, gold: Gold) -> Iterator[tuple[dict[str, Any], Run]]:
     """Every model that is asked for, one after another, with what tells it apart."""
-    text = chosen.runs / f"{chosen.text}.tsv"
+    text = chosen.runs / f"{REAL}.tsv"
     if chosen.layers and not text.exists():
-        write_corpus(chosen.data, TEXTS[chosen.text], gold, text)
+        write_corpus(chosen.data, gold, text)
     for layers in chosen.layers:
         for seed in range(chosen.seeds):
-            settings = settings_of(chosen.text, text, layers, seed)
-            model = {"text": chosen.text, "layers": layers, "seed": seed}
+            settings = settings_of(text, layers, seed)
+            model = {"text": REAL, "layers": layers, "seed": seed}
             yield model, trained(_name(model), settings, chosen.runs)
-    if chosen.embedded:
-        model = {"text": EMBEDDED, "layers": 1, "seed": 0}
-        yield model, trained(_name(model), demo_settings(), chosen.runs)
+    for seed in range(chosen.embedded):
+        model = {"text": EMBEDDED, "layers": 1, "seed": seed}
+        yield model, trained(_name(model), demo_settings(seed), chosen.runs)
 
 
 def _name(model: Mapping[str, Any]) -> str:
@@ -103,40 +97,21 @@ def measured(run: Run, gold: Gold | None, sentences: int | None = None) -> dict[
     """
     files = {} if gold is None else {"gold": gold.test, "calibration": gold.calibration}
     found = align(run, **files, sentences=sentences, seed=SEED)
-    tables = {name: found.tables[name] for name in TABLES}
-    tables["contrasts"] = contrasts(found.tables["systems"])
+    tables = {name: found.tables[name] for name in TABLES if name in found.tables}
+    tables["contrasts"] = contrasts(tables["systems"], tables["calibration"])
     tables["models"] = pd.DataFrame([_described(run, found)])
     return tables
-
-
-def contrasts(systems: pd.DataFrame) -> pd.DataFrame:
-    """By contrast AER of the other way to align minus that of the chosen heads, over the same pairs."""
-    by_name = systems.set_index("system")
-    rows = []
-    for contrast, system in CONTRASTS.items():
-        row = by_name.loc[system]
-        rows.append(
-            {
-                "contrast": contrast,
-                "chosen_aer": by_name.loc[CHOSEN, "aer"],
-                "other_aer": row["aer"],
-                "difference": row["aer_change"],
-                "difference_low": row["aer_change_low"],
-                "difference_high": row["aer_change_high"],
-                "pairs": row["pairs"],
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def _described(run: Run, found: Result) -> dict[str, Any]:
     """How the model was trained, and how well it translates."""
     lines = run.metrics()
     kept = max(lines, key=lambda line: choice(line["validation_bleu"], line["validation_loss"]))
-    settings = run.settings
+    settings, corpus = run.settings, run.record["corpus"]
     return {
-        "training_pairs": run.record["corpus"]["pairs"]["train"],
-        "epochs": settings.optimizer.epochs,
+        "training_pairs": corpus["pairs"]["train"] - corpus["dropped_over_max_tokens"]["train"],
+        "epochs": lines[-1]["epoch"],
+        "steps": lines[-1]["step"],
         "kept_epoch": kept["epoch"],
         "dim": settings.model.dim,
         "heads_per_layer": settings.model.heads,
@@ -145,10 +120,9 @@ def _described(run: Run, found: Result) -> dict[str, Any]:
         "validation_bleu": kept["validation_bleu"],
         "validation_loss": kept["validation_loss"],
         "validation_sentences": kept["validation_sentences"],
-        "training_seconds": lines[-1]["training_seconds"],
         "reported_pairs": found.tables["systems"]["pairs"].iloc[0],
         "calibration_pairs": found.tables["calibration"]["pairs"].iloc[-1],
-        "checksum": run.record["corpus"]["checksum"][:12],
+        "checksum": corpus["checksum"][:12],
     }
 
 
@@ -160,15 +134,17 @@ def publish(folder: Path, model: Mapping[str, Any], tables: Mapping[str, pd.Data
             known = read_table(folder, name)
             others = known[(known[MODEL] != pd.Series(model)[MODEL]).any(axis=1)]
             rows = pd.concat([others, rows], ignore_index=True)
-        write_table(folder / f"{name}.csv", rows.sort_values(MODEL, kind="stable"))
+        ordered = rows.sort_values(MODEL, kind="stable").round(DIGITS)
+        write_table(folder / f"{name}.csv", ordered)
 
 
 def write_result(folder: Path, command: str) -> None:
     """The figure, the facts and the README of the tables in a folder."""
+    known = read_facts(folder)["commands"] if (folder / "facts.json").exists() else []
     write_figure(draw_systems(read_table(folder, "systems")), folder, "systems")
     write_facts(
         folder, __file__, "torch", "transformers", "tokenizers", "sacrebleu",
-        command=command, draws=DRAWS,
+        commands=[*(one for one in known if one != command), command], draws=DRAWS,
     )  # fmt: skip
     write_readme(folder, readme(folder))
 
