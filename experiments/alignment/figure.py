@@ -25,7 +25,7 @@ KINDS = {
     "baseline": "without attention",
     "control": "control",
 }
-NAMES_WIDTH, PANEL_GAP, ROW_HEIGHT, TOP, BOTTOM = 2.3, 0.14, 0.21, 0.3, 0.75
+NAMES_WIDTH, PANEL_GAP, ROW_HEIGHT, TOP, BOTTOM = 2.3, 0.14, 0.21, 0.42, 0.78
 
 
 def kind_name(text: str, layers: int) -> str:
@@ -56,12 +56,15 @@ def draw_systems(systems: pd.DataFrame) -> Figure:
             _draw_kind(axes, rows, list(order.index))
             axes.set_yticks(range(len(order)), list(map(_shortened, order.index)))
             axes.tick_params(labelleft=index == 0)
-            axes.set_title(kind_name(*key), loc="left")
+            axes.set_title(kind_name(*key).replace(", ", "\n"), loc="left")
+            if index == len(kinds) // 2:
+                axes.set_xlabel(
+                    "AER in points, 95 % interval over sentence pairs (lower is better)"
+                )
         marks = [
             Line2D([], [], color=colour, marker="o", markersize=4, label=KINDS[kind])
             for kind, colour in COLOURS.items()
         ]
-        figure.supxlabel("AER, 95 % interval over sentence pairs (lower is better)", y=0.09)
         figure.legend(handles=marks, loc="lower center", ncols=len(marks), frameon=False)
     return figure
 
@@ -74,9 +77,10 @@ def _draw_kind(axes: Axes, rows: pd.DataFrame, order: list[str]) -> None:
             -3 * len(seeds)
         )
         colour = COLOURS[row["kind"]]
-        axes.plot([row["aer_low"], row["aer_high"]], [place, place], color=colour, linewidth=1.2)
-        axes.plot(row["aer"], place, "o", color=colour, markersize=3)
-    axes.set(xlim=(0, 1), ylim=(-0.6, len(order) - 0.4))
+        ends = [100 * row["aer_low"], 100 * row["aer_high"]]
+        axes.plot(ends, [place, place], color=colour, linewidth=1.2)
+        axes.plot(100 * row["aer"], place, "o", color=colour, markersize=3)
+    axes.set(xlim=(0, 100), ylim=(-0.6, len(order) - 0.4), xticks=range(20, 100, 20))
     axes.grid(axis="x", color="#e3e6ea", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

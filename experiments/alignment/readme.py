@@ -38,6 +38,7 @@ def readme(folder: Path) -> str:
         embedded=models[models["text"] == EMBEDDED],
         fewest=FEWEST_MODELS,
         few_pairs=FEW_PAIRS,
+        draws=tables["calibration"]["draws"].max(),
         contrasts=shown_contrasts(tables["contrasts"]),
         over_seeds=shown_over_seeds(tables["contrasts"]),
         consistency=consistency(systems),
@@ -52,8 +53,9 @@ def readme(folder: Path) -> str:
 
 
 def points(value: float, low: float, high: float, sign: str = "") -> str:
-    """A figure with its interval, in AER points."""
-    return f"{100 * value:{sign}.1f} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
+    """A figure with its interval, if it has one, in AER points."""
+    shown = f"{100 * value:{sign}.1f}"
+    return shown if pd.isna(low) else f"{shown} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
 
 
 def by_model(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -208,19 +210,19 @@ def shown_choices(systems: pd.DataFrame) -> pd.DataFrame:
 
 
 def shown_calibration(curve: pd.DataFrame) -> pd.DataFrame:
-    """AER by the number of calibration pairs, with its quantiles over draws of pairs."""
-    return pd.DataFrame(
-        {
-            "model": [model_name(*key) for key in curve[MODEL].itertuples(index=False)],
-            "pairs": curve["pairs"],
-            "draws": curve["draws"],
-            "AER": [
-                f"{100 * row.aer:.1f} ({100 * row.aer_low:.1f} to {100 * row.aer_high:.1f})"
-                for row in curve.itertuples()
-            ],
-            "heads": curve["heads"].map("{:.1f}".format),
+    """AER by the number of calibration pairs, with its quantiles over draws; a row a model."""
+    rows = []
+    for name, own in by_model(curve):
+        cells = {
+            "all" if row["draws"] == 1 else str(row["pairs"]): f"{100 * row['aer']:.1f} "
+            f"({100 * row['aer_low']:.1f} to {100 * row['aer_high']:.1f})"
+            if row["draws"] > 1
+            else f"{100 * row['aer']:.1f} ({row['pairs']} pairs)"
+            for row in own.to_dict("records")
         }
-    )
+        rows.append({"model": name} | cells)
+    table = pd.DataFrame(rows).fillna("")
+    return table[[*(column for column in table if column != "all"), "all"]]
 
 
 def shown_generation(table: pd.DataFrame) -> pd.DataFrame:
