@@ -52,19 +52,18 @@ def _of_bound(systems: pd.DataFrame, calibration: pd.DataFrame) -> Iterator[dict
 
 
 def _of_others(systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    by_name = systems.set_index("system")
-    defaults = by_name[by_name["kind"] == "default"]
+    rows = {row["system"]: row for row in systems.to_dict("records")}
+    defaults = [row for row in rows.values() if row["kind"] == "default"]
     others = {
-        "nearest default of engines": defaults["aer"].idxmin(),
+        "nearest default of engines": min(defaults, key=lambda row: row["aer"])["system"],
         FIRST_HEAD: FIRST_HEAD,
         CHOICE_NAMES["unsupervised"]: CHOICE_NAMES["unsupervised"],
         "statistical aligner": STATISTICAL,
     }
     for name, other in others.items():
-        if other in by_name.index:
-            row = by_name.loc[other]
-            ends = [row[column] for column in ("aer_change", "aer_change_low", "aer_change_high")]
-            yield _row(name, other, ends)
+        if other in rows:
+            columns = ("aer_change", "aer_change_low", "aer_change_high")
+            yield _row(name, other, [rows[other][column] for column in columns])
 
 
 def _row(name: str, system: str, ends: list[float]) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """AER of every way to align, a panel a kind of model."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -28,15 +31,17 @@ KINDS = {
 NAMES_WIDTH, PANEL_GAP, ROW_HEIGHT, TOP, BOTTOM = 2.3, 0.14, 0.21, 0.42, 0.78
 
 
-def kind_name(text: str, layers: int) -> str:
-    """What models of a kind are called: `English-Italian, 3 layers`."""
+def kind_name(key: Sequence[Any]) -> str:
+    """What models of a kind are called, by the columns of `KIND`: `English-Italian, 3 layers`."""
+    text, layers = key
     trained_on = "embedded grammar" if text == EMBEDDED else "English-Italian"
     return f"{trained_on}, {counted(layers, 'layer')}"
 
 
-def model_name(text: str, layers: int, seed: int) -> str:
-    """What a model is called: `English-Italian, 3 layers, seed 0`."""
-    return f"{kind_name(text, layers)}, seed {seed}"
+def model_name(key: Sequence[Any]) -> str:
+    """What a model is called, by the columns of `MODEL`: `English-Italian, 3 layers, seed 0`."""
+    *kind, seed = key
+    return f"{kind_name(kind)}, seed {seed}"
 
 
 def draw_systems(systems: pd.DataFrame) -> Figure:
@@ -56,7 +61,7 @@ def draw_systems(systems: pd.DataFrame) -> Figure:
             _draw_kind(axes, rows, list(order.index))
             axes.set_yticks(range(len(order)), list(map(_shortened, order.index)))
             axes.tick_params(labelleft=index == 0)
-            axes.set_title(kind_name(*key).replace(", ", "\n"), loc="left")
+            axes.set_title(kind_name(key).replace(", ", "\n"), loc="left")
             if index == len(kinds) // 2:
                 axes.set_xlabel(
                     "AER in points, 95 % interval over sentence pairs (lower is better)"

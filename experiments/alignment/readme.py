@@ -1,6 +1,7 @@
 """The README of the result, from the tables and facts of its folder."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,13 @@ def readme(folder: Path) -> str:
         name: read_table(folder, name) for name in TABLES if (folder / f"{name}.csv").exists()
     }
     models, systems = tables["models"], tables["systems"]
-    counts = models.groupby(KIND, sort=True).size()
     return render(
         Path(__file__).with_name("run.py").as_posix(),
         facts,
         main=headline(tables),
         near=list(near_defaults(systems)),
         near_points=100 * NEAR,
-        kinds=[(kind_name(*key), count) for key, count in counts.items()],
+        kinds=[(kind_name(key), len(own)) for key, own in models.groupby(KIND, sort=True)],
         real=models[models["text"] == REAL],
         embedded=models[models["text"] == EMBEDDED],
         fewest=FEWEST_MODELS,
@@ -52,16 +52,16 @@ def readme(folder: Path) -> str:
     )
 
 
-def points(value: float, low: float, high: float, sign: str = "") -> str:
-    """A figure with its interval, if it has one, in AER points."""
-    shown = f"{100 * value:{sign}.1f}"
-    return shown if pd.isna(low) else f"{shown} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
+def points(row: Mapping[Any, Any], name: str, sign: str = "+") -> str:
+    """The figure of that name with its interval, if it has one, in AER points."""
+    value, low, high = (f"{100 * row[name + end]:{sign}.1f}" for end in ("", "_low", "_high"))
+    return value if math.isnan(row[f"{name}_low"]) else f"{value} [{low}, {high}]"
 
 
 def by_model(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows of every model, with its name."""
     for key, rows in table.groupby(MODEL, sort=True):
-        yield model_name(*key), rows
+        yield model_name(key), rows
 
 
 def headline(tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def headline(tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
     )
     rows = systems.set_index("system")
     return {
-        "name": model_name(*taken[MODEL]),
+        "name": model_name(taken[MODEL].tolist()),
         "model": taken,
         "chosen": rows.loc[CHOSEN],
         "bound": rows.loc[ORACLE],
@@ -91,8 +91,8 @@ def near_defaults(systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for name, rows in by_model(systems):
         best = rows[rows["kind"] == "default"].nsmallest(1, "aer").iloc[0]
         if best["aer_change"] < NEAR:
-            ends = (best["aer_change"], best["aer_change_low"], best["aer_change_high"])
-            yield {"model": name, "system": best["system"], "points": points(*ends, sign="+")}
+            shown = points(best.to_dict(), "aer_change")
+            yield {"model": name, "system": best["system"], "points": shown}
 
 
 def shown_contrasts(contrasts: pd.DataFrame) -> pd.DataFrame:
@@ -100,9 +100,8 @@ def shown_contrasts(contrasts: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, own in by_model(contrasts):
         cells = {
-            row["contrast"]: ("reached" if row["reached"] else "missed")
-            + " "
-            + points(row["difference"], row["difference_low"], row["difference_high"], sign="+")
+            row["contrast"]: f"{'reached' if row['reached'] else 'missed'} "
+            f"{points(row, 'difference')}"
             for row in own.to_dict("records")
         }
         found = {_titled(one): cells.get(one, "not measured") for one in WANTED}
@@ -122,11 +121,9 @@ def shown_over_seeds(contrasts: pd.DataFrame) -> pd.DataFrame:
     enough = found[found["models"] >= FEWEST_MODELS]
     rows = [
         {
-            "models": f"{row['models']} of {kind_name(row['text'], row['layers'])}",
+            "models": f"{row['models']} of {kind_name([row[name] for name in KIND])}",
             "contrast": row["contrast"],
-            "mean": points(
-                row["difference"], row["difference_low"], row["difference_high"], sign="+"
-            ),
+            "mean": points(row, "difference"),
         }
         for row in enough.to_dict("records")
     ]
@@ -143,7 +140,7 @@ def consistency(systems: pd.DataFrame) -> pd.DataFrame:
         layers = heads.map(lambda each: {int(one.split(".")[0]) for one in each})
         rows.append(
             {
-                "models": f"{len(own)} of {kind_name(*key)}",
+                "models": f"{len(own)} of {kind_name(key)}",
                 "row": ", ".join(f"{row} in {n}" for row, n in own["row"].value_counts().items()),
                 "layers in all of them": _listed(set.intersection(*layers)),
                 "layers in any": _listed(set.union(*layers)),
@@ -167,7 +164,7 @@ def shown_models(models: pd.DataFrame) -> pd.DataFrame:
     """How every model was trained."""
     return pd.DataFrame(
         {
-            "model": [model_name(*key) for key in models[MODEL].itertuples(index=False)],
+            "model": [model_name(key) for key in models[MODEL].itertuples(index=False)],
             "training pairs": models["training_pairs"].map("{:,}".format),
             "epochs": models["epochs"].map("{:g}".format),
             "steps": models["steps"].map("{:,}".format),
@@ -198,11 +195,11 @@ def shown_choices(systems: pd.DataFrame) -> pd.DataFrame:
     chosen = systems[systems["kind"].isin(["choice", "bound"])]
     return pd.DataFrame(
         {
-            "model": [model_name(*key) for key in chosen[MODEL].itertuples(index=False)],
+            "model": [model_name(key) for key in chosen[MODEL].itertuples(index=False)],
             "choice": chosen["system"],
             "row": chosen["row"],
             "heads": chosen["heads"],
-            "AER": [points(row.aer, row.aer_low, row.aer_high) for row in chosen.itertuples()],
+            "AER": [points(row, "aer", sign="") for row in chosen.to_dict("records")],
             "precision": (100 * chosen["precision"]).map("{:.1f}".format),
             "recall": (100 * chosen["recall"]).map("{:.1f}".format),
         }
@@ -229,13 +226,11 @@ def shown_generation(table: pd.DataFrame) -> pd.DataFrame:
     """AER of words that a model wrote itself, beside that of the same words under teacher forcing."""
     rows = [
         {
-            "model": model_name(row["text"], row["layers"], row["seed"]),
+            "model": model_name([row[name] for name in MODEL]),
             "words in common": f"{row['words']:,} ({100 * row['word_share']:.0f} %)",
             "AER, teacher forcing": f"{100 * row['aer']:.1f}",
             "AER, own translation": f"{100 * row['generated_aer']:.1f}",
-            "change": points(
-                *(row[f"generated_change{end}"] for end in ("", "_low", "_high")), sign="+"
-            ),
+            "change": points(row, "generated_change"),
         }
         for row in table.to_dict("records")
     ]

@@ -95,8 +95,8 @@ def measured(run: Run, gold: Gold | None, sentences: int | None = None) -> dict[
         gold: files of links; None: the links of its own test part, every other pair for the choice.
         sentences: number of pairs at most; None: all.
     """
-    files = {} if gold is None else {"gold": gold.test, "calibration": gold.calibration}
-    found = align(run, **files, sentences=sentences, seed=SEED)
+    test, calibration = (None, None) if gold is None else gold
+    found = align(run, gold=test, calibration=calibration, sentences=sentences, seed=SEED)
     tables = {name: found.tables[name] for name in TABLES if name in found.tables}
     tables["contrasts"] = contrasts(tables["systems"], tables["calibration"])
     tables["models"] = pd.DataFrame([_described(run, found)])
