@@ -33,6 +33,7 @@ def readme(folder: Path) -> str:
         main=headline(tables),
         near=list(near_defaults(systems)),
         near_points=100 * NEAR,
+        worse=list(worse_than_diagonal(systems)),
         kinds=[(kind_name(key), len(own)) for key, own in models.groupby(KIND, sort=True)],
         real=models[models["text"] == REAL],
         embedded=models[models["text"] == EMBEDDED],
@@ -93,6 +94,14 @@ def near_defaults(systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
         if best["aer_change"] < NEAR:
             shown = points(best.to_dict(), "aer_change")
             yield {"model": name, "system": best["system"], "points": shown}
+
+
+def worse_than_diagonal(systems: pd.DataFrame) -> Iterator[str]:
+    """Models whose chosen heads have a higher AER than the diagonal, which reads no attention."""
+    for name, rows in by_model(systems):
+        aer = rows.set_index("system")["aer"]
+        if aer[CHOSEN] > aer["diagonal"]:
+            yield name
 
 
 def shown_contrasts(contrasts: pd.DataFrame) -> pd.DataFrame:

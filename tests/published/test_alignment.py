@@ -12,7 +12,12 @@ from attnlab.questions.align.question import CHOICE_NAMES, CHOSEN, ORACLE
 from experiments.alignment import run as experiment
 from experiments.alignment.contrasts import FEW_PAIRS, FIRST_HEAD, OF_BOUND, STATISTICAL, contrasts
 from experiments.alignment.corpus import write_corpus
-from experiments.alignment.readme import consistency, near_defaults, shown_over_seeds
+from experiments.alignment.readme import (
+    consistency,
+    near_defaults,
+    shown_over_seeds,
+    worse_than_diagonal,
+)
 from experiments.shared.readme import read_facts, read_table
 
 
@@ -78,6 +83,14 @@ def test_defaults_that_are_near_are_told() -> None:
     (told,) = near_defaults(near)
     assert told["system"] == "mean of the last layer"
     assert list(near_defaults(far)) == []
+
+
+def test_models_that_align_worse_than_the_diagonal_are_told() -> None:
+    model = {"text": "en-it", "layers": 3, "seed": 0}
+    rows = [{"system": CHOSEN, "aer": 0.6}, {"system": "diagonal", "aer": 0.5}]
+    table = pd.DataFrame(rows).assign(**model)
+    assert list(worse_than_diagonal(table)) == ["English-Italian, 3 layers, seed 0"]
+    assert list(worse_than_diagonal(table.assign(aer=[0.5, 0.5]))) == []
 
 
 def test_what_sets_of_several_seeds_share() -> None:
