@@ -1,0 +1,79 @@
+"""What the chosen heads are compared with, and what was hoped for before models were read."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from attnlab.questions.align.question import CHOICE_NAMES, ORACLE
+
+FIRST_HEAD = "first head of the last layer"
+STATISTICAL = "statistical aligner, both directions (grow-diag-final-and)"
+# Calibration pairs at which the chosen set is compared with the bound.
+FEW_PAIRS = 100
+
+
+class Wanted(NamedTuple):
+    """Where a difference of AER should lie, both ends included."""
+
+    least: float = float("-inf")
+    most: float = float("inf")
+
+
+OF_BOUND = f"set of {FEW_PAIRS} pairs - bound"
+# All but `OF_BOUND` are AER of another way to align minus AER of the chosen heads, on the same pairs.
+WANTED: Mapping[str, Wanted] = {
+    OF_BOUND: Wanted(most=0.01),
+    "nearest default of engines": Wanted(least=0.1),
+    FIRST_HEAD: Wanted(least=0.1),
+    "heads chosen without gold links": Wanted(most=0.03),
+    "statistical aligner": Wanted(least=0),
+}
+
+
+def contrasts(systems: pd.DataFrame, calibration: pd.DataFrame) -> pd.DataFrame:
+    """A row a contrast: the difference of AER, its interval, and whether it lies where it should.
+
+    Intervals are of a paired bootstrap over sentence pairs; that of `OF_BOUND` holds the middle 95 % of
+    draws of calibration pairs. What was not measured has no row.
+
+    Args:
+        systems: the table `systems` of `attnlab align` for one model.
+        calibration: its table `calibration`.
+    """
+    return pd.DataFrame([*_of_bound(systems, calibration), *_of_others(systems)])
+
+
+def _of_bound(systems: pd.DataFrame, calibration: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    bound = systems.set_index("system").loc[ORACLE, "aer"]
+    for drawn in calibration[calibration["pairs"] == FEW_PAIRS].to_dict("records"):
+        ends = [drawn[name] - bound for name in ("aer", "aer_low", "aer_high")]
+        yield _row(OF_BOUND, ORACLE, ends)
+
+
+def _of_others(systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    rows = {row["system"]: row for row in systems.to_dict("records")}
+    defaults = [row for row in rows.values() if row["kind"] == "default"]
+    others = {
+        "nearest default of engines": min(defaults, key=lambda row: row["aer"])["system"],
+        FIRST_HEAD: FIRST_HEAD,
+        CHOICE_NAMES["unsupervised"]: CHOICE_NAMES["unsupervised"],
+        "statistical aligner": STATISTICAL,
+    }
+    for name, other in others.items():
+        if other in rows:
+            columns = ("aer_change", "aer_change_low", "aer_change_high")
+            yield _row(name, other, [rows[other][column] for column in columns])
+
+
+def _row(name: str, system: str, ends: list[float]) -> dict[str, Any]:
+    difference, low, high = ends
+    wanted = WANTED[name]
+    return {
+        "contrast": name,
+        "system": system,
+        "difference": difference,
+        "difference_low": low,
+        "difference_high": high,
+        "reached": wanted.least <= difference <= wanted.most,
+    }

@@ -1,0 +1,253 @@
+"""The README of the result, from the tables and facts of its folder."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnlab.ablation import over_models
+from attnlab.questions.align.question import CHOSEN, ORACLE
+from experiments.alignment.contrasts import FEW_PAIRS, FIRST_HEAD, STATISTICAL, WANTED
+from experiments.alignment.figure import EMBEDDED, KIND, MODEL, REAL, kind_name, model_name
+from experiments.shared.readme import read_facts, read_table, render
+
+# So near to the chosen heads an engine's default is said to be as good, in AER.
+NEAR = 0.02
+# Models of one kind from which on something is said of models in general.
+FEWEST_MODELS = 3
+TABLES = ("models", "systems", "heads", "calibration", "contrasts", "generation")
+
+
+def readme(folder: Path) -> str:
+    """The README, from the tables of the folder."""
+    facts = read_facts(folder)
+    tables = {
+        name: read_table(folder, name) for name in TABLES if (folder / f"{name}.csv").exists()
+    }
+    models, systems = tables["models"], tables["systems"]
+    return render(
+        Path(__file__).with_name("run.py").as_posix(),
+        facts,
+        main=headline(tables),
+        near=list(near_defaults(systems)),
+        near_points=100 * NEAR,
+        worse=list(worse_than_diagonal(systems)),
+        kinds=[(kind_name(key), len(own)) for key, own in models.groupby(KIND, sort=True)],
+        real=models[models["text"] == REAL],
+        embedded=models[models["text"] == EMBEDDED],
+        fewest=FEWEST_MODELS,
+        few_pairs=FEW_PAIRS,
+        draws=tables["calibration"]["draws"].max(),
+        contrasts=shown_contrasts(tables["contrasts"]),
+        over_seeds=shown_over_seeds(tables["contrasts"]),
+        consistency=consistency(systems),
+        described=shown_models(models),
+        systems=shown_systems(systems),
+        choices=shown_choices(systems),
+        calibration=shown_calibration(tables["calibration"]),
+        generation=shown_generation(tables.get("generation", pd.DataFrame())),
+        best=list(best_rows(tables["heads"])),
+        files=[f"{name}.csv" for name in (*TABLES, "steps") if (folder / f"{name}.csv").exists()],
+    )
+
+
+def points(row: Mapping[Any, Any], name: str, sign: str = "+") -> str:
+    """The figure of that name with its interval, if it has one, in AER points."""
+    value, low, high = (f"{100 * row[name + end]:{sign}.1f}" for end in ("", "_low", "_high"))
+    return value if math.isnan(row[f"{name}_low"]) else f"{value} [{low}, {high}]"
+
+
+def by_model(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of every model, with its name."""
+    for key, rows in table.groupby(MODEL, sort=True):
+        yield model_name(key), rows
+
+
+def headline(tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
+    """The figures of the model that the answer is given for: of real text, with the highest BLEU."""
+    models, contrasts = tables["models"], tables["contrasts"]
+    real = models[models["text"] == REAL]
+    taken = (real if len(real) else models).nlargest(1, "validation_bleu").iloc[0]
+    systems, own = (
+        table[(table[MODEL] == taken[MODEL]).all(axis=1)]
+        for table in (tables["systems"], contrasts)
+    )
+    rows = systems.set_index("system")
+    return {
+        "name": model_name(taken[MODEL].tolist()),
+        "model": taken,
+        "chosen": rows.loc[CHOSEN],
+        "bound": rows.loc[ORACLE],
+        "first": rows.loc[FIRST_HEAD],
+        "statistical": rows.loc[STATISTICAL] if STATISTICAL in rows.index else None,
+        "reached": own[own["reached"]]["contrast"].tolist(),
+        "missed": own[~own["reached"]]["contrast"].tolist(),
+    }
+
+
+def near_defaults(systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of each model the best default of engines, where it is less than `NEAR` above the chosen heads."""
+    for name, rows in by_model(systems):
+        best = rows[rows["kind"] == "default"].nsmallest(1, "aer").iloc[0]
+        if best["aer_change"] < NEAR:
+            shown = points(best.to_dict(), "aer_change")
+            yield {"model": name, "system": best["system"], "points": shown}
+
+
+def worse_than_diagonal(systems: pd.DataFrame) -> Iterator[str]:
+    """Models whose chosen heads have a higher AER than the diagonal, which reads no attention."""
+    for name, rows in by_model(systems):
+        aer = rows.set_index("system")["aer"]
+        if aer[CHOSEN] > aer["diagonal"]:
+            yield name
+
+
+def shown_contrasts(contrasts: pd.DataFrame) -> pd.DataFrame:
+    """A row a model, a column a contrast: whether it was reached, with the figure in AER points."""
+    rows = []
+    for name, own in by_model(contrasts):
+        cells = {
+            row["contrast"]: f"{'reached' if row['reached'] else 'missed'} "
+            f"{points(row, 'difference')}"
+            for row in own.to_dict("records")
+        }
+        found = {_titled(one): cells.get(one, "not measured") for one in WANTED}
+        rows.append({"model": name} | found)
+    return pd.DataFrame(rows)
+
+
+def _titled(contrast: str) -> str:
+    least, most = WANTED[contrast]
+    limit = f"at most {100 * most:+g}" if least == float("-inf") else f"at least {100 * least:+g}"
+    return f"{contrast}: {limit.replace('+0', '0')}"
+
+
+def shown_over_seeds(contrasts: pd.DataFrame) -> pd.DataFrame:
+    """Contrasts as means over the models of a kind, where there are enough of them."""
+    found = over_models(contrasts, [*KIND, "contrast"], ["difference"])
+    enough = found[found["models"] >= FEWEST_MODELS]
+    rows = [
+        {
+            "models": f"{row['models']} of {kind_name([row[name] for name in KIND])}",
+            "contrast": row["contrast"],
+            "mean": points(row, "difference"),
+        }
+        for row in enough.to_dict("records")
+    ]
+    return pd.DataFrame(rows)
+
+
+def consistency(systems: pd.DataFrame) -> pd.DataFrame:
+    """What the chosen sets of several models of a kind have in common: row, layers, how many heads."""
+    rows = []
+    for key, own in systems[systems["system"] == CHOSEN].groupby(KIND, sort=True):
+        if len(own) < 2:
+            continue
+        heads = own["heads"].astype(str).str.split(", ")
+        layers = heads.map(lambda each: {int(one.split(".")[0]) for one in each})
+        rows.append(
+            {
+                "models": f"{len(own)} of {kind_name(key)}",
+                "row": ", ".join(f"{row} in {n}" for row, n in own["row"].value_counts().items()),
+                "layers in all of them": _listed(set.intersection(*layers)),
+                "layers in any": _listed(set.union(*layers)),
+                "number of heads": _range(heads.map(len), "d"),
+                "AER": _range(100 * own["aer"], ".1f"),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _listed(numbers: set[int]) -> str:
+    return ", ".join(map(str, sorted(numbers))) or "none"
+
+
+def _range(values: "pd.Series[Any]", form: str) -> str:
+    low, high = format(values.min(), form), format(values.max(), form)
+    return low if low == high else f"{low} to {high}"
+
+
+def shown_models(models: pd.DataFrame) -> pd.DataFrame:
+    """How every model was trained."""
+    return pd.DataFrame(
+        {
+            "model": [model_name(key) for key in models[MODEL].itertuples(index=False)],
+            "training pairs": models["training_pairs"].map("{:,}".format),
+            "epochs": models["epochs"].map("{:g}".format),
+            "steps": models["steps"].map("{:,}".format),
+            "layers x heads": [
+                f"{one.layers} x {one.heads_per_layer}" for one in models.itertuples()
+            ],
+            "dim": models["dim"],
+            "parameters": models["parameters"].map("{:,}".format),
+            "validation BLEU": models["validation_bleu"].map("{:.1f}".format),
+            "reported pairs": models["reported_pairs"],
+            "calibration pairs": models["calibration_pairs"],
+        }
+    )
+
+
+def shown_systems(systems: pd.DataFrame) -> pd.DataFrame:
+    """AER by way to align, a column a model, in points."""
+    rows: dict[str, dict[str, str]] = {}
+    for name, own in by_model(systems):
+        for row in own.to_dict("records"):
+            shown = f"{100 * row['aer']:.1f}"
+            rows.setdefault(row["system"], {"links of": row["system"]})[name] = shown
+    return pd.DataFrame(list(rows.values())).fillna("")
+
+
+def shown_choices(systems: pd.DataFrame) -> pd.DataFrame:
+    """Which heads were chosen of which row of the weights."""
+    chosen = systems[systems["kind"].isin(["choice", "bound"])]
+    return pd.DataFrame(
+        {
+            "model": [model_name(key) for key in chosen[MODEL].itertuples(index=False)],
+            "choice": chosen["system"],
+            "row": chosen["row"],
+            "heads": chosen["heads"],
+            "AER": [points(row, "aer", sign="") for row in chosen.to_dict("records")],
+            "precision": (100 * chosen["precision"]).map("{:.1f}".format),
+            "recall": (100 * chosen["recall"]).map("{:.1f}".format),
+        }
+    )
+
+
+def shown_calibration(curve: pd.DataFrame) -> pd.DataFrame:
+    """AER by the number of calibration pairs, with its quantiles over draws; a row a model."""
+    rows = []
+    for name, own in by_model(curve):
+        cells = {
+            "all" if row["draws"] == 1 else str(row["pairs"]): f"{100 * row['aer']:.1f} "
+            f"({100 * row['aer_low']:.1f} to {100 * row['aer_high']:.1f})"
+            if row["draws"] > 1
+            else f"{100 * row['aer']:.1f} ({row['pairs']} pairs)"
+            for row in own.to_dict("records")
+        }
+        rows.append({"model": name} | cells)
+    table = pd.DataFrame(rows).fillna("")
+    return table[[*(column for column in table if column != "all"), "all"]]
+
+
+def shown_generation(table: pd.DataFrame) -> pd.DataFrame:
+    """AER of words that a model wrote itself, beside that of the same words under teacher forcing."""
+    rows = [
+        {
+            "model": model_name([row[name] for name in MODEL]),
+            "words in common": f"{row['words']:,} ({100 * row['word_share']:.0f} %)",
+            "AER, teacher forcing": f"{100 * row['aer']:.1f}",
+            "AER, own translation": f"{100 * row['generated_aer']:.1f}",
+            "change": points(row, "generated_change"),
+        }
+        for row in table.to_dict("records")
+    ]
+    return pd.DataFrame(rows)
+
+
+def best_rows(heads: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """By model the head with the lowest AER on the reported pairs of each row of the weights."""
+    for name, own in by_model(heads):
+        best = own.sort_values("aer").drop_duplicates("row").set_index("row")
+        yield {"model": name, "output": best.loc["output"], "input": best.loc["input"]}

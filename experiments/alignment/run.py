@@ -1,0 +1,153 @@
+"""Which cross-attention heads of translation models say what a word translates, beside what engines take.
+
+    python experiments/alignment/run.py ../shared/data --layers 3 1
+    python experiments/alignment/run.py ../shared/data --layers 1 3 6 --seeds 3
+    python experiments/alignment/run.py ../shared/data --layers --embedded 3
+
+writes results/alignment/. Texts and models go to runs/alignment/; a model that is there with the same
+settings and text is not trained again. Models that were published before and are not asked for stay.
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from attnlab.ablation import DRAWS
+from attnlab.core import path_label, quiet, write_table
+from attnlab.figures import write_figure
+from attnlab.models import Run, choice
+from attnlab.questions.align.aligning import align
+from attnlab.results import Result
+from experiments.alignment.contrasts import contrasts
+from experiments.alignment.corpus import write_corpus
+from experiments.alignment.figure import EMBEDDED, MODEL, REAL, draw_systems
+from experiments.alignment.models import demo_settings, settings_of, trained
+from experiments.alignment.readme import readme
+from experiments.shared.readme import RESULTS, read_facts, read_table, write_facts, write_readme
+
+OUT = RESULTS / "alignment"
+TABLES = ("systems", "heads", "steps", "calibration", "generation")
+SEED = 0
+# Of numbers in tables: more than any figure that is said, and far below what another draw would change.
+DIGITS = 6
+
+
+class Gold(NamedTuple):
+    """Files of links: those that are reported on, and those that heads are chosen on."""
+
+    test: Path
+    calibration: Path
+
+
+def main() -> None:
+    """Trains what is not there, aligns with each model, and writes tables, figure and README."""
+    chosen = _parser().parse_args()
+    gold = Gold(*(chosen.data / "xlwa" / f"it.{part}.tsv.gz" for part in ("test", "dev")))
+    with quiet():
+        for model, run in _models(chosen, gold):
+            own = None if model["text"] == EMBEDDED else gold
+            publish(OUT, model, measured(run, own))
+    words = [path_label(word) for word in sys.argv[1:]]
+    write_result(OUT, f"python experiments/alignment/run.py {shlex.join(words)}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, help="folder of europarl, bible, tatoeba and xlwa")
+    parser.add_argument("--layers", type=int, nargs="*", default=[1, 3, 6])
+    parser.add_argument("--seeds", type=int, default=1, help="number of models of each size")
+    parser.add_argument(
+        "--embedded", type=int, default=1, help="number of models of attnlab demo, with exact links"
+    )
+    parser.add_argument("--runs", type=Path, default=RESULTS.parent / "runs" / "alignment")
+    return parser
+
+
+def _models(chosen: argparse.Namespace, gold: Gold) -> Iterator[tuple[dict[str, Any], Run]]:
+    """Every model that is asked for, one after another, with what tells it apart."""
+    text = chosen.runs / f"{REAL}.tsv"
+    if chosen.layers and not text.exists():
+        write_corpus(chosen.data, gold, text)
+    for layers in chosen.layers:
+        for seed in range(chosen.seeds):
+            settings = settings_of(text, layers, seed)
+            model = {"text": REAL, "layers": layers, "seed": seed}
+            yield model, trained(_name(model), settings, chosen.runs)
+    for seed in range(chosen.embedded):
+        model = {"text": EMBEDDED, "layers": 1, "seed": seed}
+        yield model, trained(_name(model), demo_settings(seed), chosen.runs)
+
+
+def _name(model: Mapping[str, Any]) -> str:
+    return f"{model['text']}-{model['layers']}-layers-seed-{model['seed']}"
+
+
+def measured(run: Run, gold: Gold | None, sentences: int | None = None) -> dict[str, pd.DataFrame]:
+    """The tables of one model.
+
+    Args:
+        run: the model.
+        gold: files of links; None: the links of its own test part, every other pair for the choice.
+        sentences: number of pairs at most; None: all.
+    """
+    test, calibration = (None, None) if gold is None else gold
+    found = align(run, gold=test, calibration=calibration, sentences=sentences, seed=SEED)
+    tables = {name: found.tables[name] for name in TABLES if name in found.tables}
+    tables["contrasts"] = contrasts(tables["systems"], tables["calibration"])
+    tables["models"] = pd.DataFrame([_described(run, found)])
+    return tables
+
+
+def _described(run: Run, found: Result) -> dict[str, Any]:
+    """How the model was trained, and how well it translates."""
+    lines = run.metrics()
+    kept = max(lines, key=lambda line: choice(line["validation_bleu"], line["validation_loss"]))
+    settings, corpus = run.settings, run.record["corpus"]
+    return {
+        "training_pairs": corpus["pairs"]["train"] - corpus["dropped_over_max_tokens"]["train"],
+        "epochs": lines[-1]["epoch"],
+        "steps": lines[-1]["step"],
+        "kept_epoch": kept["epoch"],
+        "dim": settings.model.dim,
+        "heads_per_layer": settings.model.heads,
+        "vocabulary": settings.tokenizer.vocabulary,
+        "parameters": sum(weight.numel() for weight in run.model.parameters()),
+        "validation_bleu": kept["validation_bleu"],
+        "validation_loss": kept["validation_loss"],
+        "validation_sentences": kept["validation_sentences"],
+        "reported_pairs": found.tables["systems"]["pairs"].iloc[0],
+        "calibration_pairs": found.tables["calibration"]["pairs"].iloc[-1],
+        "checksum": corpus["checksum"][:12],
+    }
+
+
+def publish(folder: Path, model: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> None:
+    """Puts the rows of one model into the tables of a folder, in place of those that it had."""
+    for name, table in tables.items():
+        rows = table.assign(**model)[[*MODEL, *table.columns]]
+        if (folder / f"{name}.csv").exists():
+            known = read_table(folder, name)
+            others = known[(known[MODEL] != pd.Series(model)[MODEL]).any(axis=1)]
+            rows = pd.concat([others, rows], ignore_index=True)
+        ordered = rows.sort_values(MODEL, kind="stable").round(DIGITS)
+        write_table(folder / f"{name}.csv", ordered)
+
+
+def write_result(folder: Path, command: str) -> None:
+    """The figure, the facts and the README of the tables in a folder."""
+    known = read_facts(folder)["commands"] if (folder / "facts.json").exists() else []
+    write_figure(draw_systems(read_table(folder, "systems")), folder, "systems")
+    write_facts(
+        folder, __file__, "torch", "transformers", "tokenizers", "sacrebleu",
+        commands=[*(one for one in known if one != command), command], draws=DRAWS,
+    )  # fmt: skip
+    write_readme(folder, readme(folder))
+
+
+if __name__ == "__main__":
+    main()
