@@ -81,9 +81,11 @@ def panel(figure: Figure, left: float, top: float, width: float, height: float) 
 
 def svg(figure: Figure, name: str) -> str:
     """The figure as an `<svg>` element; `name` keeps its identifiers apart from other figures'."""
-    text = io.StringIO()
+    text, dpi = io.StringIO(), figure.dpi
     with _drawing({"svg.hashsalt": name}):
         FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": "attnlab"})
+    # It sets 72, with which a picture of dots would be drawn afterwards.
+    figure.dpi = dpi
     whole = text.getvalue()
     within = _OPENED.sub(r"\g<1>", whole[whole.index("<svg") :])
     return _ID.sub(rf"\g<1>{name}-", within)

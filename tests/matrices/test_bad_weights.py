@@ -20,6 +20,7 @@ from attnlab.matrices.coded_supports import Search
 from attnlab.matrices.column import fit_column, fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.labels import label_heads, sum_labels
+from attnlab.matrices.offsets import mean_weight_by_offset
 from attnlab.matrices.random_search import random_search
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.residual import fit_residual
@@ -226,3 +227,8 @@ def test_rows_without_mass_are_spread_in_the_precision_of_the_matrix() -> None:
     assert band.tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0], abs=1e-16)
     for fit in (fit_diagonal(H, window=0, values="stochastic"), fit_column(H, values="stochastic")):
         assert fit.structure.sum(-1).tolist() == [1.0] * 4
+
+
+def test_means_by_offset_need_an_axis_of_matrices() -> None:
+    with pytest.raises(InputError, match="at least 3 dimensions"):
+        mean_weight_by_offset(torch.rand(4, 6))

@@ -78,8 +78,6 @@ def test_means_by_offset_are_over_the_entries_that_a_rectangle_has() -> None:
     for index, offset in enumerate(range(-3, 6)):
         entries = [h[i, i + offset] for h in H for i in range(4) if 0 <= i + offset < 6]
         torch.testing.assert_close(found[index], torch.stack(entries).mean())
-    with pytest.raises(InputError, match="at least 3 dimensions"):
-        mean_weight_by_offset(H[0])
 
 
 def test_rows_without_keys_have_entries_of_a_band_all_the_same() -> None:
