@@ -7,7 +7,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from attnlab.figures.canvas import svg
+from attnlab.figures.canvas import blank, svg
 from attnlab.figures.drawing import LEVEL_COLOURS, LEVEL_MARKERS
 from attnlab.questions.compare.view import draw_comparison
 from attnlab.results.result import Result
@@ -155,3 +155,10 @@ def test_the_page_names_the_nearest_that_can_be_used() -> None:
         "of several."
     )
     assert answers(rows[:2]) == []
+
+
+def test_a_figure_is_as_dense_after_it_was_drawn_for_a_page() -> None:
+    figure = blank(2.0, 1.0)
+    before = figure.dpi
+    svg(figure, "name")
+    assert figure.dpi == before
