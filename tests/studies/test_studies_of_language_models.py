@@ -30,7 +30,7 @@ def test_the_evaluator_counts_what_score_counts(language_run: Path) -> None:
     mean = float(evaluator.losses().sum() / evaluator.tokens.sum())
     found = score_language_model(load(language_run))
     assert int(evaluator.tokens.sum()) == found["tokens"]
-    assert mean == pytest.approx(found["loss"], rel=1e-5)
+    assert mean == pytest.approx(found["loss_nats"], rel=1e-5)
     assert not evaluator.translates
 
 
