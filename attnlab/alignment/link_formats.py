@@ -125,7 +125,7 @@ def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
             yield from blank
             yield from lines
             return
-    msg = f"{path} is empty; write the links of sentences to it."
+    msg = f"{path} is empty; write a line for each sentence pair to it."
     raise InputError(msg)
 
 

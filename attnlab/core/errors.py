@@ -19,6 +19,10 @@ class InputError(AttnlabError):
     exit_status = 2
 
 
+class NothingUsableError(InputError):
+    """None of the texts that were handed in can be used, though others might be."""
+
+
 class ToldElsewhereError(AttnlabError):
     """What the first of several processes tells the user; the command line prints nothing more."""
 

@@ -1,5 +1,6 @@
 """Audio with transcripts as the input of Whisper: log-mel features, frames as tokens of the encoder."""
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +101,7 @@ def read_audio_file(path: str | Path, model: Model) -> Audio:
             # Chunks that are no audio.
             simplefilter("ignore", wavfile.WavFileWarning)
             rate, samples = wavfile.read(path)
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, struct.error, ZeroDivisionError) as error:
         msg = f"{label} cannot be read ({reason(error)}); write it anew."
         raise InputError(msg) from error
     return _of_samples(samples, rate, model, label)
@@ -110,6 +111,9 @@ def _of_samples(samples: np.ndarray, rate: int, model: Model, name: str) -> Audi
     config = model.model.config
     check_length(len(samples) / rate, config, name)
     waves = samples.astype(np.float32)
+    if not np.isfinite(waves).all():
+        msg = f"{name} holds samples that are no numbers; write it anew."
+        raise InputError(msg)
     if samples.dtype.kind in "iu":
         # 8 bits are written without a sign.
         middle = 128 if samples.dtype == np.uint8 else 0

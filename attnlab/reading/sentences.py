@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 
-from attnlab.core import InputError, Note, Side, check_memory
+from attnlab.core import InputError, Note, NothingUsableError, Side, check_memory
 from attnlab.models import IGNORED_LABEL, Model
 
 Text = str | tuple[str, str]
@@ -455,7 +455,7 @@ def read_sentences(
     if not usable:
         reasons = ", ".join(f"{one.reason}: {one.count}" for one in dropped)
         msg = f"None of the {len(texts)} sentences can be used ({reasons})."
-        raise InputError(msg)
+        raise NothingUsableError(msg)
     target = Vocabulary(both.target, start)
     return Sentences(tokenized, tuple(usable), tuple(dropped), vocabulary, target, limit, origin)
 

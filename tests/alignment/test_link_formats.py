@@ -193,8 +193,8 @@ def test_brackets_can_be_words(write) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_files_that_cannot_be_used(name: str, write, tmp_path: Path) -> None:
-    refused("is empty; write the links", write(name, ""))
-    refused("is empty; write the links", write(name, "\n \n"))
+    refused("is empty; write a line for each", write(name, ""))
+    refused("is empty; write a line for each", write(name, "\n \n"))
     refused("line 1, is not valid UTF-8", write(name, b"\xff\n"))
     refused("There is no file .*; name a file of word alignments", tmp_path / f"absent.{name}")
     refused("is a folder", tmp_path, form=form_of(name))

@@ -1,5 +1,6 @@
 """The loss of any model, each kind against loops over single sentences."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,11 +135,14 @@ def test_what_a_model_is_evaluated_by() -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "distilbert"])
-def test_importance_of_an_encoder_without_a_head(name: str) -> None:
+def test_importance_of_an_encoder_without_a_head(name: str, tmp_path: Path) -> None:
     found = attnlab.importance((random_models.ALL[name](), tokenizer()), sentences=SENTENCES * 2)
     assert "gradient_importance" not in found.importance
     assert set(found.cumulative["order"]) == {"loss", "random"}
     assert (found.importance["zero_loss_change"] > 0).all()
+    # A distance is above 0 whatever is replaced.
+    assert not {"zero_loss_change_p", "zero_loss_change_significant"} & set(found.importance)
+    assert "beyond chance" not in found.report(tmp_path).read_text(encoding="utf-8")
     assert "cosine" in str(found.about["Loss of the whole model"])
     whole = found.cumulative[found.cumulative["heads_removed"] == 0]
     assert whole["loss"].abs().max() < 1e-6
@@ -196,3 +200,28 @@ def test_what_compare_needs_for_a_loss() -> None:
         attnlab.compare(marian, [3], mechanisms=["band"], loss="cosine", **given)
     found = attnlab.compare(marian, [3], mechanisms=["band"], **given)
     assert "loss" not in found.summary
+
+
+# Ids that no sentence has lie between those that they have.
+GAPS = [
+    "the cat runs .",
+    "the dog sees a cat .",
+    "the cat sees the dog .",
+    "a dog runs .",
+    "the cat sees .",
+]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "masked"])
+def test_tables_of_sigma_go_by_the_ids_of_the_model(name: str) -> None:
+    source = (
+        (masked_bert(), with_mask())
+        if name == "masked"
+        else (random_models.ALL[name](), tokenizer())
+    )
+    found = attnlab.compare(
+        source, [3], sentences=GAPS[3:], calibration=GAPS[:2], validation=GAPS[2:3], quick=True
+    )
+    sigma = found.summary[found.summary["mechanism"].str.contains("sigma")]
+    assert len(sigma)
+    assert sigma["loss"].notna().all()

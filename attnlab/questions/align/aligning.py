@@ -262,7 +262,15 @@ def _halves(
         if len(whole.numbers) < 2:
             msg = "Heads are chosen on one half of the pairs and scored on the other; give at least two."
             raise InputError(msg)
-        return _Halves(aligned, read, whole.of(slice(0, None, 2)), whole.of(slice(1, None, 2)))
+        # By number, so that no pair is in the one half here and in the other for another model.
+        halves = [
+            whole.of([place for place, number in enumerate(whole.numbers) if number % 2 == odd])
+            for odd in (0, 1)
+        ]
+        if not all(half.numbers for half in halves):
+            msg = "None of the pairs of one half can be aligned; give more of them."
+            raise InputError(msg)
+        return _Halves(aligned, read, *halves)
     others = pairs_of(model, None, settings.calibration, None)
     others = others.turned() if turned else others
     beside = AlignedPairs(model, others, memory=settings.memory)
@@ -271,7 +279,8 @@ def _halves(
 
 def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> Result:
     aligned, read, calibration, report = _halves(model, pairs, settings)
-    statistical = _statistical(model, [*pairs.words, *calibration.words], settings)
+    others = [] if settings.calibration is None else calibration.words
+    statistical = _statistical(model, [*pairs.words, *others], settings)
     paths = _paths(calibration)
     choices = _choices(calibration, paths, statistical)
     wanted = settings.choose or "set"
@@ -283,11 +292,12 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
         _System(CHOSEN, "choice", _counted(report, chosen), chosen),
         *_others(report, choices, wanted, shape),
         *_baselines(report, statistical),
-        *_both_directions(pairs, report, chosen, settings),
-        *_controls(model, pairs, report, chosen, settings),
+        *_both_directions(pairs, report, chosen, wanted, settings),
+        *_controls(model, pairs, report, chosen, settings, how=(wanted, statistical)),
     ]
     score = _score(systems[0], settings, pairs) | {"sentences": len(calibration.numbers)}
-    heads_file = _heads_file(model, chosen, shape, settings, score)
+    by = "gold links" if wanted != "unsupervised" else _without_links(statistical)
+    heads_file = _heads_file(model, chosen, shape, settings, by=by, score=score)
     beside = "that stand between them" if settings.calibration is None else calibration.pairs.origin
     return _result(
         model,
@@ -473,7 +483,7 @@ def _named(progress: Progress | None, direction: str) -> Progress | None:
 
 
 def _both_directions(
-    pairs: WordPairs, report: _Part, chosen: _Chosen, settings: AlignmentSettings
+    pairs: WordPairs, report: _Part, chosen: _Chosen, wanted: str, settings: AlignmentSettings
 ) -> Iterator[_System]:
     """The chosen links made one with those of a model of the other direction, chosen alike."""
     if settings.reverse is None:
@@ -488,7 +498,10 @@ def _both_directions(
     _, read, calibration, _ = _halves(
         model, pairs, settings, what="Reading the other direction", turned=True
     )
-    back = _links_of(read, _best(_paths(calibration)))
+    own = _choices(calibration, _paths(calibration), None).get(wanted)
+    if own is None:
+        return
+    back = _links_of(read, own)
     forward = _linked(report, chosen)
     for how in SYMMETRIZATIONS:
         links = [
@@ -500,14 +513,21 @@ def _both_directions(
 
 
 def _controls(
-    model: Model, pairs: WordPairs, report: _Part, chosen: _Chosen, settings: AlignmentSettings
+    model: Model,
+    pairs: WordPairs,
+    report: _Part,
+    chosen: _Chosen,
+    settings: AlignmentSettings,
+    *,
+    how: tuple[str, "_Statistical | None"],
 ) -> Iterator[_System]:
     """What is found where there is nothing to find: in an untrained twin, and between other sentences."""
     if settings.quick:
         return
     twin = untrained_twin(model.model, model.seed)
     found = _halves(model, pairs, settings, what="Control: untrained model", twin=twin)
-    own = _best(_paths(found.calibration))
+    wanted, statistical = how
+    own = _choices(found.calibration, _paths(found.calibration), statistical)[wanted]
     yield _System("untrained twin, chosen alike", "control", _counted(found.report, own), own)
     others = AlignedPairs(model, pairs.with_other_sources(), memory=settings.memory)
     links = _links_of(_read(others, settings, "Control: shuffled pairs"), chosen)
@@ -520,7 +540,8 @@ def _generation(
     model: Model, report: _Part, chosen: _Chosen, settings: AlignmentSettings
 ) -> dict[str, pd.DataFrame]:
     """The table of what the model wrote itself; a model of several languages is not told which to write."""
-    if settings.quick or settings.target_language is not None:
+    begins = model.model.config.decoder_start_token_id
+    if settings.quick or settings.target_language is not None or begins is None:
         return {}
     links = dict(zip(report.numbers, _linked(report, chosen), strict=True))
     found = compare_generated(model, report.pairs, links, (chosen.row, chosen.heads), settings)
@@ -715,17 +736,22 @@ def _score(system: _System, settings: AlignmentSettings, pairs: WordPairs) -> di
     }
 
 
+def _without_links(statistical: "_Statistical | None") -> str:
+    """What heads are chosen by where there are no gold links."""
+    return "what heads look like" if statistical is None else "a statistical aligner"
+
+
 def _heads_file(
     model: Model,
     chosen: _Chosen,
     shape: tuple[int, int],
     settings: AlignmentSettings,
+    *,
+    by: str,
     score: Mapping[str, Any],
 ) -> AlignmentHeads:
     """`score`: AER and on how many pairs heads were chosen; without gold links the latter alone."""
     layers, per_layer = shape
-    by_gold = settings.choose != "unsupervised" and AER.name in score
-    without = "a statistical aligner" if not settings.quick else "what heads look like"
     return AlignmentHeads(
         heads=tuple((head // per_layer, head % per_layer) for head in chosen.heads),
         row=chosen.row,
@@ -735,7 +761,7 @@ def _heads_file(
         heads_per_layer=per_layer,
         model=model.label,
         checksum=model.weights,
-        chosen_by="gold links" if by_gold else without,
+        chosen_by=by,
         **score,
     )
 
@@ -745,6 +771,9 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
         msg = (
             "Heads are chosen by gold links, and there are none; give gold, or choose unsupervised."
         )
+        raise InputError(msg)
+    if settings.calibration is not None or settings.reverse is not None:
+        msg = "calibration and reverse need gold links of the pairs; give gold, or leave them out."
         raise InputError(msg)
     aligned = AlignedPairs(model, pairs, memory=settings.memory)
     read = _read(aligned, settings, "Reading pairs")
@@ -777,7 +806,14 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
         about={"Pairs": f"{len(read.numbers)} from {pairs.origin}"},
         notes=[NoGold(), *_unaligned(read, pairs)],
         shown=_shown(pairs, read, read.numbers, shape[1], chosen),
-        heads_file=_heads_file(model, chosen, shape, settings, {"sentences": len(read.numbers)}),
+        heads_file=_heads_file(
+            model,
+            chosen,
+            shape,
+            settings,
+            by=_without_links(statistical),
+            score={"sentences": len(read.numbers)},
+        ),
         found=_found(pairs, read, chosen),
     )
 
@@ -865,6 +901,7 @@ def _result(
         tuple(notes),
         {
             "gold": AER.name in tables["systems"],
+            "chosen_by": heads_file.chosen_by,
             "row": heads_file.row,
             "layers": heads_file.layers,
             "heads_per_layer": heads_file.heads_per_layer,

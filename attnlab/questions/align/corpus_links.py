@@ -19,7 +19,7 @@ from attnlab.alignment import (
     write_json_lines,
     write_pharaoh,
 )
-from attnlab.core import InputError
+from attnlab.core import InputError, NothingUsableError
 from attnlab.models import Model
 from attnlab.questions.align.question import AlignmentSettings
 from attnlab.questions.align.word_reading import AlignedPairs, WordPairs, number_of_pairs, parts_of
@@ -81,10 +81,13 @@ class CorpusLinks:
         asked = self.settings.pairs, self.settings.gold, self.settings.sentences
         # All lines are checked before the first pair is read by the model.
         total = number_of_pairs(self.model, *asked)
-        found = (
-            one for part in parts_of(self.model, *asked, PART) for one in self._part(part, total)
-        )
-        write_links(self.settings.links, found)
+        write_links(self.settings.links, self._all(total))
+
+    def _all(self, total: int) -> Iterator[FoundLinks]:
+        """Raises InputError at the end where no pair could be aligned, so that no file is written."""
+        asked = self.settings.pairs, self.settings.gold, self.settings.sentences
+        for part in parts_of(self.model, *asked, PART):
+            yield from self._part(part, total)
         if not self.aligned:
             number, why = self.first_unaligned or (0, "there are none")
             msg = f"None of the {self.pairs} pairs can be aligned; of pair {number + 1}: {why}."
@@ -110,7 +113,7 @@ class CorpusLinks:
     ) -> tuple[dict[int, dict[Link, float]], Mapping[int, str]]:
         try:
             aligned = AlignedPairs(self.model, pairs, memory=self.settings.memory)
-        except InputError as error:
+        except NothingUsableError as error:
             # The other parts may have pairs that can be aligned.
             return {}, dict.fromkeys(range(len(pairs)), str(error).rstrip("."))
         given, count = self.heads, aligned.reading.attention_sites.heads

@@ -351,8 +351,10 @@ class AlignmentSettings(DeviceSettings):
         if self.heads is not None and self.links is None and self.gold is None:
             msg = "heads are given, and nothing is asked of them; name a file for the links, or gold links."
             raise InputError(msg)
-        if self.choose in {"set", "single"} and self.heads is not None:
-            msg = "heads are given, so none are chosen; leave heads or choose out."
+        told = {"choose": self.choose, "calibration": self.calibration, "reverse": self.reverse}
+        if self.heads is not None and any(one is not None for one in told.values()):
+            names = ", ".join(name for name, one in told.items() if one is not None)
+            msg = f"heads are given, so none are chosen; leave heads or {names} out."
             raise InputError(msg)
 
 
@@ -382,7 +384,7 @@ QUESTION = Question(
     notes={
         PairsNotAligned: _not_aligned,
         NoGold: "There are no gold links, so heads are chosen by those of a statistical aligner (or, with "
-        "few pairs, by what heads look like), and nothing says how good their links are.",
+        "few pairs or --quick, by what heads look like), and nothing says how good their links are.",
         SeveralLayers: "The chosen heads are of several layers; CTranslate2 averages heads of one layer of a "
         "translation model.",
     },

@@ -90,7 +90,9 @@ def _handed_in(given: Sequence[Any], model: Model) -> Iterator[SpokenWords]:
     for number, (source, words) in enumerate(given, start=1):
         where = f"pair {number}"
         listed = isinstance(words, Sequence) and not isinstance(words, str)
-        if not listed or any(isinstance(one, str) or len(one) != 3 for one in words):
+        if not listed or any(
+            isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 3 for one in words
+        ):
             msg = (
                 f"{where} has {briefly(words)} for words; {model.label} reads audio, so give (audio, words), "
                 "each word as (word, start, end)."

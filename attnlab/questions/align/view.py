@@ -37,7 +37,7 @@ _MOST_NAMED = 8
 _BESIDE = {
     "baseline": "Without attention",
     "control": "Where there is nothing to find",
-    "bound": "What a better choice could gain",
+    "bound": "Chosen alike, but on these very pairs",
 }
 _READ = {"input": "read one step later", "output": "read at the step that predicts the word"}
 _WITHOUT_GOLD = HEADS["score_without_gold"]
@@ -276,14 +276,22 @@ def answer_of(result: Result) -> str:
     if abs(gap) <= NEAR:
         side = "below" if gap > 0 else "above"
         near = "the same" if round(gap, 3) == 0 else f"{_points(gap)} {side} it"
+        ends = AER_CHANGE.ends(default)
+        sure = all(abs(end) <= NEAR for end in ends)
+        said = (
+            "there is little to gain"
+            if sure
+            else "whether there is more to gain these pairs do not tell"
+        )
         return (
             f"{_capital(taken)} is within {round(100 * NEAR)} points of the chosen {heads} which "
-            f"{'has' if one else 'have'} {score}, {near}: there is little to gain."
+            f"{'has' if one else 'have'} {score}, {near} (95 % interval of the difference "
+            f"{_interval(default)}): {said}."
         )
     if gap < 0:
         return (
             f"{_capital(taken)} aligns better than the chosen {heads} which {'has' if one else 'have'} "
-            f"{score}, {_points(gap)} above it."
+            f"{score}, {_points(gap)} above it (95 % interval of the difference {_interval(default)})."
         )
     low, _ = AER_CHANGE.ends(default)
     doubt = f" (95 % interval of the difference {_interval(default)})" if low <= 0 else ""

@@ -23,7 +23,7 @@ from attnlab.alignment import (
     read_pairs,
     word_weights,
 )
-from attnlab.core import InputError, check_memory, check_sentences, path_label
+from attnlab.core import InputError, NothingUsableError, check_memory, check_sentences, path_label
 from attnlab.evaluation import Progress, model_and_texts
 from attnlab.labels import Alignment, Gold, align_corpus, gold_of_texts
 from attnlab.models import Model
@@ -233,7 +233,7 @@ class AlignedPairs:
         if not self.numbers:
             number, why = next(iter(self.unaligned.items()))
             msg = f"None of the {len(pairs)} pairs can be aligned; of pair {number + 1}: {why}."
-            raise InputError(msg)
+            raise NothingUsableError(msg)
         self._sources = [
             pieces_of(one, len(gold.source[n].spans)) for n, one in enumerate(sources.alignments)
         ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from attnlab.ablation import Difference, bleu_differences, loss_differences
 from attnlab.attention import AttentionPlan, Mechanism, load_plan, use
@@ -58,6 +59,7 @@ from attnlab.questions.compare.question import (
 from attnlab.questions.compare.replacing import Outcome, Replacing, plan_replacing
 from attnlab.reading import (
     Observed,
+    Sentences,
     additive_sites,
     most_heads,
     sites_of,
@@ -221,7 +223,7 @@ def _chosen(parts: Parts, loaded: Model, settings: ComparisonSettings) -> Choosi
     by_site = {
         site: types_of_site(
             site,
-            loaded.type_counts,
+            loaded.type_counts or _type_counts(model, parts.calibration),
             parts.validation,
             parts.calibration,
             parts.test,
@@ -236,6 +238,20 @@ def _chosen(parts: Parts, loaded: Model, settings: ComparisonSettings) -> Choosi
     read("Calibrating", part=parts.calibration, receive=choosing.learn)
     read("Choosing", part=parts.validation, receive=choosing.measure)
     return choosing
+
+
+def _type_counts(model: Any, learning: Sentences) -> tuple[Tensor, Tensor]:
+    """How often each id of the vocabulary is read in the sentences: of sources, and of what a decoder reads.
+
+    All ids are counted, so that tables of what is learned go by the ids that the model itself is given.
+    """
+    size = model.get_input_embeddings().num_embeddings
+    sides = (
+        [token for one in learning.usable for token in ids(one)]
+        for ids in (lambda one: one.source, lambda one: one.target or one.source)
+    )
+    source, target = (torch.bincount(torch.tensor(side), minlength=size) for side in sides)
+    return source, target
 
 
 def _reading(model: Model, sites: Sequence[str], settings: ComparisonSettings) -> Any:

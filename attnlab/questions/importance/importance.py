@@ -110,6 +110,10 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
         )
         found = dict(zip(after, changes, strict=True))
         _add_changes(table, LOSS[ablation.replacement], found)
+        if not evaluator.scores:
+            # A distance is above 0 whatever is replaced: there is nothing to test.
+            estimate = LOSS[ablation.replacement]
+            table = table.drop(columns=[estimate.p, estimate.significant])
     for ablation, found in _bleu_changes(evaluator, ablations, bleu, (seed, draws), progress):
         _add_changes(table, BLEU[ablation.replacement], found)
     cumulative = _cumulative(

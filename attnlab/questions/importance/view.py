@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from attnlab.core import HEAD_KEYS, counted
-from attnlab.evaluation import LOSS_UNITS
+from attnlab.evaluation import DISTANCES, LOSS_UNITS
 from attnlab.figures import INK, blank, check_table, panel, style
 from attnlab.questions.importance.question import (
     CHANGES,
@@ -64,7 +64,10 @@ def contents(result: Result) -> Contents:
         for name in ("Model", "Sentences", "Loss of the whole model")
         if name in result.about
     }
-    answers = [*_needed(result.importance, loss_unit(result)), *removable(result.cumulative)]
+    if result.details["loss"] in DISTANCES:
+        answers = list(_moved(result.importance, loss_unit(result)))
+    else:
+        answers = [*_needed(result.importance, loss_unit(result)), *removable(result.cumulative)]
     return Contents(answers, facts, [figure], shown)
 
 
@@ -86,14 +89,23 @@ def _alone(heads: pd.DataFrame, unit: str) -> TerminalTable:
     gradients = [one for one in (IMPORTANCE["gradient_importance"],) if one.name in heads]
     changes = [change for change in CHANGES if change.name in heads]
     numbers = (*(one.narrow for one in gradients), *(change.column.narrow for change in changes))
+    if more > 0 and changes:
+        heads = heads.sort_values(changes[0].name, ascending=False, kind="stable")
     first = heads.head(MOST_ROWS)
+    tested = any(change.significant in heads for change in changes)
+    caption = (
+        f"Loss in {unit}: above 0 the head is needed. * beyond chance (5%, corrected for "
+        f"{counted(len(heads), 'head')}).{left_out}"
+        if tested
+        else f"How far the final states move, as {unit}.{left_out}"
+    )
     rows = tuple(
         (
             name,
             *(one.shown(row[one.name]) for one in gradients),
             *(
                 change.column.shown(row[change.name], signed=True)
-                + ("*" if row[change.significant] else " ")
+                + ("*" if row.get(change.significant) else " ")
                 for change in changes
             ),
         )
@@ -104,8 +116,7 @@ def _alone(heads: pd.DataFrame, unit: str) -> TerminalTable:
         rows,
         numbers,
         "Each head replaced alone",
-        f"Loss in {unit}: above 0 the head is needed. * beyond chance (5%, corrected "
-        f"for {counted(len(heads), 'head')}).{left_out}",
+        caption,
     )
 
 
@@ -138,6 +149,18 @@ def _in_turn(curves: pd.DataFrame) -> TerminalTable:
         "\nHeads removed one after another",
         "Orders chosen on one half of the sentences, figures from the other.",
     )
+
+
+def _moved(heads: pd.DataFrame, unit: str) -> Iterator[str]:
+    """Which head moves the final states most, as sentences."""
+    for replacement, change in LOSS.items():
+        if change.name in heads and heads[change.name].notna().any():
+            first = heads.sort_values(change.name, ascending=False).head(1)
+            moved = change.column.shown(float(first[change.name].iloc[0]))
+            yield (
+                f"Replaced alone ({replacement}), {head_names(first)[0]} moves the final states most: "
+                f"{moved} ({unit}), of {counted(len(heads), 'head')}."
+            )
 
 
 def _needed(heads: pd.DataFrame, unit: str) -> list[str]:

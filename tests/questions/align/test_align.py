@@ -9,6 +9,7 @@ import jaxtyping
 import pandas as pd
 import pytest
 import torch
+from transformers import MarianMTModel
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
@@ -17,9 +18,10 @@ from attnlab.alignment.heads_file import read_heads
 from attnlab.core.errors import InputError
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
-from attnlab.questions.align import corpus_links, generated_words
+from attnlab.questions.align import aligning, corpus_links, generated_words
 from attnlab.questions.align.aligning import align
-from attnlab.questions.align.question import NoGold, PairsNotAligned
+from attnlab.questions.align.question import AlignmentSettings, NoGold, PairsNotAligned
+from attnlab.questions.align.word_reading import pairs_of
 from attnlab.reading.sentences import read_sentences
 from attnlab.results.result import Result
 
@@ -457,3 +459,65 @@ def test_a_bad_last_line_is_told_before_anything_is_written(tmp_path: Path) -> N
         align(model, pairs, heads=heads, links=links, progress=lambda *done: told.append(done))
     assert not told
     assert links.read_text() == "kept\n"
+
+
+def test_a_pair_that_one_model_cannot_read_leaves_the_halves_as_they_are(tmp_path: Path) -> None:
+    long = " ".join(["the cat"] * 12)
+    pairs = [(long, long), *PAIRS]
+    gold = gold_file(tmp_path, pairs)
+    config = random_models.marian().config
+    config.max_position_embeddings = 22
+    torch.manual_seed(1)
+    reverse = MarianMTModel(config)
+    folder = tmp_path / "reverse"
+    reverse.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    whole = align((random_models.marian(), tokenizer()), gold=gold, reverse=folder, **QUICK)
+    numbers = range(1, len(pairs), 2)
+    words = [(" ".join(one["source"]), " ".join(one["target"])) for one in whole.details["pairs"]]
+    assert words == [pairs[number] for number in numbers]
+    without = aligning._halves(
+        Model(reverse, tokenizer()), pairs_of(Model(reverse, tokenizer()), None, gold, None),
+        AlignmentSettings(**QUICK), turned=True,
+    )  # fmt: skip
+    assert not set(without.calibration.numbers) & set(numbers)
+    assert set(without.report.numbers) == set(numbers)
+
+
+def test_nothing_is_written_where_no_pair_can_be_aligned(tmp_path: Path) -> None:
+    model, heads = chosen_heads(tmp_path)
+    links = tmp_path / "links.pharaoh"
+    links.write_text("precious\n")
+    long = " ".join(["the cat"] * 40)
+    with pytest.raises(InputError, match="None of the 3 pairs can be aligned"):
+        align(model, [(long, long)] * 3, heads=heads, links=links)
+    assert links.read_text() == "precious\n"
+
+
+def test_too_little_memory_is_told_and_is_no_reason_to_leave_pairs_out(tmp_path: Path) -> None:
+    model, heads = chosen_heads(tmp_path)
+    with pytest.raises(InputError, match="GB"):
+        align(model, PAIRS, heads=heads, links=tmp_path / "links", memory=1e-7)
+    assert not (tmp_path / "links").exists()
+
+
+@pytest.mark.parametrize("given", [{"calibration": "c.tsv"}, {"reverse": "r"}])
+def test_what_needs_gold_links_is_refused_without(given: dict[str, str]) -> None:
+    model = random_models.marian(), tokenizer()
+    with pytest.raises(InputError, match="need gold links"):
+        align(model, PAIRS, **given, **QUICK)
+    with pytest.raises(InputError, match="heads are given, so none are chosen"):
+        AlignmentSettings(pairs=PAIRS, heads="h.json", links="l", **given)
+
+
+def test_what_heads_were_chosen_by_is_said(tmp_path: Path) -> None:
+    model = random_models.marian(), tokenizer()
+    gold = gold_file(tmp_path, PAIRS)
+    chosen = {
+        "gold links": align(model, gold=gold, **QUICK),
+        "what heads look like": align(model, PAIRS),
+    }
+    for by, found in chosen.items():
+        assert found.details["chosen_by"] == by
+        found.save(tmp_path / by)
+        assert read_heads(tmp_path / by / "heads.json").chosen_by == by
