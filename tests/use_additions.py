@@ -22,7 +22,8 @@ from zoo.random_models import SENTENCES, tokenizer
 import attnlab
 from attnlab.cli.app import app
 
-FOLDER = Path(sys.argv[1])
+# The last word, so that pytest may import this too, which looks for examples in every file.
+FOLDER = Path(sys.argv[-1])
 
 
 def command(*words: object) -> str:

@@ -374,7 +374,7 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_plan(tmp_path / "unfit.json", plan_of(entries))
-    monkeypatch.setattr(comparison, "_parts", None)
+    monkeypatch.setattr(comparison, "parts_of", None)
     with pytest.raises(InputError, match=message):
         compare(small_run, sentences=4, plans=(tmp_path / "unfit.json",))
 
@@ -398,7 +398,7 @@ def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
     assert said is not None
     assert said.startswith(
         "At 5 keys per row, band in place of 8 heads costs least loss of 2 mechanisms that can be used: "
-        "+0.4000 [0.0000, +1.0000] nats per token, output error 0.200 [0.100, 0.300]"
+        "+0.4000 [0.0000, +1.0000] a token, output error 0.200 [0.100, 0.300]"
     )
     fitting = mechanism("mine.json", "", 0.01)
     assert "mine.json in place of 8 heads" in str(answer_of(pd.DataFrame([*rows, fitting])))
