@@ -194,6 +194,21 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
         assert table.loc[("gradient", "zero: loss"), "spearman"] == pytest.approx(again)
 
 
+@recomputes("alignment")
+def _(folder: Path, request: pytest.FixtureRequest) -> None:
+    systems = pd.read_csv(folder / "systems.csv")
+    product = systems["precision"] * systems["recall"]
+    f1 = 2 * product / (systems["precision"] + systems["recall"])
+    assert systems["f1"].to_numpy() == pytest.approx(f1.to_numpy(), abs=3e-6)
+    # All gold links are sure.
+    assert systems["aer"].to_numpy() == pytest.approx(1 - f1.to_numpy(), abs=3e-6)
+    for _, rows in systems.groupby(["text", "layers", "seed"]):
+        chosen = rows.set_index("system").loc["chosen heads", "aer"]
+        others = rows[rows["system"] != "chosen heads"]
+        change = (others["aer"] - chosen).to_numpy()
+        assert others["aer_change"].to_numpy() == pytest.approx(change, abs=3e-6)
+
+
 @recomputes("small_corpora")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
     from attnlab.models.training_batches import step_budget
